@@ -1,0 +1,1 @@
+//! AllocSvr: hands sequence numbers out from memory.

@@ -1,0 +1,1 @@
+//! The Rust SDK: routes, deadlines, retries with a budget.

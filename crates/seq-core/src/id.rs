@@ -1,0 +1,106 @@
+//! The words of the domain as types, so that two bare integers never stand side by side.
+
+use core::fmt;
+use core::num::NonZeroU32;
+
+use crate::limits;
+use crate::refusal::Refusal;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+number! {
+    /// A user, a conversation, or whatever else owns a sequence.
+    Uid(u64)
+}
+number! {
+    /// A sequence number or a ceiling of one, `1 ..= 2^63-1`; 0 means "none yet". Never wraps.
+    Seq(u64)
+}
+number! {
+    /// Index of a section in its set, from 0.
+    SectionId(u32)
+}
+number! {
+    /// Index of a uid in its section, from 0.
+    SlotIndex(u32)
+}
+number! {
+    /// How far a ceiling is raised at a time, 1 or above.
+    Step(u64)
+}
+number! {
+    /// Number of an ownership of a section; every change of owner adds one. 0: never owned.
+    Epoch(u64)
+}
+number! {
+    /// Number of one life of one AllocSvr process. 0: never lived.
+    Incarnation(u64)
+}
+number! {
+    /// Number of a renewal within an incarnation. 0: none yet.
+    RenewSeq(u64)
+}
+number! {
+    /// Version of a set's table section -> owner. 0: no table yet.
+    RouteVersion(u64)
+}
+number! {
+    /// An AllocSvr's id within its set, given by the store to its name, 1 or above.
+    NodeId(u32)
+}
+
+impl Seq {
+    /// "None yet": no number was given out.
+    pub const ZERO: Seq = Seq(0);
+    /// The last number there is, 2^63-1. Past it a uid is exhausted.
+    pub const MAX: Seq = Seq(i64::MAX as u64);
+}
+
+impl Epoch {
+    /// The epoch of the next ownership.
+    ///
+    /// # Panics
+    /// After 2^64-1 changes of owner; one a microsecond takes 584,000 years.
+    #[must_use]
+    pub fn next(self) -> Epoch {
+        Epoch(self.0.checked_add(1).expect("epochs do not run out"))
+    }
+}
+
+/// How many numbers a call takes, `1 ..= limits::MAX_COUNT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count(NonZeroU32);
+
+impl Count {
+    /// One number, the usual call.
+    pub const ONE: Count = Count(NonZeroU32::MIN);
+
+    /// Checks a count from outside.
+    ///
+    /// # Errors
+    /// [`Refusal::CountOutOfRange`] when it is 0 or above [`limits::MAX_COUNT`].
+    pub fn new(count: u32) -> Result<Count, Refusal> {
+        match NonZeroU32::new(count) {
+            Some(count) if count.get() <= limits::MAX_COUNT => Ok(Count(count)),
+            _ => Err(Refusal::CountOutOfRange { count }),
+        }
+    }
+
+    /// The count as a plain number.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0.get()
+    }
+}

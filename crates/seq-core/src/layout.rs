@@ -1,0 +1,151 @@
+//! Where a uid lies: which section, which slot in it.
+
+use core::ops::Range;
+
+use crate::id::{SectionId, SlotIndex, Uid};
+use crate::limits;
+use crate::refusal::Refusal;
+
+/// The uids of a set and how they are cut into sections.
+///
+/// Invariant: `start < end`, `1 <= section_size <= MAX_SECTION_SIZE`, at most `MAX_SECTIONS` sections. The last section
+/// may be shorter than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    start: u64,
+    end: u64,
+    section_size: u32,
+}
+
+impl Layout {
+    /// Lays out `uids` in sections of `section_size`.
+    ///
+    /// # Errors
+    /// [`LayoutError`] names the bound that does not hold.
+    pub fn new(uids: Range<u64>, section_size: u32) -> Result<Layout, LayoutError> {
+        let Range { start, end } = uids;
+        if start >= end {
+            return Err(LayoutError::EmptyRange { start, end });
+        }
+        if section_size == 0 || section_size > limits::MAX_SECTION_SIZE {
+            return Err(LayoutError::SectionSize { section_size });
+        }
+        let sections = (end - start).div_ceil(u64::from(section_size));
+        if sections > u64::from(limits::MAX_SECTIONS) {
+            return Err(LayoutError::TooManySections { sections });
+        }
+        Ok(Layout { start, end, section_size })
+    }
+
+    /// The section and slot of a uid.
+    ///
+    /// # Errors
+    /// [`Refusal::UidOutOfRange`] when the set does not hold the uid.
+    #[inline]
+    pub fn locate(&self, uid: Uid) -> Result<(SectionId, SlotIndex), Refusal> {
+        if uid.0 < self.start || uid.0 >= self.end {
+            return Err(Refusal::UidOutOfRange { uid, start: self.start, end: self.end });
+        }
+        let offset = uid.0 - self.start;
+        let size = u64::from(self.section_size);
+        // Both fit: the quotient is below MAX_SECTIONS, the remainder below a u32.
+        Ok((SectionId((offset / size) as u32), SlotIndex((offset % size) as u32)))
+    }
+
+    /// Number of sections, 1 or above.
+    #[must_use]
+    pub fn sections(&self) -> u32 {
+        (self.end - self.start).div_ceil(u64::from(self.section_size)) as u32
+    }
+
+    /// The uids of one section; empty for a section the layout does not have.
+    #[must_use]
+    pub fn uids_of(&self, section: SectionId) -> Range<u64> {
+        let first = u64::from(section.0) * u64::from(self.section_size);
+        let len = (self.end - self.start).saturating_sub(first).min(u64::from(self.section_size));
+        if len == 0 {
+            return self.end..self.end;
+        }
+        self.start + first..self.start + first + len
+    }
+
+    /// All uids, end exclusive.
+    #[must_use]
+    pub fn uids(&self) -> Range<u64> {
+        self.start..self.end
+    }
+
+    /// Uids in a full section.
+    #[must_use]
+    pub fn section_size(&self) -> u32 {
+        self.section_size
+    }
+}
+
+/// Why uids cannot be laid out as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// The range holds no uid.
+    #[error("uid range {start}..{end} is empty or reversed")]
+    EmptyRange {
+        /// First uid.
+        start: u64,
+        /// End, exclusive.
+        end: u64,
+    },
+    /// A section of no or too many uids.
+    #[error("section size {section_size} is not in 1..={}", limits::MAX_SECTION_SIZE)]
+    SectionSize {
+        /// The size asked for.
+        section_size: u32,
+    },
+    /// More sections than a set may have.
+    #[error(
+        "{sections} sections are more than the {} a set may have; use larger sections or more sets",
+        limits::MAX_SECTIONS
+    )]
+    TooManySections {
+        /// How many there would be.
+        sections: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_uid_of_a_section_is_located_in_it() {
+        let layout = Layout::new(1_000..1_250, 100).unwrap();
+        assert_eq!(layout.sections(), 3);
+        for section in 0..3 {
+            for (slot, uid) in layout.uids_of(SectionId(section)).enumerate() {
+                assert_eq!(layout.locate(Uid(uid)), Ok((SectionId(section), SlotIndex(slot as u32))));
+            }
+        }
+        assert_eq!(layout.uids_of(SectionId(2)), 1_200..1_250);
+        assert!(layout.uids_of(SectionId(3)).is_empty());
+    }
+
+    #[test]
+    fn uids_outside_the_set_are_refused_by_name() {
+        let layout = Layout::new(10..20, 100).unwrap();
+        for uid in [0, 9, 20, u64::MAX] {
+            assert_eq!(layout.locate(Uid(uid)), Err(Refusal::UidOutOfRange { uid: Uid(uid), start: 10, end: 20 }));
+        }
+    }
+
+    #[test]
+    fn the_widest_range_has_no_overflow() {
+        let layout = Layout::new(u64::MAX - 5..u64::MAX, 3).unwrap();
+        assert_eq!(layout.uids_of(SectionId(1)), u64::MAX - 2..u64::MAX);
+        assert_eq!(layout.locate(Uid(u64::MAX - 1)), Ok((SectionId(1), SlotIndex(1))));
+    }
+
+    #[test]
+    fn bad_layouts_are_refused() {
+        assert!(matches!(Layout::new(5..5, 1), Err(LayoutError::EmptyRange { .. })));
+        assert!(matches!(Layout::new(0..5, 0), Err(LayoutError::SectionSize { .. })));
+        assert!(matches!(Layout::new(0..u64::MAX, 100_000), Err(LayoutError::TooManySections { .. })));
+    }
+}

@@ -1,0 +1,29 @@
+//! The rules of the sequence service, without I/O, clocks or threads of its own.
+//!
+//! Everything that decides lives here and is tested here: where a uid lies ([`layout`]), how a number is taken
+//! ([`section`]), when a ceiling is raised ([`raise`]), what the store accepts ([`state`]), who is told about owners
+//! ([`route`]) and which owner is proposed ([`placement`]). The crates around it move bytes.
+//!
+//! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in it
+//! iterates a map in random order. What it needs from the world is an argument.
+#![no_std]
+
+extern crate alloc;
+
+pub mod id;
+pub mod layout;
+pub mod limits;
+pub mod placement;
+pub mod raise;
+pub mod refusal;
+pub mod route;
+pub mod section;
+pub mod set_spec;
+mod slots;
+pub mod state;
+mod sync;
+
+pub use id::{Count, Epoch, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, SlotIndex, Step, Uid};
+pub use layout::Layout;
+pub use refusal::Refusal;
+pub use section::{Reading, Section, Take};

@@ -1,0 +1,39 @@
+//! Every bound a caller can meet, with its reason.
+
+/// Most numbers one item of a call may take: a hundred default steps, so that one caller cannot push a section's shared
+/// ceiling out of sight of the other 99,999 users.
+pub const MAX_COUNT: u32 = 1_000_000;
+
+/// Most items in one call: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does not
+/// hold up the calls behind it on its core.
+pub const MAX_ITEMS: usize = 10_000;
+
+/// Largest request message a gRPC port accepts, in bytes: [`MAX_ITEMS`] items of the widest encoding, twice over.
+pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
+
+/// Largest answer a client accepts, in bytes: a whole route table of [`MAX_SECTIONS`] sections, with room.
+pub const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
+
+/// How often servers may forward a call: the caller's own hop and one more reach the owner, or the tables disagree.
+pub const MAX_HOPS: u32 = 1;
+
+/// Most raises in one call to the store: the Raft entry stays under 128 KiB, one write of the log.
+pub const MAX_RAISES: usize = 4_096;
+
+/// Most sections in a set: 100 billion uids at the default size, and 40 MB of committed state.
+pub const MAX_SECTIONS: u32 = 1_048_576;
+
+/// Largest section, in uids: its freezing copies every slot, 128 MiB at this size.
+pub const MAX_SECTION_SIZE: u32 = 16_777_216;
+
+/// Largest step: far more than a core gives out in a second, and far from the end of the numbers.
+pub const MAX_STEP: u64 = 1 << 32;
+
+/// Longest name of a set or node, in bytes: a DNS label.
+pub const MAX_NAME_BYTES: usize = 63;
+
+/// Longest address of a node, in bytes: a DNS name and a port.
+pub const MAX_ADDR_BYTES: usize = 261;
+
+/// Most AllocSvrs a set may ever register: their records stay in the committed state for good.
+pub const MAX_NODES: usize = 1_024;

@@ -1,0 +1,1 @@
+//! Which owner is proposed for a section.

@@ -1,0 +1,48 @@
+//! How far a ceiling is raised, and when.
+//!
+//! A raise starts while half a step is left, so that its round trip hides behind numbers that are still free. One is in
+//! flight per section. Its target is absolute, so a repeated message cannot run away.
+
+use crate::id::{Seq, Step};
+
+/// Whether the next raise is due once `value` is given out under `ceiling`: half a step or less is left.
+#[inline]
+#[must_use]
+pub fn is_due(value: Seq, ceiling: Seq, step: Step) -> bool {
+    ceiling.0.saturating_sub(value.0) <= step.0 / 2
+}
+
+/// The ceiling to ask for: one step above `ceiling`, or `wanted` when somebody waits for more than that. Never above
+/// [`Seq::MAX`].
+#[must_use]
+pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
+    Seq(ceiling.0.saturating_add(step.0).max(wanted.0)).min(Seq::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raise_is_due_with_half_a_step_left() {
+        let step = Step(10_000);
+        assert!(!is_due(Seq(4_999), Seq(10_000), step));
+        assert!(is_due(Seq(5_000), Seq(10_000), step));
+        assert!(is_due(Seq(10_000), Seq(10_000), step));
+    }
+
+    #[test]
+    fn a_step_of_one_is_raised_at_the_ceiling_only() {
+        assert!(!is_due(Seq(6), Seq(7), Step(1)));
+        assert!(is_due(Seq(7), Seq(7), Step(1)));
+    }
+
+    #[test]
+    fn the_target_covers_the_wanted_number_and_stops_at_the_end() {
+        let step = Step(10_000);
+        assert_eq!(target(Seq(10_000), Seq(5_000), step), Seq(20_000));
+        assert_eq!(target(Seq(10_000), Seq(1_010_000), step), Seq(1_010_000));
+        assert_eq!(target(Seq(Seq::MAX.0 - 3), Seq(0), step), Seq::MAX);
+        assert_eq!(target(Seq::MAX, Seq(0), step), Seq::MAX);
+    }
+}

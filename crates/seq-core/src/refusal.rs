@@ -1,0 +1,105 @@
+//! Why a call for numbers is not answered with numbers. A refused call moved no counter.
+
+use crate::id::{Epoch, NodeId, SectionId, Uid};
+use crate::limits;
+
+/// A refusal is an answer, not a fault: it is compared, counted and sent, never logged as an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The node's set does not hold the uid.
+    #[error("uid {uid} is outside the set's uids {start}..{end}")]
+    UidOutOfRange {
+        /// The uid asked for.
+        uid: Uid,
+        /// First uid of the set.
+        start: u64,
+        /// End of the set's uids, exclusive.
+        end: u64,
+    },
+    /// A count of nothing, or of more than one call may take.
+    #[error("count {count} is not in 1..={}", limits::MAX_COUNT)]
+    CountOutOfRange {
+        /// The count asked for.
+        count: u32,
+    },
+    /// A batch without items.
+    #[error("the request names no uid; send 1..={} of them", limits::MAX_ITEMS)]
+    EmptyBatch,
+    /// A batch of more items than one call may carry.
+    #[error("{items} items are more than the {} a request may carry", limits::MAX_ITEMS)]
+    BatchTooLarge {
+        /// Items in the request.
+        items: usize,
+    },
+    /// Counts were given, but not one for each uid.
+    #[error("{counts} counts for {uids} uids: send one for each uid, or none")]
+    CountsMismatch {
+        /// Uids in the request.
+        uids: usize,
+        /// Counts in the request.
+        counts: usize,
+    },
+    /// The call was forwarded here already, and this node does not own the section either.
+    #[error("section {section} is not owned by this node, and the call was forwarded already")]
+    NotOwner {
+        /// The uid's section.
+        section: SectionId,
+        /// The owner this node knows of.
+        owner: Option<NodeId>,
+    },
+    /// Nobody owns the section now, as far as this node knows.
+    #[error("section {section} has no owner now")]
+    Unserved {
+        /// The uid's section.
+        section: SectionId,
+    },
+    /// The owner is known, but a call to it failed before it could have answered.
+    #[error("node {owner}, the owner of section {section}, cannot be reached")]
+    OwnerUnreachable {
+        /// The uid's section.
+        section: SectionId,
+        /// Its owner.
+        owner: NodeId,
+    },
+    /// A call to the owner got no answer; numbers may have been consumed.
+    #[error("node {owner}, the owner of section {section}, did not answer in time; numbers may have been consumed")]
+    OwnerTimedOut {
+        /// The uid's section.
+        section: SectionId,
+        /// Its owner.
+        owner: NodeId,
+    },
+    /// The caller has seen a newer ownership than this node has.
+    #[error("section {section} is at epoch {mine} here, and the caller has seen epoch {callers}")]
+    StaleEpoch {
+        /// The uid's section.
+        section: SectionId,
+        /// This node's epoch.
+        mine: Epoch,
+        /// The caller's epoch.
+        callers: Epoch,
+    },
+    /// The section's ceiling was not raised before the call's time was over.
+    #[error("section {section} waits for its ceiling to be raised")]
+    CeilingStalled {
+        /// The uid's section.
+        section: SectionId,
+    },
+    /// The uid has used up its numbers.
+    #[error("uid {uid} has no {count} numbers left below 2^63")]
+    Exhausted {
+        /// The uid.
+        uid: Uid,
+        /// How many were asked for.
+        count: u32,
+    },
+    /// More hops than servers make.
+    #[error("{hops} hops are more than the {} servers make", limits::MAX_HOPS)]
+    TooManyHops {
+        /// Hops in the request.
+        hops: u32,
+    },
+    /// The node is about to exit.
+    #[error("the node is shutting down")]
+    ShuttingDown,
+}

@@ -1,0 +1,204 @@
+//! The table section -> owner, its versions, and the changes between two of them.
+//!
+//! The store's committed state is the only authority; everybody else holds a copy that grows newer by [`RouteTable::adopt`].
+//! A copy never goes back: an update that is not newer changes nothing.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::id::{Epoch, NodeId, RouteVersion, SectionId};
+use crate::layout::Layout;
+
+/// Who owns a section, under which epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The owner; `None` while nobody owns the section.
+    pub owner: Option<NodeId>,
+    /// Number of this ownership, 0 where nobody ever owned the section.
+    pub epoch: Epoch,
+}
+
+/// An AllocSvr that may own sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteNode {
+    /// Name in the set file.
+    pub name: String,
+    /// Address of its gRPC port, "host:port".
+    pub addr: String,
+}
+
+/// Neighbouring sections with the same route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteRun {
+    /// First section of the run.
+    pub first: SectionId,
+    /// Number of sections, 1 or above.
+    pub sections: u32,
+    /// Their route.
+    pub route: Route,
+}
+
+/// A whole table, or what changed in it since a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteUpdate {
+    /// Name of the set.
+    pub set: String,
+    /// The set's uids and sections.
+    pub layout: Layout,
+    /// Version of the table with this update in it.
+    pub version: RouteVersion,
+    /// Version the update builds on; 0: it is the whole table.
+    pub base: RouteVersion,
+    /// Every node of the set.
+    pub nodes: BTreeMap<NodeId, RouteNode>,
+    /// The routes that changed, in order of section, not overlapping.
+    pub runs: Vec<RouteRun>,
+}
+
+/// A copy of one set's routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteTable {
+    set: String,
+    layout: Layout,
+    version: RouteVersion,
+    nodes: BTreeMap<NodeId, RouteNode>,
+    /// One for each section of the layout, with the version that changed it last.
+    routes: Vec<(Route, RouteVersion)>,
+}
+
+/// What an update did to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adopted {
+    /// The table is newer now.
+    Newer,
+    /// The table was as new already; it is unchanged.
+    NotNewer,
+    /// The update builds on a version that the table does not have, or is of another set or layout; the table is
+    /// unchanged. Ask for the whole table.
+    Mismatch,
+}
+
+impl RouteTable {
+    /// Makes a table from a whole update; `None` when the update is a delta or runs past the layout.
+    #[must_use]
+    pub fn from_whole(update: &RouteUpdate) -> Option<RouteTable> {
+        if update.base != RouteVersion(0) || !update.runs_fit() {
+            return None;
+        }
+        let mut table = RouteTable {
+            set: update.set.clone(),
+            layout: update.layout,
+            version: update.version,
+            nodes: update.nodes.clone(),
+            routes: alloc::vec![(Route::default(), RouteVersion(0)); update.layout.sections() as usize],
+        };
+        table.write(update);
+        Some(table)
+    }
+
+    /// Takes a newer update in. Never goes back to an older version.
+    #[must_use = "a mismatch means that the whole table must be fetched"]
+    pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
+        if update.set != self.set || update.layout != self.layout || !update.runs_fit() {
+            return Adopted::Mismatch;
+        }
+        if update.version <= self.version {
+            return Adopted::NotNewer;
+        }
+        if update.base > self.version {
+            return Adopted::Mismatch;
+        }
+        self.version = update.version;
+        self.nodes.clone_from(&update.nodes);
+        self.write(update);
+        Adopted::Newer
+    }
+
+    /// The part of the table that is newer than `since`; `None` when nothing is. Version 0 gets the whole table.
+    #[must_use]
+    pub fn since(&self, since: RouteVersion) -> Option<RouteUpdate> {
+        if since >= self.version {
+            return None;
+        }
+        let changed = self.routes.iter().zip(0..).filter(|((_, version), _)| *version > since);
+        Some(RouteUpdate {
+            set: self.set.clone(),
+            layout: self.layout,
+            version: self.version,
+            base: since,
+            nodes: self.nodes.clone(),
+            runs: runs(changed.map(|((route, _), section)| (SectionId(section), *route))),
+        })
+    }
+
+    /// The route of a section. `None` when the layout has no such section.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, section: SectionId) -> Option<Route> {
+        self.routes.get(section.0 as usize).map(|(route, _)| *route)
+    }
+
+    /// A node by its id.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&RouteNode> {
+        self.nodes.get(&id)
+    }
+
+    /// Every node of the set, in order of id.
+    #[must_use]
+    pub fn nodes(&self) -> &BTreeMap<NodeId, RouteNode> {
+        &self.nodes
+    }
+
+    /// The set's name.
+    #[must_use]
+    pub fn set(&self) -> &str {
+        &self.set
+    }
+
+    /// The set's uids and sections.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The table's version.
+    #[must_use]
+    pub fn version(&self) -> RouteVersion {
+        self.version
+    }
+
+    fn write(&mut self, update: &RouteUpdate) {
+        for run in &update.runs {
+            let first = run.first.0 as usize;
+            self.routes[first..first + run.sections as usize].fill((run.route, update.version));
+        }
+    }
+}
+
+impl RouteUpdate {
+    fn runs_fit(&self) -> bool {
+        let mut end = 0u64;
+        self.runs.iter().all(|run| {
+            let first = u64::from(run.first.0);
+            let fits = run.sections > 0
+                && first >= end
+                && first + u64::from(run.sections) <= u64::from(self.layout.sections());
+            end = first + u64::from(run.sections);
+            fits
+        })
+    }
+}
+
+/// Joins neighbouring sections with the same route; `routes` come in order of section.
+pub fn runs(routes: impl Iterator<Item = (SectionId, Route)>) -> Vec<RouteRun> {
+    let mut runs: Vec<RouteRun> = Vec::new();
+    for (section, route) in routes {
+        match runs.last_mut() {
+            Some(run) if run.route == route && run.first.0 + run.sections == section.0 => run.sections += 1,
+            _ => runs.push(RouteRun { first: section, sections: 1, route }),
+        }
+    }
+    runs
+}

@@ -1,0 +1,225 @@
+//! A section in its owner's memory: the counters of neighbouring uids under one durable ceiling.
+//!
+//! Safe from many threads without a lock. A taker does one compare-and-swap on its uid's slot; nothing else is written
+//! except once per raise. The compare-and-swap fails on a frozen slot, so a copy taken by [`Section::freeze`] is exact.
+
+use alloc::vec::Vec;
+
+use crate::id::{Count, Seq, SlotIndex, Step};
+use crate::raise;
+use crate::slots::{FROZEN, Slots};
+use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+
+/// The counters and the ceiling of one section under one ownership.
+#[derive(Debug)]
+pub struct Section {
+    /// Where every untouched uid starts: the ceiling that was committed when this ownership began, or 0 for a section
+    /// that nobody owned before. Distances in the slots count from here.
+    base: Seq,
+    /// How far a raise goes.
+    step: Step,
+    /// The committed ceiling. Invariant: never falls, and no slot's value is ever above it.
+    ceiling: AtomicU64,
+    /// The highest number somebody wants a raise for; 0 while no raise is asked for. Not 0 means that whoever made it so
+    /// has put the section in line for a raise, and that [`Section::raised`] will be called.
+    wanted: AtomicU64,
+    slots: Slots,
+}
+
+/// What became of a call for numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The numbers `value - count + 1 ..= value` are the caller's.
+    Given {
+        /// The last number taken.
+        value: Seq,
+        /// The number given out before, or 0 when there was none or it is not known here.
+        prev: Seq,
+        /// The caller must put the section in line for a raise: nobody else has.
+        raise_due: bool,
+    },
+    /// The numbers are above the ceiling; nothing moved. Wait for a raise that covers `needed`.
+    AtCeiling {
+        /// The ceiling that lets the call go on.
+        needed: Seq,
+        /// The caller must put the section in line for a raise: nobody else has.
+        raise_due: bool,
+    },
+    /// The section is being handed over; nothing moved.
+    Frozen,
+    /// The numbers would pass [`Seq::MAX`]; nothing moved.
+    Exhausted,
+}
+
+/// What is known of a uid's last number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The last number given out, or a bound on it.
+    pub value: Seq,
+    /// Whether `value` is the last number given out (0: none ever was). If not, no number above it was.
+    pub exact: bool,
+}
+
+/// The exact counters of a frozen section, for the next owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionCopy {
+    /// The frozen section's base.
+    pub base: Seq,
+    /// Distance from the base, above 0, of each touched uid, in order of slot.
+    pub distances: Vec<(SlotIndex, u64)>,
+}
+
+impl Section {
+    /// Starts an ownership after an unknown past: every uid at the committed `ceiling`, above all that was given out.
+    #[must_use]
+    pub fn takeover(uids: u32, ceiling: Seq, step: Step) -> Section {
+        assert!(ceiling <= Seq::MAX, "ceiling {ceiling}");
+        assert!(step.0 > 0, "a step of 0 raises nothing");
+        Section {
+            base: ceiling,
+            step,
+            ceiling: AtomicU64::new(ceiling.0),
+            wanted: AtomicU64::new(0),
+            slots: Slots::new(uids),
+        }
+    }
+
+    /// Starts an ownership at the exact values of the last one, under the committed `ceiling`.
+    ///
+    /// # Panics
+    /// When a value is above the ceiling: the copy is not of this section, and a wrong number is worse than a restart.
+    #[must_use]
+    pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Section {
+        let section = Section { base: copy.base, ..Section::takeover(uids, ceiling, step) };
+        assert!(copy.base <= ceiling, "base {} above ceiling {ceiling}", copy.base);
+        for &(slot, distance) in &copy.distances {
+            assert!(distance <= ceiling.0 - copy.base.0, "slot {slot}: {distance} from {} above {ceiling}", copy.base);
+            section.slots.touch(slot).store(distance, Relaxed);
+        }
+        section
+    }
+
+    /// Takes the next `count` numbers of a uid.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    #[inline]
+    pub fn take(&self, slot: SlotIndex, count: Count) -> Take {
+        let slot = self.slots.touch(slot);
+        let count = u64::from(count.get());
+        let mut distance = slot.load(Relaxed);
+        loop {
+            if distance & FROZEN != 0 {
+                return Take::Frozen;
+            }
+            // Base and distance are below 2^63 and the count below 2^20, so the sum fits.
+            let value = self.base.0 + distance + count;
+            let ceiling = self.ceiling.load(Acquire);
+            if value > ceiling {
+                return self.at_ceiling(Seq(value));
+            }
+            match slot.compare_exchange_weak(distance, distance + count, Relaxed, Relaxed) {
+                Ok(_) => {
+                    let value = Seq(value);
+                    return Take::Given {
+                        value,
+                        prev: if distance == 0 { Seq::ZERO } else { Seq(self.base.0 + distance) },
+                        raise_due: raise::is_due(value, Seq(ceiling), self.step) && self.want_early(value),
+                    };
+                }
+                Err(seen) => distance = seen,
+            }
+        }
+    }
+
+    /// Reads a uid's last number; `None` when its slot is frozen, because the next owner may be past it already.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    #[must_use]
+    pub fn current(&self, slot: SlotIndex) -> Option<Reading> {
+        let distance = self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed));
+        if distance & FROZEN != 0 {
+            return None;
+        }
+        Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
+    }
+
+    /// The ceiling that the raise in line should ask for; `None` when none is needed (any more), and then the section is
+    /// out of line.
+    ///
+    /// A taker that read the ceiling just before it was raised can ask for a raise just after; such an ask ends here.
+    #[must_use]
+    pub fn raise_target(&self) -> Option<Seq> {
+        let mut wanted = self.wanted.load(Relaxed);
+        loop {
+            let ceiling = self.ceiling();
+            if wanted > 0 && raise::is_due(Seq(wanted), ceiling, self.step) {
+                return Some(raise::target(ceiling, Seq(wanted), self.step));
+            }
+            match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
+                Ok(_) => return None,
+                Err(seen) => wanted = seen,
+            }
+        }
+    }
+
+    /// Adopts a committed ceiling. Answers whether the section must be put in line again, because somebody wants more
+    /// than was raised.
+    ///
+    /// # Panics
+    /// When the ceiling would fall: the store never lowers one under the same ownership.
+    #[must_use = "when it answers true, the section must be put in line again"]
+    pub fn raised(&self, committed: Seq) -> bool {
+        assert!(committed <= Seq::MAX, "ceiling {committed}");
+        let before = self.ceiling.swap(committed.0, AcqRel);
+        assert!(before <= committed.0, "the ceiling fell from {before} to {committed}");
+        let mut wanted = self.wanted.load(Relaxed);
+        while wanted <= committed.0 {
+            match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
+                Ok(_) => return false,
+                Err(seen) => wanted = seen,
+            }
+        }
+        true
+    }
+
+    /// Freezes every slot and copies the exact values. Nothing is given out by this section after the call began to
+    /// return; what was given out before is in the copy. Repeating it answers the same copy.
+    #[must_use]
+    pub fn freeze(&self) -> SectionCopy {
+        SectionCopy { base: self.base, distances: self.slots.freeze() }
+    }
+
+    /// The committed ceiling as known here.
+    #[must_use]
+    pub fn ceiling(&self) -> Seq {
+        Seq(self.ceiling.load(Acquire))
+    }
+
+    /// Number of uids.
+    #[must_use]
+    pub fn uids(&self) -> u32 {
+        self.slots.len()
+    }
+
+    /// Bytes that hold counters of touched pages.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.slots.touched_bytes()
+    }
+
+    #[cold]
+    fn at_ceiling(&self, needed: Seq) -> Take {
+        if needed > Seq::MAX {
+            return Take::Exhausted;
+        }
+        Take::AtCeiling { needed, raise_due: self.wanted.fetch_max(needed.0, Relaxed) == 0 }
+    }
+
+    /// Asks for the usual raise ahead of need. Answers whether this call must put the section in line.
+    fn want_early(&self, value: Seq) -> bool {
+        // Most calls in the later half of a step find a raise asked for; they only read.
+        self.wanted.load(Relaxed) == 0 && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok()
+    }
+}

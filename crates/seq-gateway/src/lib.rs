@@ -1,0 +1,1 @@
+//! The doors onto one Frontend: gRPC now, HTTP and RESP later.

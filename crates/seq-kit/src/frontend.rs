@@ -1,0 +1,74 @@
+//! What every door stands before: the numbers, whoever owns them.
+//!
+//! A door turns bytes into these calls and answers into bytes. The implementation answers for the sections it owns and
+//! forwards the rest, waits for ceilings up to the deadline, and never answers above one.
+
+use std::future::Future;
+use std::time::Instant;
+
+use seq_core::route::RouteUpdate;
+use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Uid};
+
+/// What a door knows of a call besides its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// When the caller stops waiting. Not a lease: it only bounds how long a call is held.
+    pub deadline: Instant,
+    /// How often servers have forwarded the call.
+    pub hops: u32,
+}
+
+/// One item of a call for numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The user.
+    pub uid: Uid,
+    /// How many numbers.
+    pub count: Count,
+    /// Newest epoch of the uid's section that the caller has seen; 0 for none.
+    pub epoch: Epoch,
+}
+
+/// Numbers given out: `value - count + 1 ..= value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// The last number taken.
+    pub value: Seq,
+    /// The number given out before, or 0 when there was none or the owner does not know it.
+    pub prev: Seq,
+    /// The ownership that gave them out.
+    pub epoch: Epoch,
+}
+
+/// A read of a uid's last number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Current {
+    /// The last number or a bound on it.
+    pub reading: Reading,
+    /// The ownership that answered.
+    pub epoch: Epoch,
+}
+
+/// The service behind the doors. Clones are handles on the same service.
+///
+/// Dropping a returned future abandons the call; numbers may have been consumed.
+pub trait Frontend: Clone + Send + Sync + 'static {
+    /// Takes numbers of one uid.
+    fn next(&self, call: Call, ask: Ask) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
+
+    /// Takes numbers for many uids, each by itself, in order; an item that the door found bad already keeps its refusal.
+    fn next_many(
+        &self,
+        call: Call,
+        asks: Vec<Result<Ask, Refusal>>,
+    ) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send;
+
+    /// Reads one uid's last number.
+    fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;
+
+    /// Reads many uids' last numbers, each by itself, in order.
+    fn current_many(&self, call: Call, uids: Vec<Uid>) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
+
+    /// The routes newer than a version, or `None` when there are none.
+    fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate>;
+}

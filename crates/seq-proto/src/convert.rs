@@ -1,0 +1,186 @@
+//! The border: what comes from the wire is checked here and becomes core types.
+
+use std::collections::BTreeMap;
+
+use seq_core::limits;
+use seq_core::route::{Route, RouteNode, RouteRun, RouteUpdate};
+use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Uid};
+
+use crate::v1;
+
+/// What a `NextMany` asks for, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Items<'a> {
+    uids: &'a [u64],
+    /// Empty: one number each.
+    counts: &'a [u32],
+}
+
+impl<'a> Items<'a> {
+    /// Checks the lists of a batch. Counts are checked one by one as items, by [`Items::iter`].
+    ///
+    /// # Errors
+    /// [`Refusal::EmptyBatch`], [`Refusal::BatchTooLarge`] or [`Refusal::CountsMismatch`].
+    pub fn new(uids: &'a [u64], counts: &'a [u32]) -> Result<Items<'a>, Refusal> {
+        check_items(uids)?;
+        if !counts.is_empty() && counts.len() != uids.len() {
+            return Err(Refusal::CountsMismatch { uids: uids.len(), counts: counts.len() });
+        }
+        Ok(Items { uids, counts })
+    }
+
+    /// The items in request order; an item whose count is out of range is a refusal.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>)> {
+        self.uids.iter().enumerate().map(|(index, uid)| {
+            let count = self.counts.get(index).map_or(Ok(Count::ONE), |count| Count::new(*count));
+            (Uid(*uid), count)
+        })
+    }
+}
+
+/// Checks the length of a batch.
+///
+/// # Errors
+/// [`Refusal::EmptyBatch`] or [`Refusal::BatchTooLarge`].
+pub fn check_items(uids: &[u64]) -> Result<(), Refusal> {
+    match uids.len() {
+        0 => Err(Refusal::EmptyBatch),
+        1..=limits::MAX_ITEMS => Ok(()),
+        items => Err(Refusal::BatchTooLarge { items }),
+    }
+}
+
+/// Checks how often a call was forwarded.
+///
+/// # Errors
+/// [`Refusal::TooManyHops`].
+pub fn check_hops(hops: u32) -> Result<(), Refusal> {
+    if hops > limits::MAX_HOPS { Err(Refusal::TooManyHops { hops }) } else { Ok(()) }
+}
+
+impl From<&RouteUpdate> for v1::Routes {
+    fn from(update: &RouteUpdate) -> Self {
+        let uids = update.layout.uids();
+        v1::Routes {
+            set: update.set.clone(),
+            version: update.version.0,
+            base_version: update.base.0,
+            uid_start: uids.start,
+            uid_end: uids.end,
+            section_size: update.layout.section_size(),
+            nodes: update
+                .nodes
+                .iter()
+                .map(|(id, node)| v1::RouteNode { id: id.0, name: node.name.clone(), addr: node.addr.clone() })
+                .collect(),
+            runs: update
+                .runs
+                .iter()
+                .map(|run| v1::RouteRun {
+                    first_section: run.first.0,
+                    sections: run.sections,
+                    owner: run.route.owner.map_or(0, |owner| owner.0),
+                    epoch: run.route.epoch.0,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Why a route message is not a route update.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoutesError {
+    /// The layout it states cannot be.
+    #[error("routes of set {set:?}: {source}")]
+    Layout {
+        /// The set it names.
+        set: String,
+        /// What is wrong with the layout.
+        source: seq_core::layout::LayoutError,
+    },
+    /// It has no version, or builds on a newer one.
+    #[error("routes of set {set:?}: version {version} on base {base}")]
+    Version {
+        /// The set it names.
+        set: String,
+        /// The version it states.
+        version: u64,
+        /// The version it builds on.
+        base: u64,
+    },
+    /// A node with id 0.
+    #[error("routes of set {set:?}: node {name:?} has id 0")]
+    NodeId {
+        /// The set it names.
+        set: String,
+        /// The node.
+        name: String,
+    },
+    /// A run that no section belongs to, that overlaps the one before, or that runs past the layout.
+    #[error("routes of set {set:?}: run of {sections} sections at {first} does not fit")]
+    Run {
+        /// The set it names.
+        set: String,
+        /// First section of the run.
+        first: u32,
+        /// Sections in the run.
+        sections: u32,
+    },
+    /// A run whose owner is not among the nodes.
+    #[error("routes of set {set:?}: section {first} belongs to node {owner}, which is not listed")]
+    UnknownOwner {
+        /// The set it names.
+        set: String,
+        /// First section of the run.
+        first: u32,
+        /// The id of the owner.
+        owner: u32,
+    },
+}
+
+impl TryFrom<&v1::Routes> for RouteUpdate {
+    type Error = RoutesError;
+
+    fn try_from(routes: &v1::Routes) -> Result<Self, RoutesError> {
+        let set = || routes.set.clone();
+        let layout = Layout::new(routes.uid_start..routes.uid_end, routes.section_size)
+            .map_err(|source| RoutesError::Layout { set: set(), source })?;
+        if routes.version == 0 || routes.base_version >= routes.version {
+            return Err(RoutesError::Version { set: set(), version: routes.version, base: routes.base_version });
+        }
+        let mut nodes = BTreeMap::new();
+        for node in &routes.nodes {
+            if node.id == 0 {
+                return Err(RoutesError::NodeId { set: set(), name: node.name.clone() });
+            }
+            nodes.insert(NodeId(node.id), RouteNode { name: node.name.clone(), addr: node.addr.clone() });
+        }
+        let mut runs = Vec::with_capacity(routes.runs.len());
+        let mut end = 0u64;
+        for run in &routes.runs {
+            let first = u64::from(run.first_section);
+            let run_end = first + u64::from(run.sections);
+            if run.sections == 0 || first < end || run_end > u64::from(layout.sections()) {
+                return Err(RoutesError::Run { set: set(), first: run.first_section, sections: run.sections });
+            }
+            end = run_end;
+            let owner = (run.owner != 0).then_some(NodeId(run.owner));
+            if owner.is_some_and(|owner| !nodes.contains_key(&owner)) {
+                return Err(RoutesError::UnknownOwner { set: set(), first: run.first_section, owner: run.owner });
+            }
+            runs.push(RouteRun {
+                first: SectionId(run.first_section),
+                sections: run.sections,
+                route: Route { owner, epoch: Epoch(run.epoch) },
+            });
+        }
+        Ok(RouteUpdate {
+            set: set(),
+            layout,
+            version: RouteVersion(routes.version),
+            base: RouteVersion(routes.base_version),
+            nodes,
+            runs,
+        })
+    }
+}

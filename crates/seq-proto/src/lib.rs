@@ -1,0 +1,15 @@
+//! The wire: types generated from `proto/`, and the border where they become core types.
+//!
+//! Nothing from the wire is trusted before it passed [`convert`]. [`status`] is the one map from refusals to gRPC codes.
+
+pub mod convert;
+pub mod status;
+
+/// Types and services generated from `proto/seqsvr/v1`.
+#[expect(clippy::allow_attributes_without_reason, reason = "generated")]
+pub mod v1 {
+    tonic::include_proto!("seqsvr.v1");
+}
+
+/// The descriptors of every message and service, for reflection and for lints.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/seqsvr_descriptor.bin"));

@@ -1,0 +1,97 @@
+//! The one map from refusals to gRPC: code, reason and retry hint.
+//!
+//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and the reason, and `google.rpc.RetryInfo` where calling again
+//! later can succeed. An item of a batch carries the same three in its `ItemError`.
+
+use std::time::Duration;
+
+use seq_core::Refusal;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::v1;
+
+/// The domain of every reason.
+pub const DOMAIN: &str = "seqsvr";
+
+/// Code, reason and retry hint of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The gRPC code.
+    pub code: Code,
+    /// The reason, in capitals.
+    pub reason: &'static str,
+    /// How long to wait before calling again; `None` where repeating does not help.
+    pub retry_after: Option<Duration>,
+}
+
+/// An owner is being found: about a renewal later there is one.
+const OWNER_RETRY: Duration = Duration::from_millis(100);
+
+/// A raise is on its way, or the store elects a leader.
+const CEILING_RETRY: Duration = Duration::from_millis(200);
+
+/// The verdict on a refusal.
+#[must_use]
+pub fn verdict(refusal: &Refusal) -> Verdict {
+    let (code, reason, retry_after) = match refusal {
+        Refusal::UidOutOfRange { .. } => (Code::OutOfRange, "UID_OUT_OF_RANGE", None),
+        Refusal::CountOutOfRange { .. } => (Code::InvalidArgument, "COUNT_OUT_OF_RANGE", None),
+        Refusal::EmptyBatch => (Code::InvalidArgument, "EMPTY_BATCH", None),
+        Refusal::BatchTooLarge { .. } => (Code::InvalidArgument, "BATCH_TOO_LARGE", None),
+        Refusal::CountsMismatch { .. } => (Code::InvalidArgument, "COUNTS_MISMATCH", None),
+        Refusal::NotOwner { .. } => (Code::Unavailable, "NOT_OWNER", Some(OWNER_RETRY)),
+        Refusal::Unserved { .. } => (Code::Unavailable, "UNSERVED", Some(OWNER_RETRY)),
+        Refusal::OwnerUnreachable { .. } => (Code::Unavailable, "OWNER_UNREACHABLE", Some(OWNER_RETRY)),
+        Refusal::OwnerTimedOut { .. } => (Code::DeadlineExceeded, "OWNER_TIMED_OUT", Some(OWNER_RETRY)),
+        Refusal::StaleEpoch { .. } => (Code::Unavailable, "STALE_EPOCH", Some(OWNER_RETRY)),
+        Refusal::CeilingStalled { .. } => (Code::Unavailable, "CEILING_STALLED", Some(CEILING_RETRY)),
+        Refusal::Exhausted { .. } => (Code::ResourceExhausted, "EXHAUSTED", None),
+        Refusal::TooManyHops { .. } => (Code::InvalidArgument, "TOO_MANY_HOPS", None),
+        Refusal::ShuttingDown => (Code::Unavailable, "SHUTTING_DOWN", Some(OWNER_RETRY)),
+    };
+    Verdict { code, reason, retry_after }
+}
+
+/// The status of a refused call.
+#[must_use]
+pub fn to_status(refusal: &Refusal) -> Status {
+    let Verdict { code, reason, retry_after } = verdict(refusal);
+    with_reason(code, reason, refusal.to_string(), [], retry_after)
+}
+
+/// A status with a reason of this service's domain, for refusals that are not about numbers.
+#[must_use]
+pub fn with_reason<const N: usize>(
+    code: Code,
+    reason: &'static str,
+    message: String,
+    metadata: [(&str, String); N],
+    retry_after: Option<Duration>,
+) -> Status {
+    let metadata = metadata.map(|(key, value)| (key.to_owned(), value));
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    if retry_after.is_some() {
+        details.set_retry_info(retry_after);
+    }
+    Status::with_error_details(code, message, details)
+}
+
+/// The refusal of one item of a batch.
+#[must_use]
+pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
+    let Verdict { code, reason, retry_after } = verdict(refusal);
+    v1::ItemError {
+        index,
+        code: code as u32,
+        reason: reason.to_owned(),
+        message: refusal.to_string(),
+        retry_after_ms: retry_after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX)),
+    }
+}
+
+/// The reason a status gives in this service's domain, or `None` when it is not this service's.
+#[must_use]
+pub fn reason(status: &Status) -> Option<String> {
+    status.get_error_details().error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason.clone())
+}

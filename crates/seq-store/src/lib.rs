@@ -1,0 +1,1 @@
+//! StoreSvr: the Raft-replicated keeper of section ceilings.

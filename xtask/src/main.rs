@@ -1,0 +1,2 @@
+//! The repository checks.
+fn main() {}
