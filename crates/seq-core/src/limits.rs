@@ -37,3 +37,7 @@ pub const MAX_ADDR_BYTES: usize = 261;
 
 /// Most AllocSvrs a set may ever register: their records stay in the committed state for good.
 pub const MAX_NODES: usize = 1_024;
+
+/// Largest weight of an AllocSvr: weights are relative to each other, and 32 to 1 spans the machines one would mix. The
+/// placement ring has points in proportion, 84 MB of them at worst.
+pub const MAX_WEIGHT: u32 = 32;

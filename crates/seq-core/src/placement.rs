@@ -1,1 +1,119 @@
-//! Which owner is proposed for a section.
+//! Which owner is proposed for a section: consistent hashing with bounded load.
+//!
+//! The stored route table is the only authority; this only proposes it. A node's points on the ring depend on its name and
+//! weight alone, so a node that comes or goes moves little beside its own share, and a dead node's sections spread over
+//! all others. The bound on the load keeps the fullest node near its share.
+//!
+//! The ring is the `consistent_hash` crate's. It is fed explicit little-endian bytes, because what a derived `Hash` feeds
+//! depends on the compiler and the machine. Golden vectors pin the result: two versions of the program that propose
+//! differently would move sections back and forth.
+
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+use consistent_hash::{DefaultHash, Node, RingHash, StaticHashRing};
+
+use crate::id::NodeId;
+use crate::limits;
+
+/// A node that may own sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    /// The node's id.
+    pub id: NodeId,
+    /// Its name, unique among the candidates. It, not the id, places the node on the ring: ids are given in the order in
+    /// which nodes first came, and that order should not matter.
+    pub name: &'a str,
+    /// Its share relative to the other candidates, up to [`limits::MAX_WEIGHT`]; 0 gets nothing.
+    pub weight: u32,
+}
+
+/// Points on the ring for each unit of weight. With 160 of them an unbounded ring's fullest node has 1.10 of its share;
+/// with 40 it would have 1.36, so that the bound below would move many sections off their first candidate.
+const POINTS_PER_WEIGHT: u32 = 160;
+
+/// The most a node is given, in hundredths of its share. Tighter bounds move more sections when nodes come and go.
+const LOAD_BOUND_PERCENT: u64 = 110;
+
+/// Proposes an owner for each of the sections `0..sections`.
+///
+/// The answer depends on the set of candidates only, not on their order. It is empty when no candidate has a weight.
+/// No candidate gets more than 1.10 of its share by weight, rounded up.
+#[must_use]
+pub fn propose(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {
+    let weight_of = |node: &Candidate<'_>| node.weight.min(limits::MAX_WEIGHT);
+    let mut nodes: Vec<Candidate<'_>> = nodes.iter().copied().filter(|node| node.weight > 0).collect();
+    nodes.sort_unstable_by_key(|node| (node.name, node.id));
+    nodes.dedup_by_key(|node| node.name);
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+
+    let total: u64 = nodes.iter().map(|node| u64::from(weight_of(node))).sum();
+    // Rounded up, so that the room of all nodes together holds every section.
+    let cap = |node: &Candidate<'_>| {
+        (u64::from(sections) * u64::from(weight_of(node)) * LOAD_BOUND_PERCENT).div_ceil(total * 100)
+    };
+    let mut room: Vec<u64> = nodes.iter().map(cap).collect();
+
+    let points = nodes.iter().enumerate().map(|(index, node)| Node {
+        key: RingName(node.name),
+        value: index,
+        quantity: (weight_of(node) * POINTS_PER_WEIGHT) as usize,
+    });
+    let ring = StaticHashRing::new(PinnedHash, points);
+    let mut place = |section: u32| {
+        let mut candidates = ring.calc_candidates(&RingBytes(section.to_le_bytes())).map(|node| node.value);
+        let index = candidates.find(|&index| room[index] > 0).expect("the nodes have room for every section");
+        room[index] -= 1;
+        nodes[index].id
+    };
+    (0..sections).map(&mut place).collect()
+}
+
+/// Hashes what [`RingName`] and [`RingBytes`] write, and nothing else.
+struct PinnedHash;
+
+impl RingHash for PinnedHash {
+    fn hash_item<T: Hash>(&self, item: &T) -> u64 {
+        // SipHash 1-3 with a fixed key; it reads its input as little-endian on every machine.
+        DefaultHash.hash_item(item)
+    }
+
+    fn hash_vnode<K: Hash>(&self, node_key: &K, vnode_seq: usize) -> u64 {
+        self.hash_item(&Point(node_key, vnode_seq as u32))
+    }
+}
+
+/// A node's name, written as its bytes and an end mark that no name contains.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RingName<'a>(&'a str);
+
+impl Hash for RingName<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.0.as_bytes());
+        state.write(&[0xff]);
+    }
+}
+
+/// A section's number, written as four bytes.
+struct RingBytes([u8; 4]);
+
+impl Hash for RingBytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.0);
+    }
+}
+
+/// One of a node's points on the ring.
+struct Point<'a, K>(&'a K, u32);
+
+impl<K: Hash> Hash for Point<'_, K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+        state.write(&self.1.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;
