@@ -1,0 +1,126 @@
+//! The border between wire and core, from outside: what comes back is what went in, and what is wrong is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use seq_core::route::{self, Route, RouteNode, RouteUpdate};
+use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Uid};
+use seq_proto::convert::{Items, RoutesError, check_hops};
+use seq_proto::{status, v1};
+use tonic::Code;
+use tonic_types::StatusExt;
+
+fn updates() -> impl Strategy<Value = RouteUpdate> {
+    let routes = prop::collection::vec(prop::option::of((0u32..4, 0u64..3)), 1..40);
+    (routes, 1u64..100, 0u64..5).prop_map(|(routes, version, base)| {
+        let listed = routes.iter().enumerate().filter_map(|(section, route)| {
+            route.map(|(owner, epoch)| {
+                let owner = (owner > 0).then_some(NodeId(owner));
+                (SectionId(section as u32), Route { owner, epoch: Epoch(epoch) })
+            })
+        });
+        RouteUpdate {
+            set: "im-a".into(),
+            layout: Layout::new(500..500 + routes.len() as u64 * 10, 10).unwrap(),
+            version: RouteVersion(version + base),
+            base: RouteVersion(base),
+            nodes: (1..4)
+                .map(|id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("127.0.0.1:{id}") }))
+                .collect(),
+            runs: route::runs(listed),
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn routes_survive_the_wire(update in updates()) {
+        prop_assert_eq!(RouteUpdate::try_from(&v1::Routes::from(&update)), Ok(update));
+    }
+}
+
+fn wire() -> v1::Routes {
+    v1::Routes {
+        set: "im-a".into(),
+        version: 2,
+        base_version: 0,
+        uid_start: 0,
+        uid_end: 100,
+        section_size: 10,
+        nodes: vec![v1::RouteNode { id: 1, name: "a1".into(), addr: "127.0.0.1:1".into() }],
+        runs: vec![v1::RouteRun { first_section: 0, sections: 10, owner: 1, epoch: 1 }],
+    }
+}
+
+#[test]
+fn bad_routes_are_named() {
+    let refused = |change: fn(&mut v1::Routes)| {
+        let mut routes = wire();
+        change(&mut routes);
+        RouteUpdate::try_from(&routes).unwrap_err()
+    };
+    assert!(matches!(refused(|r| r.uid_end = 0), RoutesError::Layout { .. }));
+    assert!(matches!(refused(|r| r.version = 0), RoutesError::Version { .. }));
+    assert!(matches!(refused(|r| r.base_version = 2), RoutesError::Version { .. }));
+    assert!(matches!(refused(|r| r.nodes[0].id = 0), RoutesError::NodeId { .. }));
+    assert!(matches!(refused(|r| r.runs[0].sections = 0), RoutesError::Run { .. }));
+    assert!(matches!(refused(|r| r.runs[0].sections = u32::MAX), RoutesError::Run { .. }));
+    assert!(matches!(refused(|r| r.runs[0].owner = 9), RoutesError::UnknownOwner { owner: 9, .. }));
+    assert!(matches!(refused(|r| r.runs.push(r.runs[0])), RoutesError::Run { .. }));
+}
+
+#[test]
+fn batches_are_checked_before_anything_moves() {
+    assert_eq!(Items::new(&[], &[]).unwrap_err(), Refusal::EmptyBatch);
+    let many = vec![1; 10_001];
+    assert_eq!(Items::new(&many, &[]).unwrap_err(), Refusal::BatchTooLarge { items: 10_001 });
+    assert_eq!(Items::new(&[1, 2], &[1]).unwrap_err(), Refusal::CountsMismatch { uids: 2, counts: 1 });
+    let items = Items::new(&[7, 8], &[3, 0]).unwrap();
+    let items: Vec<_> = items.iter().collect();
+    assert_eq!(items, [(Uid(7), Count::new(3)), (Uid(8), Err(Refusal::CountOutOfRange { count: 0 }))]);
+    assert_eq!(check_hops(2), Err(Refusal::TooManyHops { hops: 2 }));
+}
+
+/// One of each refusal; a new variant fails to compile in `status::verdict` first and is added here.
+fn refusals() -> Vec<Refusal> {
+    let section = SectionId(3);
+    vec![
+        Refusal::UidOutOfRange { uid: Uid(1), start: 2, end: 3 },
+        Refusal::CountOutOfRange { count: 0 },
+        Refusal::EmptyBatch,
+        Refusal::BatchTooLarge { items: 10_001 },
+        Refusal::CountsMismatch { uids: 1, counts: 2 },
+        Refusal::NotOwner { section, owner: None },
+        Refusal::Unserved { section },
+        Refusal::OwnerUnreachable { section, owner: NodeId(1) },
+        Refusal::OwnerTimedOut { section, owner: NodeId(1) },
+        Refusal::StaleEpoch { section, mine: Epoch(1), callers: Epoch(2) },
+        Refusal::CeilingStalled { section },
+        Refusal::Exhausted { uid: Uid(1), count: 1 },
+        Refusal::TooManyHops { hops: 2 },
+        Refusal::ShuttingDown,
+    ]
+}
+
+#[test]
+fn every_refusal_has_its_own_reason_and_keeps_it_on_the_wire() {
+    let mut reasons = BTreeSet::new();
+    for refusal in refusals() {
+        let verdict = status::verdict(&refusal);
+        assert!(reasons.insert(verdict.reason), "{} stands for two refusals", verdict.reason);
+        let sent = status::to_status(&refusal);
+        assert_eq!(status::reason(&sent).as_deref(), Some(verdict.reason));
+        assert_eq!(sent.message(), refusal.to_string());
+        let hint = sent.get_details_retry_info().and_then(|info| info.retry_delay);
+        assert_eq!(hint, verdict.retry_after, "{refusal}");
+        assert_eq!(verdict.retry_after.is_some(), matches!(verdict.code, Code::Unavailable | Code::DeadlineExceeded));
+    }
+}
+
+#[test]
+fn every_service_is_in_the_descriptors() {
+    let pool: BTreeMap<&str, usize> = ["SequenceService", "ControlService", "RaftService", "AdminService"]
+        .map(|name| (name, seq_proto::DESCRIPTORS.windows(name.len()).filter(|part| *part == name.as_bytes()).count()))
+        .into();
+    assert!(pool.values().all(|count| *count > 0), "{pool:?}");
+}
