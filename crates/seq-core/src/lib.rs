@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+pub mod arbiter;
 pub mod id;
 pub mod layout;
 pub mod limits;
