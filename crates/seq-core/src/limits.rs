@@ -41,3 +41,7 @@ pub const MAX_NODES: usize = 1_024;
 /// Largest weight of an AllocSvr: weights are relative to each other, and 32 to 1 spans the machines one would mix. The
 /// placement ring has points in proportion, 84 MB of them at worst.
 pub const MAX_WEIGHT: u32 = 32;
+
+/// How many members a store may have: an even number survives no more failures than one less, and every member past five
+/// slows each write.
+pub const STORE_COUNTS: [usize; 3] = [1, 3, 5];

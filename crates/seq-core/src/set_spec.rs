@@ -1,8 +1,19 @@
 //! What a set file says: the uids of a set, and the nodes that serve them.
+//!
+//! A spec is plain data until [`SetSpec::validate`] has passed it; [`check_sets`] holds several sets against each other.
+//! Both name every problem at once, by the key a user would edit, so that a file is not corrected one error at a time.
+//! Reading the file is left to the caller.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
+
+use crate::layout::{Layout, LayoutError};
+use crate::limits;
+
+mod check;
+
+pub use check::check_sets;
 
 /// One set, as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,13 +22,13 @@ pub struct SetSpec {
     pub name: String,
     /// Its uids, end exclusive.
     pub uids: Range<u64>,
-    /// Neighbouring uids that share a ceiling.
+    /// Neighbouring uids that share a ceiling, `1 ..= limits::MAX_SECTION_SIZE`.
     pub section_size: u32,
-    /// How far a ceiling is raised at a time.
+    /// How far a ceiling is raised at a time, `1 ..= limits::MAX_STEP`.
     pub step: u64,
-    /// The members of the set's store, in order of id.
+    /// The members of the set's store, in order of id; [`limits::STORE_COUNTS`] says how many.
     pub stores: Vec<StoreSpec>,
-    /// The set's AllocSvrs, in order of name.
+    /// The set's AllocSvrs, in order of name, `1 ..= limits::MAX_NODES` of them.
     pub allocs: Vec<AllocSpec>,
 }
 
@@ -26,9 +37,9 @@ pub struct SetSpec {
 pub struct StoreSpec {
     /// Raft id, 1 or above. A new disk gets a new id.
     pub id: u64,
-    /// Name, a DNS label.
+    /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the gRPC port, "host:port".
+    /// Address of the gRPC port as others dial it, "host:port".
     pub addr: String,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
@@ -37,12 +48,128 @@ pub struct StoreSpec {
 /// One AllocSvr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocSpec {
-    /// Name, a DNS label.
+    /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the gRPC port, "host:port".
+    /// Address of the gRPC port as others dial it, "host:port".
     pub addr: String,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
-    /// Share of the sections relative to the other AllocSvrs, 1 or above.
+    /// Share of the sections relative to the other AllocSvrs, `1 ..= limits::MAX_WEIGHT`.
     pub weight: u32,
 }
+
+impl SetSpec {
+    /// Checks every value and the relations between them.
+    ///
+    /// # Errors
+    /// Every problem there is.
+    pub fn validate(&self) -> Result<Layout, Vec<SpecError>> {
+        check::one(self)
+    }
+}
+
+/// A value of a set file that cannot be, or that another value rules out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct SpecError {
+    /// The key as in the file, "section_size" or "alloc[1].addr"; the entries of a list count from 0.
+    pub key: String,
+    /// What is wrong with its value.
+    pub problem: SpecProblem,
+}
+
+/// What is wrong with a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecProblem {
+    /// The uids cannot be laid out.
+    #[error(transparent)]
+    Layout(LayoutError),
+    /// A step of nothing, or too far.
+    #[error("step {step} is not in 1..={}", limits::MAX_STEP)]
+    Step {
+        /// The step.
+        step: u64,
+    },
+    /// A name that is not a DNS label.
+    #[error(
+        "name {name:?} is not a DNS label: 1 to {} of a-z, 0-9 and '-', with no '-' at either end",
+        limits::MAX_NAME_BYTES
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A Raft id of 0.
+    #[error("id 0 means no member; ids start at 1")]
+    ZeroId,
+    /// A value that must be unique, and that another key has.
+    #[error("{value:?} is taken by {by}")]
+    Taken {
+        /// The value.
+        value: String,
+        /// Who has it.
+        by: String,
+    },
+    /// An address that cannot be dialled.
+    #[error("address {addr:?} {problem}")]
+    Addr {
+        /// The address.
+        addr: String,
+        /// What is wrong with it.
+        problem: AddrProblem,
+    },
+    /// A share of nothing, or too large.
+    #[error("weight {weight} is not in 1..={}; weights are relative to each other", limits::MAX_WEIGHT)]
+    Weight {
+        /// The weight.
+        weight: u32,
+    },
+    /// A store of too few, too many, or an even number of members.
+    #[error(
+        "a store has 1, 3 or 5 members, not {count}: an even number survives no more failures than one less, and every \
+         member past five slows each write"
+    )]
+    StoreCount {
+        /// The number of members.
+        count: usize,
+    },
+    /// No AllocSvr, or more than may ever register.
+    #[error("a set has 1 to {} AllocSvrs, not {count}", limits::MAX_NODES)]
+    AllocCount {
+        /// The number of AllocSvrs.
+        count: usize,
+    },
+    /// Another set serves some of the uids.
+    #[error("uids {}..{} overlap {}..{} of set {other}", uids.start, uids.end, others.start, others.end)]
+    Overlap {
+        /// The set's uids.
+        uids: Range<u64>,
+        /// Name of the other set.
+        other: String,
+        /// The other set's uids.
+        others: Range<u64>,
+    },
+}
+
+/// What is wrong with an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddrProblem {
+    /// Longer than a DNS name and a port.
+    #[error("is longer than {} bytes", limits::MAX_ADDR_BYTES)]
+    TooLong,
+    /// No colon between a host and a port.
+    #[error("is not host:port")]
+    NoPort,
+    /// The port is no number up to 65,535, or 0, which nobody can dial.
+    #[error("has no port in 1..=65535")]
+    Port,
+    /// The host is neither a name nor an IP address.
+    #[error("has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets")]
+    Host,
+    /// "Every address of this machine" can be listened on, not dialled.
+    #[error("cannot be dialled: give the address under which others reach the node")]
+    Unspecified,
+}
+
+#[cfg(test)]
+mod tests;

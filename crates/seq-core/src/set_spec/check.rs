@@ -1,0 +1,239 @@
+//! The checks of set specs. Each adds what it finds to a list and goes on.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::{AddrProblem, SetSpec, SpecError, SpecProblem};
+use crate::layout::{Layout, LayoutError};
+use crate::limits;
+
+/// Longest DNS name, in bytes (RFC 1035, section 2.3.4).
+const MAX_DNS_NAME_BYTES: usize = 253;
+
+pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
+    let mut findings = Findings::default();
+    findings.name("name".into(), &spec.name);
+    let layout = findings.layout(spec);
+    if !(1..=limits::MAX_STEP).contains(&spec.step) {
+        findings.add("step".into(), SpecProblem::Step { step: spec.step });
+    }
+    findings.stores(spec);
+    findings.allocs(spec);
+    findings.unique_addrs(spec);
+    match layout {
+        Some(layout) if findings.0.is_empty() => Ok(layout),
+        _ => Err(findings.0),
+    }
+}
+
+/// Holds sets against each other: no two have a name, an address or a uid in common. Says nothing about each set alone,
+/// which is [`SetSpec::validate`]'s part. Node names may repeat, because a node is named within its set.
+///
+/// # Errors
+/// Every problem there is, with the index of the set it is in; the set that comes first in `sets` has the right of way.
+pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
+    let mut errors = Vec::new();
+    let mut names = Unique::default();
+    let mut addrs = Unique::default();
+    for (index, set) in sets.iter().enumerate() {
+        let mut findings = Findings::default();
+        let owner = || format!("set {}", set.name);
+        if let Some(problem) = names.insert(set.name.clone(), &set.name, "another set".into()) {
+            findings.add("name".into(), problem);
+        }
+        let earlier = sets[..index].iter().filter(|other| overlap(set, other));
+        for other in earlier {
+            let (uids, others) = (set.uids.clone(), other.uids.clone());
+            findings.add("uids".into(), SpecProblem::Overlap { uids, other: other.name.clone(), others });
+        }
+        // Within a set, addresses are compared by `validate`: a set is entered after all of its own are looked up.
+        let own = addrs_of(set);
+        for (key, addr) in &own {
+            if let Some(problem) = addrs.taken(&normal(addr), addr) {
+                findings.add(key.clone(), problem);
+            }
+        }
+        for (key, addr) in &own {
+            addrs.insert(normal(addr), addr, format!("{key} of {}", owner()));
+        }
+        errors.extend(findings.0.into_iter().map(|error| (index, error)));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+fn overlap(one: &SetSpec, other: &SetSpec) -> bool {
+    !one.uids.is_empty() && !other.uids.is_empty() && one.uids.start < other.uids.end && other.uids.start < one.uids.end
+}
+
+/// What was found, in order.
+#[derive(Default)]
+struct Findings(Vec<SpecError>);
+
+impl Findings {
+    fn add(&mut self, key: String, problem: SpecProblem) {
+        self.0.push(SpecError { key, problem });
+    }
+
+    fn layout(&mut self, spec: &SetSpec) -> Option<Layout> {
+        let (error, both) = match Layout::new(spec.uids.clone(), spec.section_size) {
+            Ok(layout) => return Some(layout),
+            // The range is checked first; the size may be wrong as well.
+            Err(error @ LayoutError::EmptyRange { .. }) => (error, Layout::new(0..1, spec.section_size).err()),
+            Err(error) => (error, None),
+        };
+        for error in [Some(error), both].into_iter().flatten() {
+            let key = match error {
+                LayoutError::EmptyRange { .. } => "uids",
+                LayoutError::SectionSize { .. } | LayoutError::TooManySections { .. } => "section_size",
+            };
+            self.add(key.into(), SpecProblem::Layout(error));
+        }
+        None
+    }
+
+    fn stores(&mut self, spec: &SetSpec) {
+        if !limits::STORE_COUNTS.contains(&spec.stores.len()) {
+            self.add("store".into(), SpecProblem::StoreCount { count: spec.stores.len() });
+        }
+        let mut ids = Unique::default();
+        let mut names = Unique::default();
+        for (index, store) in spec.stores.iter().enumerate() {
+            let key = |field: &str| format!("store[{index}].{field}");
+            if store.id == 0 {
+                self.add(key("id"), SpecProblem::ZeroId);
+            } else if let Some(problem) = ids.insert(store.id.to_string(), &store.id.to_string(), key("id")) {
+                self.add(key("id"), problem);
+            }
+            self.unique_name(&mut names, key("name"), &store.name);
+            self.addr(key("addr"), &store.addr, Use::Dialled);
+            self.addr(key("http"), &store.http, Use::Listened);
+        }
+    }
+
+    fn allocs(&mut self, spec: &SetSpec) {
+        if !(1..=limits::MAX_NODES).contains(&spec.allocs.len()) {
+            self.add("alloc".into(), SpecProblem::AllocCount { count: spec.allocs.len() });
+        }
+        let mut names = Unique::default();
+        for (index, store) in spec.stores.iter().enumerate() {
+            names.insert(store.name.clone(), &store.name, format!("store[{index}].name"));
+        }
+        for (index, alloc) in spec.allocs.iter().enumerate() {
+            let key = |field: &str| format!("alloc[{index}].{field}");
+            self.unique_name(&mut names, key("name"), &alloc.name);
+            self.addr(key("addr"), &alloc.addr, Use::Dialled);
+            self.addr(key("http"), &alloc.http, Use::Listened);
+            if !(1..=limits::MAX_WEIGHT).contains(&alloc.weight) {
+                self.add(key("weight"), SpecProblem::Weight { weight: alloc.weight });
+            }
+        }
+    }
+
+    fn unique_addrs(&mut self, spec: &SetSpec) {
+        let mut addrs = Unique::default();
+        for (key, addr) in addrs_of(spec) {
+            if let Some(problem) = addrs.insert(normal(addr), addr, key.clone()) {
+                self.add(key, problem);
+            }
+        }
+    }
+
+    fn unique_name(&mut self, names: &mut Unique, key: String, name: &str) {
+        self.name(key.clone(), name);
+        if let Some(problem) = names.insert(name.into(), name, key.clone()) {
+            self.add(key, problem);
+        }
+    }
+
+    fn name(&mut self, key: String, name: &str) {
+        if !is_dns_label(name) {
+            self.add(key, SpecProblem::Name { name: name.into() });
+        }
+    }
+
+    fn addr(&mut self, key: String, addr: &str, used: Use) {
+        if let Err(problem) = check_addr(addr, used) {
+            self.add(key, SpecProblem::Addr { addr: addr.into(), problem });
+        }
+    }
+}
+
+/// Values that were seen, and where.
+#[derive(Default)]
+struct Unique(BTreeMap<String, String>);
+
+impl Unique {
+    /// Enters a value; the problem, and the first holder stays, when it was there.
+    fn insert(&mut self, normal: String, value: &str, by: String) -> Option<SpecProblem> {
+        let taken = self.taken(&normal, value);
+        self.0.entry(normal).or_insert(by);
+        taken
+    }
+
+    fn taken(&self, normal: &str, value: &str) -> Option<SpecProblem> {
+        self.0.get(normal).map(|by| SpecProblem::Taken { value: value.into(), by: by.clone() })
+    }
+}
+
+fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
+    let stores = spec.stores.iter().map(|store| (&store.addr, &store.http)).enumerate();
+    let allocs = spec.allocs.iter().map(|alloc| (&alloc.addr, &alloc.http)).enumerate();
+    let named = stores.map(|entry| ("store", entry)).chain(allocs.map(|entry| ("alloc", entry)));
+    named
+        .flat_map(|(list, (index, (addr, http)))| {
+            [(format!("{list}[{index}].addr"), addr.as_str()), (format!("{list}[{index}].http"), http.as_str())]
+        })
+        .collect()
+}
+
+/// One spelling for each address, to compare by.
+fn normal(addr: &str) -> String {
+    addr.parse::<SocketAddr>().map_or_else(|_| addr.to_ascii_lowercase(), |addr| addr.to_string())
+}
+
+/// Whether others dial an address, or the node only listens on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Dialled,
+    Listened,
+}
+
+fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
+    if addr.len() > limits::MAX_ADDR_BYTES {
+        return Err(AddrProblem::TooLong);
+    }
+    let (host, port) = addr.rsplit_once(':').ok_or(AddrProblem::NoPort)?;
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits || !port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Err(AddrProblem::Port);
+    }
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let ip = match bracketed {
+        Some(inner) => Some(IpAddr::V6(inner.parse().map_err(|_| AddrProblem::Host)?)),
+        None => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+    };
+    match ip {
+        Some(ip) if ip.is_unspecified() && used == Use::Dialled => Err(AddrProblem::Unspecified),
+        Some(_) => Ok(()),
+        None if is_dns_name(host) => Ok(()),
+        None => Err(AddrProblem::Host),
+    }
+}
+
+/// A name whose last label is not a number, or it would be a mistyped IPv4 address.
+fn is_dns_name(host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    let numeric = host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
+    host.len() <= MAX_DNS_NAME_BYTES && !numeric && host.split('.').all(is_dns_label)
+}
+
+fn is_dns_label(label: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=limits::MAX_NAME_BYTES).contains(&label.len())
+        && label.bytes().all(inside)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
