@@ -1,1 +1,3 @@
 //! The Rust SDK: routes, deadlines, retries with a budget.
+
+pub mod pool;

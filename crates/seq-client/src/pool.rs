@@ -1,0 +1,288 @@
+//! Connections by address: dialled on first use, shared by all callers, forgotten when no route names the address.
+//!
+//! A node has a few connections and callers are spread over them in turn. A connection that breaks is dialled again by the
+//! next call; one that goes silent is found by HTTP/2 pings. An address that could not be reached lately is *suspect*: who
+//! has a choice goes elsewhere.
+//!
+//! **Runtime:** every connection of a pool is driven by the tokio runtime the pool was made on, whichever thread calls.
+//! A server with a runtime per core makes a pool on each, so that no call leaves its core. Calls hang while that runtime is
+//! not running, and fail once it is gone.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+/// Connections to one node: enough that one connection's task is not the bottleneck, few enough that 1,000 clients do not
+/// exhaust a node's files.
+pub const CONNECTIONS: usize = 4;
+
+/// Most connections to one node that may be asked for.
+pub const MAX_CONNECTIONS: usize = 64;
+
+/// Most addresses in a pool: the nodes of four full sets.
+pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
+
+/// How long a dial may take: two SYN retransmissions do not fit, and another node can answer instead.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time between pings of a connection, also of an idle one; a half-open connection is found after this and
+/// [`KEEP_ALIVE_TIMEOUT`], which is sooner than a lost host's sections have a new owner.
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a ping may stay unanswered.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long an address stays suspect after a failure: one caller a second finds out whether it is back.
+pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
+
+/// Connections by address. Clones are handles on the same pool.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connections: usize,
+    runtime: Handle,
+    /// Times in this pool are milliseconds since this instant.
+    made: Instant,
+    nodes: RwLock<HashMap<Box<str>, Node>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    channels: Box<[Channel]>,
+    /// Whose turn it is.
+    turn: AtomicUsize,
+    /// Until when the node is suspect, in milliseconds of the pool's time; 0 while it is not.
+    suspect_until_ms: AtomicU64,
+}
+
+/// Why there is no connection to an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// The address is not `host:port`.
+    #[error("{addr:?} is not an address of the form host:port")]
+    BadAddress {
+        /// The address asked for.
+        addr: String,
+    },
+    /// The pool holds as many addresses as it may; see [`Pool::retain`].
+    #[error("no room for {addr:?}: the pool holds {MAX_ADDRESSES} addresses")]
+    Full {
+        /// The address asked for.
+        addr: String,
+    },
+}
+
+impl Pool {
+    /// A pool with [`CONNECTIONS`] connections to each node, driven by the current runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn new() -> Pool {
+        Pool::with_connections(CONNECTIONS)
+    }
+
+    /// A pool with `connections` connections to each node, brought into `1 ..=` [`MAX_CONNECTIONS`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn with_connections(connections: usize) -> Pool {
+        let inner = Inner {
+            connections: connections.clamp(1, MAX_CONNECTIONS),
+            runtime: Handle::current(),
+            made: Instant::now(),
+            nodes: RwLock::default(),
+        };
+        Pool { inner: Arc::new(inner) }
+    }
+
+    /// A connection to `addr`, as `host:port`. Does not wait: the first call on it dials.
+    ///
+    /// # Errors
+    /// [`PoolError`]; an address that nobody answers on is an error of the call instead.
+    pub fn get(&self, addr: &str) -> Result<Channel, PoolError> {
+        if let Some(node) = self.inner.nodes.read().get(addr) {
+            return Ok(node.next());
+        }
+        let node = self.inner.open(addr)?;
+        let mut nodes = self.inner.nodes.write();
+        if nodes.len() >= MAX_ADDRESSES && !nodes.contains_key(addr) {
+            return Err(PoolError::Full { addr: addr.to_owned() });
+        }
+        Ok(nodes.entry(addr.into()).or_insert(node).next())
+    }
+
+    /// Forgets the addresses that `keep` does not want. Calls on their connections run to their end.
+    pub fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.inner.nodes.write().retain(|addr, _| keep(addr));
+    }
+
+    /// Notes that `addr` could not be reached just now.
+    pub fn suspect(&self, addr: &str) {
+        if let Some(node) = self.inner.nodes.read().get(addr) {
+            node.suspect_until_ms.store(self.inner.now_ms() + SUSPECT_FOR.as_millis() as u64, Relaxed);
+        }
+    }
+
+    /// Whether `addr` could not be reached lately.
+    #[must_use]
+    pub fn is_suspect(&self, addr: &str) -> bool {
+        // The clock is read only for the rare node that has failed before.
+        self.inner.nodes.read().get(addr).is_some_and(|node| match node.suspect_until_ms.load(Relaxed) {
+            0 => false,
+            until => self.inner.now_ms() < until,
+        })
+    }
+
+    /// Number of addresses in the pool.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.nodes.read().len()
+    }
+
+    /// Whether the pool holds no address.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool::new()
+    }
+}
+
+/// Whether a failed call certainly never reached a server: the dial failed. Repeating such a call costs nothing.
+#[must_use]
+pub fn never_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Whether a failed call ended in the connection, before any server answered it. A refusal by a server is not.
+#[must_use]
+pub fn is_transport(status: &Status) -> bool {
+    // What a server sends has no source: only errors made on this side carry one.
+    status.source().is_some()
+}
+
+impl Inner {
+    fn open(&self, addr: &str) -> Result<Node, PoolError> {
+        let bad = || PoolError::BadAddress { addr: addr.to_owned() };
+        if addr.len() > seq_core::limits::MAX_ADDR_BYTES {
+            return Err(bad());
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{addr}")).map_err(|_| bad())?;
+        // Exactly host and port: no user, path or query that would change where the calls go.
+        let uri = endpoint.uri();
+        let exact = uri.authority().is_some_and(|authority| authority.as_str() == addr && !addr.contains('@'));
+        if !exact || uri.port_u16().is_none_or(|port| port == 0) || uri.host().is_none_or(str::is_empty) {
+            return Err(bad());
+        }
+        let endpoint = endpoint
+            .executor(OnRuntime(self.runtime.clone()))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true);
+        Ok(Node {
+            channels: (0..self.connections).map(|_| endpoint.connect_lazy()).collect(),
+            turn: AtomicUsize::new(0),
+            suspect_until_ms: AtomicU64::new(0),
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        // From 1, so that 0 can mean "never".
+        self.made.elapsed().as_millis() as u64 + 1
+    }
+}
+
+impl Node {
+    fn next(&self) -> Channel {
+        let turn = self.turn.fetch_add(1, Relaxed);
+        self.channels[turn % self.channels.len()].clone()
+    }
+}
+
+/// Runs the tasks that drive connections on the pool's runtime. They end with the last clone of their channel, so nobody
+/// has to wait for them.
+struct OnRuntime(Handle);
+
+impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for OnRuntime {
+    fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        self.0.spawn(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_is_opened_once_and_forgotten_when_unwanted() {
+        let pool = Pool::with_connections(2);
+        for _ in 0..3 {
+            pool.get("127.0.0.1:7100").unwrap();
+            pool.get("node-2:7100").unwrap();
+        }
+        assert_eq!(pool.len(), 2);
+        pool.retain(|addr| addr == "node-2:7100");
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn bad_addresses_are_refused_by_name() {
+        let pool = Pool::new();
+        let long = format!("{}:1", "a".repeat(300));
+        for addr in
+            ["", "host", "host:", ":1", "host:0", "host:65536", "host:1/x", "a@host:1", "host:1?x", "h h:1", &long]
+        {
+            assert_eq!(pool.get(addr).unwrap_err(), PoolError::BadAddress { addr: addr.to_owned() });
+        }
+        pool.get("[::1]:7100").unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_pool_is_bounded() {
+        let pool = Pool::with_connections(1);
+        for port in 1..=MAX_ADDRESSES {
+            pool.get(&format!("127.0.0.1:{port}")).unwrap();
+        }
+        assert!(matches!(pool.get("127.0.0.2:1"), Err(PoolError::Full { .. })));
+        pool.get("127.0.0.1:1").unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn suspicion_passes() {
+        let pool = Pool::new();
+        pool.get("127.0.0.1:7100").unwrap();
+        assert!(!pool.is_suspect("127.0.0.1:7100"));
+        pool.suspect("127.0.0.1:7100");
+        assert!(pool.is_suspect("127.0.0.1:7100"));
+        tokio::time::advance(SUSPECT_FOR).await;
+        assert!(!pool.is_suspect("127.0.0.1:7100"));
+    }
+}
