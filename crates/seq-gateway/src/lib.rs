@@ -1,1 +1,9 @@
-//! The doors onto one Frontend: gRPC now, HTTP and RESP later.
+//! The doors onto one `Frontend`: gRPC now, HTTP and RESP later.
+//!
+//! A door checks what comes in, bounds it in size and time, and turns answers and refusals into its protocol's words. It
+//! decides nothing about numbers.
+
+pub mod grpc;
+mod routes;
+mod sequence;
+mod timeout;

@@ -16,6 +16,31 @@ pub struct Call {
     pub deadline: Instant,
     /// How often servers have forwarded the call.
     pub hops: u32,
+    /// The way it came in, for the books.
+    pub via: Via,
+}
+
+/// The way a call came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// From a caller, over gRPC.
+    Grpc,
+    /// From another node that does not own the section.
+    Forwarded,
+}
+
+impl Via {
+    /// Every way, in the order of their values as numbers.
+    pub const ALL: [Via; 2] = [Via::Grpc, Via::Forwarded];
+
+    /// The value of the label `via`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Via::Grpc => "grpc",
+            Via::Forwarded => "forwarded",
+        }
+    }
 }
 
 /// One item of a call for numbers.
@@ -68,6 +93,9 @@ pub trait Frontend: Clone + Send + Sync + 'static {
 
     /// Reads many uids' last numbers, each by itself, in order.
     fn current_many(&self, call: Call, uids: Vec<Uid>) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
+
+    /// Version of the route table, 0 when there is none yet. Cheap enough for every call.
+    fn route_version(&self) -> RouteVersion;
 
     /// The routes newer than a version, or `None` when there are none.
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate>;

@@ -1,0 +1,115 @@
+//! The gRPC port of an AllocSvr: sequences, status, health and reflection on one listener.
+//!
+//! One door runs on one core's runtime with a listener of its own; the kernel spreads connections over the doors of a
+//! port. Every bound of a connection is named here.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::limits;
+use seq_kit::frontend::Frontend;
+use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::v1;
+use seq_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
+use seq_proto::v1::sequence_service_server::SequenceServiceServer;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+use crate::sequence::Sequence;
+
+/// Calls of one connection that are held at a time: more than a busy client keeps in flight, and a bound on what one peer
+/// makes the server hold. The next ones wait at the client.
+const MAX_STREAMS_PER_CONNECTION: u32 = 4_096;
+
+/// Bytes of one call that may be on the way unread: a full batch arrives without waiting for the window.
+const STREAM_WINDOW: u32 = 1 << 20;
+
+/// Bytes of one connection that may be on the way unread: several full batches.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// How often a quiet peer is asked whether it lives; half-open connections end after this and [`KEEPALIVE_TIMEOUT`].
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a peer has to answer.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long open connections get to finish their calls at shutdown; streams that never end are cut then.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Answers `AdminService.Status`.
+pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
+
+/// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+///
+/// # Errors
+/// When the runtime cannot take the listener over.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub fn serve<F: Frontend>(
+    frontend: F,
+    admin: AdminView,
+    listener: std::net::TcpListener,
+    group: &TaskGroup,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    // Without it an answer can wait 40 ms for the peer's delayed acknowledgement.
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let shutdown = group.token();
+    let sequence = SequenceServiceServer::new(Sequence::new(frontend))
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(seq_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("the descriptors are generated with the program");
+    group.spawn("grpc door", Kind::Critical, async move {
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<SequenceServiceServer<Sequence<F>>>().await;
+        let stopping = async {
+            shutdown.cancelled().await;
+            health.set_not_serving::<SequenceServiceServer<Sequence<F>>>().await;
+            health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        };
+        let serving = Server::builder()
+            .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .add_service(sequence)
+            .add_service(admin)
+            .add_service(health_service)
+            .add_service(reflection)
+            .serve_with_incoming_shutdown(incoming, stopping);
+        let cut = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(DRAIN).await;
+        };
+        tokio::select! {
+            served = serving => {
+                if let Err(error) = served {
+                    tracing::error!(error = &error as &dyn std::error::Error, "the gRPC port stopped");
+                }
+            }
+            () = cut => tracing::warn!("connections were cut that did not end within {DRAIN:?}"),
+        }
+    });
+    Ok(())
+}
+
+struct Admin {
+    view: AdminView,
+}
+
+#[tonic::async_trait]
+impl AdminService for Admin {
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+        Ok(Response::new((self.view)()))
+    }
+}

@@ -1,0 +1,138 @@
+//! `SequenceService` over a `Frontend`: check, ask, answer.
+
+use seq_core::{Count, Epoch, RouteVersion, Uid};
+use seq_kit::frontend::{Ask, Call, Frontend, Via};
+use seq_proto::convert::{self, Items};
+use seq_proto::{status, v1};
+use tonic::{Request, Response, Status};
+
+use crate::routes::RoutesCache;
+use crate::timeout;
+
+/// The service of one door.
+#[derive(Debug)]
+pub(crate) struct Sequence<F> {
+    frontend: F,
+    routes: RoutesCache,
+}
+
+impl<F: Frontend> Sequence<F> {
+    pub(crate) fn new(frontend: F) -> Sequence<F> {
+        Sequence { frontend, routes: RoutesCache::default() }
+    }
+
+    fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
+        self.routes.newer(&self.frontend, known)
+    }
+}
+
+/// Reads when the call ends and how it got here.
+fn call<T>(request: &Request<T>, hops: u32) -> Result<Call, Status> {
+    convert::check_hops(hops).map_err(|refusal| status::to_status(&refusal))?;
+    let via = if hops == 0 { Via::Grpc } else { Via::Forwarded };
+    Ok(Call { deadline: timeout::deadline(request.metadata()), hops, via })
+}
+
+#[tonic::async_trait]
+impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
+    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
+        let call = call(&request, request.get_ref().hops)?;
+        let request = request.into_inner();
+        let count = Count::new(request.count).map_err(|refusal| status::to_status(&refusal))?;
+        let ask = Ask { uid: Uid(request.uid), count, epoch: Epoch(request.epoch) };
+        let given = self.frontend.next(call, ask).await.map_err(|refusal| status::to_status(&refusal))?;
+        Ok(Response::new(v1::NextResponse {
+            value: given.value.0,
+            prev: given.prev.0,
+            epoch: given.epoch.0,
+            routes: self.newer_routes(request.route_version),
+        }))
+    }
+
+    async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
+        let call = call(&request, request.get_ref().hops)?;
+        let request = request.into_inner();
+        let items = Items::new(&request.uids, &request.counts).map_err(|refusal| status::to_status(&refusal))?;
+        let asks = items.iter().map(|(uid, count)| Ok(Ask { uid, count: count?, epoch: Epoch(0) })).collect();
+        let results = self.frontend.next_many(call, asks).await;
+        let mut answer = v1::NextManyResponse {
+            values: Vec::with_capacity(results.len()),
+            prevs: Vec::with_capacity(results.len()),
+            epochs: Vec::with_capacity(results.len()),
+            errors: Vec::new(),
+            routes: self.newer_routes(request.route_version),
+        };
+        for (index, result) in (0..).zip(results) {
+            let (value, prev, epoch) = match result {
+                Ok(given) => (given.value.0, given.prev.0, given.epoch.0),
+                Err(refusal) => {
+                    answer.errors.push(status::to_item(index, &refusal));
+                    (0, 0, 0)
+                }
+            };
+            answer.values.push(value);
+            answer.prevs.push(prev);
+            answer.epochs.push(epoch);
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
+        let call = call(&request, request.get_ref().hops)?;
+        let request = request.into_inner();
+        let current = self
+            .frontend
+            .current(call, Uid(request.uid), Epoch(request.epoch))
+            .await
+            .map_err(|refusal| status::to_status(&refusal))?;
+        Ok(Response::new(v1::CurrentResponse {
+            value: current.reading.value.0,
+            exactness: exactness(current.reading.exact).into(),
+            epoch: current.epoch.0,
+            routes: self.newer_routes(request.route_version),
+        }))
+    }
+
+    async fn current_many(
+        &self,
+        request: Request<v1::CurrentManyRequest>,
+    ) -> Result<Response<v1::CurrentManyResponse>, Status> {
+        let call = call(&request, request.get_ref().hops)?;
+        let request = request.into_inner();
+        convert::check_items(&request.uids).map_err(|refusal| status::to_status(&refusal))?;
+        let uids = request.uids.into_iter().map(Uid).collect();
+        let results = self.frontend.current_many(call, uids).await;
+        let mut answer = v1::CurrentManyResponse {
+            values: Vec::with_capacity(results.len()),
+            exactness: Vec::with_capacity(results.len()),
+            epochs: Vec::with_capacity(results.len()),
+            errors: Vec::new(),
+            routes: self.newer_routes(request.route_version),
+        };
+        for (index, result) in (0..).zip(results) {
+            let (value, exactness, epoch) = match result {
+                Ok(current) => (current.reading.value.0, exactness(current.reading.exact), current.epoch.0),
+                Err(refusal) => {
+                    answer.errors.push(status::to_item(index, &refusal));
+                    (0, v1::Exactness::Unspecified, 0)
+                }
+            };
+            answer.values.push(value);
+            answer.exactness.push(exactness.into());
+            answer.epochs.push(epoch);
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn get_routes(
+        &self,
+        request: Request<v1::GetRoutesRequest>,
+    ) -> Result<Response<v1::GetRoutesResponse>, Status> {
+        let known = RouteVersion(request.into_inner().known_version);
+        Ok(Response::new(v1::GetRoutesResponse { routes: self.newer_routes(Some(known.0)) }))
+    }
+}
+
+fn exactness(exact: bool) -> v1::Exactness {
+    if exact { v1::Exactness::Exact } else { v1::Exactness::UpperBound }
+}

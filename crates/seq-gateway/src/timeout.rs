@@ -1,0 +1,76 @@
+//! How long a call may be held: what the caller says in `grpc-timeout`, within the server's bounds.
+
+use std::time::{Duration, Instant};
+
+use tonic::metadata::MetadataMap;
+
+/// Time of a call that states none: a ceiling or an owner is found well within it, and an abandoned call does not linger.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Most time a call gets, whatever it asks for: each waiting call holds memory, and nothing it waits for takes longer
+/// unless it is broken.
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When the caller stops waiting.
+pub(crate) fn deadline(metadata: &MetadataMap) -> Instant {
+    let asked = metadata.get("grpc-timeout").and_then(|value| parse(value.as_encoded_bytes()));
+    Instant::now() + asked.unwrap_or(DEFAULT_TIMEOUT).min(MAX_TIMEOUT)
+}
+
+/// Reads a `TimeoutValue TimeoutUnit` of the gRPC protocol: one to eight digits and a unit. Anything else is ignored, as
+/// the protocol's libraries do.
+fn parse(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let amount = digits.iter().fold(0, |amount, digit| amount * 10 + u64::from(digit - b'0'));
+    match unit {
+        b'H' => Some(Duration::from_secs(amount * 3_600)),
+        b'M' => Some(Duration::from_secs(amount * 60)),
+        b'S' => Some(Duration::from_secs(amount)),
+        b'm' => Some(Duration::from_millis(amount)),
+        b'u' => Some(Duration::from_micros(amount)),
+        b'n' => Some(Duration::from_nanos(amount)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_read_and_nonsense_is_not() {
+        let table: [(&str, Option<Duration>); 12] = [
+            ("2H", Some(Duration::from_secs(7_200))),
+            ("3M", Some(Duration::from_secs(180))),
+            ("99999999S", Some(Duration::from_secs(99_999_999))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("7u", Some(Duration::from_micros(7))),
+            ("0n", Some(Duration::ZERO)),
+            ("", None),
+            ("S", None),
+            ("5", None),
+            ("-5S", None),
+            ("123456789S", None),
+            ("5 S", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_server_bounds_what_the_caller_asks_for() {
+        let of = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().unwrap());
+            deadline(&metadata)
+        };
+        let now = Instant::now();
+        assert!(of("99999999H") >= now + MAX_TIMEOUT && of("99999999H") <= Instant::now() + MAX_TIMEOUT);
+        assert!(of("1m") < now + DEFAULT_TIMEOUT);
+        assert!(deadline(&MetadataMap::new()) >= now + DEFAULT_TIMEOUT);
+    }
+}
