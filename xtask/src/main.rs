@@ -1,2 +1,54 @@
-//! The repository checks.
-fn main() {}
+//! The repository's own checks, run as `cargo xtask NAME`.
+//!
+//! A rule that can be checked by a program is checked here or by a lint, so that reviews are about the rest. None of the
+//! checks writes anything.
+
+mod check;
+mod layers;
+mod report;
+mod source;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The repository's own checks")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything that must hold before a change lands: format, lints, docs, tests, and the checks below.
+    Check(check::CheckArgs),
+    /// Sizes, module heads, comments in the protos, links, numbering of the ADRs.
+    Tidy,
+    /// The allowed dependencies between the crates of this workspace.
+    Layers,
+}
+
+fn main() -> ExitCode {
+    let root = root();
+    let outcome = match Args::parse().command {
+        Command::Check(args) => check::run(&root, &args),
+        Command::Tidy => tidy::run(&root),
+        Command::Layers => layers::run(&root),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's directory, wherever in it the command was called.
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("xtask lies in the workspace").to_owned()
+}

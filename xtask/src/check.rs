@@ -1,0 +1,132 @@
+//! The gate: everything that must hold before a change lands. Reads, builds and tests; writes nothing but `target/`.
+//!
+//! Steps run one after the other, the cheap ones first. The first that fails ends the gate and is named with the command
+//! that repeats it alone.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::{layers, tidy};
+
+/// Which part of the gate to run.
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// Only these steps, in the gate's order.
+    #[arg(long, value_delimiter = ',', value_name = "STEP")]
+    only: Vec<String>,
+    /// Not these steps.
+    #[arg(long, value_delimiter = ',', value_name = "STEP")]
+    skip: Vec<String>,
+    /// Only say what the steps are.
+    #[arg(long)]
+    list: bool,
+}
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: Run,
+}
+
+enum Run {
+    /// A function of this program.
+    Here(fn(&Path) -> anyhow::Result<()>),
+    /// A cargo command, with variables of its environment.
+    Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", what: "format", run: Run::Cargo { args: "fmt --all --check", env: &[] } },
+    Step { name: "tidy", what: "text of the repository", run: Run::Here(tidy::run) },
+    Step { name: "layers", what: "edges between crates", run: Run::Here(layers::run) },
+    Step {
+        name: "deny",
+        what: "licences, sources and bans of dependencies",
+        // Advisories need their database from the network; deny.toml records those that are known.
+        run: Run::Cargo { args: "deny --locked check bans licenses sources", env: &[] },
+    },
+    Step {
+        name: "clippy",
+        what: "lints",
+        run: Run::Cargo { args: "clippy --locked --workspace --all-targets -- -D warnings", env: &[] },
+    },
+    Step {
+        name: "doc",
+        what: "documentation builds, its links resolve",
+        run: Run::Cargo { args: "doc --locked --workspace --no-deps", env: &[("RUSTDOCFLAGS", "-D warnings")] },
+    },
+    Step {
+        name: "test",
+        what: "tests and documentation tests",
+        run: Run::Cargo { args: "test --locked --workspace", env: &[] },
+    },
+];
+
+/// Runs the chosen steps and prints how long each took.
+pub(crate) fn run(root: &Path, args: &CheckArgs) -> anyhow::Result<()> {
+    for name in args.only.iter().chain(&args.skip) {
+        anyhow::ensure!(STEPS.iter().any(|step| step.name == name), "no step `{name}`: see `cargo xtask check --list`");
+    }
+    let is_chosen = |step: &&Step| {
+        let only = args.only.is_empty() || args.only.iter().any(|name| name == step.name);
+        only && !args.skip.iter().any(|name| name == step.name)
+    };
+    let mut took = Vec::new();
+    for step in STEPS.iter().filter(is_chosen) {
+        if args.list {
+            println!("{:8} {} ({})", step.name, step.what, step.command());
+            continue;
+        }
+        eprintln!("== {}: {} ({})", step.name, step.what, step.command());
+        let start = Instant::now();
+        let outcome = step.run(root);
+        took.push((step.name, start.elapsed()));
+        if let Err(error) = outcome {
+            summarise(&took);
+            return Err(error.context(format!("step `{}` failed; repeat it with: {}", step.name, step.command())));
+        }
+    }
+    summarise(&took);
+    Ok(())
+}
+
+fn summarise(took: &[(&str, Duration)]) {
+    for (name, duration) in took {
+        eprintln!("{name:8} {:6.1} s", duration.as_secs_f64());
+    }
+}
+
+impl Step {
+    fn run(&self, root: &Path) -> anyhow::Result<()> {
+        match self.run {
+            Run::Here(function) => function(root),
+            Run::Cargo { args, env } => {
+                let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+                let status = Command::new(cargo)
+                    .args(args.split(' '))
+                    .envs(env.iter().copied())
+                    .current_dir(root)
+                    .stdin(Stdio::null())
+                    .status()
+                    .context("starting cargo")?;
+                anyhow::ensure!(status.success(), "{status}");
+                Ok(())
+            }
+        }
+    }
+
+    /// The command that repeats the step alone.
+    fn command(&self) -> String {
+        match self.run {
+            Run::Here(_) => format!("cargo xtask {}", self.name),
+            Run::Cargo { args, env } => {
+                let env: String = env.iter().map(|(name, value)| format!("{name}=\"{value}\" ")).collect();
+                format!("{env}cargo {args}")
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Which crate may depend on which. The table is the architecture; `cargo metadata` is what is built.
+//!
+//! A new edge fails until it is written here, so that it is seen in review; a table entry that nothing uses any more fails
+//! as well, so that the table stays true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+use crate::report::{self, Finding};
+
+/// What one crate of the workspace may use.
+struct Layer {
+    name: &'static str,
+    /// Own crates that it is built from.
+    uses: &'static [&'static str],
+    /// Own crates that only its tests and benches use, beside the above.
+    tests_use: &'static [&'static str],
+}
+
+/// From the bottom up. Servers never link each other: they meet through `proto/`.
+const LAYERS: &[Layer] = &[
+    Layer { name: "seq-core", uses: &[], tests_use: &[] },
+    Layer { name: "seq-proto", uses: &["seq-core"], tests_use: &[] },
+    Layer { name: "seq-kit", uses: &["seq-core"], tests_use: &[] },
+    Layer { name: "seq-client", uses: &["seq-core", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-store", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-alloc", uses: &["seq-client", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-gateway", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer {
+        name: "seqsvr",
+        uses: &["seq-alloc", "seq-client", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],
+        tests_use: &[],
+    },
+    Layer { name: "xtask", uses: &[], tests_use: &[] },
+];
+
+/// Libraries that stay behind one crate, so that a weakness or a change of theirs is handled in one place.
+const FENCED: &[(&str, &[&str])] = &[
+    ("anyhow", &["seqsvr", "xtask"]),
+    ("clap", &["seqsvr", "xtask"]),
+    ("consistent_hash", &["seq-core"]),
+    ("openraft", &["seq-store"]),
+    ("rkyv", &["seq-store"]),
+    ("sled", &["seq-store"]),
+    ("tonic-prost", &["seq-proto"]),
+];
+
+/// Compares the workspace with the tables.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
+    let mut findings = Vec::new();
+    check(LAYERS, &edges(&metadata), &mut findings);
+    check_fences(FENCED, &edges(&metadata), &mut findings);
+    report::conclude("layers", findings)
+}
+
+/// What a crate depends on: in what is built, and in tests only.
+#[derive(Debug, Default)]
+struct Edges {
+    built: BTreeSet<String>,
+    tests: BTreeSet<String>,
+}
+
+fn edges(metadata: &Metadata) -> BTreeMap<String, Edges> {
+    let mut all = BTreeMap::new();
+    for package in metadata.workspace_packages() {
+        let edges: &mut Edges = all.entry(package.name.to_string()).or_default();
+        for dependency in &package.dependencies {
+            let kind = if dependency.kind == DependencyKind::Development { &mut edges.tests } else { &mut edges.built };
+            kind.insert(dependency.name.clone());
+        }
+    }
+    all
+}
+
+fn check(layers: &[Layer], crates: &BTreeMap<String, Edges>, findings: &mut Vec<Finding>) {
+    let mut find = |message: String| findings.push(Finding::new("xtask/src/layers.rs", 0, message));
+    for (name, edges) in crates {
+        let Some(layer) = layers.iter().find(|layer| layer.name == name) else {
+            find(format!("{name} has no layer: add it to LAYERS and to the code map of ARCHITECTURE.md"));
+            continue;
+        };
+        let own = |all: &BTreeSet<String>| -> BTreeSet<String> {
+            all.iter().filter(|used| crates.contains_key(*used)).cloned().collect()
+        };
+        for used in own(&edges.built).iter().filter(|used| !layer.uses.contains(&used.as_str())) {
+            find(format!(
+                "{name} -> {used} is a new edge: remove it from crates/{name}/Cargo.toml, or add \"{used}\" to the `uses` of \
+                 {name} in LAYERS and say why in the commit"
+            ));
+        }
+        for used in own(&edges.tests) {
+            if !layer.uses.contains(&used.as_str()) && !layer.tests_use.contains(&used.as_str()) {
+                find(format!(
+                    "{name} -> {used} is a new edge of tests: remove it, or add it to the `tests_use` of {name}"
+                ));
+            }
+        }
+        for used in layer.uses.iter().filter(|used| !edges.built.contains(**used)) {
+            find(format!("{name} -> {used} is allowed but does not exist: remove it from LAYERS"));
+        }
+        for used in layer.tests_use.iter().filter(|used| !edges.tests.contains(**used)) {
+            find(format!("{name} -> {used} is allowed to tests but does not exist: remove it from LAYERS"));
+        }
+    }
+    for layer in layers.iter().filter(|layer| !crates.contains_key(layer.name)) {
+        find(format!("{} does not exist: remove it from LAYERS", layer.name));
+    }
+}
+
+fn check_fences(fences: &[(&str, &[&str])], crates: &BTreeMap<String, Edges>, findings: &mut Vec<Finding>) {
+    let mut find = |message: String| findings.push(Finding::new("xtask/src/layers.rs", 0, message));
+    for (library, allowed) in fences {
+        for (name, edges) in crates {
+            let uses = edges.built.contains(*library) || edges.tests.contains(*library);
+            if uses && !allowed.contains(&name.as_str()) {
+                find(format!("{name} uses {library}, which stays behind {}", allowed.join(", ")));
+            }
+        }
+        for name in
+            allowed.iter().filter(|name| !crates.get(**name).is_some_and(|edges| edges.built.contains(*library)))
+        {
+            find(format!("{name} does not use {library} any more: remove it from FENCED"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[Layer] =
+        &[Layer { name: "low", uses: &[], tests_use: &[] }, Layer { name: "high", uses: &["low"], tests_use: &[] }];
+
+    /// A workspace of crates with what they are built from and what their tests use.
+    fn workspace(crates: &[(&str, &[&str], &[&str])]) -> BTreeMap<String, Edges> {
+        let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        let edges = |(name, built, tests): &(&str, &[&str], &[&str])| {
+            (name.to_string(), Edges { built: set(built), tests: set(tests) })
+        };
+        crates.iter().map(edges).collect()
+    }
+
+    fn messages(crates: &[(&str, &[&str], &[&str])]) -> Vec<String> {
+        let mut findings = Vec::new();
+        check(TABLE, &workspace(crates), &mut findings);
+        findings.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn the_table_itself_passes() {
+        assert_eq!(messages(&[("low", &["tokio"], &[]), ("high", &["low"], &["low"])]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_new_edge_is_found_and_the_message_says_what_to_do() {
+        let found = messages(&[("low", &["high"], &[]), ("high", &["low"], &[])]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("low -> high is a new edge: remove it from crates/low/Cargo.toml"), "{found:?}");
+        let found = messages(&[("low", &[], &["high"]), ("high", &["low"], &[])]);
+        assert!(found[0].starts_with("low -> high is a new edge of tests"), "{found:?}");
+    }
+
+    #[test]
+    fn a_stale_entry_is_found() {
+        let found = messages(&[("low", &[], &[]), ("high", &[], &[])]);
+        assert_eq!(found, ["high -> low is allowed but does not exist: remove it from LAYERS"]);
+        assert_eq!(messages(&[("low", &[], &[])]), ["high does not exist: remove it from LAYERS"]);
+    }
+
+    #[test]
+    fn a_crate_without_a_layer_is_found() {
+        let found = messages(&[("low", &[], &[]), ("high", &["low"], &[]), ("new", &[], &[])]);
+        assert!(found[0].starts_with("new has no layer"), "{found:?}");
+    }
+
+    #[test]
+    fn a_fenced_library_outside_of_its_fence_is_found() {
+        let crates = workspace(&[("low", &["sled"], &[]), ("high", &[], &["sled"])]);
+        let mut findings = Vec::new();
+        check_fences(&[("sled", &["low"]), ("rkyv", &["low"])], &crates, &mut findings);
+        let found: Vec<_> = findings.into_iter().map(|finding| finding.message).collect();
+        assert_eq!(
+            found,
+            ["high uses sled, which stays behind low", "low does not use rkyv any more: remove it from FENCED"]
+        );
+    }
+}

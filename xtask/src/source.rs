@@ -1,0 +1,73 @@
+//! The text files of the repository.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Directories that hold what was built, found or fetched, not what was written.
+const SKIPPED: &[&str] = &[".git", "target", "artifacts", "corpus", "coverage", "node_modules", "__pycache__"];
+
+/// One text file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// Path from the root, with `/` between the parts.
+    pub(crate) path: String,
+    /// All of it.
+    pub(crate) text: String,
+}
+
+impl Source {
+    /// Whether the file's name ends in `.extension`.
+    pub(crate) fn is(&self, extension: &str) -> bool {
+        Path::new(&self.path).extension().is_some_and(|found| found == extension)
+    }
+
+    /// Whether the file is Rust that only tests, benches or fuzzers compile.
+    pub(crate) fn is_test(&self) -> bool {
+        let dirs = ["tests/", "benches/", "fuzz/"];
+        let in_dir = dirs.iter().any(|dir| self.path.starts_with(dir) || self.path.contains(&format!("/{dir}")));
+        in_dir || self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
+    }
+
+    /// The lines with their numbers, from 1.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        (1..).zip(self.text.lines())
+    }
+}
+
+/// Reads every text file below `root`, in order of path. Files that are not UTF-8 are data, not text.
+pub(crate) fn read_all(root: &Path) -> anyhow::Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    walk(root, root, &mut sources)?;
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(sources)
+}
+
+fn walk(root: &Path, dir: &Path, sources: &mut Vec<Source>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
+        let entry = entry?;
+        let path = entry.path();
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if !SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
+                walk(root, &path, sources)?;
+            }
+        } else if kind.is_file() {
+            let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+            if let Ok(text) = String::from_utf8(bytes) {
+                let relative = path.strip_prefix(root).expect("the walk stays below the root");
+                sources.push(Source { path: relative.to_string_lossy().replace('\\', "/"), text });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+impl Source {
+    /// A file that a test plants.
+    pub(crate) fn planted(path: &str, text: &str) -> Source {
+        Source { path: path.to_owned(), text: text.to_owned() }
+    }
+}

@@ -1,0 +1,24 @@
+//! Rules about the text of the repository that no compiler or linter knows.
+//!
+//! Each rule is a function from files to findings, so that its test plants a violation and sees it found.
+
+mod docs;
+mod proto;
+mod rust;
+mod text;
+
+use std::path::Path;
+
+use crate::report;
+use crate::source;
+
+/// Runs every rule on the repository.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let sources = source::read_all(root)?;
+    let mut findings = Vec::new();
+    rust::check(&sources, &mut findings);
+    docs::check(&sources, &mut findings);
+    text::check(&sources, &mut findings);
+    proto::check(&root.join("proto"), &mut findings)?;
+    report::conclude("tidy", findings)
+}

@@ -1,0 +1,174 @@
+//! Links between documents lead somewhere, and the decisions are numbered without a hole.
+
+use std::collections::BTreeSet;
+
+use crate::report::Finding;
+use crate::source::Source;
+
+/// Where the decision records lie.
+const ADR_DIR: &str = "docs/adr/";
+
+/// The parts every decision record has.
+const ADR_PARTS: &[&str] = &["## Context", "## Decision", "## Consequences"];
+
+pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
+    for source in sources.iter().filter(|source| source.is("md")) {
+        check_links(source, sources, findings);
+    }
+    check_adrs(sources, findings);
+}
+
+fn check_links(source: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
+    for (line, link) in links(&source.text) {
+        if link.contains("://") || link.starts_with("mailto:") {
+            continue;
+        }
+        let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let Some(target) = resolve(&source.path, path) else {
+            findings.push(Finding::new(&source.path, line, format!("link `{link}` leads out of the repository")));
+            continue;
+        };
+        let file = sources.iter().find(|source| source.path == target);
+        let is_dir =
+            || target.is_empty() || sources.iter().any(|source| source.path.starts_with(&format!("{target}/")));
+        match file {
+            None if is_dir() && anchor.is_empty() => {}
+            None => findings.push(Finding::new(&source.path, line, format!("link `{link}` leads nowhere"))),
+            Some(file) if !anchor.is_empty() && file.is("md") && !anchors(&file.text).contains(anchor) => {
+                findings.push(Finding::new(&source.path, line, format!("link `{link}`: no such heading")));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// The targets of `[text](target)` outside of code, with their line.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        // Every second part lies between back-ticks. The text of a link may, its target begins after them.
+        for part in line.split('`').step_by(2) {
+            let targets = part.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+            found.extend(targets.map(|(target, _)| (number, target)));
+        }
+    }
+    found
+}
+
+/// The lines outside of fenced blocks.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+/// The anchors that a renderer makes of the headings: lower case, words joined by `-`, other signs dropped.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let slug = |heading: &str| {
+        let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()
+    };
+    prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| slug(line.trim_start_matches('#'))).collect()
+}
+
+/// The path that `link` in the file `from` names, from the root; `None` when it leads above the root.
+fn resolve(from: &str, link: &str) -> Option<String> {
+    if link.is_empty() {
+        return Some(from.to_owned());
+    }
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Decisions are `NNNN-title.md`, numbered from 0001 without a hole, with the number in the heading and the same parts.
+/// 0000 is the template.
+fn check_adrs(sources: &[Source], findings: &mut Vec<Finding>) {
+    let mut expected = 0_u32;
+    for source in sources {
+        let Some(name) = source.path.strip_prefix(ADR_DIR).filter(|name| *name != "README.md") else { continue };
+        let Some(number) =
+            name.split('-').next().filter(|number| number.len() == 4).and_then(|n| n.parse::<u32>().ok())
+        else {
+            findings.push(Finding::new(&source.path, 0, "a decision is called NNNN-title.md"));
+            continue;
+        };
+        if number != expected {
+            findings.push(Finding::new(&source.path, 0, format!("the next decision's number is {expected:04}")));
+        }
+        expected = number + 1;
+        if !source.text.starts_with(&format!("# {number:04}")) {
+            findings.push(Finding::new(&source.path, 1, format!("the heading does not start with `# {number:04}`")));
+        }
+        for part in ADR_PARTS.iter().filter(|part| !source.text.lines().any(|line| line == **part)) {
+            findings.push(Finding::new(&source.path, 0, format!("the part `{part}` is missing")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(sources: &[Source]) -> Vec<String> {
+        let mut findings = Vec::new();
+        check(sources, &mut findings);
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    fn adr(number: u32, title: &str) -> Source {
+        let text = format!("# {number:04}. Title\n\n{}\n", ADR_PARTS.join("\n\n"));
+        Source::planted(&format!("docs/adr/{title}"), &text)
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found() {
+        let target = Source::planted("docs/b.md", "# Two words: here\n");
+        let check_link = |link: &str| {
+            let from = Source::planted("docs/a.md", &format!("See\n[`b`]({link}).\n"));
+            messages(&[from, target.clone()])
+        };
+        for good in ["b.md", "./b.md", "../docs/b.md", "b.md#two-words-here", "https://example.org/x", "../docs"] {
+            assert!(check_link(good).is_empty(), "{good}: {:?}", check_link(good));
+        }
+        assert_eq!(check_link("c.md"), ["docs/a.md:2: link `c.md` leads nowhere"]);
+        assert_eq!(check_link("b.md#three"), ["docs/a.md:2: link `b.md#three`: no such heading"]);
+        assert_eq!(check_link("../../x"), ["docs/a.md:2: link `../../x` leads out of the repository"]);
+    }
+
+    #[test]
+    fn code_holds_no_links() {
+        let text = "`[x](nowhere)` and\n```\n[x](nowhere)\n```\n";
+        assert!(messages(&[Source::planted("a.md", text)]).is_empty());
+    }
+
+    #[test]
+    fn decisions_are_numbered_without_a_hole() {
+        let good = [adr(0, "0000-template.md"), adr(1, "0001-one.md"), adr(2, "0002-two.md")];
+        assert!(messages(&good).is_empty());
+        let hole = [adr(0, "0000-template.md"), adr(2, "0002-two.md")];
+        assert_eq!(messages(&hole), ["docs/adr/0002-two.md: the next decision's number is 0001"]);
+        let twice = [adr(0, "0000-a.md"), adr(0, "0000-b.md")];
+        assert_eq!(messages(&twice), ["docs/adr/0000-b.md: the next decision's number is 0001"]);
+        let unnamed = [adr(0, "zero.md")];
+        assert_eq!(messages(&unnamed), ["docs/adr/zero.md: a decision is called NNNN-title.md"]);
+    }
+
+    #[test]
+    fn a_decision_without_its_parts_is_found() {
+        let bare = Source::planted("docs/adr/0000-bare.md", "# 1. Bare\n");
+        assert_eq!(messages(&[bare]).len(), 1 + ADR_PARTS.len());
+    }
+}
