@@ -1,0 +1,69 @@
+//! How a command ends: the exit codes, and errors that carry one.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The outcome of a command, as scripts see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Ok = 0,
+    /// Not done, or a check did not hold.
+    Failed = 1,
+    /// The command line or a file is wrong; nothing was tried.
+    Usage = 2,
+    /// Something answered and is not well.
+    Unhealthy = 3,
+    /// Nothing answered.
+    CannotConnect = 4,
+    /// The time was over; the work may go on at the server.
+    Deadline = 7,
+    /// A server's configuration is wrong; no socket was opened. Another code than [`Exit::Usage`], so that a supervisor
+    /// can tell "do not start it again".
+    Config = 64,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error that knows its exit code and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure without a hint. The message is a fragment that starts in lower case.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into(), hint: None }
+    }
+
+    /// Adds what the user can do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Prints an error with its causes on one line, its hint on the next, and answers the exit code.
+pub(crate) fn report(error: &anyhow::Error) -> Exit {
+    eprintln!("error: {error:#}");
+    let Some(failure) = error.downcast_ref::<Failure>() else { return Exit::Failed };
+    if let Some(hint) = &failure.hint {
+        eprintln!("hint: {hint}");
+    }
+    failure.exit
+}
