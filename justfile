@@ -1,0 +1,26 @@
+# Shorthands. `just` is a convenience: each recipe is one command that works without it.
+
+# Lists the recipes.
+default:
+    @just --list
+
+# Everything that must hold before a change lands. Writes nothing but target/.
+check *ARGS:
+    cargo xtask check {{ARGS}}
+
+# Formats, and applies what clippy can fix by itself.
+fix:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+
+# Starts the development cluster.
+dev *ARGS:
+    cargo run --release -- dev {{ARGS}}
+
+# Runs the tests.
+test *ARGS:
+    cargo test --workspace {{ARGS}}
+
+# Runs the benchmarks.
+bench *ARGS:
+    cargo bench --workspace {{ARGS}}
