@@ -5,11 +5,12 @@
 
 use crate::id::{Seq, Step};
 
-/// Whether the next raise is due once `value` is given out under `ceiling`: half a step or less is left.
+/// Whether the next raise is due once `value` is given out under `ceiling`: half a step or less is left, and there are
+/// numbers above the ceiling.
 #[inline]
 #[must_use]
 pub fn is_due(value: Seq, ceiling: Seq, step: Step) -> bool {
-    ceiling.0.saturating_sub(value.0) <= step.0 / 2
+    ceiling.0.saturating_sub(value.0) <= step.0 / 2 && ceiling < Seq::MAX
 }
 
 /// The ceiling to ask for: one step above `ceiling`, or `wanted` when somebody waits for more than that. Never above
@@ -35,6 +36,12 @@ mod tests {
     fn a_step_of_one_is_raised_at_the_ceiling_only() {
         assert!(!is_due(Seq(6), Seq(7), Step(1)));
         assert!(is_due(Seq(7), Seq(7), Step(1)));
+    }
+
+    #[test]
+    fn no_raise_is_due_at_the_end_of_the_numbers() {
+        assert!(!is_due(Seq::MAX, Seq::MAX, Step(10)));
+        assert!(is_due(Seq(Seq::MAX.0 - 1), Seq(Seq::MAX.0 - 1), Step(10)));
     }
 
     #[test]

@@ -164,18 +164,17 @@ impl Section {
         }
     }
 
-    /// Adopts a committed ceiling. Answers whether the section must be put in line again, because somebody wants more
-    /// than was raised.
+    /// Adopts a committed ceiling; one that a newer answer of the store overtook changes nothing. Answers whether the
+    /// section must be put in line again, because somebody wants more than is committed.
     ///
     /// # Panics
-    /// When the ceiling would fall: the store never lowers one under the same ownership.
+    /// When the ceiling is above [`Seq::MAX`]: the store commits no such thing.
     #[must_use = "when it answers true, the section must be put in line again"]
     pub fn raised(&self, committed: Seq) -> bool {
         assert!(committed <= Seq::MAX, "ceiling {committed}");
-        let before = self.ceiling.swap(committed.0, AcqRel);
-        assert!(before <= committed.0, "the ceiling fell from {before} to {committed}");
+        let ceiling = self.ceiling.fetch_max(committed.0, AcqRel).max(committed.0);
         let mut wanted = self.wanted.load(Relaxed);
-        while wanted <= committed.0 {
+        while wanted <= ceiling {
             match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
                 Ok(_) => return false,
                 Err(seen) => wanted = seen,
@@ -223,3 +222,6 @@ impl Section {
         self.wanted.load(Relaxed) == 0 && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,376 @@
+extern crate std;
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+use super::*;
+use crate::limits;
+
+fn count(count: u32) -> Count {
+    Count::new(count).unwrap()
+}
+
+fn given(value: u64, prev: u64) -> Take {
+    Take::Given { value: Seq(value), prev: Seq(prev), raise_due: false }
+}
+
+fn exact(value: u64) -> Option<Reading> {
+    Some(Reading { value: Seq(value), exact: true })
+}
+
+/// What a section does, without atomics, pages or distances.
+struct Twin {
+    base: u64,
+    ceiling: u64,
+    last: BTreeMap<u32, u64>,
+    frozen: bool,
+    /// Whether the section stands in line for a raise, as its callers were told.
+    in_line: bool,
+    /// The highest number that a call waits for.
+    waits_for: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Take {
+        slot: u32,
+        count: u32,
+    },
+    Current {
+        slot: u32,
+    },
+    /// The keeper's turn: asks for the target, and the store commits that, or more by the surplus.
+    Raise {
+        surplus: u64,
+    },
+    /// A ceiling that nobody here asked for; one that was overtaken when the difference is below 0.
+    Committed {
+        difference: i64,
+    },
+    Freeze,
+    /// A planned move to a new section.
+    HandOver,
+    /// A restart: a new section at the ceiling.
+    TakeOver,
+}
+
+const UIDS: u32 = 5_000;
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    // Few slots, on three pages and at the very end, so that they meet.
+    let slot = || prop::sample::select(vec![0, 1, 2, 1_023, 1_024, UIDS - 1]);
+    let count = prop_oneof![8 => 1..4u32, 2 => 1..60u32, 1 => Just(limits::MAX_COUNT)];
+    let op = prop_oneof![
+        20 => (slot(), count).prop_map(|(slot, count)| Op::Take { slot, count }),
+        4 => slot().prop_map(|slot| Op::Current { slot }),
+        6 => prop_oneof![Just(0), 0..30u64].prop_map(|surplus| Op::Raise { surplus }),
+        1 => (-9..9i64).prop_map(|difference| Op::Committed { difference }),
+        1 => Just(Op::Freeze),
+        1 => Just(Op::HandOver),
+        1 => Just(Op::TakeOver),
+    ];
+    prop::collection::vec(op, 1..120)
+}
+
+fn starts() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1..100u64, Seq::MAX.0 - 200..=Seq::MAX.0]
+}
+
+impl Twin {
+    fn new(base: u64) -> Twin {
+        Twin { base, ceiling: base, last: BTreeMap::new(), frozen: false, in_line: false, waits_for: 0 }
+    }
+
+    fn value(&self, slot: u32) -> u64 {
+        self.last.get(&slot).copied().unwrap_or(self.base)
+    }
+
+    fn take(&mut self, slot: u32, count: u32, step: Step, took: Take) -> TestCaseResult {
+        let value = self.value(slot) + u64::from(count);
+        let due = |raise_due: bool, twin: &mut Twin| {
+            prop_assert!(!(raise_due && twin.in_line), "put in line twice");
+            twin.in_line |= raise_due;
+            Ok(())
+        };
+        match took {
+            Take::Frozen => prop_assert!(self.frozen),
+            Take::Exhausted => prop_assert!(!self.frozen && value > Seq::MAX.0),
+            Take::AtCeiling { needed, raise_due } => {
+                prop_assert!(!self.frozen && value > self.ceiling && value <= Seq::MAX.0);
+                prop_assert_eq!(needed, Seq(value));
+                due(raise_due, self)?;
+                prop_assert!(self.in_line, "a call waits for a raise that nobody will ask for");
+                self.waits_for = self.waits_for.max(value);
+            }
+            Take::Given { value: got, prev, raise_due } => {
+                prop_assert!(!self.frozen && value <= self.ceiling);
+                prop_assert_eq!(got, Seq(value));
+                prop_assert_eq!(prev.0, self.last.insert(slot, value).unwrap_or(0));
+                due(raise_due, self)?;
+                prop_assert!(self.in_line || !raise::is_due(got, Seq(self.ceiling), step), "a raise was forgotten");
+            }
+        }
+        Ok(())
+    }
+
+    fn current(&self, slot: u32, reading: Option<Reading>) -> TestCaseResult {
+        let exact = self.base == 0 || self.last.contains_key(&slot);
+        let expected = Reading { value: Seq(self.value(slot)), exact };
+        prop_assert_eq!(reading, (!self.frozen).then_some(expected));
+        Ok(())
+    }
+
+    fn raise_target(&mut self, target: Option<Seq>, step: Step) -> TestCaseResult {
+        match target {
+            Some(target) => {
+                prop_assert!(self.in_line);
+                prop_assert!(target.0 > self.ceiling && target.0 >= self.waits_for);
+                prop_assert!(target.0 <= (self.ceiling + step.0).max(self.waits_for));
+            }
+            None => {
+                prop_assert!(self.waits_for <= self.ceiling, "a waiting call was dropped");
+                self.in_line = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn raised(&mut self, committed: Seq, again: bool) -> TestCaseResult {
+        self.ceiling = self.ceiling.max(committed.0);
+        prop_assert!(!again || self.in_line);
+        prop_assert!(again || self.waits_for <= self.ceiling, "a waiting call was dropped");
+        self.in_line = again;
+        Ok(())
+    }
+
+    fn copy(&self) -> SectionCopy {
+        let distance = |(slot, value): (&u32, &u64)| (SlotIndex(*slot), value - self.base);
+        SectionCopy { base: Seq(self.base), distances: self.last.iter().map(distance).collect() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_section_does_what_its_twin_does(start in starts(), step in 1..40u64, ops in ops()) {
+        let step = Step(step);
+        let mut section = Section::takeover(UIDS, Seq(start), step);
+        let mut twin = Twin::new(start);
+        for op in ops {
+            match op {
+                Op::Take { slot, count: n } => {
+                    twin.take(slot, n, step, section.take(SlotIndex(slot), count(n)))?;
+                }
+                Op::Current { slot } => twin.current(slot, section.current(SlotIndex(slot)))?,
+                Op::Raise { surplus } => {
+                    let target = section.raise_target();
+                    twin.raise_target(target, step)?;
+                    if let Some(target) = target {
+                        let committed = Seq(target.0 + surplus).min(Seq::MAX);
+                        twin.raised(committed, section.raised(committed))?;
+                    }
+                }
+                Op::Committed { difference } => {
+                    let committed = Seq(twin.ceiling.saturating_add_signed(difference)).min(Seq::MAX);
+                    twin.raised(committed, section.raised(committed))?;
+                }
+                Op::Freeze => {
+                    prop_assert_eq!(section.freeze(), twin.copy());
+                    twin.frozen = true;
+                }
+                Op::HandOver => {
+                    let copy = section.freeze();
+                    prop_assert_eq!(&copy, &twin.copy());
+                    section = Section::handed_over(UIDS, &copy, Seq(twin.ceiling), step);
+                    twin = Twin { frozen: false, in_line: false, waits_for: 0, ..twin };
+                }
+                Op::TakeOver => {
+                    section = Section::takeover(UIDS, Seq(twin.ceiling), step);
+                    twin = Twin::new(twin.ceiling);
+                }
+            }
+            prop_assert_eq!(section.ceiling(), Seq(twin.ceiling));
+        }
+        for slot in 0..UIDS {
+            twin.current(slot, section.current(SlotIndex(slot)))?;
+        }
+    }
+}
+
+#[test]
+fn a_call_at_the_ceiling_moves_nothing() {
+    let section = Section::takeover(10, Seq(0), Step(5));
+    assert!(!section.raised(Seq(5)));
+    assert_eq!(section.take(SlotIndex(3), count(2)), given(2, 0));
+    for _ in 0..3 {
+        assert!(matches!(section.take(SlotIndex(3), count(4)), Take::AtCeiling { needed: Seq(6), .. }));
+        assert_eq!(section.current(SlotIndex(3)), exact(2));
+    }
+    assert!(matches!(section.take(SlotIndex(3), count(3)), Take::Given { value: Seq(5), prev: Seq(2), .. }));
+}
+
+#[test]
+fn only_the_first_who_wants_a_raise_is_told_to_ask_for_it() {
+    let section = Section::takeover(10, Seq(0), Step(10));
+    let first = section.take(SlotIndex(0), count(7));
+    assert_eq!(first, Take::AtCeiling { needed: Seq(7), raise_due: true });
+    let second = section.take(SlotIndex(1), count(30));
+    assert_eq!(second, Take::AtCeiling { needed: Seq(30), raise_due: false });
+    assert_eq!(section.raise_target(), Some(Seq(30)), "the raise covers all who wait");
+    assert!(section.raised(Seq(10)), "thirty are wanted still");
+    assert_eq!(section.raise_target(), Some(Seq(30)));
+    assert!(!section.raised(Seq(30)));
+    assert_eq!(section.raise_target(), None);
+}
+
+#[test]
+fn the_last_number_is_given_and_then_none() {
+    let section = Section::takeover(10, Seq(Seq::MAX.0 - 3), Step(10_000));
+    assert!(matches!(section.take(SlotIndex(0), count(3)), Take::AtCeiling { needed: Seq::MAX, .. }));
+    assert_eq!(section.raise_target(), Some(Seq::MAX));
+    assert!(!section.raised(Seq::MAX));
+    assert_eq!(section.take(SlotIndex(0), count(4)), Take::Exhausted);
+    assert_eq!(section.take(SlotIndex(0), count(3)), given(Seq::MAX.0, 0));
+    assert_eq!(section.take(SlotIndex(0), Count::ONE), Take::Exhausted);
+    assert_eq!(section.take(SlotIndex(0), count(limits::MAX_COUNT)), Take::Exhausted);
+    assert_eq!(section.current(SlotIndex(0)), exact(Seq::MAX.0));
+    assert_eq!(section.raise_target(), None, "there is nothing to raise to");
+}
+
+#[test]
+fn a_takeover_reads_as_a_bound_until_the_first_number() {
+    let section = Section::takeover(10, Seq(500), Step(10));
+    assert_eq!(section.current(SlotIndex(0)), Some(Reading { value: Seq(500), exact: false }));
+    assert!(!section.raised(Seq(600)));
+    assert_eq!(section.take(SlotIndex(0), Count::ONE), given(501, 0));
+    assert_eq!(section.current(SlotIndex(0)), exact(501));
+}
+
+#[test]
+fn memory_is_taken_by_touched_pages_only() {
+    let section = Section::takeover(100_000, Seq(0), Step(10));
+    assert!(!section.raised(Seq(10)));
+    assert_eq!(section.slot_bytes(), 0);
+    for slot in 0..100_000 {
+        assert_eq!(section.current(SlotIndex(slot)), exact(0));
+    }
+    assert_eq!(section.slot_bytes(), 0, "a read touches nothing");
+    for slot in [0, 1, 1_023] {
+        section.take(SlotIndex(slot), Count::ONE);
+    }
+    assert_eq!(section.slot_bytes(), 8 * 1_024);
+}
+
+#[test]
+fn an_answer_that_was_overtaken_lowers_nothing() {
+    let section = Section::takeover(1, Seq(10), Step(1));
+    assert!(!section.raised(Seq(30)));
+    assert!(!section.raised(Seq(20)));
+    assert_eq!(section.ceiling(), Seq(30));
+}
+
+#[test]
+#[should_panic(expected = "ceiling 9223372036854775808")]
+fn a_ceiling_past_the_end_stops_the_process() {
+    let _ = Section::takeover(1, Seq(10), Step(1)).raised(Seq(1 << 63));
+}
+
+#[test]
+#[should_panic(expected = "slot 0: 11 from 0 above 10")]
+fn a_copy_of_another_section_stops_the_process() {
+    let copy = SectionCopy { base: Seq(0), distances: vec![(SlotIndex(0), 11)] };
+    let _ = Section::handed_over(1, &copy, Seq(10), Step(1));
+}
+
+#[test]
+#[should_panic(expected = "slot 10 of 10")]
+fn a_slot_of_another_section_stops_the_process() {
+    let _ = Section::takeover(10, Seq(0), Step(1)).take(SlotIndex(10), Count::ONE);
+}
+
+/// What one thread was given: slot, value, count, prev.
+type Taken = (u32, u64, u32, u64);
+
+/// Takes until the section freezes, waiting at the ceiling for the keeper.
+fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
+    let mut taken = Vec::new();
+    let mut random = seed;
+    loop {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (slot, n) = ((random >> 16) % 4 * 1_024, (random >> 24) % 3 + 1);
+        match section.take(SlotIndex(slot), count(n)) {
+            Take::Given { value, prev, raise_due } => {
+                assert!(value <= section.ceiling());
+                taken.push((slot, value.0, n, prev.0));
+                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "put in line twice");
+            }
+            Take::AtCeiling { raise_due, .. } => {
+                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "put in line twice");
+                std::thread::yield_now();
+            }
+            Take::Frozen => return taken,
+            Take::Exhausted => unreachable!("far from the end"),
+        }
+    }
+}
+
+/// Raises whenever the section is in line, and freezes it in the middle of everything.
+fn keeper(section: &Section, due: &AtomicBool, raises: u32) -> SectionCopy {
+    let mut made = 0;
+    while made < raises {
+        if !due.load(Ordering::Acquire) {
+            std::thread::yield_now();
+            continue;
+        }
+        // Out of line before the section is told, because the next caller may be told to put it back at once.
+        due.store(false, Ordering::Release);
+        let mut target = section.raise_target();
+        while let Some(committed) = target {
+            made += 1;
+            target = if section.raised(committed) { section.raise_target() } else { None };
+        }
+    }
+    section.freeze()
+}
+
+#[test]
+fn many_threads_get_every_number_once_and_the_copy_is_exact() {
+    for round in 0..20 {
+        let section = Section::takeover(4_096, Seq(1_000), Step(64));
+        let due = AtomicBool::new(false);
+        let (copy, taken) = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..4)
+                .map(|thread| (&section, &due, round * 4 + thread))
+                .map(|(section, due, seed)| scope.spawn(move || taker(section, due, seed)))
+                .collect();
+            let copy = keeper(&section, &due, 50);
+            (copy, takers.into_iter().map(|taker| taker.join().unwrap()).collect::<Vec<_>>())
+        });
+
+        let mut last: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+        for (thread, &(slot, value, _, _)) in
+            taken.iter().enumerate().flat_map(|(thread, all)| all.iter().map(move |one| (thread, one)))
+        {
+            assert!(last.insert((thread, slot), value) < Some(value), "a thread saw a number fall");
+        }
+
+        let mut all: Vec<Taken> = taken.into_iter().flatten().collect();
+        all.sort_unstable();
+        let mut values: BTreeMap<u32, u64> = BTreeMap::new();
+        for (slot, value, n, prev) in all {
+            let before = values.insert(slot, value);
+            assert_eq!(prev, before.unwrap_or(0), "slot {slot}: the chain is broken before {value}");
+            assert_eq!(
+                value - u64::from(n),
+                before.unwrap_or(1_000),
+                "slot {slot}: a gap or a duplicate before {value}"
+            );
+            assert!(value <= section.ceiling().0);
+        }
+        let exact: Vec<_> = values.iter().map(|(slot, value)| (SlotIndex(*slot), value - 1_000)).collect();
+        assert_eq!(copy.distances, exact);
+    }
+}
