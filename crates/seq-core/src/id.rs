@@ -79,6 +79,17 @@ impl Epoch {
     }
 }
 
+impl Incarnation {
+    /// The life after this one.
+    ///
+    /// # Panics
+    /// After 2^64-1 lives; one a microsecond takes 584,000 years.
+    #[must_use]
+    pub fn next(self) -> Incarnation {
+        Incarnation(self.0.checked_add(1).expect("incarnations do not run out"))
+    }
+}
+
 /// How many numbers a call takes, `1 ..= limits::MAX_COUNT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(NonZeroU32);

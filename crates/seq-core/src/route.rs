@@ -62,6 +62,7 @@ pub struct RouteTable {
     set: String,
     layout: Layout,
     version: RouteVersion,
+    /// Invariant: every owner in `routes` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
     /// One for each section of the layout, with the version that changed it last.
     routes: Vec<(Route, RouteVersion)>,
@@ -74,16 +75,17 @@ pub enum Adopted {
     Newer,
     /// The table was as new already; it is unchanged.
     NotNewer,
-    /// The update builds on a version that the table does not have, or is of another set or layout; the table is
-    /// unchanged. Ask for the whole table.
+    /// The update builds on a version that the table does not have, lacks a node that the table has, or is of another set
+    /// or layout; the table is unchanged. Ask for the whole table.
     Mismatch,
 }
 
 impl RouteTable {
-    /// Makes a table from a whole update; `None` when the update is a delta or runs past the layout.
+    /// Makes a table from a whole update; `None` when the update is a delta, runs past the layout or names an owner that
+    /// it does not list.
     #[must_use]
     pub fn from_whole(update: &RouteUpdate) -> Option<RouteTable> {
-        if update.base != RouteVersion(0) || !update.runs_fit() {
+        if update.base != RouteVersion(0) || !update.fits() {
             return None;
         }
         let mut table = RouteTable {
@@ -100,13 +102,15 @@ impl RouteTable {
     /// Takes a newer update in. Never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
-        if update.set != self.set || update.layout != self.layout || !update.runs_fit() {
+        if update.set != self.set || update.layout != self.layout || !update.fits() {
             return Adopted::Mismatch;
         }
         if update.version <= self.version {
             return Adopted::NotNewer;
         }
-        if update.base > self.version {
+        // A node that is gone may own sections that a delta does not name.
+        let gone = self.nodes.keys().any(|id| !update.nodes.contains_key(id));
+        if update.base > self.version || gone {
             return Adopted::Mismatch;
         }
         self.version = update.version;
@@ -178,15 +182,15 @@ impl RouteTable {
 }
 
 impl RouteUpdate {
-    fn runs_fit(&self) -> bool {
+    /// Whether the runs are in order within the layout, and every owner is listed.
+    fn fits(&self) -> bool {
         let mut end = 0u64;
         self.runs.iter().all(|run| {
             let first = u64::from(run.first.0);
-            let fits = run.sections > 0
-                && first >= end
-                && first + u64::from(run.sections) <= u64::from(self.layout.sections());
+            let in_order = run.sections > 0 && first >= end;
             end = first + u64::from(run.sections);
-            fits
+            let known = run.route.owner.is_none_or(|owner| self.nodes.contains_key(&owner));
+            in_order && end <= u64::from(self.layout.sections()) && known
         })
     }
 }
@@ -202,3 +206,6 @@ pub fn runs(routes: impl Iterator<Item = (SectionId, Route)>) -> Vec<RouteRun> {
     }
     runs
 }
+
+#[cfg(test)]
+mod tests;

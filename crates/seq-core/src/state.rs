@@ -52,6 +52,17 @@ pub struct SectionRecord {
     pub routed: RouteVersion,
 }
 
+impl SectionRecord {
+    /// The only way a record changes.
+    fn advance(&mut self, next: SectionRecord) {
+        assert!(next.max_seq >= self.max_seq, "a ceiling would fall: {self:?} to {next:?}");
+        let same_ownership = (next.owner, next.incarnation) == (self.owner, self.incarnation);
+        let epoch_holds = if same_ownership { next.epoch >= self.epoch } else { next.epoch > self.epoch };
+        assert!(epoch_holds, "an ownership would not get an epoch of its own: {self:?} to {next:?}");
+        *self = next;
+    }
+}
+
 /// What is committed of one AllocSvr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRecord {
@@ -110,7 +121,8 @@ pub struct Raise {
     pub section: SectionId,
     /// The ownership that asks.
     pub epoch: Epoch,
-    /// The absolute ceiling wanted, `1 ..= Seq::MAX`.
+    /// The absolute ceiling wanted, up to [`Seq::MAX`]. One that is not above the committed ceiling changes nothing; its
+    /// answer is the committed ceiling.
     pub to: Seq,
 }
 
@@ -137,7 +149,7 @@ pub enum Answer {
     /// To [`Command::Renew`].
     Renewed(Result<(), CommandRefusal>),
     /// To [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
-    /// section under that epoch.
+    /// section under that epoch, or wants more than [`Seq::MAX`].
     Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
     /// To [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not what the proposer saw.
     Reassigned(Vec<Option<Epoch>>),
@@ -273,7 +285,7 @@ impl State {
             Some(index) if self.nodes[index].token == token => index,
             Some(index) => {
                 let node = &mut self.nodes[index];
-                node.incarnation = Incarnation(node.incarnation.0 + 1);
+                node.incarnation = node.incarnation.next();
                 node.token = token;
                 node.renew_seq = RenewSeq(0);
                 if node.addr != addr {
@@ -322,7 +334,7 @@ impl State {
             if !owns || raise.to > Seq::MAX {
                 return None;
             }
-            record.max_seq = record.max_seq.max(raise.to);
+            record.advance(SectionRecord { max_seq: record.max_seq.max(raise.to), ..*record });
             Some(record.max_seq)
         };
         Ok(raises.iter().map(raise_one).collect())
@@ -346,13 +358,13 @@ impl State {
         if record.epoch != change.expected {
             return None;
         }
-        *record = SectionRecord {
+        record.advance(SectionRecord {
             epoch: record.epoch.next(),
             owner: Some(change.to),
             incarnation: change.incarnation,
             max_seq: record.max_seq,
             routed: version,
-        };
+        });
         Some(record.epoch)
     }
 
@@ -364,3 +376,6 @@ impl State {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

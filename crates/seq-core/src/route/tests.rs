@@ -1,0 +1,186 @@
+use alloc::format;
+use alloc::vec;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SECTIONS: u32 = 12;
+
+fn route(owner: u32, epoch: u64) -> Route {
+    Route { owner: (owner > 0).then_some(NodeId(owner)), epoch: Epoch(epoch) }
+}
+
+fn run(first: u32, sections: u32, owner: u32) -> RouteRun {
+    RouteRun { first: SectionId(first), sections, route: route(owner, 1) }
+}
+
+/// An update of three nodes.
+fn update(base: u64, version: u64, runs: Vec<RouteRun>) -> RouteUpdate {
+    let node = |id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a{id}:{version}") });
+    RouteUpdate {
+        set: "dev".into(),
+        layout: Layout::new(0..u64::from(SECTIONS) * 10, 10).unwrap(),
+        version: RouteVersion(version),
+        base: RouteVersion(base),
+        nodes: (1..=3).map(node).collect(),
+        runs,
+    }
+}
+
+fn table(version: u64, runs: Vec<RouteRun>) -> RouteTable {
+    RouteTable::from_whole(&update(0, version, runs)).unwrap()
+}
+
+/// Adopts what must not be adopted, and holds the table against what it was.
+fn check_unchanged(update: &RouteUpdate, expected: Adopted) {
+    let mut table = table(5, vec![run(0, 6, 1), run(6, 6, 3)]);
+    let before = table.clone();
+    assert_eq!(table.adopt(update), expected, "{update:?}");
+    assert_eq!(table, before);
+}
+
+#[test]
+fn neighbours_with_one_route_are_one_run() {
+    let routes = [(0, 1), (1, 1), (2, 2), (4, 2), (5, 2), (6, 0)];
+    let routes = routes.map(|(section, owner)| (SectionId(section), route(owner, 1)));
+    assert_eq!(runs(routes.into_iter()), [run(0, 2, 1), run(2, 1, 2), run(4, 2, 2), run(6, 1, 0)]);
+}
+
+#[test]
+fn a_version_that_is_not_newer_is_not_adopted() {
+    check_unchanged(&update(0, 5, vec![run(0, 12, 2)]), Adopted::NotNewer);
+    check_unchanged(&update(0, 4, vec![run(0, 12, 2)]), Adopted::NotNewer);
+    check_unchanged(&update(3, 4, vec![run(0, 12, 2)]), Adopted::NotNewer);
+}
+
+#[test]
+fn a_delta_with_a_gap_before_it_is_not_adopted() {
+    check_unchanged(&update(6, 7, vec![run(0, 12, 2)]), Adopted::Mismatch);
+}
+
+#[test]
+fn an_update_of_another_set_or_layout_is_not_adopted() {
+    check_unchanged(&RouteUpdate { set: "other".into(), ..update(5, 6, vec![]) }, Adopted::Mismatch);
+    let layout = Layout::new(0..240, 20).unwrap();
+    check_unchanged(&RouteUpdate { layout, ..update(5, 6, vec![]) }, Adopted::Mismatch);
+}
+
+#[test]
+fn an_update_whose_runs_do_not_fit_is_not_adopted() {
+    for runs in [
+        vec![run(12, 1, 1)],
+        vec![run(11, 2, 1)],
+        vec![run(0, u32::MAX, 1)],
+        vec![run(u32::MAX, u32::MAX, 1)],
+        vec![run(3, 0, 1)],
+        vec![run(3, 2, 1), run(4, 1, 2)],
+        vec![run(3, 2, 1), run(0, 1, 2)],
+        vec![run(3, 2, 4)],
+    ] {
+        check_unchanged(&update(5, 6, runs.clone()), Adopted::Mismatch);
+        assert_eq!(RouteTable::from_whole(&update(0, 6, runs)), None);
+    }
+}
+
+#[test]
+fn a_delta_without_a_known_node_is_not_adopted() {
+    let mut gone = update(5, 6, vec![run(0, 1, 2)]);
+    gone.nodes.remove(&NodeId(3));
+    check_unchanged(&gone, Adopted::Mismatch);
+}
+
+#[test]
+fn a_delta_is_not_a_whole_table() {
+    assert_eq!(RouteTable::from_whole(&update(1, 2, vec![])), None);
+}
+
+#[test]
+fn a_section_that_the_layout_does_not_have_has_no_route() {
+    let table = table(1, vec![run(0, 12, 1)]);
+    assert_eq!(table.get(SectionId(11)), Some(route(1, 1)));
+    assert_eq!(table.get(SectionId(12)), None);
+}
+
+/// A step in the life of some tables that start out equal.
+#[derive(Clone, Debug)]
+enum Op {
+    /// The first table, which stands for the store, changes some sections.
+    Change(Vec<(u32, u32)>),
+    /// One table asks another for what is newer than its own version.
+    Ask { who: usize, whom: usize },
+    /// One table gets again what it was sent before.
+    Repeat { who: usize, which: prop::sample::Index },
+    /// One table starts anew from another's whole.
+    Fetch { who: usize, whom: usize },
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let change = prop::collection::vec((0..SECTIONS, 0..4u32), 0..5).prop_map(Op::Change);
+    let op = prop_oneof![
+        4 => change,
+        6 => (1..4usize, 0..4usize).prop_map(|(who, whom)| Op::Ask { who, whom }),
+        3 => (1..4usize, any::<prop::sample::Index>()).prop_map(|(who, which)| Op::Repeat { who, which }),
+        1 => (1..4usize, 0..4usize).prop_map(|(who, whom)| Op::Fetch { who, whom }),
+    ];
+    prop::collection::vec(op, 1..60)
+}
+
+fn routes(table: &RouteTable) -> Vec<Route> {
+    (0..SECTIONS).map(|section| table.get(SectionId(section)).unwrap()).collect()
+}
+
+proptest! {
+    /// Whatever is sent by whom and in what order: a table holds the routes of the version it says, and never goes back.
+    #[test]
+    fn a_table_is_always_some_version_of_the_truth(ops in ops()) {
+        let mut tables = vec![table(1, vec![]); 4];
+        let mut sent = vec![tables[0].since(RouteVersion(0)).unwrap()];
+        let mut truth = vec![vec![], routes(&tables[0])];
+        for op in ops {
+            match op {
+                Op::Change(changes) => {
+                    let mut now = truth.last().unwrap().clone();
+                    let version = truth.len() as u64;
+                    for &(section, owner) in &changes {
+                        now[section as usize] = route(owner, version);
+                    }
+                    let mut changed: Vec<u32> = changes.iter().map(|(section, _)| *section).collect();
+                    changed.sort_unstable();
+                    changed.dedup();
+                    let runs = runs(changed.into_iter().map(|section| (SectionId(section), now[section as usize])));
+                    prop_assert_eq!(tables[0].adopt(&update(version - 1, version, runs)), Adopted::Newer);
+                    truth.push(now);
+                }
+                Op::Ask { who, whom } => {
+                    let version = tables[who].version();
+                    match tables[whom].since(version) {
+                        None => prop_assert!(tables[whom].version() <= version),
+                        Some(update) => {
+                            prop_assert_eq!(tables[who].adopt(&update), Adopted::Newer);
+                            prop_assert_eq!(&tables[who].nodes, &tables[whom].nodes);
+                            sent.push(update);
+                        }
+                    }
+                }
+                Op::Repeat { who, which } => {
+                    let (update, before) = (which.get(&sent), tables[who].clone());
+                    match tables[who].adopt(update) {
+                        Adopted::Newer => prop_assert!(tables[who].version() > before.version()),
+                        Adopted::NotNewer | Adopted::Mismatch => prop_assert_eq!(&tables[who], &before),
+                    }
+                }
+                Op::Fetch { who, whom } => {
+                    let whole = RouteTable::from_whole(&tables[whom].since(RouteVersion(0)).unwrap()).unwrap();
+                    prop_assert_eq!(routes(&whole), routes(&tables[whom]));
+                    if whole.version() > tables[who].version() {
+                        tables[who] = whole;
+                    }
+                }
+            }
+            for table in &tables {
+                prop_assert_eq!(&routes(table), &truth[table.version().0 as usize]);
+            }
+        }
+    }
+}
