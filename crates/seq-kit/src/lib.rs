@@ -1,5 +1,14 @@
 //! The edge every server shares: tasks, listeners, config, tracing, metrics and probes.
+//!
+//! Nothing here knows what a server is for. What the environment says is handed in by the binary; nothing here reads it.
 
+pub mod config;
+pub mod cores;
 pub mod frontend;
+pub mod http;
 pub mod listen;
+pub mod metrics;
+pub mod panic;
+pub mod signals;
 pub mod tasks;
+pub mod telemetry;

@@ -1,0 +1,292 @@
+//! Configuration in layers: defaults, then files, then the environment, then flags. A later layer wins key by key.
+//!
+//! A key is a path as in "log.filter". The defaults say which keys there are: any other key is an error that names it,
+//! its file and its line. Each key remembers the layer that set it last.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use figment::providers::Serialized;
+use figment::value::{Dict, Map, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Which layer set a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody; it is the default.
+    Default,
+    /// A file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Environment {
+        /// Its name.
+        variable: String,
+    },
+    /// A flag of the command line.
+    Flag {
+        /// Its name, with the dashes.
+        flag: String,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Environment { variable } => write!(f, "${variable}"),
+            Origin::Flag { flag } => f.write_str(flag),
+        }
+    }
+}
+
+/// The layers so far.
+#[derive(Debug)]
+pub struct Layers {
+    figment: Figment,
+    /// Every key there is, with the layer that set it last.
+    origins: BTreeMap<String, Origin>,
+}
+
+/// A configuration and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded<T> {
+    /// The configuration.
+    pub value: T,
+    /// Every key in order, with its value as text and the layer that set it.
+    pub keys: Vec<(String, String, Origin)>,
+}
+
+impl Layers {
+    /// The defaults alone. Their keys are the ones there are; an optional key without a value counts.
+    ///
+    /// # Panics
+    /// When the defaults are not a table, which a test of the caller would show.
+    #[must_use]
+    pub fn new(defaults: &impl Serialize) -> Layers {
+        let value = Value::serialize(defaults).expect("defaults serialise");
+        let dict = value.into_dict().expect("defaults are a table");
+        let mut keys = Vec::new();
+        flatten("", &dict, &mut keys);
+        let origins = keys.into_iter().map(|(key, _)| (key, Origin::Default)).collect();
+        Layers { figment: Figment::from(Serialized::from(dict, Profile::Default)), origins }
+    }
+
+    /// Lays a TOML file on top.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when it cannot be read, is no TOML, or has a key that is not known.
+    pub fn file(self, path: &Path) -> Result<Layers, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        self.text(path, &text)
+    }
+
+    /// Lays the text of a TOML file on top; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Layers::file`].
+    pub fn text(mut self, path: &Path, text: &str) -> Result<Layers, ConfigError> {
+        let syntax = |error: &toml::de::Error| ConfigError::Value {
+            origin: at(path, text, error.span().map_or(0, |span| span.start)),
+            key: None,
+            reason: error.message().to_owned(),
+        };
+        let spans = DeTable::parse(text).map_err(|error| syntax(&error))?;
+        let mut keys = Vec::new();
+        flatten_spans("", spans.get_ref(), &mut keys);
+        for (key, offset) in keys {
+            self.set_origin(&key, at(path, text, offset))?;
+        }
+        let table: toml::Table = toml::from_str(text).map_err(|error| syntax(&error))?;
+        let value = Value::serialize(table).expect("a TOML table serialises");
+        self.merge(value.into_dict().expect("a table is one"));
+        Ok(self)
+    }
+
+    /// Lays environment variables on top: key "log.filter" is variable `<prefix>LOG_FILTER`. Variables with the prefix
+    /// that belong to no key are errors, but for those in `others`, which somebody else reads.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownKey`]
+    pub fn environment(
+        mut self,
+        prefix: &str,
+        others: &[&str],
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Layers, ConfigError> {
+        let by_variable: BTreeMap<String, String> = self
+            .origins
+            .keys()
+            .map(|key| (format!("{prefix}{}", key.replace('.', "_").to_uppercase()), key.clone()))
+            .collect();
+        for (variable, text) in variables {
+            if !variable.starts_with(prefix) || others.contains(&variable.as_str()) {
+                continue;
+            }
+            let origin = Origin::Environment { variable: variable.clone() };
+            let Some(key) = by_variable.get(&variable) else {
+                return Err(self.unknown(&variable, origin));
+            };
+            self.set(key, origin, parse_as(self.figment.find_value(key).ok().as_ref(), &text))?;
+        }
+        Ok(self)
+    }
+
+    /// Lays one flag on top; `None` when it was not given.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownKey`]
+    ///
+    /// # Panics
+    /// When the value does not serialise.
+    pub fn flag(mut self, flag: &str, key: &str, value: Option<impl Serialize>) -> Result<Layers, ConfigError> {
+        if let Some(value) = value {
+            let value = Value::serialize(value).expect("flags are plain values");
+            self.set(key, Origin::Flag { flag: flag.to_owned() }, value)?;
+        }
+        Ok(self)
+    }
+
+    /// Puts the layers together.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] when a value has the wrong type or is out of range.
+    pub fn load<T: DeserializeOwned>(self) -> Result<Loaded<T>, ConfigError> {
+        let value = self.figment.extract().map_err(|error: figment::Error| {
+            let key = error.path.join(".");
+            let origin = self.origins.get(&key).cloned().unwrap_or(Origin::Default);
+            ConfigError::Value { origin, key: Some(key), reason: error.kind.to_string() }
+        })?;
+        let text = |key: &str| match self.figment.find_value(key) {
+            Ok(value) => toml::Value::try_from(&value).map_or_else(|_| String::new(), |value| value.to_string()),
+            Err(_) => String::new(),
+        };
+        let keys = self.origins.iter().map(|(key, origin)| (key.clone(), text(key), origin.clone())).collect();
+        Ok(Loaded { value, keys })
+    }
+
+    fn set(&mut self, key: &str, origin: Origin, value: Value) -> Result<(), ConfigError> {
+        self.set_origin(key, origin)?;
+        let dict = figment::util::nest(key, value).into_dict().expect("a nested value is a table");
+        self.merge(dict);
+        Ok(())
+    }
+
+    fn set_origin(&mut self, key: &str, origin: Origin) -> Result<(), ConfigError> {
+        match self.origins.get_mut(key) {
+            Some(known) => *known = origin,
+            None => return Err(self.unknown(key, origin)),
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, dict: Dict) {
+        self.figment = std::mem::take(&mut self.figment).merge(Layer(dict));
+    }
+
+    fn unknown(&self, key: &str, origin: Origin) -> ConfigError {
+        ConfigError::UnknownKey { origin, key: key.to_owned(), known: self.origins.keys().cloned().collect() }
+    }
+}
+
+/// Why a configuration cannot be used. Says where, which key and why.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("{}: cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A key that nothing reads.
+    #[error("{origin}: {key}: unknown key; known are {}", known.join(", "))]
+    UnknownKey {
+        /// Where it stands.
+        origin: Origin,
+        /// The key.
+        key: String,
+        /// The keys there are.
+        known: Vec<String>,
+    },
+    /// A value that cannot be, or a file that is no TOML.
+    #[error("{origin}: {}{reason}", key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
+    Value {
+        /// Where it stands.
+        origin: Origin,
+        /// Its key, where there is one.
+        key: Option<String>,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The line, from 1, of a byte of a text.
+#[must_use]
+pub fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn at(path: &Path, text: &str, offset: usize) -> Origin {
+    Origin::File { path: path.to_owned(), line: line_of(text, offset) }
+}
+
+/// A layer's values for figment. Where they come from is kept in [`Layers::origins`].
+struct Layer(Dict);
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        Metadata::default()
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.0.clone()))
+    }
+}
+
+fn flatten(prefix: &str, dict: &Dict, keys: &mut Vec<(String, Value)>) {
+    for (name, value) in dict {
+        let key = join(prefix, name);
+        match value {
+            Value::Dict(_, inner) => flatten(&key, inner, keys),
+            value => keys.push((key, value.clone())),
+        }
+    }
+}
+
+fn flatten_spans(prefix: &str, table: &DeTable<'_>, keys: &mut Vec<(String, usize)>) {
+    for (name, value) in table {
+        let key = join(prefix, name.get_ref());
+        match Spanned::get_ref(value) {
+            DeValue::Table(inner) => flatten_spans(&key, inner, keys),
+            _ => keys.push((key, name.span().start)),
+        }
+    }
+}
+
+fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+}
+
+/// A variable's text as a value: as text where the key holds text, else as what it looks like.
+fn parse_as(current: Option<&Value>, text: &str) -> Value {
+    match current {
+        Some(Value::String(..)) => Value::from(text),
+        _ => text.parse().unwrap_or_else(|infallible| match infallible {}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use expect_test::{Expect, expect};
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Config {
+    data: Option<String>,
+    log: Log,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Log {
+    filter: String,
+    lines: u16,
+}
+
+fn layers() -> Layers {
+    Layers::new(&Config { data: None, log: Log { filter: "info".to_owned(), lines: 10 } })
+}
+
+fn file(text: &str) -> Result<Layers, ConfigError> {
+    layers().text(Path::new("seqsvr.toml"), text)
+}
+
+fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn check(layers: Result<Layers, ConfigError>, expect: Expect) {
+    let text = match layers.and_then(Layers::load::<Config>) {
+        Ok(loaded) => loaded.keys.iter().map(|(key, value, origin)| format!("{key} = {value}  ({origin})\n")).collect(),
+        Err(error) => format!("{error}\n"),
+    };
+    expect.assert_eq(&text);
+}
+
+#[test]
+fn later_layers_win_key_by_key() {
+    check(
+        Ok(layers()),
+        expect![[r#"
+        data =   (default)
+        log.filter = "info"  (default)
+        log.lines = 10  (default)
+    "#]],
+    );
+    let layered = file("data = \"/srv\"\n\n[log]\nfilter = \"warn\"\nlines = 5\n")
+        .and_then(|layers| {
+            let others = ["T_ADDR"];
+            layers.environment("T_", &others, variables(&[("T_LOG_FILTER", "7"), ("T_ADDR", "x"), ("HOME", "/")]))
+        })
+        .and_then(|layers| layers.flag("--data", "data", Some("/flag")))
+        .and_then(|layers| layers.flag("--lines", "log.lines", None::<u16>));
+    check(
+        layered,
+        expect![[r#"
+        data = "/flag"  (--data)
+        log.filter = "7"  ($T_LOG_FILTER)
+        log.lines = 5  (seqsvr.toml:5)
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    check(
+        file("\n[log]\nfliter = \"warn\"\n"),
+        expect![[r#"
+        seqsvr.toml:3: log.fliter: unknown key; known are data, log.filter, log.lines
+    "#]],
+    );
+    check(
+        file("[log]\nlines = \"many\"\n"),
+        expect![[r#"
+        seqsvr.toml:2: log.lines: invalid type: found string "many", expected u16
+    "#]],
+    );
+    check(
+        file("[log]\nlines = 70000\n"),
+        expect![[r#"
+        seqsvr.toml:2: log.lines: invalid value signed int `70000`, expected u16
+    "#]],
+    );
+    check(
+        file("data = \n"),
+        expect![[r#"
+        seqsvr.toml:1: string values must be quoted, expected literal string
+    "#]],
+    );
+    check(
+        file("log = 5\n"),
+        expect![[r#"
+        seqsvr.toml:1: log: unknown key; known are data, log.filter, log.lines
+    "#]],
+    );
+    check(
+        layers().environment("T_", &[], variables(&[("T_LOG_LINES", "many")])),
+        expect![[r#"
+        $T_LOG_LINES: log.lines: invalid type: found string "many", expected u16
+    "#]],
+    );
+    check(
+        layers().environment("T_", &[], variables(&[("T_LOG_LINE", "1")])),
+        expect![[r#"
+        $T_LOG_LINE: T_LOG_LINE: unknown key; known are data, log.filter, log.lines
+    "#]],
+    );
+}

@@ -1,0 +1,188 @@
+//! The port for machines that watch: `/metrics`, `/livez`, `/readyz`.
+//!
+//! `/livez` speaks of this process alone, never of a quorum: restarting a node does not bring back another. `/readyz`
+//! asks every named check and answers 503 with the reasons; `/readyz/<check>` asks one.
+
+use std::fmt::Write;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+use crate::metrics::{Recorder, UPKEEP_INTERVAL};
+use crate::tasks::{Kind, TaskGroup};
+
+/// One thing that must hold before a node takes traffic. Answers at once; the error says what is missing.
+type Check = dyn Fn() -> Result<(), String> + Send + Sync;
+
+/// The named checks of a process, asked in the order they were added.
+#[derive(Clone, Default)]
+pub struct Checks {
+    checks: Vec<(String, Arc<Check>)>,
+}
+
+impl Checks {
+    /// No checks: always ready.
+    #[must_use]
+    pub fn new() -> Checks {
+        Checks::default()
+    }
+
+    /// Adds a check. It is asked by every probe, so it must not block.
+    pub fn add(&mut self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.checks.push((name.into(), Arc::new(check)));
+    }
+
+    /// Whether every check holds.
+    ///
+    /// # Errors
+    /// The checks that do not hold, with their reasons.
+    pub fn ask(&self) -> Result<(), Vec<(String, String)>> {
+        let failing: Vec<_> =
+            self.checks.iter().filter_map(|(name, check)| check().err().map(|reason| (name.clone(), reason))).collect();
+        if failing.is_empty() { Ok(()) } else { Err(failing) }
+    }
+
+    fn named(&self, name: &str) -> Option<Result<(), String>> {
+        self.checks.iter().find(|(is, _)| is == name).map(|(_, check)| check())
+    }
+
+    /// One line a check, and whether all hold.
+    fn report(&self) -> (bool, String) {
+        let mut ready = true;
+        let mut text = String::new();
+        for (name, check) in &self.checks {
+            match check() {
+                Ok(()) => writeln!(text, "ok      {name}"),
+                Err(reason) => {
+                    ready = false;
+                    writeln!(text, "failed  {name}: {reason}")
+                }
+            }
+            .expect("a String takes every write");
+        }
+        text.push_str(if ready { "ready\n" } else { "not ready\n" });
+        (ready, text)
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    recorder: Recorder,
+    checks: Checks,
+    tasks: TaskGroup,
+}
+
+/// Serves metrics and probes on the current runtime until the group shuts down. The node is not ready from the moment
+/// the group shuts down.
+///
+/// # Errors
+/// When the listener cannot be used by the runtime.
+pub fn serve(listener: TcpListener, recorder: Recorder, checks: Checks, tasks: &TaskGroup) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let shared = Shared { recorder: recorder.clone(), checks, tasks: tasks.clone() };
+    let token = tasks.token();
+    tasks.spawn("http", Kind::Critical, async move {
+        // Dropped at shutdown rather than drained: a probe that waits learns as much from a closed connection.
+        tokio::select! {
+            result = axum::serve(listener, router(shared)) => {
+                tracing::error!(error = ?result.err(), "the port for metrics and probes closed");
+            }
+            () = token.cancelled() => {}
+        }
+    });
+    let token = tasks.token();
+    tasks.spawn("metrics-upkeep", Kind::Disposable, async move {
+        let mut tick = tokio::time::interval(UPKEEP_INTERVAL);
+        while token.run_until_cancelled(tick.tick()).await.is_some() {
+            recorder.upkeep();
+        }
+    });
+    Ok(())
+}
+
+fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/livez", get(|| async { "alive\n" }))
+        .route("/readyz", get(ready))
+        .route("/readyz/{check}", get(ready_one))
+        .with_state(shared)
+}
+
+async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.recorder.render())
+}
+
+async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
+    if shared.tasks.token().is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n".to_owned());
+    }
+    let (ready, text) = shared.checks.report();
+    (status(ready), text)
+}
+
+async fn ready_one(State(shared): State<Shared>, Path(name): Path<String>) -> impl IntoResponse {
+    match shared.checks.named(&name) {
+        Some(Ok(())) => (StatusCode::OK, "ok\n".to_owned()),
+        Some(Err(reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+        None => (StatusCode::NOT_FOUND, format!("no check is named {name:?}\n")),
+    }
+}
+
+fn status(ready: bool) -> StatusCode {
+    if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn get(addr: std::net::SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn probes_name_what_is_missing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let served = Arc::new(AtomicBool::new(false));
+        let mut checks = Checks::new();
+        checks.add("store", || Ok(()));
+        let flag = served.clone();
+        checks.add("sections", move || if flag.load(Ordering::Relaxed) { Ok(()) } else { Err("0 of 10".to_owned()) });
+        let tasks = TaskGroup::new();
+        serve(listener, Recorder::install().unwrap(), checks, &tasks).unwrap();
+
+        let answer = get(addr, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.ends_with("ok      store\nfailed  sections: 0 of 10\nnot ready\n"), "{answer}");
+        assert!(get(addr, "/readyz/store").await.starts_with("HTTP/1.1 200"));
+        assert!(get(addr, "/readyz/sections").await.ends_with("\r\n\r\n0 of 10\n"));
+        assert!(get(addr, "/readyz/nothing").await.starts_with("HTTP/1.1 404"));
+        assert!(get(addr, "/livez").await.starts_with("HTTP/1.1 200"), "a node that is not ready is alive");
+
+        served.store(true, Ordering::Relaxed);
+        assert!(get(addr, "/readyz").await.starts_with("HTTP/1.1 200"));
+        crate::metrics::build_info("0.1.0", "abc");
+        let metrics = get(addr, "/metrics").await;
+        assert!(metrics.contains("seqsvr_build_info{version=\"0.1.0\",revision=\"abc\"} 1"), "{metrics}");
+        assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, Ok(()));
+    }
+}

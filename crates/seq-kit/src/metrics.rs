@@ -1,0 +1,201 @@
+//! Every metric the system has, in one table, and the recorder that renders them.
+//!
+//! A metric is recorded by the constant of its name, as in `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so that
+//! a name cannot be misspelt. No label ever carries a uid or a section: series stay few however large a set is.
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// How a metric moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A distribution in buckets.
+    Histogram,
+}
+
+/// What a metric counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+}
+
+/// One row of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metric {
+    /// Name as Prometheus sees it.
+    pub name: &'static str,
+    /// How it moves.
+    pub kind: Kind,
+    /// What it counts in.
+    pub unit: Unit,
+    /// What it means, one sentence.
+    pub help: &'static str,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// Upper bounds of the buckets; empty unless it is a histogram.
+    pub buckets: &'static [f64],
+}
+
+/// Writes a constant for every name, with the help as its documentation, and [`CATALOGUE`] of all of them.
+macro_rules! catalogue {
+    ($( #[doc = $help:literal] $constant:ident = $name:literal, $kind:ident, $unit:ident, $labels:expr $(, $buckets:expr)?; )*) => {
+        $( #[doc = $help] pub const $constant: &str = $name; )*
+
+        /// Every metric, in the order of the documentation.
+        pub const CATALOGUE: &[Metric] = &[$( Metric {
+            name: $name,
+            kind: Kind::$kind,
+            unit: Unit::$unit,
+            help: $help.trim_ascii(),
+            labels: &$labels,
+            buckets: { let buckets: &[f64] = &[]; $( let _ = buckets; let buckets: &[f64] = $buckets; )? buckets },
+        } ),*];
+    };
+}
+
+/// From one core's time for a call in memory to a caller's whole patience.
+const LATENCY: &[f64] = &[
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1,
+    0.25, 0.5, 1.0, 2.5, 5.0,
+];
+
+/// From a sync of a fast disk to one that is about to fail.
+const DISK: &[f64] =
+    &[0.000_05, 0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+/// From one number for each write to a hundred default steps.
+const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 25_000.0, 100_000.0, 1_000_000.0];
+
+/// From one item to the most a message may carry.
+const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 4_096.0, 10_000.0];
+
+catalogue! {
+    /// Numbers given out, and items refused by their gRPC code.
+    ALLOCATIONS_TOTAL = "seqsvr_allocations_total", Counter, Count, ["set", "via", "code"];
+    /// Time from a decoded request to its answer, for each call and not for each number.
+    REQUEST_SECONDS = "seqsvr_request_seconds", Histogram, Seconds, ["set", "via"], LATENCY;
+    /// Section writes: ceiling raises that an AllocSvr asked for, by outcome (committed, refused, failed).
+    CEILING_RAISES_TOTAL = "seqsvr_ceiling_raises_total", Counter, Count, ["set", "outcome"];
+    /// Time from asking for a raise to knowing that it is committed.
+    CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Time that callers waited at a ceiling; healthy is empty.
+    CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// How far one committed raise moved a ceiling: what one section write buys.
+    ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
+    /// Sections that shared one call to the store.
+    RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
+    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr).
+    SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
+    /// Version of the route table that a node holds.
+    ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
+    /// Items that a node forwarded to their owner.
+    FORWARDED_TOTAL = "seqsvr_forwarded_total", Counter, Count, ["set", "node"];
+    /// Forwarded items that reached a node which does not own their section either.
+    WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
+    /// Renewals of an AllocSvr's life, by outcome (ok, failed).
+    RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
+    /// Memory that holds counters of touched pages.
+    SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
+    /// Numbers seen to fall or to come twice by the self-check; must stay 0.
+    ORDER_VIOLATION_TOTAL = "seqsvr_order_violation_total", Counter, Count, ["set"];
+    /// 1 on the Raft leader of a set's store, 0 on the other members.
+    RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
+    /// Raft term that a member of the store is in.
+    RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
+    /// Index of the last entry in a member's log.
+    RAFT_LAST_LOG_INDEX = "seqsvr_raft_last_log_index", Gauge, Count, ["set", "node"];
+    /// Index of the last entry applied to a member's state.
+    RAFT_APPLIED_INDEX = "seqsvr_raft_applied_index", Gauge, Count, ["set", "node"];
+    /// Index that a member's newest snapshot covers.
+    RAFT_SNAPSHOT_INDEX = "seqsvr_raft_snapshot_index", Gauge, Count, ["set", "node"];
+    /// Time from proposing an entry to its answer from the state machine, on the leader.
+    RAFT_COMMIT_SECONDS = "seqsvr_raft_commit_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Time of one sync of the store's log to disk.
+    STORAGE_SYNC_SECONDS = "seqsvr_storage_sync_seconds", Histogram, Seconds, ["set", "node"], DISK;
+    /// Log entries that shared one sync.
+    STORAGE_SYNC_ENTRIES = "seqsvr_storage_sync_entries", Histogram, Count, ["set", "node"], BATCH;
+    /// Ceiling raises that a member of the store applied; the same on every member.
+    RAISES_APPLIED_TOTAL = "seqsvr_raises_applied_total", Counter, Count, ["set", "node"];
+    /// Seconds since the process started.
+    UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
+    /// Always 1; its labels say which program runs.
+    BUILD_INFO = "seqsvr_build_info", Gauge, Count, ["version", "revision"];
+}
+
+/// How often samples of histograms are moved into their buckets when nobody reads the metrics, so that they do not pile
+/// up in memory.
+pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The process' metrics. Clones are handles on the same ones.
+#[derive(Clone)]
+pub struct Recorder {
+    handle: PrometheusHandle,
+}
+
+impl Recorder {
+    /// Makes this the recorder of the process and describes every metric. Once in the life of a process.
+    ///
+    /// # Errors
+    /// When the process has a recorder already.
+    pub fn install() -> Result<Recorder, InstallError> {
+        let handle = builder()?.install_recorder()?;
+        describe();
+        Ok(Recorder { handle })
+    }
+
+    /// Every metric with a value, as Prometheus text.
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Moves samples of histograms into their buckets; called every [`UPKEEP_INTERVAL`].
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+/// Why the recorder could not be installed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot install the metrics recorder")]
+pub struct InstallError(#[from] BuildError);
+
+/// States the labels of the running program in [`BUILD_INFO`].
+pub fn build_info(version: &'static str, revision: &'static str) {
+    metrics::gauge!(BUILD_INFO, "version" => version, "revision" => revision).set(1.0);
+}
+
+fn builder() -> Result<PrometheusBuilder, BuildError> {
+    let histograms = CATALOGUE.iter().filter(|metric| metric.kind == Kind::Histogram);
+    histograms.into_iter().try_fold(PrometheusBuilder::new(), |builder, metric| {
+        builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), metric.buckets)
+    })
+}
+
+fn describe() {
+    for metric in CATALOGUE {
+        let unit = match metric.unit {
+            Unit::Count => metrics::Unit::Count,
+            Unit::Seconds => metrics::Unit::Seconds,
+            Unit::Bytes => metrics::Unit::Bytes,
+        };
+        match metric.kind {
+            Kind::Counter => metrics::describe_counter!(metric.name, unit, metric.help),
+            Kind::Gauge => metrics::describe_gauge!(metric.name, unit, metric.help),
+            Kind::Histogram => metrics::describe_histogram!(metric.name, unit, metric.help),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Log lines: to stderr, for people or for programs, filtered by target and level.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One line of text for each event.
+    #[default]
+    Plain,
+    /// One JSON object for each event.
+    Json,
+}
+
+/// Why logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter is not one.
+    #[error("log filter {filter:?} cannot be read")]
+    Filter {
+        /// The filter.
+        filter: String,
+        /// What is wrong with it.
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The process logs already.
+    #[error("the process has a logger already")]
+    Twice(#[source] TryInitError),
+}
+
+/// Starts logging to stderr; once in the life of a process. `filter` is a list as in "info,seq_store=debug". Colour is
+/// used on a terminal when `color` allows it.
+///
+/// # Errors
+/// [`TelemetryError`]
+pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), TelemetryError> {
+    let filter =
+        EnvFilter::try_new(filter).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match format {
+        LogFormat::Plain => builder.with_ansi(color && std::io::stderr().is_terminal()).finish().try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+    };
+    started.map_err(TelemetryError::Twice)
+}
+
+/// Checks a filter without starting to log.
+///
+/// # Errors
+/// [`TelemetryError::Filter`]
+pub fn check_filter(filter: &str) -> Result<(), TelemetryError> {
+    EnvFilter::try_new(filter).map(drop).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_filter_is_named() {
+        assert!(check_filter("info,seq_store=debug").is_ok());
+        let error = check_filter("seq_store=loud").unwrap_err();
+        assert_eq!(error.to_string(), "log filter \"seq_store=loud\" cannot be read");
+    }
+}
