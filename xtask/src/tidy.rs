@@ -3,6 +3,7 @@
 //! Each rule is a function from files to findings, so that its test plants a violation and sees it found.
 
 mod docs;
+mod metrics;
 mod proto;
 mod rust;
 mod text;
@@ -18,6 +19,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     rust::check(&sources, &mut findings);
     docs::check(&sources, &mut findings);
+    metrics::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     proto::check(&root.join("proto"), &mut findings)?;
     report::conclude("tidy", findings)

@@ -1,0 +1,224 @@
+//! The README does what it says: every command of its `console` blocks is run, in order, against the cluster that its
+//! first command starts, and the output is compared with the one shown.
+//!
+//! Words are compared exactly, numbers only where the command asks for numbers of the sequence: times and versions differ
+//! from run to run. A shown line of `...` stands for any lines. Addresses are those of the README in the README, and those
+//! that the system gave in the test.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const README: &str = include_str!("../README.md");
+
+/// The command that starts the cluster.
+const START: &str = "cargo run --release -- dev";
+
+/// The command that runs this test, among all others.
+const TESTS: &str = "cargo test --workspace";
+
+/// How long the cluster may take to say that it is ready. Generous: other tests share the cores.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn every_command_of_the_readme_does_what_it_shows() {
+    let mut shown = examples(README);
+    let start = shown.remove(0);
+    assert_eq!(start.command, START, "the first command of the README starts the cluster");
+    let set_up = 1 + shown.iter().filter(|example| example.command.starts_with("cargo ")).count();
+    assert_eq!(set_up, 2, "the README has two set-up commands");
+    assert!(shown.iter().any(|example| example.command == TESTS), "the second runs the tests");
+
+    let place = Place::new();
+    let cluster = Cluster::start(&place, &start);
+    for example in shown.iter().filter(|example| example.command != TESTS) {
+        let output = cluster.run(&place, &example.command);
+        compare(example, &output);
+    }
+    cluster.stop();
+}
+
+/// A command of the README and the output shown below it.
+struct Example {
+    command: String,
+    output: Vec<String>,
+}
+
+/// The commands of the `console` blocks, in order. A command that ends in `\` goes on in the next line.
+fn examples(readme: &str) -> Vec<Example> {
+    let mut found: Vec<Example> = Vec::new();
+    let mut inside = false;
+    for line in readme.lines() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            let command = command.split("  #").next().unwrap_or(command).trim_end();
+            found.push(Example { command: command.to_owned(), output: Vec::new() });
+        } else if inside {
+            found.last_mut().expect("a block starts with a command").output.push(line.to_owned());
+        }
+    }
+    found
+}
+
+/// A directory that looks as the repository does to the commands: `target/release/seqsvr` is the program under test.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let release = dir.path().join("target/release");
+        std::fs::create_dir_all(&release).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_seqsvr"), release.join("seqsvr")).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        for name in ["tests", "sets"] {
+            std::os::unix::fs::symlink(root.join(name), dir.path().join(name)).unwrap();
+        }
+        Place { dir }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.dir.path().join("target/release/seqsvr")
+    }
+}
+
+/// The running development cluster.
+struct Cluster {
+    process: Child,
+    /// Addresses of the README, and what they are here.
+    addresses: HashMap<String, String>,
+}
+
+impl Cluster {
+    fn start(place: &Place, start: &Example) -> Cluster {
+        let mut process = Command::new(place.program())
+            .args(["dev", "--ports", "random"])
+            .current_dir(place.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        let mut output = Vec::new();
+        while output.len() < start.output.len() {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => output.push(line),
+                Err(error) => panic!("{error} after {output:#?} of {:#?}", start.output),
+            }
+        }
+        let addresses = start.output.iter().zip(&output).flat_map(|(shown, real)| {
+            addresses(shown).map(str::to_owned).zip(addresses(real).map(str::to_owned)).collect::<Vec<_>>()
+        });
+        let cluster = Cluster { process, addresses: addresses.collect() };
+        compare(start, &output.join("\n"));
+        cluster
+    }
+
+    /// Runs one command line of the README as a shell does.
+    fn run(&self, place: &Place, command: &str) -> String {
+        let here = self.addresses.iter().fold(command.to_owned(), |line, (shown, real)| line.replace(shown, real));
+        let default = "127.0.0.1:7100";
+        let addr = self.addresses.get(default).unwrap_or_else(|| panic!("the README does not show {default}"));
+        let result = Command::new("sh")
+            .args(["-c", &here])
+            .current_dir(place.dir.path())
+            .env("SEQSVR_ADDR", format!("http://{addr}"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&result.stderr);
+        assert!(result.status.success(), "`{command}` ended with {}: {error}", result.status);
+        String::from_utf8(result.stdout).unwrap()
+    }
+
+    /// Ends the cluster as Ctrl-C does.
+    fn stop(mut self) {
+        let id = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "the cluster ended with {status}");
+    }
+}
+
+impl Drop for Cluster {
+    /// A failed test leaves no cluster behind.
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Reads lines on a thread of its own, so that waiting for one can end.
+fn lines_of(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // Nobody listens once the cluster is up; the pipe is still drained.
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}
+
+/// Every `a.b.c.d:port` of a line.
+fn addresses(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':')).filter(|word| {
+        let parts = word.rsplit_once(':');
+        parts.is_some_and(|(host, port)| host.split('.').count() == 4 && !port.is_empty())
+    })
+}
+
+/// Panics unless the output is what the README shows.
+fn compare(example: &Example, output: &str) {
+    let asks_for_numbers = ["next", "current"].iter().any(|word| example.command.split(' ').any(|part| part == *word));
+    let shape = |line: &str| if asks_for_numbers { words(line) } else { words(&without_numbers(line)) };
+    let shown: Vec<String> = example.output.iter().map(|line| shape(line)).collect();
+    let real: Vec<String> = output.lines().map(shape).collect();
+    assert!(matches(&shown, &real), "`{}` shows\n{shown:#?}\nbut prints\n{output}", example.command);
+}
+
+/// Whether `real` is `shown`, where a shown `...` stands for any number of lines.
+fn matches(shown: &[String], real: &[String]) -> bool {
+    match shown {
+        [] => real.is_empty(),
+        [first, rest @ ..] if first == "..." => (0..=real.len()).any(|skipped| matches(rest, &real[skipped..])),
+        [first, rest @ ..] => real.first() == Some(first) && matches(rest, &real[1..]),
+    }
+}
+
+/// The line's words with one space between.
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The line with `#` for each number, whatever its length, and without the name of a temporary directory.
+fn without_numbers(line: &str) -> String {
+    let mut kept = String::new();
+    for c in line.chars() {
+        let c = if c.is_ascii_digit() { '#' } else { c };
+        let joins = kept.ends_with('#') && [',', '.', '#'].contains(&c);
+        if !joins {
+            kept.push(c);
+        }
+    }
+    kept
+}
+
+#[test]
+fn a_difference_is_seen() {
+    let shown = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(matches(&shown("a\n...\nb"), &shown("a\nx\ny\nb")));
+    assert!(matches(&shown("a\n..."), &shown("a")));
+    assert!(!matches(&shown("a\nb"), &shown("a\nc")));
+    assert!(!matches(&shown("a"), &shown("a\nb")));
+    assert_eq!(without_numbers("ready in 0.84 s, 15,441,260 numbers"), "ready in # s, # numbers");
+    assert_eq!(
+        addresses("gRPC 127.0.0.1:7100 and http://127.0.0.1:7180").collect::<Vec<_>>(),
+        ["127.0.0.1:7100", "127.0.0.1:7180"]
+    );
+}

@@ -1,0 +1,96 @@
+//! The table of metrics in the documentation is the catalogue in the code, row by row, and somebody records each metric.
+
+use crate::report::Finding;
+use crate::source::Source;
+
+const CATALOGUE: &str = "crates/seq-kit/src/metrics.rs";
+const TABLE: &str = "docs/operations.md";
+
+/// How a row about a metric starts.
+const ROW: &str = "| `seqsvr_";
+
+pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
+    let [catalogue, table] =
+        [CATALOGUE, TABLE].map(|path| sources.iter().find(|source| source.path == path).map(|source| &source.text));
+    let (Some(catalogue), Some(table)) = (catalogue, table) else {
+        findings.push(Finding::new(TABLE, 0, format!("this table, or its source {CATALOGUE}, is missing")));
+        return;
+    };
+    for constant in constants(catalogue).filter(|constant| !is_recorded(constant, sources)) {
+        findings.push(Finding::new(CATALOGUE, 0, format!("nobody records {constant}: record it or remove it")));
+    }
+    let expected = rows(catalogue);
+    let stated: Vec<(usize, &str)> = (1..).zip(table.lines()).filter(|(_, line)| line.starts_with(ROW)).collect();
+    for row in expected.iter().filter(|row| !stated.iter().any(|(_, line)| line == row)) {
+        findings.push(Finding::new(TABLE, 0, format!("the catalogue has this row, the table does not: {row}")));
+    }
+    for (number, line) in stated.iter().filter(|(_, line)| !expected.iter().any(|row| row == line)) {
+        findings.push(Finding::new(TABLE, *number, format!("no such metric in {CATALOGUE}: {line}")));
+    }
+}
+
+/// A row for each entry of the catalogue: `/// help` above `NAME = "name", Kind, Unit, ["label", ...]...;`.
+fn rows(catalogue: &str) -> Vec<String> {
+    let lines: Vec<&str> = catalogue.lines().map(str::trim).collect();
+    let entry = |pair: &[&str]| {
+        let help = pair[0].strip_prefix("/// ")?;
+        let (_, rest) = pair[1].split_once(" = \"")?;
+        let (name, rest) = rest.split_once("\", ").filter(|(name, _)| name.starts_with("seqsvr_"))?;
+        let kind = rest.split(',').next()?.to_lowercase();
+        let labels = rest.split_once('[')?.1.split_once(']')?.0.replace(['"', ' '], "");
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        Some(format!("| `{name}{labels}` | {kind} | {help} |"))
+    };
+    lines.windows(2).filter_map(entry).collect()
+}
+
+/// The names of the constants that stand for metrics.
+fn constants(catalogue: &str) -> impl Iterator<Item = &str> {
+    catalogue.lines().filter_map(|line| line.trim().split_once(" = \"seqsvr_").map(|(constant, _)| constant))
+}
+
+fn is_recorded(constant: &str, sources: &[Source]) -> bool {
+    let others = sources.iter().filter(|source| source.is("rs") && !source.is_test() && source.path != CATALOGUE);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut words = others.flat_map(|source| source.text.split(|c| !is_name(c)));
+    words.any(|word| word == constant)
+        || sources.iter().any(|source| source.path == CATALOGUE && source.text.contains(&format!("!({constant}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = r#"
+    /// Numbers given out.
+    A = "seqsvr_a_total", Counter, Count, ["set", "via"];
+    /// Time of it.
+    B = "seqsvr_b_seconds", Histogram, Seconds, [], LATENCY;
+    "#;
+
+    fn messages(table: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        let user = Source::planted("crates/x/src/a.rs", "counter!(A); histogram!(B);");
+        check(&[Source::planted(CATALOGUE, CODE), Source::planted(TABLE, table), user], &mut findings);
+        findings.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn a_metric_that_nobody_records_is_found() {
+        let recorded = |text: &str| is_recorded("A", &[Source::planted("crates/x/src/a.rs", text)]);
+        assert!(recorded("counter!(metrics::A, 1)"));
+        assert!(!recorded("counter!(A_TOTAL, 1)"));
+        assert_eq!(constants(CODE).collect::<Vec<_>>(), ["A", "B"]);
+    }
+
+    #[test]
+    fn a_missing_a_stale_and_a_changed_row_are_found() {
+        let a = "| `seqsvr_a_total{set,via}` | counter | Numbers given out. |\n";
+        let b = "| `seqsvr_b_seconds` | histogram | Time of it. |\n";
+        assert!(messages(&format!("{a}{b}")).is_empty());
+        assert!(messages(a)[0].contains("the table does not: | `seqsvr_b_seconds`"), "{:?}", messages(a));
+        let stale = format!("{a}{b}| `seqsvr_c` | gauge | Gone. |\n");
+        assert!(messages(&stale)[0].contains("no such metric"), "{:?}", messages(&stale));
+        assert_eq!(messages(&format!("{}{b}", a.replace("given", "taken"))).len(), 2);
+    }
+}
