@@ -1,0 +1,154 @@
+//! The ceiling keeper: gathers the sections that stand in line, has the store commit their ceilings, wakes who waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use seq_core::Seq;
+use seq_proto::v1;
+use tokio::time::Instant;
+
+use crate::counters::RaiseOutcome;
+use crate::owned::OwnedSection;
+use crate::shared::{Life, Shared};
+use crate::store_link::{Backoff, StoreError, StoreLink};
+
+/// Sections and the ceilings to ask for, under one life of the node.
+struct Batch {
+    life: Life,
+    sections: Vec<(Arc<OwnedSection>, Seq)>,
+}
+
+/// Whether the store answered a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    Yes,
+    No,
+}
+
+/// Keeps ceilings ahead of the numbers until shutdown. While the store does not answer, sections stay in line and one
+/// round of calls is made for each wait.
+pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
+    let mut in_flight = FuturesUnordered::new();
+    let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
+    let mut held_until: Option<Instant> = None;
+    loop {
+        while held_until.is_none() && in_flight.len() < shared.tuning.raises_in_flight {
+            let Some(batch) = gather(&shared) else { break };
+            in_flight.push(raise(&shared, &link, batch));
+        }
+        tokio::select! {
+            () = shared.shutdown.cancelled() => return,
+            () = shared.line.arrived() => {}
+            Some(answered) = in_flight.next() => match answered {
+                Answered::Yes => {
+                    backoff.reset();
+                    held_until = None;
+                }
+                Answered::No => held_until = Some(Instant::now() + backoff.wait()),
+            },
+            () = tokio::time::sleep_until(held_until.unwrap_or_else(far_away)), if held_until.is_some() => {
+                held_until = None;
+            }
+        }
+    }
+}
+
+fn far_away() -> Instant {
+    Instant::now() + Duration::from_secs(3_600)
+}
+
+/// Takes a batch out of the line; `None` when nothing in it needs a raise. What stands there from an earlier life is left
+/// out for good.
+fn gather(shared: &Shared) -> Option<Batch> {
+    let life = (*shared.life.lock())?;
+    loop {
+        let waiting = shared.line.take(shared.tuning.raise_batch);
+        if waiting.is_empty() {
+            return None;
+        }
+        let living = waiting.into_iter().filter(|owned| owned.incarnation == life.incarnation);
+        let sections: Vec<_> =
+            living.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
+        if !sections.is_empty() {
+            return Some(Batch { life, sections });
+        }
+    }
+}
+
+async fn raise(shared: &Shared, link: &StoreLink, batch: Batch) -> Answered {
+    let started = Instant::now();
+    let question = v1::RaiseCeilingsRequest {
+        node_id: batch.life.node.0,
+        incarnation: batch.life.incarnation.0,
+        sections: batch.sections.iter().map(|(owned, _)| owned.id.0).collect(),
+        epochs: batch.sections.iter().map(|(owned, _)| owned.epoch.0).collect(),
+        ceilings: batch.sections.iter().map(|(_, target)| target.0).collect(),
+    };
+    let answer = link.call(question).await;
+    shared.counters.raise_took(started.elapsed(), batch.sections.len());
+    match answer {
+        Ok(answer) if is_sound(&batch, &answer.ceilings) => {
+            settle(shared, batch, &answer.ceilings);
+            Answered::Yes
+        }
+        Ok(_) => {
+            tracing::error!("the store's answer to a raise does not fit the request");
+            put_back(shared, batch);
+            Answered::No
+        }
+        Err(StoreError::LifeOver { message }) => {
+            tracing::warn!(message, "a raise was refused because this life is over");
+            shared.counters.raise(RaiseOutcome::Refused, batch.sections.len());
+            shared.end_life(batch.life);
+            Answered::Yes
+        }
+        Err(error) => {
+            tracing::warn!(%error, sections = batch.sections.len(), "cannot raise ceilings");
+            put_back(shared, batch);
+            Answered::No
+        }
+    }
+}
+
+/// One ceiling for each raise: refused, or at least what was asked for.
+fn is_sound(batch: &Batch, ceilings: &[u64]) -> bool {
+    let fits = |((_, target), ceiling): (&(Arc<OwnedSection>, Seq), &u64)| {
+        *ceiling == 0 || (*ceiling >= target.0 && *ceiling <= Seq::MAX.0)
+    };
+    ceilings.len() == batch.sections.len() && batch.sections.iter().zip(ceilings).all(fits)
+}
+
+/// Durable, then visible: the ceilings in the store's answer are committed, and only now do they become the sections'.
+fn settle(shared: &Shared, batch: Batch, ceilings: &[u64]) {
+    let mut lost = Vec::new();
+    let mut raised = 0;
+    for ((owned, _), ceiling) in batch.sections.into_iter().zip(ceilings) {
+        if *ceiling == 0 {
+            lost.push(owned);
+            continue;
+        }
+        raised += 1;
+        shared.counters.raise_moved(ceiling - owned.section.ceiling().0.min(*ceiling));
+        let again = owned.section.raised(Seq(*ceiling));
+        owned.changed.notify_waiters();
+        if again {
+            shared.line.join(owned);
+        }
+    }
+    shared.counters.raise(RaiseOutcome::Raised, raised);
+    if !lost.is_empty() {
+        shared.counters.raise(RaiseOutcome::Refused, lost.len());
+        tracing::info!(sections = lost.len(), "sections have another owner now");
+        shared.owned.lose(&lost);
+        shared.renew_now.notify_one();
+    }
+}
+
+fn put_back(shared: &Shared, batch: Batch) {
+    shared.counters.raise(RaiseOutcome::Failed, batch.sections.len());
+    for (owned, _) in batch.sections {
+        shared.line.join(owned);
+    }
+}

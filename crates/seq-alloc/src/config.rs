@@ -1,0 +1,152 @@
+//! What an AllocSvr is told at its start.
+
+use std::time::Duration;
+
+use seq_core::limits;
+use seq_core::set_spec::SetSpec;
+
+/// An AllocSvr's place in its set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocConfig {
+    /// The set it serves.
+    pub spec: SetSpec,
+    /// Its name, one of the spec's AllocSvrs.
+    pub name: String,
+    /// Address its gRPC port is reached at by others, "host:port".
+    pub advertise: String,
+    /// Paces and bounds.
+    pub tuning: AllocTuning,
+}
+
+/// Paces and bounds of an AllocSvr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocTuning {
+    /// Time between renewals while it owns sections.
+    pub renew_every: Duration,
+    /// Time between renewals while it owns none, and the least time between any two.
+    pub claim_every: Duration,
+    /// How long one call to one member of the store may take before the next member is asked.
+    pub store_timeout: Duration,
+    /// Wait after the first failed round of calls to the store; doubles with each further one.
+    pub retry_min: Duration,
+    /// Longest wait between rounds of calls to the store.
+    pub retry_max: Duration,
+    /// Most sections raised by one call.
+    pub raise_batch: usize,
+    /// Calls for raises that are under way at a time.
+    pub raises_in_flight: usize,
+    /// Connections to each other node and to each member of the store.
+    pub connections: usize,
+}
+
+/// Most calls for raises under way: each is an entry of the store's log, and past a few they only queue there.
+const MAX_RAISES_IN_FLIGHT: usize = 64;
+
+impl AllocTuning {
+    /// What fits an ordinary network.
+    pub const DEFAULTS: AllocTuning = AllocTuning {
+        renew_every: Duration::from_millis(400),
+        claim_every: Duration::from_millis(50),
+        store_timeout: Duration::from_secs(1),
+        retry_min: Duration::from_millis(20),
+        retry_max: Duration::from_secs(1),
+        raise_batch: limits::MAX_RAISES,
+        raises_in_flight: 4,
+        connections: 2,
+    };
+
+    /// Checks every value and the relations between them.
+    ///
+    /// # Errors
+    /// [`TuningError`] says which does not hold, and why it must.
+    pub fn validate(&self) -> Result<(), TuningError> {
+        let positive = [
+            ("renew_every", self.renew_every),
+            ("claim_every", self.claim_every),
+            ("store_timeout", self.store_timeout),
+            ("retry_min", self.retry_min),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| value.is_zero()) {
+            return Err(TuningError::Zero { key });
+        }
+        if self.claim_every > self.renew_every {
+            return Err(TuningError::SlowClaim { claim: self.claim_every, renew: self.renew_every });
+        }
+        if self.retry_min > self.retry_max {
+            return Err(TuningError::ReversedRetry { min: self.retry_min, max: self.retry_max });
+        }
+        let counts = [
+            ("raise_batch", self.raise_batch, limits::MAX_RAISES),
+            ("raises_in_flight", self.raises_in_flight, MAX_RAISES_IN_FLIGHT),
+            ("connections", self.connections, seq_client::pool::MAX_CONNECTIONS),
+        ];
+        match counts.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
+            Some((key, value, most)) => Err(TuningError::Count { key, value, most }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Values that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TuningError {
+    /// A time that must pass, but is 0.
+    #[error("{key} is 0: it would turn without pause")]
+    Zero {
+        /// The key.
+        key: &'static str,
+    },
+    /// A node without sections would ask for them less often than one that has them.
+    #[error("claim_every {claim:?} is above renew_every {renew:?}: a node without sections must ask at least as often")]
+    SlowClaim {
+        /// `claim_every`.
+        claim: Duration,
+        /// `renew_every`.
+        renew: Duration,
+    },
+    /// The first wait is longer than the longest.
+    #[error("retry_min {min:?} is above retry_max {max:?}")]
+    ReversedRetry {
+        /// `retry_min`.
+        min: Duration,
+        /// `retry_max`.
+        max: Duration,
+    },
+    /// A count of nothing, or of more than is sound.
+    #[error("{key} {value} is not in 1..={most}")]
+    Count {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: usize,
+        /// The most it may be.
+        most: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold() {
+        assert_eq!(AllocTuning::DEFAULTS.validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_key() {
+        let d = AllocTuning::DEFAULTS;
+        let table = [
+            (AllocTuning { store_timeout: Duration::ZERO, ..d }, "store_timeout"),
+            (AllocTuning { claim_every: Duration::from_secs(9), ..d }, "claim_every"),
+            (AllocTuning { retry_min: Duration::from_secs(9), ..d }, "retry_min"),
+            (AllocTuning { raise_batch: limits::MAX_RAISES + 1, ..d }, "raise_batch"),
+            (AllocTuning { raises_in_flight: 0, ..d }, "raises_in_flight"),
+            (AllocTuning { connections: 0, ..d }, "connections"),
+        ];
+        for (tuning, key) in table {
+            let error = tuning.validate().unwrap_err().to_string();
+            assert!(error.starts_with(key), "{error}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What the handles and the keepers of one allocator share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::Mutex;
+use seq_core::route::RouteTable;
+use seq_core::{Epoch, Incarnation, Layout, NodeId, Refusal, SectionId, SlotIndex, Step, Take};
+use seq_kit::frontend::{Allocation, Ask, Call};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::AllocTuning;
+use crate::counters::Counters;
+use crate::forward::Forwarder;
+use crate::line::Line;
+use crate::owned::{OwnedSection, OwnedTable};
+
+/// A life of this node, as the store knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) set: String,
+    pub(crate) name: String,
+    pub(crate) advertise: String,
+    pub(crate) layout: Layout,
+    pub(crate) step: Step,
+    pub(crate) tuning: AllocTuning,
+    pub(crate) owned: OwnedTable,
+    pub(crate) routes: ArcSwapOption<RouteTable>,
+    /// `None` before registration, and between the end of a life and the next one.
+    pub(crate) life: Mutex<Option<Life>>,
+    /// Why the store's answers cannot be used, while they cannot.
+    pub(crate) fault: Mutex<Option<String>>,
+    pub(crate) line: Line,
+    /// Signalled when what this node knows of owners proved old.
+    pub(crate) renew_now: Notify,
+    pub(crate) forwarder: Forwarder,
+    pub(crate) counters: Counters,
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl Shared {
+    /// Takes an ask's numbers from a section that this node owns. `None`: they are above the ceiling, and a raise is on
+    /// its way.
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        owned: &Arc<OwnedSection>,
+        ask: &Ask,
+        slot: SlotIndex,
+    ) -> Option<Result<Allocation, Refusal>> {
+        if ask.epoch > owned.epoch {
+            return Some(Err(self.stale(owned, ask.epoch)));
+        }
+        match owned.section.take(slot, ask.count) {
+            Take::Given { value, prev, raise_due } => {
+                if raise_due {
+                    self.line.join(owned.clone());
+                }
+                Some(Ok(Allocation { value, prev, epoch: owned.epoch }))
+            }
+            Take::AtCeiling { raise_due, .. } => {
+                if raise_due {
+                    self.line.join(owned.clone());
+                }
+                None
+            }
+            Take::Frozen => Some(Err(Refusal::Unserved { section: owned.id })),
+            Take::Exhausted => Some(Err(Refusal::Exhausted { uid: ask.uid, count: ask.count.get() })),
+        }
+    }
+
+    /// The refusal to a caller that has seen a newer ownership.
+    #[cold]
+    pub(crate) fn stale(&self, owned: &OwnedSection, callers: Epoch) -> Refusal {
+        self.renew_now.notify_one();
+        Refusal::StaleEpoch { section: owned.id, mine: owned.epoch, callers }
+    }
+
+    /// The other node that owns a section, if the call may go there.
+    #[cold]
+    pub(crate) fn elsewhere(&self, call: &Call, section: SectionId) -> Result<Elsewhere, Refusal> {
+        let routes = self.routes.load();
+        let route = routes.as_ref().and_then(|routes| routes.get(section));
+        let mine = self.life.lock().map(|life| life.node);
+        let owner = route.and_then(|route| route.owner).filter(|owner| Some(*owner) != mine);
+        if call.hops > 0 {
+            // The node that sent it here has other routes than this one: one of the two is old.
+            self.counters.wrong_owner();
+            self.renew_now.notify_one();
+            return Err(Refusal::NotOwner { section, owner });
+        }
+        let owner = owner.ok_or(Refusal::Unserved { section })?;
+        match routes.as_ref().and_then(|routes| routes.node(owner)) {
+            Some(node) => Ok(Elsewhere { owner, addr: node.addr.clone() }),
+            None => Err(Refusal::Unserved { section }),
+        }
+    }
+
+    /// The routes as they stand.
+    #[inline]
+    pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
+        self.routes.load()
+    }
+
+    /// Brings the process' metrics up to date.
+    pub(crate) fn publish(&self) {
+        self.counters.publish();
+        let version = self.routes().as_ref().map_or(0, |routes| routes.version().0);
+        self.counters.publish_state(self.owned.load().iter().count(), version);
+    }
+
+    /// Bytes that hold counters of touched pages. Looks at every page there could be.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.owned.load().iter().map(|owned| owned.section.slot_bytes() as u64).sum()
+    }
+}
+
+/// A node that owns what this one does not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Elsewhere {
+    pub(crate) owner: NodeId,
+    pub(crate) addr: String,
+}
+
+/// How often the metrics are brought up to date.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+
+/// How many times the other metrics are published for each time the memory of all pages is added up: that walk takes
+/// milliseconds in a set of many sections.
+const PUBLISHES_PER_WALK: u32 = 15;
+
+/// Publishes the metrics until shutdown.
+pub(crate) async fn publish(shared: Arc<Shared>) {
+    for turn in (0..PUBLISHES_PER_WALK).cycle() {
+        shared.publish();
+        if turn == 0 {
+            shared.counters.publish_slots(shared.slot_bytes());
+        }
+        tokio::select! {
+            () = shared.shutdown.cancelled() => return,
+            () = tokio::time::sleep(PUBLISH_EVERY) => {}
+        }
+    }
+}
