@@ -14,24 +14,70 @@ const BACKLOG: i32 = 4_096;
 /// # Errors
 /// When the address is taken or may not be used; the error names it.
 pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
-    let first = bind_one(addr)?;
-    let addr = first.local_addr()?;
-    let mut listeners = vec![first];
-    while listeners.len() < sockets {
-        listeners.push(bind_one(addr)?);
-    }
-    Ok(listeners)
-}
-
-fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
     let bind = || {
-        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.set_reuse_port(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&addr.into())?;
-        socket.listen(BACKLOG)?;
-        Ok(socket.into())
+        // The first one is bound alone and shares its port only afterwards. If it asked to share from the start, a second
+        // process could take half of the connections without anybody noticing.
+        let first = socket(addr)?;
+        first.bind(&addr.into())?;
+        if sockets > 1 {
+            first.set_reuse_port(true)?;
+        }
+        first.listen(BACKLOG)?;
+        let first = TcpListener::from(first);
+        let addr = first.local_addr()?;
+        let mut listeners = vec![first];
+        while listeners.len() < sockets {
+            let next = socket(addr)?;
+            next.set_reuse_port(true)?;
+            next.bind(&addr.into())?;
+            next.listen(BACKLOG)?;
+            listeners.push(next.into());
+        }
+        Ok(listeners)
     };
     bind().map_err(|error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {addr}: {error}")))
+}
+
+fn socket(addr: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    // A restarted server must not wait for connections of its last life to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_shared_within_a_server_and_with_nobody_else() {
+        for sockets in [1, 3] {
+            let listeners = bind("127.0.0.1:0".parse().unwrap(), sockets).unwrap();
+            assert_eq!(listeners.len(), sockets);
+            let addr = listeners[0].local_addr().unwrap();
+            assert!(listeners.iter().all(|listener| listener.local_addr().unwrap() == addr));
+            for others in [1, 2] {
+                let error = bind(addr, others).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+                assert!(error.to_string().contains(&addr.to_string()), "{error}");
+            }
+            drop(listeners);
+            bind(addr, sockets).unwrap();
+        }
+    }
+
+    #[test]
+    fn connections_reach_every_socket_of_a_port() {
+        let listeners = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let addr = listeners[0].local_addr().unwrap();
+        // The kernel hashes ports of the other side: of 64 connections, none goes to one of two sockets in 2^-63 of runs.
+        let connections: Vec<_> = (0..64).map(|_| TcpStream::connect(addr).unwrap()).collect();
+        for listener in &listeners {
+            listener.accept().unwrap();
+        }
+        drop(connections);
+    }
 }
