@@ -1,0 +1,215 @@
+//! What the client knows of the world: uid range -> set -> section -> owner -> address.
+//!
+//! Readers load a snapshot without a lock; answers bring newer routes in. Invariants: the sets of a directory do not
+//! overlap and stand in order of uid; the version of a set never falls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use seq_core::route::{Adopted, Route, RouteTable, RouteUpdate};
+use seq_core::{NodeId, Uid};
+use seq_proto::v1;
+
+use crate::error::RoutesError;
+
+/// Most sets in a directory; with [`seq_core::limits::MAX_NODES`] each it stays within what a pool holds for usual sets.
+pub(crate) const MAX_SETS: usize = 256;
+
+/// The newest directory, shared by all calls of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    current: ArcSwap<Directory>,
+    /// Held while a new directory is made from the current one, so that no writer undoes another's work.
+    writer: Mutex<()>,
+    /// An answer held changes to a table that is not held here: the next call asks for the whole one.
+    want_whole: AtomicBool,
+}
+
+/// A snapshot of every known set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Directory {
+    /// In order of uid, not overlapping.
+    sets: Vec<Arc<SetRoutes>>,
+}
+
+/// One set's routes and the addresses of its nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct SetRoutes {
+    table: RouteTable,
+    addrs: BTreeMap<NodeId, Arc<str>>,
+    /// Every address that answers for the set: its nodes, and the seeds that spoke for it. Never empty.
+    hosts: Vec<Arc<str>>,
+    /// The seeds among them.
+    seeds: Vec<Arc<str>>,
+}
+
+impl Routes {
+    /// The newest snapshot. Not to be held across an await.
+    pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
+        self.current.load()
+    }
+
+    /// Takes newer routes in; answers whether anything changed. `seed` is the seed that sent them, if one did.
+    pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<bool, RoutesError> {
+        if !self.load().would_change(routes, seed) {
+            return Ok(false);
+        }
+        let update = RouteUpdate::try_from(routes)?;
+        let _writer = self.writer.lock();
+        let mut directory = Directory::clone(&self.load());
+        let changed = directory.adopt(&update, seed).inspect_err(|error| {
+            if matches!(error, RoutesError::Mismatch { .. }) {
+                self.want_whole.store(true, Relaxed);
+            }
+        })?;
+        if changed {
+            self.current.store(Arc::new(directory));
+        }
+        Ok(changed)
+    }
+
+    /// The version that a call to `set` states: 0 asks for the whole table.
+    pub(crate) fn known_version(&self, set: &SetRoutes) -> u64 {
+        // Calls mostly read the flag; only the one that clears it writes.
+        if self.want_whole.load(Relaxed) && self.want_whole.swap(false, Relaxed) { 0 } else { set.table.version().0 }
+    }
+}
+
+impl Directory {
+    /// The index of the set that holds a uid.
+    pub(crate) fn set_of(&self, uid: u64) -> Option<usize> {
+        let after = self.sets.partition_point(|set| set.table.layout().uids().start <= uid);
+        let index = after.checked_sub(1)?;
+        self.sets[index].table.layout().uids().contains(&uid).then_some(index)
+    }
+
+    /// A set by its index in this snapshot.
+    pub(crate) fn set(&self, index: usize) -> &Arc<SetRoutes> {
+        &self.sets[index]
+    }
+
+    /// Whether nothing is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Whether any set has a node or seed at `addr`.
+    pub(crate) fn names(&self, addr: &str) -> bool {
+        self.sets.iter().any(|set| set.hosts.iter().any(|host| &**host == addr))
+    }
+
+    /// A cheap look before anything is converted or copied: most answers hold nothing new.
+    fn would_change(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> bool {
+        self.named(&routes.set).is_none_or(|index| {
+            let set = &self.sets[index];
+            set.table.version().0 < routes.version || seed.is_some_and(|seed| !set.seeds.contains(seed))
+        })
+    }
+
+    fn named(&self, name: &str) -> Option<usize> {
+        self.sets.iter().position(|set| set.table.set() == name)
+    }
+
+    fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<bool, RoutesError> {
+        let known = self.named(&update.set);
+        let mut seeds = known.map_or_else(Vec::new, |index| self.sets[index].seeds.clone());
+        let new_seed = seed.filter(|seed| !seeds.contains(seed)).cloned();
+        let seed_changed = new_seed.is_some();
+        seeds.extend(new_seed);
+
+        let mut newer = known.is_none();
+        let table = match known {
+            // Answers speak of the set that was asked; only a seed brings a new one in, so every set has a host.
+            None => seed.and_then(|_| RouteTable::from_whole(update)),
+            Some(index) => {
+                let mut table = self.sets[index].table.clone();
+                match table.adopt(update) {
+                    Adopted::Newer => {
+                        newer = true;
+                        Some(table)
+                    }
+                    Adopted::NotNewer => Some(table),
+                    // The set was laid out anew: only a whole and newer table can say so.
+                    Adopted::Mismatch if update.version > table.version() => {
+                        newer = true;
+                        RouteTable::from_whole(update)
+                    }
+                    Adopted::Mismatch => Some(table),
+                }
+            }
+        };
+        let table = table.ok_or_else(|| RoutesError::Mismatch { set: update.set.clone() })?;
+        if !newer && !seed_changed {
+            return Ok(false);
+        }
+        self.check(&table, known)?;
+        let set = Arc::new(SetRoutes::new(table, seeds));
+        match known {
+            Some(index) => self.sets[index] = set,
+            None => self.sets.push(set),
+        }
+        self.sets.sort_by_key(|set| set.table.layout().uids().start);
+        Ok(true)
+    }
+
+    /// Holds a table against the other sets.
+    fn check(&self, table: &RouteTable, known: Option<usize>) -> Result<(), RoutesError> {
+        let uids = table.layout().uids();
+        for (index, other) in self.sets.iter().enumerate() {
+            let other_uids = other.table.layout().uids();
+            if Some(index) != known && uids.start < other_uids.end && other_uids.start < uids.end {
+                let (set, other) = (table.set().to_owned(), other.table.set().to_owned());
+                return Err(RoutesError::Overlap { set, uids, other, other_uids });
+            }
+        }
+        if known.is_none() && self.sets.len() >= MAX_SETS {
+            return Err(RoutesError::TooManySets { set: table.set().to_owned() });
+        }
+        Ok(())
+    }
+}
+
+impl SetRoutes {
+    fn new(table: RouteTable, seeds: Vec<Arc<str>>) -> SetRoutes {
+        let addrs: BTreeMap<NodeId, Arc<str>> =
+            table.nodes().iter().map(|(id, node)| (*id, Arc::from(node.addr.as_str()))).collect();
+        let mut hosts: Vec<Arc<str>> = addrs.values().cloned().collect();
+        for seed in &seeds {
+            if !hosts.contains(seed) {
+                hosts.push(seed.clone());
+            }
+        }
+        SetRoutes { table, addrs, hosts, seeds }
+    }
+
+    /// The route of a uid of this set; without an owner when nobody serves it now.
+    #[inline]
+    pub(crate) fn route(&self, uid: u64) -> Route {
+        let located = self.table.layout().locate(Uid(uid));
+        located.ok().and_then(|(section, _)| self.table.get(section)).unwrap_or_default()
+    }
+
+    /// Whom to ask: the owner if it is well, else somebody who is well and forwards, else anybody but `avoid`.
+    pub(crate) fn host(
+        &self,
+        owner: Option<NodeId>,
+        avoid: Option<&str>,
+        is_suspect: impl Fn(&str) -> bool,
+    ) -> Arc<str> {
+        let avoided = |host: &str| Some(host) == avoid;
+        let well = |host: &&Arc<str>| !avoided(host) && !is_suspect(host);
+        if let Some(owner) = owner.and_then(|owner| self.addrs.get(&owner)).filter(well) {
+            return owner.clone();
+        }
+        let (back, front) = self.hosts.split_at(fastrand::usize(..self.hosts.len()));
+        let turn = || front.iter().chain(back);
+        let host = turn().find(well).or_else(|| turn().find(|host| !avoided(host))).or_else(|| turn().next());
+        host.expect("a set has a host").clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;
