@@ -317,10 +317,10 @@ fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
     }
 }
 
-/// Raises whenever the section is in line, and freezes it in the middle of everything.
-fn keeper(section: &Section, due: &AtomicBool, raises: u32) -> SectionCopy {
+/// Raises whenever the section is in line, and freezes it in the middle of everything, or once a taker has failed.
+fn keeper(section: &Section, due: &AtomicBool, raises: u32, failed: impl Fn() -> bool) -> SectionCopy {
     let mut made = 0;
-    while made < raises {
+    while made < raises && !failed() {
         if !due.load(Ordering::Acquire) {
             std::thread::yield_now();
             continue;
@@ -346,7 +346,7 @@ fn many_threads_get_every_number_once_and_the_copy_is_exact() {
                 .map(|thread| (&section, &due, round * 4 + thread))
                 .map(|(section, due, seed)| scope.spawn(move || taker(section, due, seed)))
                 .collect();
-            let copy = keeper(&section, &due, 50);
+            let copy = keeper(&section, &due, 50, || takers.iter().any(|taker| taker.is_finished()));
             (copy, takers.into_iter().map(|taker| taker.join().unwrap()).collect::<Vec<_>>())
         });
 
