@@ -1,0 +1,132 @@
+//! Snapshots: the committed state, and which entries it covers.
+
+use rkyv::{Archive, Deserialize, Serialize};
+use seq_core::state::{self, NodeRecord, SectionRecord};
+use seq_core::{Epoch, Incarnation, NodeId, RenewSeq, RouteVersion, Seq};
+
+use super::command::Set;
+use super::{LogId, Malformed, StoredMembership};
+
+/// A snapshot.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) last_log_id: Option<LogId>,
+    pub(crate) membership: StoredMembership,
+    pub(crate) state: State,
+}
+
+/// The state of a set.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct State {
+    set: Option<Set>,
+    route_version: u64,
+    sections: Sections,
+    nodes: Nodes,
+}
+
+/// One column for each field of a section's record, by section id.
+#[derive(Archive, Serialize, Deserialize, Debug, Default)]
+struct Sections {
+    epochs: Vec<u64>,
+    /// 0: no owner.
+    owners: Vec<u32>,
+    incarnations: Vec<u64>,
+    max_seqs: Vec<u64>,
+    routed: Vec<u64>,
+}
+
+/// One column for each field of a node's record, by node id minus one.
+#[derive(Archive, Serialize, Deserialize, Debug, Default)]
+struct Nodes {
+    names: Vec<String>,
+    addrs: Vec<String>,
+    incarnations: Vec<u64>,
+    tokens: Vec<u64>,
+    renew_seqs: Vec<u64>,
+}
+
+impl From<&state::State> for State {
+    fn from(state: &state::State) -> State {
+        State {
+            set: state.set.as_ref().map(Set::from),
+            route_version: state.route_version.0,
+            sections: Sections::from_core(&state.sections),
+            nodes: Nodes::from_core(&state.nodes),
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn into_core(self) -> Result<state::State, Malformed> {
+        let set = self.set.map(Set::into_core).transpose()?;
+        let nodes = self.nodes.into_core()?;
+        let sections = self.sections.into_core(nodes.len())?;
+        let expected = set.as_ref().map_or(0, |set| set.layout.sections() as usize);
+        if sections.len() != expected {
+            return Err("there is not one record for each section of the set");
+        }
+        Ok(state::State { set, sections, nodes, route_version: RouteVersion(self.route_version) })
+    }
+}
+
+impl Sections {
+    fn from_core(records: &[SectionRecord]) -> Sections {
+        Sections {
+            epochs: records.iter().map(|record| record.epoch.0).collect(),
+            owners: records.iter().map(|record| record.owner.map_or(0, |owner| owner.0)).collect(),
+            incarnations: records.iter().map(|record| record.incarnation.0).collect(),
+            max_seqs: records.iter().map(|record| record.max_seq.0).collect(),
+            routed: records.iter().map(|record| record.routed.0).collect(),
+        }
+    }
+
+    fn into_core(self, nodes: usize) -> Result<Vec<SectionRecord>, Malformed> {
+        let rows = self.epochs.len();
+        let others = [self.owners.len(), self.incarnations.len(), self.max_seqs.len(), self.routed.len()];
+        if others != [rows; 4] {
+            return Err("the sections' columns differ in length");
+        }
+        if self.owners.iter().any(|owner| *owner as usize > nodes) {
+            return Err("a section's owner is no node");
+        }
+        if self.max_seqs.iter().any(|max_seq| *max_seq > Seq::MAX.0) {
+            return Err("a ceiling is above 2^63-1");
+        }
+        let record = |row: usize| SectionRecord {
+            epoch: Epoch(self.epochs[row]),
+            owner: (self.owners[row] != 0).then(|| NodeId(self.owners[row])),
+            incarnation: Incarnation(self.incarnations[row]),
+            max_seq: Seq(self.max_seqs[row]),
+            routed: RouteVersion(self.routed[row]),
+        };
+        Ok((0..rows).map(record).collect())
+    }
+}
+
+impl Nodes {
+    fn from_core(records: &[NodeRecord]) -> Nodes {
+        Nodes {
+            names: records.iter().map(|record| record.name.clone()).collect(),
+            addrs: records.iter().map(|record| record.addr.clone()).collect(),
+            incarnations: records.iter().map(|record| record.incarnation.0).collect(),
+            tokens: records.iter().map(|record| record.token).collect(),
+            renew_seqs: records.iter().map(|record| record.renew_seq.0).collect(),
+        }
+    }
+
+    fn into_core(self) -> Result<Vec<NodeRecord>, Malformed> {
+        let rows = self.names.len();
+        let others = [self.addrs.len(), self.incarnations.len(), self.tokens.len(), self.renew_seqs.len()];
+        if others != [rows; 4] {
+            return Err("the nodes' columns differ in length");
+        }
+        let record = |(row, (name, addr))| NodeRecord {
+            name,
+            addr,
+            incarnation: Incarnation(self.incarnations[row]),
+            token: self.tokens[row],
+            renew_seq: RenewSeq(self.renew_seqs[row]),
+        };
+        Ok(self.names.into_iter().zip(self.addrs).enumerate().map(record).collect())
+    }
+}

@@ -1,0 +1,96 @@
+//! Whose a data directory is, and that only one process has it.
+//!
+//! A fresh directory gets its identity last, after the watermark, and only when its member goes on to open it: a member that
+//! the others refuse leaves nothing behind that could be taken for data.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+
+use super::DataDir;
+use super::error::{LoadError, OpenError};
+use super::files::{self, Files};
+use super::memory::MemoryDisk;
+use super::watermark;
+use crate::disk::{self, Identity};
+
+/// Name of the identity's file.
+const FILE: &str = "identity";
+/// Name of the file that is locked.
+const LOCK: &str = "lock";
+/// Name of the log's directory.
+pub(crate) const LOG_DIR: &str = "log";
+
+/// Holds the directory for this process, until it is dropped.
+pub(crate) enum DirLock {
+    File(#[expect(dead_code, reason = "closing it gives the lock back")] File),
+    Memory(Arc<MemoryDisk>),
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        if let DirLock::Memory(disk) = self {
+            disk.unlock();
+        }
+    }
+}
+
+/// Takes the directory, making it when it is missing.
+pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
+    match data {
+        DataDir::Path(dir) => {
+            let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
+            files::create_dir(dir).map_err(failed)?;
+            let open = OpenOptions::new().create(true).write(true).truncate(false).open(dir.join(LOCK));
+            let file = open.map_err(failed)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(DirLock::File(file)),
+                Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { dir: dir.clone() }),
+                Err(error) => Err(failed(error.into()).into()),
+            }
+        }
+        DataDir::Memory(disk) if disk.lock() => Ok(DirLock::Memory(disk.clone())),
+        DataDir::Memory(_) => Err(OpenError::InUse { dir: "(in memory)".into() }),
+    }
+}
+
+/// Reads the identity and compares it; a fresh directory gets one that is not written yet. The flag says which.
+pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(Identity, bool), OpenError> {
+    let place = files.place(FILE);
+    let Some(record) = files.read(FILE)? else {
+        if let Files::Dir(dir) = files {
+            refuse_data(dir)?;
+        }
+        return Ok((Identity { cluster: cluster.into(), node, nonce: fastrand::u64(1..) }, true));
+    };
+    let read = disk::read_identity(&record);
+    let identity = read.map_err(|source| LoadError::Record { place: place.clone(), source })?;
+    if identity.cluster != cluster {
+        return Err(OpenError::OtherCluster { place, found: identity.cluster, expected: cluster.into() });
+    }
+    if identity.node != node {
+        return Err(OpenError::OtherNode { place, found: identity.node, expected: node });
+    }
+    Ok((identity, false))
+}
+
+/// Makes a fresh directory somebody's, durably.
+pub(crate) fn write(files: &Files, identity: &Identity) -> Result<(), LoadError> {
+    let failed = |name| move |source| LoadError::Io { place: files.place(name), source };
+    watermark::create(files).map_err(failed(watermark::FILE))?;
+    files.write(FILE, &disk::write_identity(identity)).map_err(failed(FILE))
+}
+
+/// Without an identity there must be no log and no snapshot either.
+fn refuse_data(dir: &Path) -> Result<(), OpenError> {
+    let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if name == LOG_DIR || name.starts_with("snapshot-") {
+            return Err(OpenError::NoIdentity { dir: dir.into(), found: name });
+        }
+    }
+    Ok(())
+}

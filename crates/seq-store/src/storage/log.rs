@@ -1,0 +1,185 @@
+//! The log as the Raft library sees it.
+//!
+//! Everything not purged is also held in memory, decoded: readers see an entry as soon as `append` returns, before it is
+//! durable, and never touch the disk. Its size is bounded by the snapshot policy of the node, which purges what a snapshot
+//! covers. Commands are shared bytes, so an entry that is being written, replicated and applied is there once.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+use parking_lot::RwLock;
+
+use super::io::{Counters, Io, Op};
+use super::loaded::Loaded;
+use crate::types::{Entry, LogId, Payload, TypeConfig, Vote};
+
+/// Most bytes of commands in one batch of replication, but at least one entry: one message stays well below the limit of
+/// the port, and a follower's heartbeat does not wait behind it.
+const REPLICATION_BYTES: usize = 1024 * 1024;
+
+/// The log and the vote.
+pub struct LogStore {
+    io: Io,
+    mirror: Arc<RwLock<Mirror>>,
+    counters: Arc<Counters>,
+}
+
+/// Reads the log.
+#[derive(Clone)]
+pub struct LogReader {
+    mirror: Arc<RwLock<Mirror>>,
+}
+
+/// What is in the log, durable or on its way.
+struct Mirror {
+    vote: Option<Vote>,
+    committed: Option<LogId>,
+    purged: Option<LogId>,
+    /// Consecutive.
+    entries: VecDeque<Entry>,
+}
+
+impl Mirror {
+    fn first_index(&self) -> u64 {
+        self.entries.front().map_or(0, |entry| entry.log_id.index)
+    }
+
+    fn last(&self) -> Option<LogId> {
+        self.entries.back().map(|entry| entry.log_id).or(self.purged)
+    }
+
+    /// The entries that exist in `range`.
+    fn range(&self, range: &impl RangeBounds<u64>) -> impl Iterator<Item = &Entry> {
+        let start = match range.start_bound() {
+            Bound::Included(index) => *index,
+            Bound::Excluded(index) => index.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(index) => index.saturating_add(1),
+            Bound::Excluded(index) => *index,
+            Bound::Unbounded => u64::MAX,
+        };
+        let offset = |index: u64| (index.saturating_sub(self.first_index()) as usize).min(self.entries.len());
+        let (start, end) = (offset(start), offset(end));
+        self.entries.range(start..end.max(start))
+    }
+}
+
+impl LogStore {
+    pub(crate) fn new(io: Io, loaded: Loaded, counters: Arc<Counters>) -> LogStore {
+        let Loaded { vote, committed, purged, entries, manifest: _ } = loaded;
+        LogStore { io, mirror: Arc::new(RwLock::new(Mirror { vote, committed, purged, entries })), counters }
+    }
+
+    /// How many batches were appended and how many syncs it took, since the start.
+    #[must_use]
+    pub fn appends_and_syncs(&self) -> (u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        (self.counters.appends.load(Relaxed), self.counters.syncs.load(Relaxed))
+    }
+}
+
+impl RaftLogReader<TypeConfig> for LogReader {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + Send>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry>, io::Error> {
+        Ok(self.mirror.read().range(&range).cloned().collect())
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.mirror.read().vote)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
+        let mut bytes = 0;
+        let mut fits = |entry: &&Entry| {
+            let first = bytes == 0;
+            // The length of an entry without a command does not matter, but it is not nothing.
+            bytes += 1 + if let Payload::Normal(command) = &entry.payload { command.bytes().len() } else { 0 };
+            first || bytes <= REPLICATION_BYTES
+        };
+        Ok(self.mirror.read().range(&(start..end)).take_while(|entry| fits(entry)).cloned().collect())
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
+        let mirror = self.mirror.read();
+        Ok(LogState { last_purged_log_id: mirror.purged, last_log_id: mirror.last() })
+    }
+
+    async fn get_log_reader(&mut self) -> LogReader {
+        LogReader { mirror: self.mirror.clone() }
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        // Readers stop serving the old leader at once; the answer waits for the disk.
+        self.mirror.write().vote = Some(*vote);
+        self.io.durable(|done| Op::Vote(*vote, done)).await
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        self.mirror.write().committed = committed;
+        match committed {
+            Some(id) => self.io.submit(Op::Committed(id)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.mirror.read().committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + Send,
+        I::IntoIter: Send,
+    {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        {
+            let mut mirror = self.mirror.write();
+            for entry in &entries {
+                if let Some(last) = mirror.entries.back() {
+                    assert_eq!(last.log_id.index + 1, entry.log_id.index, "the log has no holes");
+                }
+                mirror.entries.push_back(entry.clone());
+            }
+        }
+        self.io.submit(Op::Append(entries, callback)).await
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
+        let from = last.map_or(0, |id| id.index + 1);
+        let last = {
+            let mut mirror = self.mirror.write();
+            let keep = mirror.entries.partition_point(|entry| entry.log_id.index < from);
+            if keep == mirror.entries.len() {
+                return Ok(());
+            }
+            mirror.entries.truncate(keep);
+            mirror.last()
+        };
+        self.io.submit(Op::Truncate { from, last }).await
+    }
+
+    async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
+        {
+            let mut mirror = self.mirror.write();
+            if mirror.purged >= Some(upto) {
+                return Ok(());
+            }
+            mirror.purged = Some(upto);
+            let gone = mirror.entries.partition_point(|entry| entry.log_id.index <= upto.index);
+            mirror.entries.drain(..gone);
+        }
+        self.io.submit(Op::Purge(upto)).await
+    }
+}

@@ -1,0 +1,189 @@
+//! The log in sled 0.34.
+//!
+//! What makes it safe (docs/adr/0002):
+//! * `flush()` writes, but ends in `sync_file_range`, which promises nothing after a power cut. So a sync is one `flush` and
+//!   then one `fdatasync` of the database's file through a descriptor of our own.
+//! * Plain inserts: `apply_batch` takes a lock that all databases of a process share.
+//! * Values stay small. A page that outgrows a segment becomes a file in `blobs/`, which nobody syncs; so a record is stored
+//!   in parts.
+//! * sled panics on some damage. At opening that becomes an error.
+
+use std::fs::{self, File};
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+
+use super::backend::LogBackend;
+use super::error::LoadError;
+use super::files;
+use super::loaded::{Loaded, Meta};
+
+/// Largest value: a leaf of sled holds up to 16 of them and splits with the 17th, which is half a segment (512 KiB).
+const PART_BYTES: usize = 16 * 1024;
+/// Memory for pages. The log is also kept decoded, so pages are read only at opening and when sled moves them.
+const CACHE_BYTES: u64 = 32 * 1024 * 1024;
+/// First byte of the keys of entries: then the index and the part, both big-endian, so that keys are in order of the log.
+const ENTRY: u8 = b'e';
+/// First byte of the keys of the single records.
+const META: u8 = b'm';
+
+/// Makes the database's file durable. Tests put their own in its place, to count and to fail.
+pub(crate) trait Syncer: Send {
+    /// Returns once the file's content and length are durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Syncer for File {
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// A database in a directory of its own.
+pub(crate) struct SledBackend {
+    db: sled::Db,
+    syncer: Box<dyn Syncer>,
+    dir: PathBuf,
+}
+
+impl SledBackend {
+    /// Opens or makes the database, and makes the names of its files durable. `wrap` may replace what syncs it.
+    pub(crate) fn open(dir: &Path, wrap: impl FnOnce(File) -> Box<dyn Syncer>) -> Result<SledBackend, LoadError> {
+        let place = || dir.display().to_string();
+        let failed = |source| LoadError::Io { place: place(), source };
+        files::create_dir(dir).map_err(failed)?;
+        let config = sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+        let db = guard(dir, || config.open())?;
+        sync_tree(dir).map_err(failed)?;
+        let file = File::open(dir.join("db")).map_err(failed)?;
+        Ok(SledBackend { db, syncer: wrap(file), dir: dir.to_owned() })
+    }
+
+    fn read_all(&self, loaded: &mut Loaded) -> Result<(), LoadError> {
+        let place = self.dir.display().to_string();
+        let broken = |error: sled::Error| LoadError::Database { place: place.clone(), what: error.to_string() };
+        for meta in Meta::ALL {
+            if let Some(record) = self.db.get(meta_key(meta)).map_err(broken)? {
+                loaded.set(meta, &record, &place)?;
+            }
+        }
+        let mut record = Vec::new();
+        let mut current = None;
+        for item in self.db.scan_prefix([ENTRY]) {
+            let (key, part) = item.map_err(broken)?;
+            let Some((index, number)) = split_key(&key) else {
+                return Err(LoadError::Misplaced {
+                    place: format!("key {key:?} of {place}"),
+                    what: "a stray record".into(),
+                });
+            };
+            if number == 0 {
+                if let Some(index) = current.replace(index) {
+                    loaded.push(index, &record, &place)?;
+                }
+                record.clear();
+            } else if current != Some(index) {
+                // The first part is written last and removed first: without it there is no record.
+                continue;
+            }
+            record.extend_from_slice(&part);
+        }
+        if let Some(index) = current {
+            loaded.push(index, &record, &place)?;
+        }
+        Ok(())
+    }
+}
+
+impl LogBackend for SledBackend {
+    fn load(&mut self) -> Result<Loaded, LoadError> {
+        let mut loaded = Loaded::default();
+        let read = panic::catch_unwind(AssertUnwindSafe(|| self.read_all(&mut loaded)));
+        read.unwrap_or_else(|payload| Err(panicked(&self.dir, payload.as_ref())))?;
+        // Parts of a record whose writing or removing was interrupted must not mix with those of its successor.
+        let end = loaded.last().map_or(0, |last| last.index + 1);
+        self.truncate_from(end).map_err(|source| LoadError::Io { place: self.dir.display().to_string(), source })?;
+        Ok(loaded)
+    }
+
+    fn append(&mut self, index: u64, record: &[u8]) -> io::Result<()> {
+        for (number, part) in record.chunks(PART_BYTES).enumerate().rev() {
+            self.db.insert(entry_key(index, number), part)?;
+        }
+        Ok(())
+    }
+
+    fn truncate_from(&mut self, index: u64) -> io::Result<()> {
+        // Backwards by entry, so that an interruption leaves no hole; forwards within one, so that it leaves no half.
+        while let Some((key, _)) = self.db.range(entry_key(index, 0)..[ENTRY + 1].to_vec()).next_back().transpose()? {
+            let (last, parts) = split_key(&key).ok_or_else(|| io::Error::other("a stray key in the log"))?;
+            for number in 0..=parts {
+                self.db.remove(entry_key(last, usize::from(number)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool> {
+        let mut keys = self.db.range(entry_key(0, 0)..entry_key(upto.saturating_add(1), 0)).keys();
+        for _ in 0..max_keys {
+            match keys.next().transpose()? {
+                Some(key) => self.db.remove(key)?,
+                None => return Ok(true),
+            };
+        }
+        Ok(false)
+    }
+
+    fn put_meta(&mut self, meta: Meta, record: &[u8]) -> io::Result<()> {
+        self.db.insert(meta_key(meta), record)?;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.db.flush()?;
+        self.syncer.sync()
+    }
+}
+
+fn meta_key(meta: Meta) -> Vec<u8> {
+    [&[META], meta.key().as_bytes()].concat()
+}
+
+fn entry_key(index: u64, part: usize) -> Vec<u8> {
+    let part = u16::try_from(part).expect("a record has fewer than 65,536 parts");
+    [&[ENTRY][..], &index.to_be_bytes(), &part.to_be_bytes()].concat()
+}
+
+fn split_key(key: &[u8]) -> Option<(u64, u16)> {
+    let (index, part) = key.strip_prefix(&[ENTRY])?.split_at_checked(8)?;
+    Some((u64::from_be_bytes(index.try_into().ok()?), u16::from_be_bytes(part.try_into().ok()?)))
+}
+
+/// Makes the files that sled has made, and their names, durable.
+fn sync_tree(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_tree(&entry.path())?;
+        } else {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    files::sync_dir(dir)
+}
+
+/// Runs a step of opening; sled's errors and panics become a refusal that names the directory.
+fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, LoadError> {
+    match panic::catch_unwind(AssertUnwindSafe(step)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(LoadError::Database { place: dir.display().to_string(), what: error.to_string() }),
+        Err(payload) => Err(panicked(dir, payload.as_ref())),
+    }
+}
+
+fn panicked(dir: &Path, payload: &(dyn std::any::Any + Send)) -> LoadError {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+    LoadError::Database { place: dir.display().to_string(), what: format!("sled panicked: {text}") }
+}
