@@ -33,6 +33,7 @@ const LAYERS: &[Layer] = &[
         uses: &["seq-alloc", "seq-client", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],
         tests_use: &[],
     },
+    Layer { name: "seq-fuzz", uses: &["seq-core", "seq-proto"], tests_use: &[] },
     Layer { name: "xtask", uses: &[], tests_use: &[] },
 ];
 

@@ -4,6 +4,7 @@
 //! checks writes anything.
 
 mod check;
+mod fuzz;
 mod layers;
 mod report;
 mod source;
@@ -27,6 +28,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Sizes, module heads, comments in the protos, links, numbering of the ADRs.
     Tidy,
+    /// Feeds the fuzz targets for some seconds each.
+    Fuzz(fuzz::FuzzArgs),
     /// The allowed dependencies between the crates of this workspace.
     Layers,
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Check(args) => check::run(&root, &args),
         Command::Tidy => tidy::run(&root),
+        Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Layers => layers::run(&root),
     };
     match outcome {
@@ -51,4 +55,9 @@ fn main() -> ExitCode {
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// Where cargo puts what it builds.
+fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
