@@ -1,1 +1,35 @@
 //! StoreSvr: the Raft-replicated keeper of section ceilings.
+//!
+//! A question of an AllocSvr takes one way: `control_service` checks it, `proposer` puts it into the log as one entry, the
+//! Raft library replicates it through `network` and `raft_service` and stores it through [`storage`], every member applies
+//! it with [`seq_core::state::State::apply`], and the member that proposed it answers.
+//!
+//! Beside the leader runs the `arbiter`, which proposes owners. [`Store`] puts it all together.
+//!
+//! **Architecture Invariant:** what is answered is committed and applied. No service answers from what a member merely
+//! believes, and no clock decides what is applied.
+
+mod arbiter;
+mod bootstrap;
+pub mod config;
+mod control_service;
+mod disk;
+mod envelope;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod gate;
+mod network;
+mod peers;
+mod proposer;
+mod raft_service;
+mod server;
+mod status;
+pub mod storage;
+mod store;
+pub mod types;
+
+pub use bootstrap::SetMismatch;
+pub use config::{ConfigError, DataDir, StoreConfig, StoreTuning};
+pub use network::Dial;
+pub use peers::PeersError;
+pub use store::{StartError, Store, StoreHandle};

@@ -1,0 +1,223 @@
+//! What a store member is told at its start.
+//!
+//! Everything is checked before a file or a socket is touched: [`StoreConfig::validate`] says which relation does not hold,
+//! and why it must.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use seq_core::layout::LayoutError;
+use seq_core::set_spec::{SetSpec, StoreSpec};
+use seq_core::state::SetDefinition;
+use seq_core::{Layout, limits};
+
+pub use crate::storage::DataDir;
+
+/// Sizes of a store. Two members would stop with either of them; past five, a write waits for more disks and is no safer
+/// in practice.
+const STORE_SIZES: [usize; 3] = [1, 3, 5];
+
+/// One store member.
+#[derive(Debug)]
+pub struct StoreConfig {
+    /// The set, as its file describes it.
+    pub spec: SetSpec,
+    /// Name of the cluster; every member has the same, and a data directory belongs to one cluster for good.
+    pub cluster: String,
+    /// Which of the set's stores this member is.
+    pub id: u64,
+    /// Where its data lies.
+    pub data: DataDir,
+    /// Where its gRPC port listens; bound before anything else starts.
+    pub listener: TcpListener,
+    /// Times and sizes.
+    pub tuning: StoreTuning,
+    /// Source revision of the program, for operators; "unknown" where it is not known.
+    pub revision: String,
+}
+
+/// Times and sizes of a store member. The same on all members, or elections are unfair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreTuning {
+    /// How often the leader says that it lives.
+    pub heartbeat: Duration,
+    /// A follower that has not heard the leader for a random time from here ..
+    pub election_min: Duration,
+    /// .. to here stands for election.
+    pub election_max: Duration,
+    /// How long a proposal may wait to be committed.
+    pub commit_timeout: Duration,
+    /// How long a snapshot may take to reach a follower and be installed there.
+    pub snapshot_timeout: Duration,
+    /// Entries applied between two snapshots.
+    pub snapshot_every: u64,
+    /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
+    pub log_kept: u64,
+    /// How long sections wait for AllocSvrs that have not registered, counted from when the first one has.
+    pub registration_grace: Duration,
+}
+
+impl StoreTuning {
+    /// For disks that sync in milliseconds and networks of one region.
+    pub const DEFAULTS: StoreTuning = StoreTuning {
+        heartbeat: Duration::from_millis(100),
+        election_min: Duration::from_millis(400),
+        election_max: Duration::from_millis(800),
+        commit_timeout: Duration::from_secs(5),
+        snapshot_timeout: Duration::from_secs(60),
+        snapshot_every: 50_000,
+        log_kept: 10_000,
+        registration_grace: Duration::from_secs(3),
+    };
+
+    /// Checks the relations between the values.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the relation and why it must hold.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let relation = |holds: bool, what: &'static str, why: &'static str| {
+            if holds { Ok(()) } else { Err(ConfigError::Relation { what, why }) }
+        };
+        relation(
+            self.heartbeat >= Duration::from_millis(10),
+            "heartbeat >= 10 ms",
+            "each heartbeat must be answered before the next one is due",
+        )?;
+        relation(
+            self.heartbeat * 3 <= self.election_min,
+            "heartbeat * 3 <= election_min",
+            "two lost heartbeats must not cost an election",
+        )?;
+        relation(
+            self.election_min < self.election_max,
+            "election_min < election_max",
+            "members that stand for election at the same moment split the votes",
+        )?;
+        relation(
+            self.election_max < self.commit_timeout,
+            "election_max < commit_timeout",
+            "a proposal should outlive one change of leader",
+        )?;
+        relation(
+            self.snapshot_timeout >= Duration::from_secs(1),
+            "snapshot_timeout >= 1 s",
+            "a follower far behind would never get a whole snapshot",
+        )?;
+        relation(self.snapshot_every >= 1, "snapshot_every >= 1", "the log would grow for ever")
+    }
+}
+
+impl Default for StoreTuning {
+    fn default() -> StoreTuning {
+        StoreTuning::DEFAULTS
+    }
+}
+
+impl StoreConfig {
+    /// Checks what can be checked without touching anything, and gives the set's definition.
+    ///
+    /// # Errors
+    /// [`ConfigError`] says what is wrong, and why it matters.
+    pub fn validate(&self) -> Result<SetDefinition, ConfigError> {
+        self.tuning.validate()?;
+        if self.cluster.is_empty() || self.cluster.len() > limits::MAX_NAME_BYTES {
+            return Err(ConfigError::ClusterName { name: self.cluster.clone() });
+        }
+        let stores = self.spec.stores.len();
+        if !STORE_SIZES.contains(&stores) {
+            return Err(ConfigError::StoreSize { set: self.spec.name.clone(), stores });
+        }
+        self.me()?;
+        let layout = Layout::new(self.spec.uids.clone(), self.spec.section_size)
+            .map_err(|source| ConfigError::Layout { set: self.spec.name.clone(), source })?;
+        Ok(SetDefinition { name: self.spec.name.clone(), layout })
+    }
+
+    /// This member's part of the set file.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownStore`] when the set file has no such store.
+    pub fn me(&self) -> Result<&StoreSpec, ConfigError> {
+        let unknown = || ConfigError::UnknownStore {
+            set: self.spec.name.clone(),
+            id: self.id,
+            known: self.spec.stores.iter().map(|store| store.id).collect(),
+        };
+        self.spec.stores.iter().find(|store| store.id == self.id && store.id != 0).ok_or_else(unknown)
+    }
+}
+
+/// Why a member cannot start as configured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Two values do not go together.
+    #[error("{what} does not hold: {why}")]
+    Relation {
+        /// The relation.
+        what: &'static str,
+        /// Why it must hold.
+        why: &'static str,
+    },
+    /// The cluster has no name, or too long a one.
+    #[error("cluster name {name:?} does not have 1..={} bytes", limits::MAX_NAME_BYTES)]
+    ClusterName {
+        /// The name given.
+        name: String,
+    },
+    /// A store of a size that makes no sense.
+    #[error("set {set:?} has {stores} stores; have 1, 3 or 5: an even one more only adds a disk that can fail")]
+    StoreSize {
+        /// Name of the set.
+        set: String,
+        /// How many stores its file has.
+        stores: usize,
+    },
+    /// The set file does not have this member.
+    #[error("set {set:?} has no store with id {id}, only {known:?}")]
+    UnknownStore {
+        /// Name of the set.
+        set: String,
+        /// The id given.
+        id: u64,
+        /// The ids in the set file.
+        known: Vec<u64>,
+    },
+    /// The set's uids cannot be laid out.
+    #[error("set {set:?} cannot be laid out")]
+    Layout {
+        /// Name of the set.
+        set: String,
+        /// What is wrong.
+        source: LayoutError,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold() {
+        assert_eq!(StoreTuning::DEFAULTS.validate(), Ok(()));
+    }
+
+    #[test]
+    fn each_relation_is_checked_and_gives_its_reason() {
+        let ms = Duration::from_millis;
+        type Change = fn(&mut StoreTuning);
+        let changes: [(Change, &str); 6] = [
+            (|tuning| tuning.heartbeat = Duration::ZERO, "heartbeat >= 10 ms"),
+            (|tuning| tuning.heartbeat = tuning.election_min / 2, "heartbeat * 3 <= election_min"),
+            (|tuning| tuning.election_max = tuning.election_min, "election_min < election_max"),
+            (|tuning| tuning.commit_timeout = tuning.election_max, "election_max < commit_timeout"),
+            (|tuning| tuning.snapshot_timeout = Duration::ZERO, "snapshot_timeout >= 1 s"),
+            (|tuning| tuning.snapshot_every = 0, "snapshot_every >= 1"),
+        ];
+        for (change, relation) in changes {
+            let mut tuning = StoreTuning { heartbeat: ms(50), ..StoreTuning::DEFAULTS };
+            change(&mut tuning);
+            let error = tuning.validate().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{relation} does not hold: ")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! How a member speaks to the others: Raft's messages, in postcard, over gRPC.
+//!
+//! **Invariant:** an answer counts only if it comes from the member it was asked of, with the data directory under which
+//! that member is known. Every call has a deadline. Connections notice a silent peer within [`KEEP_ALIVE`] twice, also
+//! while idle; otherwise a half-open connection would stop replication until the kernel gives up.
+//!
+//! What the other side does with a message is `raft_service`'s matter.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::network::{RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse,
+    VoteRequest, VoteResponse,
+};
+use parking_lot::Mutex;
+use seq_proto::status;
+use seq_proto::v1::raft_service_client::RaftServiceClient;
+use seq_proto::v1::{RaftMessage, SnapshotChunk};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+
+use crate::peers::{Identity, OTHER_DATA_DIRECTORY, Peers};
+use crate::types::{LogId, Member, Snapshot, SnapshotMeta, TypeConfig, Vote};
+
+/// How often an idle connection is asked whether it lives, and how long the answer may take.
+const KEEP_ALIVE: Duration = Duration::from_millis(300);
+
+/// How long making a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Largest message between members: a full batch of the largest entries, with room.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of a snapshot in one message, so that heartbeats of other calls are not held up behind a large one.
+const CHUNK_BYTES: usize = 1024 * 1024;
+
+type Result<T, E = RPCError<TypeConfig>> = std::result::Result<T, E>;
+
+/// Makes connections; a simulation puts its own network here.
+#[derive(Clone)]
+pub struct Dial(Arc<dyn Fn(Endpoint) -> Channel + Send + Sync>);
+
+impl Dial {
+    /// Connections made by `connect` from an endpoint that has every option set. It must not block: a connection is made
+    /// when it is first needed.
+    pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
+        Dial(Arc::new(connect))
+    }
+
+    /// TCP, without delay for small messages.
+    #[must_use]
+    pub fn tcp() -> Dial {
+        Dial::new(|endpoint| endpoint.connect_lazy())
+    }
+
+    pub(crate) fn dial(&self, addr: &str) -> Result<Channel, tonic::transport::Error> {
+        let endpoint = Endpoint::from_shared(format!("http://{addr}"))?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_while_idle(true);
+        Ok((self.0)(endpoint))
+    }
+}
+
+/// What a connection is for. Heartbeats do not wait behind entries, nor entries behind a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Purpose {
+    Entries,
+    Heartbeats,
+    Snapshots,
+}
+
+/// The way to all other members.
+#[derive(Clone)]
+pub(crate) struct Network {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    me: Identity,
+    peers: Arc<Peers>,
+    dial: Dial,
+    /// Addresses of the set file; newer than those of the group's own membership.
+    addrs: BTreeMap<u64, String>,
+    /// How long a batch of entries may take; a slow disk should not make the same batch be sent again.
+    append_timeout: Duration,
+    channels: Mutex<BTreeMap<(u64, Purpose), (String, Channel)>>,
+    /// Set when another member says that this one's data directory is not the one it knows.
+    disowned: watch::Sender<Option<String>>,
+}
+
+impl Network {
+    pub(crate) fn new(
+        me: Identity,
+        peers: Arc<Peers>,
+        dial: Dial,
+        addrs: BTreeMap<u64, String>,
+        append_timeout: Duration,
+    ) -> Network {
+        let (disowned, _) = watch::channel(None);
+        let channels = Mutex::default();
+        Network { inner: Arc::new(Inner { me, peers, dial, addrs, append_timeout, channels, disowned }) }
+    }
+
+    /// Becomes `Some(why)` when another member refuses this one for good.
+    pub(crate) fn disowned(&self) -> watch::Receiver<Option<String>> {
+        self.inner.disowned.subscribe()
+    }
+
+    fn peer(&self, id: u64, member: &Member, purpose: Purpose) -> Peer {
+        let addr = self.inner.addrs.get(&id).unwrap_or(&member.addr).clone();
+        Peer { inner: self.inner.clone(), id, addr, purpose }
+    }
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: u64, node: &Member) -> Peer {
+        self.peer(target, node, Purpose::Entries)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &Member) -> Peer {
+        self.peer(target, node, Purpose::Heartbeats)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, node: &Member) -> Peer {
+        self.peer(target, node, Purpose::Snapshots)
+    }
+}
+
+/// The way to one member.
+pub(crate) struct Peer {
+    inner: Arc<Inner>,
+    id: u64,
+    addr: String,
+    purpose: Purpose,
+}
+
+impl Peer {
+    fn client(&self) -> Result<RaftServiceClient<Channel>> {
+        let mut channels = self.inner.channels.lock();
+        let key = (self.id, self.purpose);
+        let channel = match channels.get(&key) {
+            Some((addr, channel)) if *addr == self.addr => channel.clone(),
+            _ => {
+                let channel = self.inner.dial.dial(&self.addr).map_err(|error| Unreachable::new(&error))?;
+                channels.insert(key, (self.addr.clone(), channel.clone()));
+                channel
+            }
+        };
+        Ok(RaftServiceClient::new(channel)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES))
+    }
+
+    /// One call: encode, send, check who answered, decode.
+    async fn call<Q, A, F>(
+        &self,
+        action: RPCTypes,
+        timeout: Duration,
+        question: &Q,
+        send: impl FnOnce(RaftServiceClient<Channel>, Request<RaftMessage>) -> F,
+    ) -> Result<A>
+    where
+        Q: Serialize,
+        A: DeserializeOwned,
+        F: Future<Output = Result<tonic::Response<RaftMessage>, Status>>,
+    {
+        let message = self.inner.me.message(self.id, encode(question));
+        let answer = tokio::time::timeout(timeout, send(self.client()?, Request::new(message))).await;
+        let answer = answer.map_err(|_| self.timed_out(action, timeout))?;
+        self.read(answer.map_err(|status| self.refused(&status))?.into_inner())
+    }
+
+    fn read<A: DeserializeOwned>(&self, answer: RaftMessage) -> Result<A> {
+        let checked = self.inner.me.check(&answer).and_then(|()| self.inner.peers.admit(self.id, answer.nonce));
+        if answer.from != self.id {
+            let text = format!("store {} answered in place of store {}", answer.from, self.id);
+            return Err(Unreachable::from_string(text).into());
+        }
+        checked.map_err(|refusal| Unreachable::new(&refusal))?;
+        decode(&answer.payload).map_err(|error| NetworkError::new(&error).into())
+    }
+
+    fn timed_out(&self, action: RPCTypes, timeout: Duration) -> Timeout<TypeConfig> {
+        Timeout { action, id: self.inner.me.id, target: self.id, timeout }
+    }
+
+    fn refused(&self, status: &Status) -> RPCError<TypeConfig> {
+        if status::reason(status).as_deref() == Some(OTHER_DATA_DIRECTORY) {
+            self.inner.disowned.send_replace(Some(status.message().to_owned()));
+        }
+        Unreachable::from_string(format!("store {} at {}: {}", self.id, self.addr, status.message())).into()
+    }
+
+    async fn send_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<SnapshotResponse<TypeConfig>> {
+        let payload = encode(&(vote, &snapshot.meta));
+        let header = SnapshotChunk { header: Some(self.inner.me.message(self.id, payload)), data: Bytes::new() };
+        let mut rest = snapshot.snapshot;
+        let body = std::iter::from_fn(move || {
+            let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
+            (!chunk.is_empty()).then_some(SnapshotChunk { header: None, data: chunk })
+        });
+        let chunks = futures::stream::iter(std::iter::once(header).chain(body));
+        let answer = self.client()?.install_snapshot(chunks).await.map_err(|status| self.refused(&status))?;
+        self.read(answer.into_inner())
+    }
+}
+
+impl RaftNetworkV2<TypeConfig> for Peer {
+    type SnapshotData = Bytes;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<TypeConfig>> {
+        let timeout = if rpc.entries.is_empty() { option.hard_ttl() } else { self.inner.append_timeout };
+        self.call(RPCTypes::AppendEntries, timeout, &rpc, |mut client, message| async move {
+            client.append_entries(message).await
+        })
+        .await
+    }
+
+    async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Result<VoteResponse<TypeConfig>> {
+        self.call(RPCTypes::Vote, option.soft_ttl(), &rpc, |mut client, message| async move {
+            client.vote(message).await
+        })
+        .await
+    }
+
+    async fn pre_vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Result<VoteResponse<TypeConfig>> {
+        self.call(RPCTypes::Vote, option.soft_ttl(), &rpc, |mut client, message| async move {
+            client.pre_vote(message).await
+        })
+        .await
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        req: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<TypeConfig>> {
+        let question: TransferLeader = (*req.from_leader(), *req.to_node_id(), req.last_log_id().copied());
+        self.call(RPCTypes::TransferLeader, option.soft_ttl(), &question, |mut client, message| async move {
+            client.transfer_leader(message).await
+        })
+        .await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let timeout = option.hard_ttl();
+        tokio::select! {
+            closed = cancel => Err(closed.into()),
+            () = tokio::time::sleep(timeout) => Err(self.timed_out(RPCTypes::InstallSnapshot, timeout).into()),
+            answer = self.send_snapshot(vote, snapshot) => answer.map_err(StreamingError::from),
+        }
+    }
+}
+
+/// What `TransferLeader` carries; the library's own type has no encoding.
+pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
+
+/// What the first chunk of a snapshot carries.
+pub(crate) type SnapshotHeader = (Vote, SnapshotMeta);
+
+pub(crate) fn encode(value: &impl Serialize) -> Bytes {
+    postcard::to_stdvec(value).expect("encoding into memory does not fail").into()
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::Error> {
+    postcard::from_bytes(bytes)
+}
+
+/// Asks other members, before this one becomes part of the group, whether they know its id under another data directory.
+pub(crate) async fn hello(
+    me: &Identity,
+    dial: &Dial,
+    others: impl IntoIterator<Item = (u64, String)>,
+    timeout: Duration,
+) -> Vec<(u64, Result<u64, Status>)> {
+    let ask = |(id, addr): (u64, String)| async move {
+        let call = async {
+            let channel = dial.dial(&addr).map_err(|error| Status::unavailable(error.to_string()))?;
+            let answer = RaftServiceClient::new(channel).hello(me.message(id, Bytes::new())).await?;
+            Ok(answer.into_inner().known_nonce)
+        };
+        let answer = tokio::time::timeout(timeout, call).await;
+        (id, answer.unwrap_or_else(|_| Err(Status::new(Code::DeadlineExceeded, "no answer"))))
+    };
+    futures::future::join_all(others.into_iter().map(ask)).await
+}

@@ -1,0 +1,131 @@
+//! The one way into the log: a command goes in, what applying it answered comes out.
+//!
+//! Many proposals are in flight at once; the Raft library gathers those that wait into one append and one sync. How many
+//! may wait is bounded, and so is how long each waits. A proposal that timed out may still be committed: every command can
+//! be repeated.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
+use seq_core::state::{Answer, Command};
+use seq_kit::metrics::RAFT_COMMIT_SECONDS;
+use seq_proto::status;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+
+use crate::types::{CommandTooLarge, EncodedCommand, Raft, TypeConfig};
+
+/// Proposals in flight: at 128 KiB each they hold 512 MiB at the very worst, and a thousandth of that with the raises of
+/// one call of an AllocSvr each.
+const MAX_IN_FLIGHT: usize = 4_096;
+
+/// When to try again: about an election later there is a leader.
+const LEADER_RETRY: Duration = Duration::from_millis(200);
+
+/// When to try again after too many proposals: a few syncs later there is room.
+const BUSY_RETRY: Duration = Duration::from_millis(20);
+
+/// Proposes commands. Clones share the bound on proposals in flight.
+#[derive(Clone)]
+pub(crate) struct Proposer {
+    raft: Raft,
+    set: Arc<str>,
+    /// Addresses of the set file; newer than those of the group's own membership.
+    addrs: Arc<BTreeMap<u64, String>>,
+    room: Arc<Semaphore>,
+    timeout: Duration,
+    stopping: CancellationToken,
+}
+
+impl Proposer {
+    pub(crate) fn new(
+        raft: Raft,
+        set: &str,
+        addrs: BTreeMap<u64, String>,
+        timeout: Duration,
+        stopping: CancellationToken,
+    ) -> Proposer {
+        let room = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+        Proposer { raft, set: set.into(), addrs: Arc::new(addrs), room, timeout, stopping }
+    }
+
+    /// Proposes a command and waits until this member has applied it.
+    pub(crate) async fn propose(&self, command: &Command) -> Result<Answer, ProposeError> {
+        let _room = self.room.try_acquire().map_err(|_| ProposeError::Busy)?;
+        let command = EncodedCommand::encode(command)?;
+        let proposed = Instant::now();
+        let written = tokio::select! {
+            () = self.stopping.cancelled() => return Err(ProposeError::Stopping),
+            () = tokio::time::sleep(self.timeout) => return Err(ProposeError::TimedOut { after: self.timeout }),
+            written = self.raft.client_write(command) => written,
+        };
+        let response = written.map_err(|error| self.read(error))?;
+        metrics::histogram!(RAFT_COMMIT_SECONDS, "set" => self.set.to_string()).record(proposed.elapsed());
+        Ok(response.data.into_answer())
+    }
+
+    fn read(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ProposeError {
+        match error {
+            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+                ProposeError::NotLeader { leader: self.leader(&forward) }
+            }
+            RaftError::APIError(ClientWriteError::LogEntryDiscarded(forward)) => {
+                ProposeError::LeaderChanged { leader: self.leader(&forward) }
+            }
+            RaftError::APIError(other) => ProposeError::Raft { what: other.to_string() },
+            RaftError::Fatal(fatal) => ProposeError::Raft { what: fatal.to_string() },
+        }
+    }
+
+    fn leader(&self, forward: &ForwardToLeader<TypeConfig>) -> Option<String> {
+        let declared = forward.leader_id.and_then(|id| self.addrs.get(&id)).cloned();
+        declared.or_else(|| forward.leader_node.as_ref().map(|member| member.addr.clone()))
+    }
+}
+
+/// Why a proposal has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProposeError {
+    #[error("this member of the store does not lead")]
+    NotLeader { leader: Option<String> },
+    #[error("this member of the store no longer leads; the command may still be applied, and can be repeated")]
+    LeaderChanged { leader: Option<String> },
+    #[error("not committed within {after:?}; the command may still be applied, and can be repeated")]
+    TimedOut { after: Duration },
+    #[error("{MAX_IN_FLIGHT} proposals wait already")]
+    Busy,
+    #[error("this member of the store is stopping; the command may still be applied, and can be repeated")]
+    Stopping,
+    #[error(transparent)]
+    TooLarge(#[from] CommandTooLarge),
+    #[error("this member of the store takes no proposals: {what}")]
+    Raft { what: String },
+}
+
+impl From<ProposeError> for Status {
+    fn from(error: ProposeError) -> Status {
+        let text = error.to_string();
+        match error {
+            ProposeError::NotLeader { leader } | ProposeError::LeaderChanged { leader } => {
+                let metadata = [("leader", leader.unwrap_or_default())];
+                status::with_reason(Code::Unavailable, "NOT_LEADER", text, metadata, Some(LEADER_RETRY))
+            }
+            ProposeError::TimedOut { .. } => {
+                status::with_reason(Code::DeadlineExceeded, "COMMIT_TIMED_OUT", text, [], Some(LEADER_RETRY))
+            }
+            ProposeError::Busy => {
+                status::with_reason(Code::Unavailable, "TOO_MANY_PROPOSALS", text, [], Some(BUSY_RETRY))
+            }
+            ProposeError::Stopping => {
+                status::with_reason(Code::Unavailable, "SHUTTING_DOWN", text, [], Some(LEADER_RETRY))
+            }
+            ProposeError::TooLarge(_) => status::with_reason(Code::InvalidArgument, "COMMAND_TOO_LARGE", text, [], None),
+            ProposeError::Raft { .. } => {
+                status::with_reason(Code::Unavailable, "RAFT_STOPPED", text, [], Some(LEADER_RETRY))
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! A member of the store, from its configuration to its end.
+//!
+//! The order of the start is the safety of it: whose data directory this is, then (with an empty one) whether the others
+//! know this id under another directory, then loading, then the doors, and Raft last of all. Nothing durable is made and no
+//! vote is given before the others were asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::{Config, SnapshotPolicy};
+use seq_core::state::SetDefinition;
+use seq_kit::http::Checks;
+use seq_kit::tasks::{Hung, Kind, TaskGroup};
+use seq_proto::status;
+use tonic::Code;
+
+use crate::arbiter::Arbiter;
+use crate::bootstrap::{self, SetMismatch};
+use crate::config::{ConfigError, DataDir, StoreConfig, StoreTuning};
+use crate::control_service::Control;
+use crate::gate::Gate;
+use crate::network::{self, Dial, Network};
+use crate::peers::{Identity, PeerRefusal, Peers, PeersError};
+use crate::proposer::Proposer;
+use crate::raft_service::{RaftDoor, RaftServer};
+use crate::server;
+use crate::status::View;
+use crate::storage::{self, Closed, Files, OpenError, Opened};
+use crate::types::Raft;
+
+/// How long the others are asked about an empty data directory. One that cannot be reached is not waited for: it refuses
+/// this member's messages later.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a leader that stops waits for another one to take over.
+const HANDOVER_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long storage may take to write what is left.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Log entries in one message to a follower: about what the others gather while one message is on its way.
+const MAX_ENTRIES_PER_MESSAGE: u64 = 1_024;
+
+/// Purged entries wait for this many more, so that a purge is worth its sync and still short.
+const PURGE_BATCH: u64 = 256;
+
+/// How soon a member that cannot be reached is tried again: quickly at first, as a restarted process is back within that.
+const RECONNECT: &str = "20ms 40ms 80ms ...320ms";
+
+/// A member of the store.
+#[derive(Debug)]
+pub struct Store;
+
+impl Store {
+    /// Starts a member on the current runtime. It listens when this returns; it is ready when [`StoreHandle::readiness`]
+    /// says so. When the member cannot go on, the group shuts down.
+    ///
+    /// # Errors
+    /// [`StartError`]; the group shuts down then, too.
+    pub async fn start(config: StoreConfig, tasks: TaskGroup) -> Result<StoreHandle, StartError> {
+        Store::start_with(config, Dial::tcp(), tasks).await
+    }
+
+    /// Starts a member that reaches the others by `dial`.
+    ///
+    /// # Errors
+    /// [`StartError`]; the group shuts down then, too.
+    pub async fn start_with(config: StoreConfig, dial: Dial, tasks: TaskGroup) -> Result<StoreHandle, StartError> {
+        let started = start(config, dial, &tasks).await;
+        if started.is_err() {
+            tasks.cancel();
+        }
+        started
+    }
+}
+
+/// A running member. Dropping it leaves the member running until its group shuts down.
+pub struct StoreHandle {
+    raft: Raft,
+    view: View,
+    tasks: TaskGroup,
+    closed: Closed,
+}
+
+impl StoreHandle {
+    /// Raft id of the leader, where this member knows one.
+    #[must_use]
+    pub fn leader(&self) -> Option<u64> {
+        self.view.leader()
+    }
+
+    /// Whether this member leads.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.raft.is_leader()
+    }
+
+    /// Named checks of whether this member takes part and is current.
+    #[must_use]
+    pub fn readiness(&self) -> Checks {
+        let mut checks = Checks::new();
+        let view = self.view.clone();
+        checks.add("store-leader", move || view.check_leader());
+        let view = self.view.clone();
+        checks.add("store-applied", move || view.check_applied());
+        let view = self.view.clone();
+        checks.add("store-set", move || view.check_set());
+        checks
+    }
+
+    /// Stops the member: hands leadership over where it has it, ends the group's tasks, stops Raft, and returns when
+    /// everything is written and the data directory is free.
+    ///
+    /// # Errors
+    /// [`Hung`] when storage did not end in time.
+    pub async fn shutdown(self) -> Result<(), Hung> {
+        let StoreHandle { raft, view, tasks, closed } = self;
+        hand_over(&raft).await;
+        tasks.cancel();
+        // Its only error is a panic of Raft's task, which the watch has reported.
+        let _ = raft.shutdown().await;
+        drop((raft, view));
+        tokio::time::timeout(CLOSE_PATIENCE, closed.wait()).await.map_err(|_| Hung { tasks: vec!["store storage"] })
+    }
+}
+
+/// Why a member does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot be.
+    #[error("configuration")]
+    Config(#[from] ConfigError),
+    /// The data directory cannot be used.
+    #[error("data directory")]
+    Storage(#[from] OpenError),
+    /// What is remembered of the other members cannot be read.
+    #[error("data directory")]
+    Peers(#[from] PeersError),
+    /// Another member refuses this one.
+    #[error("store {by} refuses: {why}")]
+    Refused {
+        /// Raft id of the other member.
+        by: u64,
+        /// What it says.
+        why: String,
+    },
+    /// The set file describes another set.
+    #[error(transparent)]
+    Set(#[from] SetMismatch),
+    /// The gRPC port cannot be served.
+    #[error("gRPC port")]
+    Listen(#[source] std::io::Error),
+    /// The Raft library cannot start.
+    #[error("raft: {what}")]
+    Raft {
+        /// What it says.
+        what: String,
+    },
+}
+
+async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<StoreHandle, StartError> {
+    let started = Instant::now();
+    let set = Arc::new(config.validate()?);
+    let node = config.me()?.name.clone();
+    let StoreConfig { spec, cluster, id, data, listener, tuning, revision } = config;
+    let addrs: BTreeMap<u64, String> = spec.stores.iter().map(|store| (store.id, store.addr.clone())).collect();
+
+    let prepared = storage::prepare(&data, &cluster, id)?;
+    let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
+    let doors = server::Doors {
+        raft: RaftServer { me: me.clone(), declared: addrs.keys().copied().collect(), gate: Gate::closed() },
+        control: Gate::closed(),
+        admin: Gate::closed(),
+    };
+    let mut listener = Some(listener);
+    if prepared.is_fresh() {
+        // The other members may be as new as this one and ask the same question.
+        server::serve(doors.clone(), listener.take().expect("served once"), tasks).map_err(StartError::Listen)?;
+        ask_others(&me, &dial, &addrs).await?;
+    }
+    let Opened { log, machine, state, closed, .. } = prepared.open()?;
+    let files = match data {
+        DataDir::Path(dir) => Files::Dir(dir),
+        DataDir::Memory(disk) => Files::Memory(disk),
+    };
+    let peers = Arc::new(Peers::load(&cluster, files)?);
+    let network = Network::new(me.clone(), peers.clone(), dial, addrs.clone(), tuning.election_min);
+    let disowned = network.disowned();
+    let raft_config = Arc::new(raft_config(&cluster, &tuning)?);
+    let raft = Raft::build(id, raft_config, network, log, machine).await.map_err(|error| raft_error(&error))?;
+    if let Err(mismatch) = bootstrap::check_set(&state, &set) {
+        let _ = raft.shutdown().await;
+        drop(raft);
+        closed.wait().await;
+        return Err(mismatch.into());
+    }
+
+    let proposer = Proposer::new(raft.clone(), &set.name, addrs, tuning.commit_timeout, tasks.token());
+    let view = View {
+        raft: raft.clone(),
+        state: state.clone(),
+        set: set.clone(),
+        node: node.into(),
+        revision: revision.into(),
+        started,
+    };
+    doors.raft.gate.open(RaftDoor { raft: raft.clone(), peers });
+    doors.control.open(Control {
+        set: set.clone(),
+        allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
+        proposer: proposer.clone(),
+        state: state.clone(),
+    });
+    doors.admin.open(view.clone());
+    if let Some(listener) = listener {
+        server::serve(doors, listener, tasks).map_err(StartError::Listen)?;
+    }
+    raft.run();
+    bootstrap::form_group(&raft, id, &spec.stores).await.map_err(|what| StartError::Raft { what })?;
+
+    let arbiter = Arbiter {
+        raft: raft.clone(),
+        state: state.clone(),
+        proposer: proposer.clone(),
+        allocs: spec.allocs,
+        grace: tuning.registration_grace,
+    };
+    spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), disowned));
+    spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
+    spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer, set));
+    spawn(tasks, "store gauges", Kind::Disposable, view.clone().keep_gauges());
+    tracing::info!(store = %view.node, cluster, "the store member listens");
+    Ok(StoreHandle { raft, view, tasks: tasks.clone(), closed })
+}
+
+/// Asks the other members whether they know this id under another data directory.
+async fn ask_others(me: &Identity, dial: &Dial, addrs: &BTreeMap<u64, String>) -> Result<(), StartError> {
+    let others = addrs.iter().filter(|(id, _)| **id != me.id).map(|(id, addr)| (*id, addr.clone()));
+    for (by, answer) in network::hello(me, dial, others, HELLO_TIMEOUT).await {
+        let why = match answer {
+            Ok(0) => continue,
+            Ok(known) if known == me.nonce => continue,
+            Ok(_) => PeerRefusal::OtherDataDirectory { cluster: me.cluster.clone(), id: me.id }.to_string(),
+            Err(refusal) if refusal.code() == Code::FailedPrecondition && status::reason(&refusal).is_some() => {
+                refusal.message().to_owned()
+            }
+            Err(unreachable) => {
+                tracing::info!(store = by, error = %unreachable.message(), "another member could not be asked");
+                continue;
+            }
+        };
+        return Err(StartError::Refused { by, why });
+    }
+    Ok(())
+}
+
+/// The Raft library's configuration; everything it names otherwise is its default.
+fn raft_config(cluster: &str, tuning: &StoreTuning) -> Result<Config, StartError> {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let config = Config {
+        cluster_name: cluster.to_owned(),
+        heartbeat_interval: ms(tuning.heartbeat),
+        election_timeout_min: ms(tuning.election_min),
+        election_timeout_max: ms(tuning.election_max),
+        install_snapshot_timeout: ms(tuning.snapshot_timeout),
+        max_payload_entries: MAX_ENTRIES_PER_MESSAGE,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(tuning.snapshot_every),
+        max_in_snapshot_log_to_keep: tuning.log_kept,
+        purge_batch_size: PURGE_BATCH,
+        // A member that was cut off must not depose the leader when it comes back.
+        enable_pre_vote: Some(true),
+        // A leader that restarts stands for election: restored without one, it could answer from a state that is behind.
+        enable_leader_restore: Some(false),
+        backoff: RECONNECT.to_owned(),
+        ..Config::default()
+    };
+    config.validate().map_err(|error| StartError::Raft { what: error.to_string() })
+}
+
+/// Runs a task until it ends or the group shuts down.
+fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
+    let stopping = tasks.token();
+    tasks.spawn(name, kind, async move {
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = task => {}
+        }
+    });
+}
+
+/// Ends when this member cannot go on: the Raft library has stopped, or another member refuses this data directory.
+async fn watch(raft: Raft, mut disowned: tokio::sync::watch::Receiver<Option<String>>) {
+    let mut metrics = raft.server_metrics();
+    let all = raft.metrics();
+    loop {
+        if let Err(fatal) = &all.borrow_watched().running_state {
+            tracing::error!(error = %fatal, "raft has stopped");
+            return;
+        }
+        if let Some(why) = disowned.borrow_and_update().as_deref() {
+            tracing::error!(why, "this data directory is not the one that the store knows");
+            return;
+        }
+        let mut all = all.clone();
+        tokio::select! {
+            _ = disowned.changed() => {}
+            changed = metrics.changed() => if changed.is_err() { return },
+            changed = all.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Defines the set, or ends when the stored one is another.
+async fn keep_set(raft: Raft, state: storage::SharedState, proposer: Proposer, set: Arc<SetDefinition>) {
+    match bootstrap::define_set(&raft, &state, &proposer, &set).await {
+        // The definition never changes: nothing is left to do.
+        Ok(()) => std::future::pending().await,
+        Err(mismatch) => tracing::error!(error = %mismatch, "the set file does not match the store"),
+    }
+}
+
+/// Makes the follower with the longest log lead, so that the group is not without a leader for an election timeout.
+async fn hand_over(raft: &Raft) {
+    let mut metrics = raft.metrics();
+    let (me, next) = {
+        let metrics = metrics.borrow_watched();
+        let followers = metrics.replication.iter().flatten().filter(|(id, _)| **id != metrics.id);
+        (metrics.id, followers.max_by_key(|(_, matched)| **matched).map(|(id, _)| *id))
+    };
+    let Some(next) = next.filter(|_| raft.is_leader()) else { return };
+    if raft.trigger().transfer_leader(next).await.is_err() {
+        return;
+    }
+    let taken_over = async {
+        while metrics.borrow_watched().current_leader.is_none_or(|leader| leader == me) {
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    if tokio::time::timeout(HANDOVER_PATIENCE, taken_over).await.is_err() {
+        tracing::info!(store = next, "leadership was not taken over in time");
+    }
+}
+
+fn raft_error(error: &impl std::fmt::Display) -> StartError {
+    StartError::Raft { what: error.to_string() }
+}
