@@ -3,7 +3,6 @@
 //! Only what can succeed later is repeated: a refusal that says so, and a connection that failed. The wait doubles, is
 //! jittered, and is never shorter than the server asked for. A call that cannot wait ends at once with what it knows.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -220,7 +219,7 @@ impl Kind {
         if let Some(reason) = status::reason(failed) {
             return Kind::Refusal { reason };
         }
-        if failed.source().is_some_and(|source| source.is::<tonic::TimeoutExpired>()) {
+        if pool::caused_by::<tonic::TimeoutExpired>(failed) {
             return Kind::OutOfTime;
         }
         if pool::is_transport(failed) {
@@ -260,5 +259,26 @@ mod tests {
         assert_eq!(backoff(1, Some(ms(100)), 0.0), ms(100));
         assert_eq!(backoff(1, Some(ms(100)), 1.0), ms(150));
         assert_eq!(backoff(20, Some(ms(100)), 0.0), ms(500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_end_before_the_deadline() {
+        let shared = Shared {
+            pool: Pool::new(),
+            routes: Routes::default(),
+            seeds: Vec::new(),
+            budget: Budget::new(Instant::now()),
+            refreshed: tokio::sync::Mutex::default(),
+        };
+        let deadline = Instant::now() + Duration::from_secs(3);
+        let mut attempts = Attempts::new(&shared, deadline);
+        attempts.made = 1;
+        while attempts.pause(None, false).await {
+            attempts.made += 1;
+        }
+        assert!(Instant::now() < deadline);
+        // Unshortened, the waits are 10, 20 .. 320 ms and then 500 ms each.
+        assert!((10..=20).contains(&attempts.made), "{} attempts", attempts.made);
+        assert!(!attempts.pause(Some(Duration::from_secs(4)), false).await);
     }
 }

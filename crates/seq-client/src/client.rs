@@ -59,10 +59,10 @@ impl Client {
         Client { shared: Arc::new(shared), deadline }
     }
 
-    /// The same client with another deadline for its calls.
+    /// The same client with another deadline for its calls, up to a day.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
-        Client { shared: self.shared.clone(), deadline }
+        Client { shared: self.shared.clone(), deadline: deadline.min(connect::MAX_DEADLINE) }
     }
 
     /// Takes the next number of a uid.
@@ -86,7 +86,7 @@ impl Client {
     pub async fn next_n(&self, uid: u64, count: u32) -> Result<Allocation, CallError> {
         check_count(uid, count)?;
         let mut attempts = self.attempts();
-        self.know(&[uid], &attempts).await;
+        self.know(uid, &attempts).await;
         loop {
             let target = attempts.target(uid)?;
             let request = attempts.request(v1::NextRequest {
@@ -136,7 +136,7 @@ impl Client {
         self.batch::<NextMany>(&uids, &counts).await
     }
 
-    /// Reads the last number of a uid. Moves nothing.
+    /// Reads the last number of a uid. Moves nothing, so [`CallError::may_have_applied`] has no meaning for it.
     ///
     /// # Errors
     /// [`CallError`].
@@ -145,7 +145,7 @@ impl Client {
     /// Dropping it has no effect.
     pub async fn current(&self, uid: u64) -> Result<Current, CallError> {
         let mut attempts = self.attempts();
-        self.know(&[uid], &attempts).await;
+        self.know(uid, &attempts).await;
         loop {
             let target = attempts.target(uid)?;
             let request = attempts.request(v1::CurrentRequest {
@@ -225,9 +225,9 @@ impl Client {
     }
 
     /// Looks for new sets once when a uid lies outside all that are known.
-    async fn know(&self, uids: &[u64], attempts: &Attempts<'_>) {
-        let known = |uid: &u64| self.shared.routes.load().set_of(*uid).is_some();
-        if !uids.iter().all(known) {
+    async fn know(&self, uid: u64, attempts: &Attempts<'_>) {
+        let known = self.shared.routes.load().set_of(uid).is_some();
+        if !known {
             connect::refresh(&self.shared, attempts.deadline()).await;
         }
     }

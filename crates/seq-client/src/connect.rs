@@ -18,6 +18,9 @@ use crate::pool::{self, Pool, PoolError};
 /// The deadline of a call unless another is set: longer than a lost host's sections wait for their next owner.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
+/// The longest deadline of a call; a longer one is brought down to it, so that times do not overflow.
+pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
+
 /// How often at most the seeds are asked again because of uids outside every known set.
 pub(crate) const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
@@ -45,9 +48,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the deadline of each call and of [`ClientBuilder::connect`]; [`DEADLINE`] unless set.
+    /// Sets the deadline of each call and of [`ClientBuilder::connect`], up to a day; [`DEADLINE`] unless set.
     pub fn deadline(mut self, deadline: Duration) -> ClientBuilder {
-        self.deadline = deadline;
+        self.deadline = deadline.min(MAX_DEADLINE);
         self
     }
 
@@ -133,18 +136,17 @@ pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let _ = tokio::time::timeout_at(deadline, refreshed).await;
 }
 
-/// Asks every seed for its routes and takes them in. Fails when nothing is known afterwards, or when the seeds' sets
-/// contradict each other.
+/// Asks every seed for its routes and takes in what is good. Fails when nothing is known afterwards, or when some routes
+/// were bad or contradict another set's.
 async fn gather(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
-    let mut failed = None;
+    let (mut bad, mut failed) = (None, None);
     let answers = join_all(shared.seeds.iter().map(|seed| ask(shared, seed, deadline))).await;
     for (addr, answer) in shared.seeds.iter().zip(answers) {
         let addr = addr.clone();
         match answer.map(|answer| answer.routes) {
             Ok(Some(routes)) => match shared.routes.adopt(&routes, Some(&addr)) {
                 Ok(_) => {}
-                // A delta although the whole table was asked for, or nonsense: that seed is of no use now or later.
-                Err(source) => return Err(ConnectError::BadRoutes { addr, source }),
+                Err(source) => bad = bad.or(Some(ConnectError::BadRoutes { addr, source })),
             },
             Ok(None) => failed = Some(ConnectError::NoRoutes { addr }),
             Err(source) if pool::is_transport(&source) => {
@@ -156,8 +158,9 @@ async fn gather(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> 
         }
     }
     shared.forget_unnamed();
-    match failed {
-        Some(failed) if shared.routes.load().is_empty() => Err(failed),
+    match (bad, failed) {
+        (Some(bad), _) => Err(bad),
+        (None, Some(failed)) if shared.routes.load().is_empty() => Err(failed),
         _ => Ok(()),
     }
 }

@@ -1,1 +1,218 @@
-//! fake
+//! A server for the tests of code that uses this crate: the real protocol on a loopback port, counters in memory, and
+//! faults on demand.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! use seq_client::{Client, fake::FakeServer};
+//!
+//! let server = FakeServer::start();
+//! let client = Client::connect(server.url()).await?;
+//! assert_eq!(client.next(42).await?.value, 1);
+//! assert_eq!(client.next(42).await?.value, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Each server runs on a thread and runtime of its own, so a test may pause its clock. Several servers of one set share
+//! their counters: any of them answers for any uid, as if it had forwarded the call to the owner.
+
+mod service;
+mod world;
+
+use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_core::Refusal;
+use seq_proto::v1::sequence_service_server::SequenceServiceServer;
+use tokio::sync::oneshot;
+use tonic::Status;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+pub use service::Seen;
+
+use service::{Node, Service};
+use world::World;
+
+/// A set of fake servers to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeSet {
+    /// Name of the set, a DNS label.
+    pub name: String,
+    /// Its uids, end exclusive.
+    pub uids: Range<u64>,
+    /// Uids in a section, `1 ..= 16_777_216`; neighbouring sections belong to the servers in turn.
+    pub section_size: u32,
+    /// Number of servers, 1 or above.
+    pub servers: usize,
+}
+
+/// A fake AllocSvr. It stops when dropped.
+#[derive(Debug)]
+pub struct FakeServer {
+    addr: SocketAddr,
+    index: usize,
+    world: Arc<World>,
+    node: Arc<Node>,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Default for FakeSet {
+    /// One server for uids `0..1_000_000` in sections of 1,000.
+    fn default() -> Self {
+        FakeSet { name: "fake".to_owned(), uids: 0..1_000_000, section_size: 1_000, servers: 1 }
+    }
+}
+
+impl FakeSet {
+    /// Starts the servers; they answer when this returns.
+    ///
+    /// # Panics
+    /// When the set cannot be, or there is no loopback port or thread to be had.
+    #[must_use]
+    pub fn start(&self) -> Vec<FakeServer> {
+        let listeners: Vec<_> = (0..self.servers)
+            .map(|_| {
+                let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+                listener.set_nonblocking(true).expect("a listener that does not block");
+                let addr = listener.local_addr().expect("a bound listener has an address");
+                (listener, addr)
+            })
+            .collect();
+        let addrs: Vec<_> = listeners.iter().map(|(_, addr)| *addr).collect();
+        let world = Arc::new(World::new(self, &addrs));
+        let start = |(index, (listener, addr))| FakeServer::run(index, addr, listener, world.clone());
+        listeners.into_iter().enumerate().map(start).collect()
+    }
+}
+
+impl FakeServer {
+    /// Starts the one server of [`FakeSet::default`].
+    ///
+    /// # Panics
+    /// When there is no loopback port or thread to be had.
+    #[must_use]
+    pub fn start() -> FakeServer {
+        FakeSet::default().start().pop().expect("one server")
+    }
+
+    /// What [`crate::Client::connect`] takes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// Closes the port and every connection, as a killed process does. Counters and routes of the set stay.
+    pub fn stop(&self) {
+        if let Some(Running { stop, thread }) = self.running.lock().take() {
+            // An error means that the server stopped by itself; its panic is told by the join.
+            let _ = stop.send(());
+            if thread.join().is_err() && !std::thread::panicking() {
+                panic!("the fake server at {} panicked", self.addr);
+            }
+        }
+    }
+
+    /// Answers the next calls with these refusals, one each, in order. They move no counter.
+    pub fn refuse(&self, refusals: impl IntoIterator<Item = Status>) {
+        self.node.faults.lock().refusals.extend(refusals);
+    }
+
+    /// Refuses the next items of a uid, one each, in whatever calls they come, without moving its counter.
+    pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
+        self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
+    }
+
+    /// Waits so long before each call is looked at; zero is the usual state.
+    pub fn delay(&self, delay: Duration) {
+        self.node.faults.lock().delay = delay;
+    }
+
+    /// Holds every call that comes, after it was seen and before it moves a counter, until told otherwise.
+    pub fn hold(&self, hold: bool) {
+        self.node.held.send_replace(hold);
+    }
+
+    /// Lets the server have routes or, as at the start of a set, not yet.
+    pub fn know_routes(&self, known: bool) {
+        self.node.faults.lock().no_routes = !known;
+    }
+
+    /// Gives the uid's section to this server as in a planned move: a new epoch, no gap, newer routes.
+    ///
+    /// # Panics
+    /// When the set does not hold the uid.
+    pub fn take_section_of(&self, uid: u64) {
+        self.world.assign(uid, Some(self.index));
+    }
+
+    /// Leaves the uid's section without an owner. Calls to it are refused until a server takes it.
+    ///
+    /// # Panics
+    /// When the set does not hold the uid.
+    pub fn orphan_section_of(&self, uid: u64) {
+        self.world.assign(uid, None);
+    }
+
+    /// Gives the uid's section to this server as after a crash of its owner: a new epoch, every uid at the ceiling, reads
+    /// inexact until the next allocation.
+    ///
+    /// # Panics
+    /// When the set does not hold the uid.
+    pub fn take_over_section_of(&self, uid: u64) {
+        self.world.crash(uid);
+        self.world.assign(uid, Some(self.index));
+    }
+
+    /// The calls for numbers and reads that came, oldest first; the newest 4,096 of them.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen> {
+        self.node.seen.lock().iter().cloned().collect()
+    }
+
+    /// Waits until `calls` calls for numbers or reads came since the start. Cancel safe.
+    pub async fn until_seen(&self, calls: u64) {
+        // The sender lives in the node, which lives as long as this borrow.
+        let _ = self.node.calls.subscribe().wait_for(|seen| *seen >= calls).await;
+    }
+
+    fn run(index: usize, addr: SocketAddr, listener: TcpListener, world: Arc<World>) -> FakeServer {
+        let node = Arc::new(Node::default());
+        let service = Service { world: world.clone(), node: node.clone() };
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+                let server =
+                    SequenceServiceServer::new(service).max_decoding_message_size(seq_core::limits::MAX_REQUEST_BYTES);
+                tokio::select! {
+                    served = Server::builder().add_service(server).serve_with_incoming(incoming) => {
+                        served.expect("a fake server serves until it is stopped");
+                    }
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("fake-seqsvr".to_owned()).spawn(serve).expect("a thread");
+        FakeServer { addr, index, world, node, running: Mutex::new(Some(Running { stop, thread })) }
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

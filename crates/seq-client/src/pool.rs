@@ -35,11 +35,11 @@ pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time between pings of a connection, also of an idle one; a half-open connection is found after this and
-/// [`KEEP_ALIVE_TIMEOUT`], which is sooner than a lost host's sections have a new owner.
+/// [`KEEP_ALIVE_TIMEOUT`], about when a lost host's sections have a new owner.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a ping may stay unanswered.
-pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a ping may stay unanswered: longer than a busy node is away from its sockets.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an address stays suspect after a failure: one caller a second finds out whether it is back.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
@@ -170,14 +170,7 @@ impl Default for Pool {
 /// Whether a failed call certainly never reached a server: the dial failed. Repeating such a call costs nothing.
 #[must_use]
 pub fn never_sent(status: &Status) -> bool {
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    caused_by::<tonic::ConnectError>(status)
 }
 
 /// Whether a failed call ended in the connection, before any server answered it. A refusal by a server is not.
@@ -185,6 +178,11 @@ pub fn never_sent(status: &Status) -> bool {
 pub fn is_transport(status: &Status) -> bool {
     // What a server sends has no source: only errors made on this side carry one.
     status.source().is_some()
+}
+
+/// Whether an error of type `E` stands behind a status.
+pub(crate) fn caused_by<E: Error + 'static>(status: &Status) -> bool {
+    std::iter::successors(status.source(), |&error| error.source()).any(|error| error.is::<E>())
 }
 
 impl Inner {

@@ -1,1 +1,37 @@
+//! The client against fake servers: everything between a caller and the wire.
 
+mod batches;
+mod calls;
+mod connecting;
+mod failures;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::fake::{FakeServer, FakeSet};
+use crate::{Client, ClientBuilder};
+
+/// How long a test waits for what must happen. Far longer than it takes, so that only a hang fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Servers of one set with sections of 10 uids, which belong to the servers in turn.
+fn servers(name: &str, uids: Range<u64>, servers: usize) -> Vec<FakeServer> {
+    FakeSet { name: name.to_owned(), uids, section_size: 10, servers }.start()
+}
+
+fn seeds<'a>(servers: impl IntoIterator<Item = &'a FakeServer>) -> ClientBuilder {
+    servers.into_iter().fold(Client::builder(), |builder, server| builder.seed(server.url())).deadline(PATIENCE)
+}
+
+async fn client<'a>(servers: impl IntoIterator<Item = &'a FakeServer>) -> Client {
+    seeds(servers).connect().await.expect("fake servers have routes")
+}
+
+/// The uids of every call a server saw.
+fn asked(server: &FakeServer) -> Vec<Vec<u64>> {
+    server.seen().into_iter().map(|seen| seen.uids).collect()
+}
+
+async fn within<T>(wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, wait).await.expect("it happens in time")
+}

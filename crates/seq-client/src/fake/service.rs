@@ -1,0 +1,200 @@
+//! The sequence service over a fake world, with faults.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_core::{Count, Epoch, Refusal, RouteVersion, Uid};
+use seq_proto::v1::sequence_service_server::SequenceService;
+use seq_proto::{convert, status, v1};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+use super::world::World;
+
+/// Most calls that a server remembers: more than a test looks at.
+const MAX_SEEN: usize = 4_096;
+
+/// A call as a fake server saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The method, as `NextMany`.
+    pub method: &'static str,
+    /// The uids asked for.
+    pub uids: Vec<u64>,
+    /// Version of the caller's routes, if it keeps any.
+    pub route_version: Option<u64>,
+    /// Whether the caller told how long it waits.
+    pub has_deadline: bool,
+}
+
+/// One server's faults and what it saw.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) faults: Mutex<Faults>,
+    pub(super) held: watch::Sender<bool>,
+    pub(super) seen: Mutex<VecDeque<Seen>>,
+    pub(super) calls: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    pub(super) refusals: VecDeque<Status>,
+    pub(super) uids: HashMap<u64, VecDeque<Refusal>>,
+    pub(super) delay: Duration,
+    pub(super) no_routes: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) world: Arc<World>,
+    pub(super) node: Arc<Node>,
+}
+
+impl Node {
+    /// Notes a call, then does to it what the test asked for.
+    async fn admit(
+        &self,
+        method: &'static str,
+        uids: &[u64],
+        route_version: Option<u64>,
+        has_deadline: bool,
+    ) -> Result<(), Status> {
+        {
+            let mut seen = self.seen.lock();
+            if seen.len() == MAX_SEEN {
+                seen.pop_front();
+            }
+            seen.push_back(Seen { method, uids: uids.to_vec(), route_version, has_deadline });
+        }
+        self.calls.send_modify(|calls| *calls += 1);
+        let (refusal, delay) = {
+            let mut faults = self.faults.lock();
+            (faults.refusals.pop_front(), faults.delay)
+        };
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        // The sender is this node's own, so the wait ends only when the test says so.
+        let _ = self.held.subscribe().wait_for(|held| !held).await;
+        refusal.map_or(Ok(()), Err)
+    }
+
+    fn check(&self, uid: u64) -> Result<(), Refusal> {
+        let mut faults = self.faults.lock();
+        faults.uids.get_mut(&uid).and_then(VecDeque::pop_front).map_or(Ok(()), Err)
+    }
+
+    fn has_routes(&self) -> bool {
+        !self.faults.lock().no_routes
+    }
+}
+
+impl Service {
+    fn routes(&self, version: Option<u64>) -> Option<v1::Routes> {
+        let version = version.filter(|_| self.node.has_routes())?;
+        self.world.routes_since(RouteVersion(version)).as_ref().map(v1::Routes::from)
+    }
+}
+
+fn has_deadline<M>(request: &Request<M>) -> bool {
+    request.metadata().contains_key("grpc-timeout")
+}
+
+#[tonic::async_trait]
+impl SequenceService for Service {
+    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
+        let has_deadline = has_deadline(&request);
+        let v1::NextRequest { uid, count, route_version, epoch, hops } = request.into_inner();
+        self.node.admit("Next", &[uid], route_version, has_deadline).await?;
+        let next = || {
+            convert::check_hops(hops)?;
+            let count = Count::new(count)?;
+            self.node.check(uid)?;
+            self.world.next(Uid(uid), count, Epoch(epoch))
+        };
+        let (value, prev, epoch) = next().map_err(|refusal| status::to_status(&refusal))?;
+        let routes = self.routes(route_version);
+        Ok(Response::new(v1::NextResponse { value: value.0, prev: prev.0, epoch: epoch.0, routes }))
+    }
+
+    async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
+        let has_deadline = has_deadline(&request);
+        let v1::NextManyRequest { uids, counts, route_version, hops } = request.into_inner();
+        self.node.admit("NextMany", &uids, route_version, has_deadline).await?;
+        let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &counts));
+        let items = checked.map_err(|refusal| status::to_status(&refusal))?;
+        let mut answer = v1::NextManyResponse { routes: self.routes(route_version), ..Default::default() };
+        for ((uid, count), index) in items.iter().zip(0..) {
+            let next = || {
+                let count = count?;
+                self.node.check(uid.0)?;
+                self.world.next(uid, count, Epoch(0))
+            };
+            let (value, prev, epoch) = next().unwrap_or_else(|refusal| {
+                answer.errors.push(status::to_item(index, &refusal));
+                Default::default()
+            });
+            answer.values.push(value.0);
+            answer.prevs.push(prev.0);
+            answer.epochs.push(epoch.0);
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
+        let has_deadline = has_deadline(&request);
+        let v1::CurrentRequest { uid, route_version, epoch, hops } = request.into_inner();
+        self.node.admit("Current", &[uid], route_version, has_deadline).await?;
+        let current = || {
+            convert::check_hops(hops)?;
+            self.node.check(uid)?;
+            self.world.current(Uid(uid), Epoch(epoch))
+        };
+        let (reading, epoch) = current().map_err(|refusal| status::to_status(&refusal))?;
+        let routes = self.routes(route_version);
+        let exactness = exactness(reading.exact).into();
+        Ok(Response::new(v1::CurrentResponse { value: reading.value.0, exactness, epoch: epoch.0, routes }))
+    }
+
+    async fn current_many(
+        &self,
+        request: Request<v1::CurrentManyRequest>,
+    ) -> Result<Response<v1::CurrentManyResponse>, Status> {
+        let has_deadline = has_deadline(&request);
+        let v1::CurrentManyRequest { uids, route_version, hops } = request.into_inner();
+        self.node.admit("CurrentMany", &uids, route_version, has_deadline).await?;
+        let checked = convert::check_hops(hops).and_then(|()| convert::check_items(&uids));
+        checked.map_err(|refusal| status::to_status(&refusal))?;
+        let mut answer = v1::CurrentManyResponse { routes: self.routes(route_version), ..Default::default() };
+        for (uid, index) in uids.into_iter().zip(0..) {
+            match self.node.check(uid).and_then(|()| self.world.current(Uid(uid), Epoch(0))) {
+                Ok((reading, epoch)) => {
+                    answer.values.push(reading.value.0);
+                    answer.exactness.push(exactness(reading.exact).into());
+                    answer.epochs.push(epoch.0);
+                }
+                Err(refusal) => {
+                    answer.errors.push(status::to_item(index, &refusal));
+                    answer.values.push(0);
+                    answer.exactness.push(v1::Exactness::Unspecified.into());
+                    answer.epochs.push(0);
+                }
+            }
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn get_routes(
+        &self,
+        request: Request<v1::GetRoutesRequest>,
+    ) -> Result<Response<v1::GetRoutesResponse>, Status> {
+        let routes = self.routes(Some(request.into_inner().known_version));
+        Ok(Response::new(v1::GetRoutesResponse { routes }))
+    }
+}
+
+fn exactness(exact: bool) -> v1::Exactness {
+    if exact { v1::Exactness::Exact } else { v1::Exactness::UpperBound }
+}

@@ -1,0 +1,115 @@
+//! Single calls: where they go, what they answer, how routes grow newer.
+
+use crate::answer::{Allocation, Current};
+use crate::error::CallError;
+use crate::fake::FakeServer;
+
+use super::{asked, client, servers};
+
+#[tokio::test]
+async fn numbers_follow_each_other_and_name_their_range() {
+    let server = FakeServer::start();
+    let client = client([&server]).await;
+    assert_eq!(client.current(42).await.unwrap(), Current { value: 0, exact: true, epoch: 1 });
+    assert_eq!(client.next(42).await.unwrap(), Allocation { value: 1, prev: 0, epoch: 1, count: 1 });
+    let five = client.next_n(42, 5).await.unwrap();
+    assert_eq!(five, Allocation { value: 6, prev: 1, epoch: 1, count: 5 });
+    assert_eq!(five.numbers(), 2..=6);
+    assert_eq!(client.next(43).await.unwrap().value, 1);
+    assert_eq!(client.current(42).await.unwrap(), Current { value: 6, exact: true, epoch: 1 });
+    assert!(server.seen().iter().all(|seen| seen.has_deadline));
+}
+
+#[tokio::test]
+async fn calls_go_to_the_owner() {
+    let servers = servers("a", 0..100, 2);
+    let client = client([&servers[0]]).await;
+    for uid in [5, 15, 25, 35] {
+        client.next(uid).await.unwrap();
+        client.current(uid).await.unwrap();
+    }
+    assert_eq!(asked(&servers[0]), [[5], [5], [25], [25]]);
+    assert_eq!(asked(&servers[1]), [[15], [15], [35], [35]]);
+}
+
+#[tokio::test]
+async fn newer_routes_come_with_an_answer_and_are_followed() {
+    let servers = servers("a", 0..100, 2);
+    let client = client([&servers[0]]).await;
+    servers[1].take_section_of(5);
+    assert_eq!(client.next(5).await.unwrap().epoch, 2);
+    assert_eq!(asked(&servers[0]), [[5]], "the old owner is asked, and forwards");
+    assert_eq!(client.next(5).await.unwrap().value, 2);
+    assert_eq!(client.next_many(&[5]).await.unwrap()[0].as_ref().unwrap().value, 3);
+    assert_eq!(asked(&servers[1]), [[5], [5]]);
+    let versions: Vec<_> = servers.iter().flat_map(FakeServer::seen).map(|seen| seen.route_version).collect();
+    assert_eq!(versions, [Some(1), Some(2), Some(2)]);
+}
+
+#[tokio::test]
+async fn a_batch_brings_newer_routes_too() {
+    let servers = servers("a", 0..100, 2);
+    let client = client([&servers[0]]).await;
+    servers[1].take_section_of(5);
+    client.current_many(&[5]).await.unwrap();
+    client.next(5).await.unwrap();
+    assert_eq!(asked(&servers[1]), [[5]]);
+}
+
+#[tokio::test]
+async fn after_a_crash_reads_are_bounds_until_the_next_number() {
+    let server = FakeServer::start();
+    let client = client([&server]).await;
+    client.next_n(7, 3).await.unwrap();
+    server.take_over_section_of(7);
+    let bound = client.current(7).await.unwrap();
+    assert!(!bound.exact && bound.value >= 3 && bound.epoch == 2, "{bound:?}");
+    let next = client.next(7).await.unwrap();
+    assert_eq!(next, Allocation { value: bound.value + 1, prev: 0, epoch: 2, count: 1 });
+    assert_eq!(client.current(7).await.unwrap(), Current { value: next.value, exact: true, epoch: 2 });
+}
+
+#[tokio::test]
+async fn several_sets_are_served_by_one_client() {
+    let (low, high) = (servers("low", 0..100, 1), servers("high", 100..200, 2));
+    // A version of its own, so that one set's is never sent to the other.
+    high[0].take_section_of(100);
+    let client = client([&low[0], &high[1]]).await;
+    let uids = [99, 100, 110, 0];
+    for (uid, result) in uids.iter().zip(client.next_many(&uids).await.unwrap()) {
+        assert_eq!(result.unwrap().value, 1, "uid {uid}");
+    }
+    assert_eq!(asked(&low[0]), [[99, 0]]);
+    assert_eq!(asked(&high[0]), [[100]]);
+    assert_eq!(asked(&high[1]), [[110]]);
+    assert_eq!(low[0].seen()[0].route_version, Some(1));
+    assert_eq!(high[0].seen()[0].route_version, Some(2));
+}
+
+#[tokio::test]
+async fn a_count_out_of_range_is_refused_before_anything_is_sent() {
+    let server = FakeServer::start();
+    let client = client([&server]).await;
+    for count in [0, 1_000_001] {
+        let error = client.next_n(3, count).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("uid 3: count {count} is not in 1..=1000000"));
+        assert!(!error.is_retryable() && !error.may_have_applied());
+        let error = client.next_many_n(&[(2, 1), (3, count)]).await.unwrap_err();
+        assert!(matches!(error, CallError::CountOutOfRange { uid: 3, .. }));
+    }
+    assert_eq!(asked(&server), [[]; 0]);
+    assert_eq!(client.next_n(3, 1_000_000).await.unwrap().numbers(), 1..=1_000_000);
+}
+
+#[tokio::test]
+async fn futures_can_move_between_threads() {
+    fn check<T: Send>(call: T) -> T {
+        call
+    }
+    let server = FakeServer::start();
+    let client = check(crate::Client::connect(server.url())).await.unwrap();
+    check(client.next(1)).await.unwrap();
+    check(client.current(1)).await.unwrap();
+    check(client.next_many(&[1])).await.unwrap();
+    check(client.current_many(&[1])).await.unwrap();
+}
