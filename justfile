@@ -21,6 +21,10 @@ dev *ARGS:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
+# Feeds each fuzz target for some seconds.
+fuzz SECONDS="60" *ARGS:
+    cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}
+
 # Runs the benchmarks.
 bench *ARGS:
     cargo bench --workspace {{ARGS}}

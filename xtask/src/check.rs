@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 
-use crate::{layers, tidy};
+use crate::{fuzz, layers, tidy};
 
 /// Which part of the gate to run.
 #[derive(Args)]
@@ -64,6 +64,7 @@ const STEPS: &[Step] = &[
         what: "tests and documentation tests",
         run: Run::Cargo { args: "test --locked --workspace", env: &[] },
     },
+    Step { name: "fuzz", what: "a few seconds for each fuzz target", run: Run::Here(fuzz::run_briefly) },
 ];
 
 /// Runs the chosen steps and prints how long each took.

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 
 /// The targets: binaries of `fuzz/`.
-const TARGETS: &[&str] = &["wire"];
+const TARGETS: &[&str] = &["wire", "record"];
 
 /// Instruments every crate for libFuzzer. Lints are capped, because its macro makes an `unsafe` symbol.
 const RUSTFLAGS: &str = "--cfg fuzzing --cap-lints warn -Cpasses=sancov-module -Ccodegen-units=1 \
@@ -43,6 +43,11 @@ pub(crate) fn run(root: &Path, args: &FuzzArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs every target as long as the gate has time for.
+pub(crate) fn run_briefly(root: &Path) -> anyhow::Result<()> {
+    run(root, &FuzzArgs { seconds: 5, target: None })
+}
+
 /// Builds for the host named as a target, so that build scripts and macros stay as they are. Answers where the binaries lie.
 fn build(root: &Path) -> anyhow::Result<std::path::PathBuf> {
     let host = host()?;
@@ -64,14 +69,16 @@ fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> anyhow::Resul
     }
     let status = Command::new(binary)
         .arg(&corpus)
-        .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}"), "-print_final_stats=1".to_owned()])
+        .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}"), "-verbosity=0".to_owned()])
+        .arg("-print_final_stats=1")
         .arg(format!("-artifact_prefix={}", found.display()))
         .stdin(Stdio::null())
         .status()
         .with_context(|| format!("starting {}", binary.display()))?;
     anyhow::ensure!(
         status.success(),
-        "target {target}: {status}; the input is the newest file in {0}, repeat it with: cargo run -p seq-fuzz --bin {target} -- {0}FILE",
+        "target {target}: {status}; repeat it with: {} {}FILE, the newest one there",
+        binary.display(),
         found.display()
     );
     Ok(())

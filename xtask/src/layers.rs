@@ -26,14 +26,14 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-kit", uses: &["seq-core"], tests_use: &[] },
     Layer { name: "seq-client", uses: &["seq-core", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-store", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
-    Layer { name: "seq-alloc", uses: &["seq-client", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-alloc", uses: &["seq-client", "seq-core", "seq-kit", "seq-proto"], tests_use: &["seq-gateway"] },
     Layer { name: "seq-gateway", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seqsvr",
         uses: &["seq-alloc", "seq-client", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],
         tests_use: &[],
     },
-    Layer { name: "seq-fuzz", uses: &["seq-core", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-fuzz", uses: &["seq-core", "seq-proto", "seq-store"], tests_use: &[] },
     Layer { name: "xtask", uses: &[], tests_use: &[] },
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! Each rule is a function from files to findings, so that its test plants a violation and sees it found.
 
+mod bans;
 mod docs;
 mod metrics;
 mod proto;
@@ -18,6 +19,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let sources = source::read_all(root)?;
     let mut findings = Vec::new();
     rust::check(&sources, &mut findings);
+    bans::check(&sources, &mut findings);
     docs::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
