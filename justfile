@@ -21,6 +21,10 @@ dev *ARGS:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
+# Enumerates the interleavings of the section's atomics.
+loom:
+    cargo xtask check --only loom
+
 # Feeds each fuzz target for some seconds.
 fuzz SECONDS="60" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}

@@ -64,7 +64,20 @@ const STEPS: &[Step] = &[
         what: "tests and documentation tests",
         run: Run::Cargo { args: "test --locked --workspace", env: &[] },
     },
+    Step {
+        name: "loom",
+        what: "every interleaving of a few threads over one section",
+        run: Run::Cargo {
+            args: "test --locked --release --package seq-core --test loom",
+            env: &[("RUSTFLAGS", "--cfg loom")],
+        },
+    },
     Step { name: "fuzz", what: "a few seconds for each fuzz target", run: Run::Here(fuzz::run_briefly) },
+    Step {
+        name: "release",
+        what: "the program as the README starts it",
+        run: Run::Cargo { args: "build --locked --release", env: &[] },
+    },
 ];
 
 /// Runs the chosen steps and prints how long each took.
