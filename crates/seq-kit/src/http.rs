@@ -37,6 +37,11 @@ impl Checks {
         self.checks.push((name.into(), Arc::new(check)));
     }
 
+    /// Adds another node's checks, as "node.check".
+    pub fn add_all(&mut self, node: &str, checks: Checks) {
+        self.checks.extend(checks.checks.into_iter().map(|(name, check)| (format!("{node}.{name}"), check)));
+    }
+
     /// Whether every check holds.
     ///
     /// # Errors

@@ -3,17 +3,29 @@
 //! Each command is a module with `Args` for the command line and `run`. This file only reads the command line, picks a
 //! runtime and turns the outcome into an exit code. The environment is read here and in [`cli`], nowhere below.
 
+mod alloc;
 mod bench;
 mod cli;
+mod config;
+mod dev;
 mod exit;
+mod numbers;
 mod order;
 mod output;
 mod replay;
+mod serve;
+mod services;
+mod set_file;
+mod settings;
+mod status;
+mod store;
 mod target;
+mod traffic;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::exit::Exit;
@@ -34,8 +46,21 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
     match cli.command {
+        Command::Dev(args) => dev::run(&args, output),
+        Command::Store(args) => store::run(args),
+        Command::Alloc(args) => alloc::run(&args),
+        Command::Next(args) => client_runtime()?.block_on(numbers::next(args, output)),
+        Command::Current(args) => client_runtime()?.block_on(numbers::current(args, output)),
+        Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
+        Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
         Command::Replay(args) => client_runtime()?.block_on(replay::run(args, output)),
         Command::Bench(args) => client_runtime()?.block_on(bench::run(args, output)),
+        Command::Config(command) => config::run(command, output),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "seqsvr", &mut std::io::stdout());
+            Ok(Exit::Ok)
+        }
+        Command::Version => version::run(output),
     }
 }
 

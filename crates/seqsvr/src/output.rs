@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
+use comfy_table::{CellAlignment, ContentArrangement, presets};
 use serde::Serialize;
 
 /// How results are printed.
@@ -49,6 +50,22 @@ impl Output {
         writeln!(io::stdout().lock(), "{line}")
     }
 
+    /// Prints text that ends its own lines.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub(crate) fn text(&self, text: &str) -> io::Result<()> {
+        io::stdout().lock().write_all(text.as_bytes())
+    }
+
+    /// Prints a table.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub(crate) fn table(&self, table: &Table) -> io::Result<()> {
+        self.text(&table.render())
+    }
+
     /// Prints one JSON object on a line of its own, and flushes it: a program may be waiting for it.
     ///
     /// # Errors
@@ -58,5 +75,84 @@ impl Output {
         serde_json::to_writer(&mut stdout, value)?;
         stdout.write_all(b"\n")?;
         stdout.flush()
+    }
+}
+
+/// Columns that are aligned by spaces alone, so that `awk` and `cut` can read them.
+#[derive(Debug)]
+pub(crate) struct Table {
+    table: comfy_table::Table,
+}
+
+impl Table {
+    /// A table with a heading.
+    pub(crate) fn new(heading: &[&str]) -> Table {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(heading.iter().copied());
+        Table { table }
+    }
+
+    /// Aligns columns, by index, to the right, as numbers should be.
+    pub(crate) fn right(mut self, columns: &[usize]) -> Table {
+        for column in columns {
+            let column = self.table.column_mut(*column).expect("the heading has the column");
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        self
+    }
+
+    /// Adds a line.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.table.add_row(cells);
+    }
+
+    /// The table as text.
+    pub(crate) fn render(&self) -> String {
+        let mut text = String::new();
+        for line in self.table.lines() {
+            // The preset pads each cell with a space on both sides; a line starts at the margin and ends with its text.
+            text.push_str(line.strip_prefix(' ').unwrap_or(&line).trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A number in groups of three digits, as 1,000,000.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_spaces() {
+        let mut table = Table::new(&["name", "sections"]).right(&[1]);
+        table.row(["a1".to_owned(), "5".to_owned()]);
+        table.row(["a-long-name".to_owned(), "1,000".to_owned()]);
+        expect![[r#"
+            name         sections
+            a1                  5
+            a-long-name     1,000
+        "#]]
+        .assert_eq(&table.render());
+    }
+
+    #[test]
+    fn digits_are_grouped_in_threes() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

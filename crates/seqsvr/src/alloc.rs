@@ -1,0 +1,64 @@
+//! The command `alloc`: one AllocSvr of a set, as a process of its own.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use seq_alloc::AllocConfig;
+use seq_kit::http::Checks;
+
+use crate::exit::{Exit, Failure};
+use crate::serve::{Process, alloc_node, bind, bind_one};
+use crate::set_file;
+use crate::settings::{Settings, SettingsArgs};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1")]
+pub(crate) struct AllocArgs {
+    /// The set file.
+    #[arg(long, value_name = "FILE")]
+    set: PathBuf,
+    /// Which of the set's allocators this process is.
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// Threads that serve; 0: one for each core [key: alloc.cores]
+    #[arg(long, value_name = "N")]
+    cores: Option<usize>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
+    let settings =
+        args.settings.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
+    let set = set_file::load_for_server(&args.set)?;
+    let Some(spec) = set.spec.allocs.iter().find(|alloc| alloc.name == args.name) else {
+        let known: Vec<&str> = set.spec.allocs.iter().map(|alloc| alloc.name.as_str()).collect();
+        let message = format!("{}: set {} has no allocator {:?}", args.set.display(), set.spec.name, args.name);
+        return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
+    };
+    let (addr, http) = (spec.addr.clone(), spec.http.clone());
+    let config = AllocConfig {
+        name: args.name.clone(),
+        advertise: addr.clone(),
+        tuning: settings.alloc_tuning(),
+        spec: set.spec,
+    };
+    let threads = settings.serving_threads();
+
+    let (mut process, recorder) = Process::new(settings)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let exit = runtime.block_on(async {
+        let (listeners, http) = (bind(&addr, threads)?, bind_one(&http)?);
+        let node = alloc_node::start(config, listeners, process.patience())?;
+        let mut checks = Checks::new();
+        node.allocator.add_checks(&mut checks);
+        process.push(node.keepers);
+        process.push(node.doors);
+        tracing::info!(name = args.name, grpc = addr, http = %http.local_addr()?, threads, "serving");
+        process.open(http, recorder, checks)?;
+        process.ending().await;
+        anyhow::Ok(process.shutdown().await)
+    })?;
+    process.join();
+    Ok(exit)
+}

@@ -1,0 +1,237 @@
+//! The command `dev`: a whole cluster in one process, from the set file that the program carries.
+//!
+//! It is ready when every section is served, so the first call after the line that says so is answered.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use seq_alloc::AllocConfig;
+use seq_core::set_spec::SetSpec;
+use seq_kit::http::Checks;
+use seq_store::storage::DataDir;
+use seq_store::{Store, StoreConfig};
+
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::serve::alloc_node::AllocNode;
+use crate::serve::{Process, Stage, alloc_node, bind, bind_one, quiet};
+use crate::set_file::{self, SetFile};
+use crate::settings::{Settings, SettingsArgs};
+use crate::version::REVISION;
+
+mod banner;
+
+use banner::Banner;
+
+/// Threads of the runtime that the stores share, with the port for probes.
+const STORE_THREADS: usize = 2;
+
+/// How often the cluster is asked whether it is ready. It is, about a second after its start.
+const READY_POLL: Duration = Duration::from_millis(5);
+
+/// How often somebody who waits is told what is missing.
+const WAIT_NOTICE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json")]
+pub(crate) struct DevArgs {
+    /// Keeps the data here; without it, it is in a temporary directory that goes with the process.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Address of the first allocator's gRPC port.
+    #[arg(long, value_name = "ADDR")]
+    grpc: Option<String>,
+    /// Address of the port for metrics and probes.
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// The set's own ports, or free ones that the system chooses.
+    #[arg(long, value_enum, default_value_t = Ports::Fixed)]
+    ports: Ports,
+    /// Threads that serve, for each allocator; 0: one for each core [key: alloc.cores, here 1]
+    #[arg(long, value_name = "N")]
+    cores: Option<usize>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// Which ports a development cluster listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ports {
+    Fixed,
+    Random,
+}
+
+/// Where the data lies.
+enum Data {
+    /// Removed when it is dropped.
+    Temporary(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
+pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    let mut defaults = quiet();
+    defaults.alloc.cores = 1;
+    let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
+    let set = set_file::parse("sets/dev.toml".as_ref(), set_file::DEV)
+        .map_err(|problems| set_file::failure(Exit::Config, &problems))?;
+    let data = match &args.data {
+        Some(dir) => Data::Kept(dir.clone()),
+        None => Data::Temporary(tempfile::Builder::new().prefix("seqsvr-dev-").tempdir()?),
+    };
+
+    let (mut process, recorder) = Process::new(settings.clone())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(STORE_THREADS).enable_all().build()?;
+    let exit = runtime.block_on(async {
+        let sockets = Sockets::open(set.spec.clone(), args, settings.serving_threads())?;
+        let mut banner = Banner::new(&sockets.spec, &sockets.http, &data)?;
+        if !output.is_json() {
+            output.line(banner.title())?;
+        }
+        let (checks, http) = start(&set, sockets, &data, &settings, &mut process).await?;
+        process.open(http, recorder, checks.clone())?;
+        tokio::select! {
+            () = process.ending() => {}
+            () = ready(&checks) => {
+                banner.ready(started.elapsed(), process.leader());
+                if output.is_json() { output.json(&banner)? } else { output.text(&banner.render())? }
+                process.ending().await;
+            }
+        }
+        anyhow::Ok(process.shutdown().await)
+    })?;
+    runtime.shutdown_timeout(process.patience());
+    process.join();
+    if let Data::Temporary(dir) = data {
+        dir.close().context("cannot remove the temporary data")?;
+    }
+    Ok(exit)
+}
+
+/// Every socket of the cluster, bound before anything starts, and the set with the addresses they got.
+struct Sockets {
+    spec: SetSpec,
+    stores: Vec<TcpListener>,
+    allocs: Vec<Vec<TcpListener>>,
+    http: TcpListener,
+}
+
+impl Sockets {
+    fn open(mut spec: SetSpec, args: &DevArgs, threads: usize) -> anyhow::Result<Sockets> {
+        let first = &mut spec.allocs[0];
+        if args.ports == Ports::Random {
+            let anywhere = || "127.0.0.1:0".to_owned();
+            first.http = anywhere();
+            spec.stores.iter_mut().for_each(|store| store.addr = anywhere());
+            spec.allocs.iter_mut().for_each(|alloc| alloc.addr = anywhere());
+        }
+        let first = &mut spec.allocs[0];
+        first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
+        first.http = args.http.clone().unwrap_or_else(|| first.http.clone());
+        let http = bind_one(&first.http)?;
+        first.http = http.local_addr()?.to_string();
+        let mut stores = Vec::new();
+        for store in &mut spec.stores {
+            let listener = bind_one(&store.addr)?;
+            store.addr = listener.local_addr()?.to_string();
+            stores.push(listener);
+        }
+        let mut allocs = Vec::new();
+        for alloc in &mut spec.allocs {
+            let listeners = bind(&alloc.addr, threads)?;
+            alloc.addr = listeners[0].local_addr()?.to_string();
+            allocs.push(listeners);
+        }
+        Ok(Sockets { spec, stores, allocs, http })
+    }
+}
+
+/// Starts every node. Answers the checks of the whole and the socket for probes.
+async fn start(
+    set: &SetFile,
+    sockets: Sockets,
+    data: &Data,
+    settings: &Settings,
+    process: &mut Process,
+) -> anyhow::Result<(Checks, TcpListener)> {
+    let Sockets { spec, stores, allocs, http } = sockets;
+    let mut checks = Checks::new();
+    let mut stage = Stage::new("stores");
+    let starting = spec.stores.iter().zip(stores).map(|(store, listener)| {
+        let config = StoreConfig {
+            spec: spec.clone(),
+            cluster: set.cluster(),
+            id: store.id,
+            data: DataDir::Path(data.path().join(&store.name)),
+            listener,
+            tuning: settings.store_tuning(),
+            revision: REVISION.to_owned(),
+        };
+        let tasks = stage.tasks().clone();
+        async { Store::start(config, tasks).await.with_context(|| format!("store {} cannot start", store.name)) }
+    });
+    // Together, because a fresh member first asks the others whether they know it.
+    let stores = futures::future::try_join_all(starting).await?;
+    for (store, handle) in spec.stores.iter().zip(stores) {
+        checks.add_all(&store.name, handle.readiness());
+        stage.store(handle);
+    }
+    process.push(stage);
+
+    let mut allocators = Vec::new();
+    for (alloc, listeners) in spec.allocs.iter().zip(allocs) {
+        let config = AllocConfig {
+            spec: spec.clone(),
+            name: alloc.name.clone(),
+            advertise: alloc.addr.clone(),
+            tuning: settings.alloc_tuning(),
+        };
+        let node = alloc_node::start(config, listeners, process.patience());
+        let AllocNode { allocator, keepers, doors } =
+            node.with_context(|| format!("allocator {} cannot start", alloc.name))?;
+        process.push(keepers);
+        process.push(doors);
+        let mut own = Checks::new();
+        allocator.add_checks(&mut own);
+        checks.add_all(&alloc.name, own);
+        allocators.push(allocator);
+    }
+    let sections = banner::sections(&spec);
+    checks.add("served", move || {
+        let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
+        if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
+    });
+    Ok((checks, http))
+}
+
+/// Completes when every check holds. Says on stderr what is missing while it takes long.
+async fn ready(checks: &Checks) {
+    let mut poll = tokio::time::interval(READY_POLL);
+    let mut notice = tokio::time::interval_at(tokio::time::Instant::now() + WAIT_NOTICE, WAIT_NOTICE);
+    loop {
+        tokio::select! {
+            _ = poll.tick() => {
+                if checks.ask().is_ok() {
+                    return;
+                }
+            }
+            _ = notice.tick() => {
+                for (check, reason) in checks.ask().err().into_iter().flatten() {
+                    eprintln!("waiting for {check}: {reason}");
+                }
+            }
+        }
+    }
+}
+
+impl Data {
+    fn path(&self) -> &std::path::Path {
+        match self {
+            Data::Temporary(dir) => dir.path(),
+            Data::Kept(dir) => dir,
+        }
+    }
+}

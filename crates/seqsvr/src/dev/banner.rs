@@ -1,0 +1,182 @@
+//! What a development cluster says of itself when it is ready: for people, and as one object for programs.
+
+use std::env;
+use std::fmt::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use seq_core::set_spec::SetSpec;
+use serde::Serialize;
+
+use crate::dev::Data;
+use crate::output::{Table, grouped};
+use crate::target::DEFAULT_ADDR;
+use crate::version::{REVISION, VERSION};
+
+/// Everything somebody needs to talk to the cluster. As JSON it is printed once, when the cluster is ready.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Banner {
+    version: &'static str,
+    revision: &'static str,
+    pid: u32,
+    ready: bool,
+    seconds: f64,
+    set: String,
+    uid_start: u64,
+    uid_end: u64,
+    section_size: u32,
+    sections: u32,
+    step: u64,
+    stores: Vec<Node>,
+    allocs: Vec<Node>,
+    /// Address for metrics and probes.
+    http: String,
+    data: String,
+    data_kept: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Node {
+    name: String,
+    /// URL of the gRPC port.
+    grpc: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<bool>,
+}
+
+/// Sections of a set that was validated.
+pub(super) fn sections(spec: &SetSpec) -> u32 {
+    spec.validate().expect("the set was validated when it was read").sections()
+}
+
+impl Banner {
+    pub(super) fn new(spec: &SetSpec, http: &TcpListener, data: &Data) -> anyhow::Result<Banner> {
+        let url = |addr: &str| format!("http://{addr}");
+        let store = |store: &seq_core::set_spec::StoreSpec| Node {
+            name: store.name.clone(),
+            grpc: url(&store.addr),
+            id: Some(store.id),
+            leader: Some(false),
+        };
+        let alloc = |alloc: &seq_core::set_spec::AllocSpec| Node {
+            name: alloc.name.clone(),
+            grpc: url(&alloc.addr),
+            id: None,
+            leader: None,
+        };
+        Ok(Banner {
+            version: VERSION,
+            revision: REVISION,
+            pid: std::process::id(),
+            ready: false,
+            seconds: 0.0,
+            set: spec.name.clone(),
+            uid_start: spec.uids.start,
+            uid_end: spec.uids.end,
+            section_size: spec.section_size,
+            sections: sections(spec),
+            step: spec.step,
+            stores: spec.stores.iter().map(store).collect(),
+            allocs: spec.allocs.iter().map(alloc).collect(),
+            http: url(&http.local_addr()?.to_string()),
+            data: data.path().display().to_string(),
+            data_kept: matches!(data, Data::Kept(_)),
+        })
+    }
+
+    /// States that the cluster is ready.
+    pub(super) fn ready(&mut self, after: Duration, leader: Option<u64>) {
+        self.ready = true;
+        self.seconds = (after.as_secs_f64() * 1_000.0).round() / 1_000.0;
+        for store in &mut self.stores {
+            store.leader = Some(store.id == leader);
+        }
+    }
+
+    /// The first line, printed before anything can fail.
+    pub(super) fn title(&self) -> String {
+        let kept = if self.data_kept { "kept" } else { "removed on exit; --data DIR keeps it" };
+        format!(
+            "seqsvr {} ({})  development cluster in one process, data in {} ({kept})",
+            self.version, self.revision, self.data
+        )
+    }
+
+    /// What follows when the cluster is ready.
+    pub(super) fn render(&self) -> String {
+        self.render_for(&program())
+    }
+
+    fn render_for(&self, program: &str) -> String {
+        let names = |nodes: &[Node]| {
+            let name = |node: &Node| format!("{}{}", node.name, if node.leader == Some(true) { "*" } else { "" });
+            nodes.iter().map(name).collect::<Vec<_>>().join(" ")
+        };
+        let mut table = Table::new(&["set", "uids", "stores", "allocs", "sections", "step"]);
+        table.row([
+            self.set.clone(),
+            format!("{}..{}", grouped(self.uid_start), grouped(self.uid_end)),
+            names(&self.stores),
+            names(&self.allocs),
+            grouped(u64::from(self.sections)),
+            grouped(self.step),
+        ]);
+        let grpc = &self.allocs[0].grpc;
+        let addr = if grpc == DEFAULT_ADDR { String::new() } else { format!(" --addr {grpc}") };
+        let mut text: String = table.render().lines().map(|line| format!("  {line}\n")).collect();
+        let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a String takes every write");
+        line(format_args!("  gRPC {}   metrics {}/metrics", grpc.trim_start_matches("http://"), self.http));
+        line(format_args!("ready in {:.1} s. Try, in another terminal:", self.seconds));
+        line(format_args!("  {program} next 42{addr}"));
+        line(format_args!("  {program} status{addr}"));
+        line(format_args!("  curl -s {}/metrics | grep ceiling_raises", self.http));
+        text
+    }
+}
+
+/// How this program is started from here: by its name where the shell finds it, else by its path.
+fn program() -> String {
+    let name = "seqsvr";
+    let Ok(path) = env::current_exe() else { return name.to_owned() };
+    let on_path = env::var_os("PATH").is_some_and(|dirs| env::split_paths(&dirs).any(|dir| dir.join(name) == path));
+    if on_path {
+        return name.to_owned();
+    }
+    let here = env::current_dir().ok();
+    let relative = here.as_deref().and_then(|here: &Path| path.strip_prefix(here).ok());
+    relative.unwrap_or(&path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::set_file;
+
+    #[test]
+    fn a_ready_cluster_says_what_to_try() {
+        let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
+        let http = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut banner = Banner::new(&set.spec, &http, &Data::Kept("data".into())).unwrap();
+        banner.ready(Duration::from_millis(812), Some(2));
+        banner.http = "http://127.0.0.1:7180".to_owned();
+        let revision = banner.revision;
+        expect![[r#"
+            seqsvr 0.1.0 (3f1c2aa)  development cluster in one process, data in data (kept)
+              set  uids          stores     allocs  sections  step
+              dev  0..1,000,000  s1 s2* s3  a1 a2   10        10,000
+              gRPC 127.0.0.1:7100   metrics http://127.0.0.1:7180/metrics
+            ready in 0.8 s. Try, in another terminal:
+              seqsvr next 42
+              seqsvr status
+              curl -s http://127.0.0.1:7180/metrics | grep ceiling_raises
+        "#]]
+        .assert_eq(&format!("{}\n{}", banner.title().replace(revision, "3f1c2aa"), banner.render_for("seqsvr")));
+        banner.allocs[0].grpc = "http://127.0.0.1:40001".to_owned();
+        assert!(banner.render_for("seqsvr").contains("\n  seqsvr next 42 --addr http://127.0.0.1:40001\n"));
+    }
+}

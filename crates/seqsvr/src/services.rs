@@ -1,0 +1,76 @@
+//! The command `services`: what a gRPC port serves, as it says itself by reflection.
+
+use std::time::Duration;
+
+use clap::Args;
+use seq_client::pool::Pool;
+use serde::Serialize;
+use tonic::Request;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::target::{Target, host_port};
+
+/// How long the answer may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr services --addr http://127.0.0.1:7201")]
+pub(crate) struct ServicesArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Serialize)]
+struct Services {
+    addr: String,
+    services: Vec<String>,
+}
+
+pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<Exit> {
+    let pool = Pool::with_connections(1);
+    for addr in &args.target.addrs {
+        let services = list(&pool, host_port(addr)).await?;
+        if output.is_json() {
+            output.json(&Services { addr: addr.clone(), services })?;
+            continue;
+        }
+        for service in services {
+            output.line(service)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
+    let channel = pool.get(addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let ask = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let call = async {
+        let mut client = ServerReflectionClient::new(channel);
+        let requests = futures::stream::iter([ask]);
+        client.server_reflection_info(Request::new(requests)).await?.into_inner().message().await
+    };
+    let unreachable = |why: String| {
+        Failure::new(Exit::CannotConnect, format!("{addr} does not answer: {why}"))
+            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+    };
+    let answer = tokio::time::timeout(DEADLINE, call)
+        .await
+        .map_err(|_| Failure::new(Exit::Deadline, format!("{addr} did not answer within {DEADLINE:?}")))?
+        .map_err(|status| unreachable(status.message().to_owned()))?;
+    match answer.and_then(|answer| answer.message_response) {
+        Some(MessageResponse::ListServicesResponse(list)) => {
+            let mut names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
+            names.sort();
+            Ok(names)
+        }
+        _ => Err(Failure::new(Exit::Failed, format!("{addr} did not list its services")).into()),
+    }
+}

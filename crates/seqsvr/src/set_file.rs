@@ -1,0 +1,289 @@
+//! Set files: TOML that becomes a [`SetSpec`], or errors with file, line, key and reason.
+//!
+//! Every problem of every file is reported at once. Nothing here opens a socket.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec, check_sets};
+use seq_kit::config::line_of;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::exit::{Exit, Failure};
+
+/// The set that `seqsvr dev` starts.
+pub(crate) const DEV: &str = include_str!("../../../sets/dev.toml");
+
+/// A set as its file says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetFile {
+    pub(crate) path: PathBuf,
+    pub(crate) spec: SetSpec,
+    /// The key `cluster`: sets with the same one, or all without one, are of one deployment and share its uids out.
+    deployment: Option<String>,
+    /// Line of each key, "uids" or "alloc[1].addr", with entries counted as in the spec.
+    lines: BTreeMap<String, usize>,
+}
+
+/// One thing that is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    path: PathBuf,
+    line: Option<usize>,
+    what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// Reads and checks one set file.
+pub(crate) fn load(path: &Path) -> Result<SetFile, Vec<Problem>> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| vec![at_file(path, format!("cannot be read: {error}"))])?;
+    parse(path, &text)
+}
+
+/// As [`load`], for a server: one error for all problems, with the exit code that keeps a supervisor from trying again.
+pub(crate) fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
+    load(path).map_err(|problems| failure(Exit::Config, &problems))
+}
+
+/// One error for many problems.
+pub(crate) fn failure(exit: Exit, problems: &[Problem]) -> Failure {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    Failure::new(exit, lines.join("\n       "))
+}
+
+/// Reads every set file named, and those in every directory named, and holds the sets against each other. Answers the
+/// good ones and every problem.
+pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
+    let mut sets = Vec::new();
+    let mut problems = Vec::new();
+    for path in paths {
+        match files_of(path) {
+            Ok(files) if files.is_empty() => problems.push(at_file(path, "holds no .toml file".to_owned())),
+            Ok(files) => {
+                for file in files {
+                    match load(&file) {
+                        Ok(set) => sets.push(set),
+                        Err(more) => problems.extend(more),
+                    }
+                }
+            }
+            Err(error) => problems.push(at_file(path, format!("cannot be read: {error}"))),
+        }
+    }
+    problems.extend(hold_together(&sets));
+    (sets, problems)
+}
+
+/// Holds the sets of each deployment against each other: their uids, names and addresses must be their own.
+fn hold_together(sets: &[SetFile]) -> Vec<Problem> {
+    let mut deployments: BTreeMap<Option<&str>, Vec<&SetFile>> = BTreeMap::new();
+    for set in sets {
+        deployments.entry(set.deployment.as_deref()).or_default().push(set);
+    }
+    let mut problems = Vec::new();
+    for sets in deployments.into_values() {
+        let specs: Vec<SetSpec> = sets.iter().map(|set| set.spec.clone()).collect();
+        for (index, error) in check_sets(&specs).err().unwrap_or_default() {
+            let set = sets[index];
+            let line = nearest(&set.lines, &error.key);
+            problems.push(Problem { path: set.path.clone(), line, what: error.to_string() });
+        }
+    }
+    problems
+}
+
+/// The file itself, or the .toml files of a directory in order of name.
+fn files_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| extension == "toml") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+impl SetFile {
+    /// Name of the set's cluster: members of the store refuse peers and data of any other.
+    pub(crate) fn cluster(&self) -> String {
+        self.deployment.clone().unwrap_or_else(|| self.spec.name.clone())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSet {
+    name: String,
+    cluster: Option<String>,
+    uids: Spanned<String>,
+    section_size: u32,
+    step: u64,
+    #[serde(default)]
+    store: Vec<RawStore>,
+    #[serde(default)]
+    alloc: Vec<RawAlloc>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawStore {
+    id: u64,
+    name: String,
+    addr: String,
+    http: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAlloc {
+    name: String,
+    addr: String,
+    http: String,
+    #[serde(default = "one")]
+    weight: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Reads the text of a set file and checks it; `path` is for messages.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
+    let at =
+        |offset: usize, what: String| vec![Problem { path: path.to_owned(), line: Some(line_of(text, offset)), what }];
+    let syntax = |error: toml::de::Error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        let reason = error.message().trim().replace('\n', ", ");
+        at(offset, key_at(text, offset).map_or_else(|| reason.clone(), |key| format!("{key}: {reason}")))
+    };
+    let raw: RawSet = toml::from_str(text).map_err(syntax)?;
+    let uids = parse_uids(raw.uids.get_ref()).map_err(|reason| at(raw.uids.span().start, format!("uids: {reason}")))?;
+
+    let mut lines = BTreeMap::new();
+    let table = DeTable::parse(text).map_err(syntax)?;
+    collect_lines(text, "", table.get_ref(), &mut lines);
+    // The spec keeps its lists in order; the lines move along.
+    let mut stores: Vec<_> = raw.store.into_iter().enumerate().collect();
+    stores.sort_by_key(|(_, store)| store.id);
+    reorder(&mut lines, "store", stores.iter().map(|(index, _)| *index));
+    let mut allocs: Vec<_> = raw.alloc.into_iter().enumerate().collect();
+    allocs.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+    reorder(&mut lines, "alloc", allocs.iter().map(|(index, _)| *index));
+
+    let spec = SetSpec {
+        name: raw.name,
+        uids,
+        section_size: raw.section_size,
+        step: raw.step,
+        stores: stores
+            .into_iter()
+            .map(|(_, RawStore { id, name, addr, http })| StoreSpec { id, name, addr, http })
+            .collect(),
+        allocs: allocs
+            .into_iter()
+            .map(|(_, RawAlloc { name, addr, http, weight })| AllocSpec { name, addr, http, weight })
+            .collect(),
+    };
+    spec.validate().map_err(|errors| {
+        let problem = |error: &seq_core::set_spec::SpecError| Problem {
+            path: path.to_owned(),
+            line: nearest(&lines, &error.key),
+            what: error.to_string(),
+        };
+        errors.iter().map(problem).collect::<Vec<_>>()
+    })?;
+    Ok(SetFile { path: path.to_owned(), spec, deployment: raw.cluster, lines })
+}
+
+/// Reads "0..1_000_000", the end exclusive.
+fn parse_uids(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("{text:?} is not a range as in \"0..1_000_000\"");
+    let number = |part: &str| part.trim().replace('_', "").parse::<u64>().map_err(|_| wrong());
+    let (start, end) = text.split_once("..").ok_or_else(wrong)?;
+    Ok(number(start)?..number(end)?)
+}
+
+fn collect_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTreeMap<String, usize>) {
+    for (name, value) in table {
+        let key = if prefix.is_empty() { name.get_ref().to_string() } else { format!("{prefix}.{}", name.get_ref()) };
+        lines.insert(key.clone(), line_of(text, name.span().start));
+        if let DeValue::Array(entries) = value.get_ref() {
+            for (index, entry) in entries.iter().enumerate() {
+                let key = format!("{key}[{index}]");
+                lines.insert(key.clone(), line_of(text, entry.span().start));
+                if let DeValue::Table(inner) = entry.get_ref() {
+                    collect_lines(text, &key, inner, lines);
+                }
+            }
+        }
+    }
+}
+
+/// The key whose value stands at an offset; `None` where the text is no TOML or there is no value.
+fn key_at(text: &str, offset: usize) -> Option<String> {
+    fn within(value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
+        match value.get_ref() {
+            // A table's own span is its heading alone.
+            DeValue::Table(table) => in_table(table, offset),
+            DeValue::Array(entries) => entries.iter().enumerate().find_map(|(index, entry)| {
+                within(entry, offset).map(|key| format!("[{index}]{}{key}", if key.is_empty() { "" } else { "." }))
+            }),
+            _ => value.span().contains(&offset).then(String::new),
+        }
+    }
+    fn in_table(table: &DeTable<'_>, offset: usize) -> Option<String> {
+        table.iter().find_map(|(name, value)| {
+            within(value, offset).map(|key| {
+                let dot = if key.is_empty() || key.starts_with('[') { "" } else { "." };
+                format!("{}{dot}{key}", name.get_ref())
+            })
+        })
+    }
+    in_table(DeTable::parse(text).ok()?.get_ref(), offset)
+}
+
+/// Renumbers a list's entries: the one at `old[i]` in the file is the spec's number `i`.
+fn reorder(lines: &mut BTreeMap<String, usize>, list: &str, old: impl Iterator<Item = usize>) {
+    let mut moved = BTreeMap::new();
+    for (new, old) in old.enumerate() {
+        let prefix = format!("{list}[{old}]");
+        for (key, line) in lines.iter() {
+            if let Some(rest) = key.strip_prefix(&prefix) {
+                moved.insert(format!("{list}[{new}]{rest}"), *line);
+            }
+        }
+    }
+    lines.extend(moved);
+}
+
+/// The line of a key, or of the nearest list or table around it that the file has.
+fn nearest(lines: &BTreeMap<String, usize>, key: &str) -> Option<usize> {
+    let parents = std::iter::successors(Some(key), |key| key.rfind(['.', '[']).map(|end| &key[..end]));
+    parents.into_iter().find_map(|key| lines.get(key).copied())
+}
+
+fn at_file(path: &Path, what: String) -> Problem {
+    Problem { path: path.to_owned(), line: None, what }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+const GOOD: &str = r#"name = "im"
+uids = "0..1_000"
+section_size = 100
+step = 10
+store = [{ id = 1, name = "s1", addr = "h:1", http = "h:2" }]
+
+[[alloc]]
+name = "b"
+addr = "h:3"
+http = "h:4"
+
+[[alloc]]
+name = "a"
+addr = "h:5"
+http = "h:6"
+weight = 2
+"#;
+
+fn check(text: &str, expect: Expect) {
+    let text = match parse(Path::new("im.toml"), text) {
+        Ok(set) => format!("{:#?}\n", set.spec),
+        Err(problems) => problems.iter().map(|problem| format!("{problem}\n")).collect(),
+    };
+    expect.assert_eq(&text);
+}
+
+fn with(old: &str, new: &str) -> String {
+    assert!(GOOD.contains(old));
+    GOOD.replacen(old, new, 1)
+}
+
+#[test]
+fn the_shipped_files_are_good() {
+    let sets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sets");
+    let (sets, problems) = load_all(&[sets]);
+    assert_eq!(problems, []);
+    let names: Vec<_> = sets.iter().map(|set| (set.spec.name.clone(), set.cluster())).collect();
+    let expected =
+        [("dev", "dev"), ("im-a", "three-node")].map(|(name, cluster)| (name.to_owned(), cluster.to_owned()));
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_good_file_is_a_spec_in_order() {
+    let set = parse(Path::new("im.toml"), GOOD).unwrap();
+    assert_eq!(set.cluster(), "im");
+    assert_eq!(set.spec.uids, 0..1_000);
+    assert_eq!(
+        set.spec.allocs.iter().map(|alloc| (alloc.name.as_str(), alloc.weight)).collect::<Vec<_>>(),
+        [("a", 2), ("b", 1)]
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_line_key_and_reason() {
+    check(
+        &with("step = 10", "stepp = 10"),
+        expect![[r#"
+        im.toml:4: unknown field `stepp`, expected one of `name`, `cluster`, `uids`, `section_size`, `step`, `store`, `alloc`
+    "#]],
+    );
+    check(
+        &with("step = 10\n", ""),
+        expect![[r#"
+        im.toml:1: missing field `step`
+    "#]],
+    );
+    check(
+        &with("weight = 2", "wait = 2"),
+        expect![[r#"
+        im.toml:16: unknown field `wait`, expected one of `name`, `addr`, `http`, `weight`
+    "#]],
+    );
+    check(
+        &with("step = 10", "step = \"ten\""),
+        expect![[r#"
+            im.toml:4: step: invalid type: string "ten", expected u64
+        "#]],
+    );
+    check(&with("weight = 2", "weight = -2"), expect![[r#"
+        im.toml:16: alloc[1].weight: invalid value: integer `-2`, expected u32
+    "#]]);
+    check(
+        &with("step = 10", "step = "),
+        expect![[r#"
+        im.toml:4: string values must be quoted, expected literal string
+    "#]],
+    );
+    check(
+        &with("0..1_000", "0-1_000"),
+        expect![[r#"
+        im.toml:2: uids: "0-1_000" is not a range as in "0..1_000_000"
+    "#]],
+    );
+    check(
+        &with("0..1_000", "1_000..0"),
+        expect![[r#"
+        im.toml:2: uids: uid range 1000..0 is empty or reversed
+    "#]],
+    );
+    check(
+        &with("h:6", "h"),
+        expect![[r#"
+        im.toml:15: alloc[0].http: address "h" is not host:port
+    "#]],
+    );
+    check(
+        &with("h:5", "h:3").replace("step = 10", "step = 0"),
+        expect![[r#"
+        im.toml:4: step: step 0 is not in 1..=4294967296
+        im.toml:9: alloc[1].addr: "h:3" is taken by alloc[0].addr
+    "#]],
+    );
+    check(
+        &with("id = 1", "id = 0"),
+        expect![[r#"
+        im.toml:5: store[0].id: id 0 means no member; ids start at 1
+    "#]],
+    );
+}
+
+#[test]
+fn sets_are_held_against_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.toml"), GOOD).unwrap();
+    let other = GOOD.replace("\"im\"", "\"im-b\"").replace("0..1_000", "999..2_000").replace("h:", "g:");
+    std::fs::write(dir.path().join("b.toml"), other).unwrap();
+    std::fs::write(dir.path().join("notes.txt"), "not a set").unwrap();
+    let (sets, problems) = load_all(&[dir.path().to_owned()]);
+    assert_eq!(sets.len(), 2);
+    let text: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+    expect![[r#"
+        sets/b.toml:2: uids: uids 999..2000 overlap 0..1000 of set im
+    "#]]
+    .assert_eq(&text.replace(&*dir.path().to_string_lossy(), "sets"));
+}

@@ -1,0 +1,108 @@
+//! The command `status`: asks the nodes named and the nodes they name, and shows each set as they see it.
+//!
+//! A set is served when every section has a living owner that says so. What does not answer is shown, not hidden.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use clap::Args;
+use futures::future::join_all;
+use seq_client::pool::Pool;
+use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::{GetRoutesRequest, StatusRequest, StatusResponse};
+
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::target::{Target, host_port};
+
+mod view;
+
+use view::View;
+
+/// Most nodes that are asked: a wrong answer must not send this command around the world.
+const MAX_NODES: usize = 4_096;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr status\n  seqsvr status --addr http://127.0.0.1:7301 -o json\n\n\
+                        Exit codes: 0 all served, 3 something is missing, 4 nobody answered.")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    target: Target,
+    /// How long each node has to answer, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout_ms: u64,
+}
+
+/// What became of asking one node.
+type Answer = Result<StatusResponse, String>;
+
+pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
+    let pool = Pool::with_connections(1);
+    let seeds: BTreeSet<String> = args.target.addrs.iter().map(|addr| host_port(addr).to_owned()).collect();
+    let answers = ask_all(&pool, seeds, Duration::from_millis(args.timeout_ms)).await;
+    if answers.values().all(Result::is_err) {
+        let (addr, why) = answers.iter().next().expect("at least one address is given");
+        let why = why.as_ref().err().map_or("", String::as_str);
+        return Err(Failure::new(Exit::CannotConnect, format!("no node answers; {addr}: {why}"))
+            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+            .into());
+    }
+    let view = View::new(&answers);
+    if output.is_json() {
+        output.json(&view)?;
+    } else {
+        output.text(&view.render(output.is_wide()))?;
+    }
+    Ok(if view.healthy { Exit::Ok } else { Exit::Unhealthy })
+}
+
+/// Asks the seeds, then every node that an answer names and that was not asked yet.
+async fn ask_all(pool: &Pool, seeds: BTreeSet<String>, timeout: Duration) -> BTreeMap<String, Answer> {
+    let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
+    let mut next = seeds;
+    while !next.is_empty() && answers.len() < MAX_NODES {
+        let asked = join_all(next.iter().map(|addr| ask(pool, addr, timeout))).await;
+        let mut named = BTreeSet::new();
+        for (addr, (answer, more)) in next.into_iter().zip(asked) {
+            named.extend(more);
+            answers.insert(addr, answer);
+        }
+        named.retain(|addr| !answers.contains_key(addr));
+        next = named;
+    }
+    answers
+}
+
+/// Asks one node for its status, and which other nodes it knows.
+async fn ask(pool: &Pool, addr: &str, timeout: Duration) -> (Answer, Vec<String>) {
+    let channel = match pool.get(addr) {
+        Ok(channel) => channel,
+        Err(error) => return (Err(error.to_string()), Vec::new()),
+    };
+    let mut admin = AdminServiceClient::new(channel.clone());
+    let answer = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
+        Ok(Ok(answer)) => answer.into_inner(),
+        Ok(Err(status)) => return (Err(status.message().to_owned()), Vec::new()),
+        Err(_) => return (Err(format!("no answer within {timeout:?}")), Vec::new()),
+    };
+    let mut named = Vec::new();
+    match &answer.role {
+        Some(Role::Store(store)) => {
+            named.extend(store.members.iter().map(|member| member.addr.clone()));
+            named.extend(store.allocs.iter().map(|alloc| alloc.addr.clone()));
+        }
+        Some(Role::Alloc(alloc)) => {
+            named.extend(alloc.store_addrs.iter().cloned());
+            let mut sequence = SequenceServiceClient::new(channel);
+            let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
+            if let Ok(Ok(routes)) = tokio::time::timeout(timeout, routes).await {
+                let nodes = routes.into_inner().routes.into_iter().flat_map(|routes| routes.nodes);
+                named.extend(nodes.map(|node| node.addr));
+            }
+        }
+        None => {}
+    }
+    (Ok(answer), named)
+}

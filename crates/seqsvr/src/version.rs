@@ -1,0 +1,27 @@
+//! The command `version`, and what other commands say of the program.
+
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// Version of the program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Source revision the program was built from, "unknown" outside of a repository.
+pub(crate) const REVISION: &str = env!("SEQSVR_REVISION");
+
+#[derive(Serialize)]
+struct Version {
+    version: &'static str,
+    revision: &'static str,
+}
+
+pub(crate) fn run(output: &Output) -> anyhow::Result<Exit> {
+    if output.is_json() {
+        output.json(&Version { version: VERSION, revision: REVISION })?;
+    } else {
+        output.line(format_args!("seqsvr {VERSION} ({REVISION})"))?;
+    }
+    Ok(Exit::Ok)
+}
