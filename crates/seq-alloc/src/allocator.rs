@@ -1,6 +1,7 @@
 //! The handle: numbers from memory, at the price of one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -77,6 +78,7 @@ impl Allocator {
             counters: Counters::new(&set, &name),
             owned: OwnedTable::new(layout.sections()),
             routes: ArcSwapOption::empty(),
+            node: AtomicU32::new(0),
             life: Mutex::new(None),
             fault: Mutex::new(None),
             line: Line::default(),
@@ -104,7 +106,7 @@ impl Allocator {
         let (raises, raises_refused) = shared.counters.raises();
         let owned = shared.owned.load();
         v1::AllocStatus {
-            id: life.map_or(0, |life| life.node.0),
+            id: shared.node.load(Relaxed),
             incarnation: life.map_or(0, |life| life.incarnation.0),
             sections: owned.iter().count() as u32,
             route_version: self.route_version().0,
@@ -113,6 +115,7 @@ impl Allocator {
             raises,
             raises_refused,
             slot_bytes: shared.slot_bytes(),
+            store_addrs: Vec::new(),
         }
     }
 
@@ -151,7 +154,7 @@ impl Allocator {
         self.shared.publish();
     }
 
-    /// Reads a uid's last number here. `None`: another node owns it.
+    /// Reads a uid's last number in a section that this node owns.
     pub(crate) fn read(&self, owned: &OwnedSection, slot: SlotIndex, epoch: Epoch) -> Result<Current, Refusal> {
         if epoch > owned.epoch {
             return Err(self.shared.stale(owned, epoch));
@@ -196,8 +199,8 @@ impl Frontend for Allocator {
         if let Some(owned) = shared.owned.load().get(section) {
             return self.read(owned, slot, epoch);
         }
-        let elsewhere = shared.elsewhere(&call, section)?;
-        Box::pin(shared.forward_current(call, &elsewhere, section, uid, epoch)).await
+        let owner = shared.owners().elsewhere(&call, section)?;
+        Box::pin(shared.forward_current(call, owner, section, uid, epoch)).await
     }
 
     async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
@@ -218,8 +221,9 @@ impl Shared {
     /// A call that is not answered at once: the section is at its ceiling, or another node's.
     async fn next_later(&self, call: Call, item: Item) -> Result<Allocation, Refusal> {
         if self.owned.load().get(item.section).is_none() {
-            let result = match self.elsewhere(&call, item.section) {
-                Ok(elsewhere) => self.forward_next(call, &elsewhere, &item).await,
+            let owner = self.owners().elsewhere(&call, item.section);
+            let result = match owner {
+                Ok(owner) => self.forward_next(call, owner, &item).await,
                 Err(refusal) => Err(refusal),
             };
             if let Err(refusal) = &result {

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use futures::future;
-use seq_core::{Epoch, Refusal, SectionId, Uid};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, Uid};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 
 use crate::allocator::Allocator;
 use crate::settle::{Item, Settled};
-use crate::shared::{Elsewhere, Shared};
+use crate::shared::Shared;
 
 /// The items of a batch that the first pass could not answer.
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Later {
     /// be among them.
     at_ceiling: BTreeMap<SectionId, Vec<Item>>,
     /// Other nodes', by owner, in order.
-    elsewhere: BTreeMap<Elsewhere, Vec<Item>>,
+    elsewhere: BTreeMap<NodeId, Vec<Item>>,
 }
 
 impl Allocator {
@@ -41,14 +41,15 @@ impl Allocator {
     pub(crate) async fn read_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
         let shared = &*self.shared;
         let mut results = Vec::with_capacity(uids.len());
-        let mut elsewhere: BTreeMap<Elsewhere, Vec<usize>> = BTreeMap::new();
+        let mut elsewhere: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         {
             let table = shared.owned.load();
+            let owners = shared.owners();
             for (index, uid) in uids.iter().enumerate() {
                 let result = shared.layout.locate(*uid).and_then(|(section, slot)| match table.get(section) {
                     Some(owned) => self.read(owned, slot, Epoch(0)),
                     None => {
-                        elsewhere.entry(shared.elsewhere(&call, section)?).or_default().push(index);
+                        elsewhere.entry(owners.elsewhere(&call, section)?).or_default().push(index);
                         Err(Refusal::Unserved { section })
                     }
                 });
@@ -62,7 +63,7 @@ impl Allocator {
             });
             let places: Vec<_> = places.collect();
             async move {
-                let read = shared.forward_current_many(call, &to, &places).await;
+                let read = shared.forward_current_many(call, to, &places).await;
                 indices.into_iter().zip(read)
             }
         });
@@ -77,6 +78,7 @@ impl Shared {
     /// Answers what can be answered now; the others stand as refused for lack of an owner until the second pass.
     fn first_pass(&self, call: &Call, asks: Vec<Result<Ask, Refusal>>) -> (Vec<Result<Allocation, Refusal>>, Later) {
         let table = self.owned.load();
+        let owners = self.owners();
         let mut later = Later::default();
         let mut numbers = 0;
         let mut results = Vec::with_capacity(asks.len());
@@ -86,7 +88,7 @@ impl Shared {
                 let item = Item { index, ask, section, slot };
                 let pending = Err(Refusal::Unserved { section });
                 let Some(owned) = table.get(section) else {
-                    later.elsewhere.entry(self.elsewhere(call, section)?).or_default().push(item);
+                    later.elsewhere.entry(owners.elsewhere(call, section)?).or_default().push(item);
                     return pending;
                 };
                 if let Some(waiting) = later.at_ceiling.get_mut(&section) {
@@ -114,7 +116,7 @@ impl Shared {
     async fn second_pass(&self, call: Call, later: Later) -> Vec<Settled> {
         let waits = later.at_ceiling.into_values().map(|items| self.settle(call, items));
         let forwards =
-            later.elsewhere.into_iter().map(|(to, items)| async move { self.forward_many(call, &to, items).await });
+            later.elsewhere.into_iter().map(|(to, items)| async move { self.forward_many(call, to, items).await });
         let (waited, forwarded) = future::join(future::join_all(waits), future::join_all(forwards)).await;
         waited.into_iter().chain(forwarded).flatten().collect()
     }

@@ -3,10 +3,10 @@
 //! A forwarded call is never repeated here. Whether repeating is wise is the caller's to say: an owner that did not answer
 //! may have given numbers out.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use seq_client::pool::{self, Pool};
-use seq_core::{Epoch, Layout, Reading, Refusal, SectionId, Seq, Uid};
+use seq_core::{Count, Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Uid};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
@@ -14,10 +14,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::settle::{Item, Settled};
-use crate::shared::{Elsewhere, Shared};
-
-/// Of the time a call has left, the part the owner gets: its refusal at a ceiling arrives before this node gives up.
-const OWNERS_SHARE: f64 = 0.9;
+use crate::shared::Shared;
 
 /// The way to other owners.
 #[derive(Debug)]
@@ -41,25 +38,24 @@ impl Forwarder {
     pub(crate) fn new(pool: Pool) -> Forwarder {
         Forwarder { pool }
     }
+}
 
+impl Shared {
     async fn ask<Q, A>(
         &self,
         call: &Call,
-        elsewhere: &Elsewhere,
+        to: NodeId,
         question: Q,
         method: impl AsyncFnOnce(Owner, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Failure> {
         let left = call.deadline.saturating_duration_since(Instant::now());
-        let channel = self.pool.get(&elsewhere.addr).map_err(|error| {
-            tracing::warn!(owner = elsewhere.owner.0, %error, "cannot forward");
-            Failure::NotSent
-        })?;
+        let channel = self.channel(to).ok_or(Failure::NotSent)?;
         if left.is_zero() {
             return Err(Failure::NotSent);
         }
         let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
         let mut request = Request::new(question);
-        request.set_timeout(left.mul_f64(OWNERS_SHARE).max(Duration::from_micros(1)));
+        request.set_timeout(left);
         match tokio::time::timeout(left, method(owner, request)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) if pool::never_sent(&status) => Err(Failure::NotSent),
@@ -67,11 +63,15 @@ impl Forwarder {
             Err(_) => Err(Failure::NoAnswer),
         }
     }
-}
 
-impl Shared {
+    fn channel(&self, to: NodeId) -> Option<Channel> {
+        let routes = self.routes();
+        let addr = &routes.as_ref()?.node(to)?.addr;
+        self.forwarder.pool.get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
+    }
+
     /// Asks the owner for one item.
-    pub(crate) async fn forward_next(&self, call: Call, to: &Elsewhere, item: &Item) -> Result<Allocation, Refusal> {
+    pub(crate) async fn forward_next(&self, call: Call, to: NodeId, item: &Item) -> Result<Allocation, Refusal> {
         self.counters.forwarded(1);
         let Ask { uid, count, epoch } = item.ask;
         let question = v1::NextRequest {
@@ -81,8 +81,7 @@ impl Shared {
             epoch: epoch.0,
             hops: call.hops + 1,
         };
-        let answer =
-            self.forwarder.ask(&call, to, question, async |mut owner, request| owner.next(request).await).await;
+        let answer = self.ask(&call, to, question, async |mut owner, request| owner.next(request).await).await;
         match answer {
             Ok(answer) => given(answer.value, answer.prev, answer.epoch).ok_or(no_answer(item.section, to)),
             Err(failure) => Err(self.refusal(failure, to, item)),
@@ -90,7 +89,7 @@ impl Shared {
     }
 
     /// Asks the owner for many items, in their order.
-    pub(crate) async fn forward_many(&self, call: Call, to: &Elsewhere, items: Vec<Item>) -> Vec<Settled> {
+    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: Vec<Item>) -> Vec<Settled> {
         self.counters.forwarded(items.len());
         let question = v1::NextManyRequest {
             uids: items.iter().map(|item| item.ask.uid.0).collect(),
@@ -99,7 +98,6 @@ impl Shared {
             hops: call.hops + 1,
         };
         let answer = self
-            .forwarder
             .ask(&call, to, question, async |mut owner, request| owner.next_many(request).await)
             .await
             .and_then(|answer| {
@@ -133,15 +131,14 @@ impl Shared {
     pub(crate) async fn forward_current(
         &self,
         call: Call,
-        to: &Elsewhere,
+        to: NodeId,
         section: SectionId,
         uid: Uid,
         epoch: Epoch,
     ) -> Result<Current, Refusal> {
         self.counters.forwarded(1);
         let question = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
-        let answer =
-            self.forwarder.ask(&call, to, question, async |mut owner, request| owner.current(request).await).await;
+        let answer = self.ask(&call, to, question, async |mut owner, request| owner.current(request).await).await;
         match answer {
             Ok(answer) => read(answer.value, answer.exactness, answer.epoch).ok_or(no_answer(section, to)),
             Err(failure) => Err(self.refused_read(failure, to, section, uid, epoch)),
@@ -152,7 +149,7 @@ impl Shared {
     pub(crate) async fn forward_current_many(
         &self,
         call: Call,
-        to: &Elsewhere,
+        to: NodeId,
         uids: &[(SectionId, Uid)],
     ) -> Vec<Result<Current, Refusal>> {
         self.counters.forwarded(uids.len());
@@ -162,7 +159,6 @@ impl Shared {
             hops: call.hops + 1,
         };
         let answer = self
-            .forwarder
             .ask(&call, to, question, async |mut owner, request| owner.current_many(request).await)
             .await
             .and_then(|answer| {
@@ -186,20 +182,17 @@ impl Shared {
         }
     }
 
-    fn refused_read(&self, failure: Failure, to: &Elsewhere, section: SectionId, uid: Uid, epoch: Epoch) -> Refusal {
+    fn refused_read(&self, failure: Failure, to: NodeId, section: SectionId, uid: Uid, epoch: Epoch) -> Refusal {
         let Ok((_, slot)) = self.layout.locate(uid) else { return no_answer(section, to) };
-        let ask = Ask { uid, count: seq_core::Count::ONE, epoch };
+        let ask = Ask { uid, count: Count::ONE, epoch };
         self.refusal(failure, to, &Item { index: 0, ask, section, slot })
     }
 
     /// The owner's refusal, as this node tells it.
-    fn refusal(&self, failure: Failure, to: &Elsewhere, item: &Item) -> Refusal {
+    fn refusal(&self, failure: Failure, to: NodeId, item: &Item) -> Refusal {
         let section = item.section;
         let reason = match failure {
-            Failure::NotSent => {
-                self.forwarder.pool.suspect(&to.addr);
-                return Refusal::OwnerUnreachable { section, owner: to.owner };
-            }
+            Failure::NotSent => return Refusal::OwnerUnreachable { section, owner: to },
             Failure::NoAnswer => return no_answer(section, to),
             Failure::Refused(reason) => reason,
         };
@@ -225,11 +218,11 @@ impl Failure {
 
 /// Everything an owner may refuse a forwarded item with. The epoch it holds is not in its answer; all that matters of it
 /// is that the caller's is newer.
-fn known_refusals(layout: &Layout, item: &Item, to: &Elsewhere) -> [Refusal; 8] {
+fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 8] {
     let Item { ask, section, .. } = *item;
     let (uids, count) = (layout.uids(), ask.count.get());
     [
-        Refusal::NotOwner { section, owner: Some(to.owner) },
+        Refusal::NotOwner { section, owner: Some(to) },
         Refusal::Unserved { section },
         Refusal::StaleEpoch { section, mine: Epoch(ask.epoch.0.saturating_sub(1)), callers: ask.epoch },
         Refusal::CeilingStalled { section },
@@ -240,8 +233,8 @@ fn known_refusals(layout: &Layout, item: &Item, to: &Elsewhere) -> [Refusal; 8] 
     ]
 }
 
-fn no_answer(section: SectionId, to: &Elsewhere) -> Refusal {
-    Refusal::OwnerTimedOut { section, owner: to.owner }
+fn no_answer(section: SectionId, to: NodeId) -> Refusal {
+    Refusal::OwnerTimedOut { section, owner: to }
 }
 
 /// The reason of each refused item, by its place.

@@ -4,6 +4,7 @@
 //! new life begins with a new token.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use seq_core::route::{Adopted, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Incarnation, Layout, NodeId, RouteVersion, Section, SectionId, Seq};
@@ -21,8 +22,12 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     loop {
         let living = async {
             let life = register(&shared, &link).await;
+            let began = Instant::now();
             live(&shared, &link, life).await;
             shared.end_life(life);
+            if began.elapsed() > shared.tuning.retry_max * 2 {
+                backoff.reset();
+            }
             // Two processes with one name end each other's lives; the wait keeps that from filling the store's log.
             tokio::time::sleep(backoff.wait()).await;
         };
@@ -123,6 +128,7 @@ pub(crate) enum AdoptError {
 
 impl Shared {
     fn begin_life(&self, life: Life) {
+        self.node.store(life.node.0, Relaxed);
         *self.life.lock() = Some(life);
         self.note_fault(None);
     }

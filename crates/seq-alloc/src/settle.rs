@@ -88,8 +88,9 @@ impl Shared {
 
     /// Sends items of one section to its owner.
     async fn send_on(&self, call: Call, section: SectionId, items: Vec<Item>) -> Vec<Settled> {
-        match self.elsewhere(&call, section) {
-            Ok(elsewhere) => self.forward_many(call, &elsewhere, items).await,
+        let owner = self.owners().elsewhere(&call, section);
+        match owner {
+            Ok(owner) => self.forward_many(call, owner, items).await,
             Err(refusal) => {
                 self.counters.refused(call.via, &refusal, items.len());
                 items.into_iter().map(|item| (item.index, Err(refusal))).collect()

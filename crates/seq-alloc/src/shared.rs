@@ -1,6 +1,7 @@
 //! What the handles and the keepers of one allocator share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) tuning: AllocTuning,
     pub(crate) owned: OwnedTable,
     pub(crate) routes: ArcSwapOption<RouteTable>,
+    /// The node's id, the same in every life; 0 before the first registration.
+    pub(crate) node: AtomicU32,
     /// `None` before registration, and between the end of a life and the next one.
     pub(crate) life: Mutex<Option<Life>>,
     /// Why the store's answers cannot be used, while they cannot.
@@ -84,24 +87,9 @@ impl Shared {
         Refusal::StaleEpoch { section: owned.id, mine: owned.epoch, callers }
     }
 
-    /// The other node that owns a section, if the call may go there.
-    #[cold]
-    pub(crate) fn elsewhere(&self, call: &Call, section: SectionId) -> Result<Elsewhere, Refusal> {
-        let routes = self.routes.load();
-        let route = routes.as_ref().and_then(|routes| routes.get(section));
-        let mine = self.life.lock().map(|life| life.node);
-        let owner = route.and_then(|route| route.owner).filter(|owner| Some(*owner) != mine);
-        if call.hops > 0 {
-            // The node that sent it here has other routes than this one: one of the two is old.
-            self.counters.wrong_owner();
-            self.renew_now.notify_one();
-            return Err(Refusal::NotOwner { section, owner });
-        }
-        let owner = owner.ok_or(Refusal::Unserved { section })?;
-        match routes.as_ref().and_then(|routes| routes.node(owner)) {
-            Some(node) => Ok(Elsewhere { owner, addr: node.addr.clone() }),
-            None => Err(Refusal::Unserved { section }),
-        }
+    /// Who owns what, for one call.
+    pub(crate) fn owners(&self) -> Owners<'_> {
+        Owners { shared: self, routes: self.routes(), mine: NodeId(self.node.load(Relaxed)) }
     }
 
     /// The routes as they stand.
@@ -123,11 +111,27 @@ impl Shared {
     }
 }
 
-/// A node that owns what this one does not.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Elsewhere {
-    pub(crate) owner: NodeId,
-    pub(crate) addr: String,
+/// One state of the routes, for all items of a call: with two of them a uid named twice could go to two owners at a time.
+pub(crate) struct Owners<'a> {
+    shared: &'a Shared,
+    routes: Guard<Option<Arc<RouteTable>>>,
+    mine: NodeId,
+}
+
+impl Owners<'_> {
+    /// The other node that owns a section this one does not, if the call may go there.
+    #[cold]
+    pub(crate) fn elsewhere(&self, call: &Call, section: SectionId) -> Result<NodeId, Refusal> {
+        let route = self.routes.as_ref().and_then(|routes| routes.get(section));
+        let owner = route.and_then(|route| route.owner).filter(|owner| *owner != self.mine);
+        if call.hops > 0 {
+            // The node that sent it here has other routes than this one: one of the two is old.
+            self.shared.counters.wrong_owner();
+            self.shared.renew_now.notify_one();
+            return Err(Refusal::NotOwner { section, owner });
+        }
+        owner.ok_or(Refusal::Unserved { section })
+    }
 }
 
 /// How often the metrics are brought up to date.

@@ -1,0 +1,94 @@
+//! What a node answers for sections of another one.
+
+use std::time::{Duration, Instant};
+
+use seq_core::{Epoch, NodeId, Refusal, SectionId, Uid};
+use seq_kit::frontend::{Ask, Call, Frontend, Via};
+
+use crate::store::Mode;
+use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given};
+
+/// a1 owns the first half of the sections, a2 the other.
+async fn two_nodes() -> (World, Node, Node) {
+    let world = World::new();
+    let one = world.start_owning("a1", 0..SECTIONS / 2).await;
+    let two = world.start_owning("a2", SECTIONS / 2..SECTIONS).await;
+    world.routed(&[&one, &two]).await;
+    (world, one, two)
+}
+
+/// The first uid of a2's sections.
+const THEIRS: u64 = SIZE * SECTIONS as u64 / 2;
+
+#[tokio::test]
+async fn any_node_answers_for_any_uid() {
+    let (_world, one, two) = two_nodes().await;
+    assert_eq!(one.next(THEIRS).await, Ok(given(1, 0, 1)));
+    assert_eq!(two.next(THEIRS).await, Ok(given(2, 1, 1)));
+    assert_eq!(two.next(0).await, Ok(given(1, 0, 1)));
+    let current = one.allocator.current(call(), Uid(THEIRS), Epoch(0)).await.unwrap();
+    assert_eq!((current.reading.value.0, current.reading.exact), (2, true));
+    assert_eq!((one.allocator.status().forwarded, one.allocator.status().allocations), (2, 1));
+}
+
+#[tokio::test]
+async fn a_batch_is_merged_in_order_from_all_owners() {
+    let (_world, one, _two) = two_nodes().await;
+    let batch = [(THEIRS, 1), (1, 1), (THEIRS, 3), (1, 2), (THEIRS + 99, 1), (THEIRS, 1), (1, 1)];
+    assert_eq!(one.next_many(&batch).await, [Ok(1), Ok(1), Ok(4), Ok(3), Ok(1), Ok(5), Ok(4)]);
+    let outside = u64::from(SECTIONS) * SIZE;
+    let uids = [THEIRS, outside, 1, THEIRS + 99, 2].map(Uid).to_vec();
+    let read = one.allocator.current_many(call(), uids).await;
+    let values: Vec<_> = read.iter().map(|read| read.as_ref().map(|current| current.reading.value.0).ok()).collect();
+    assert_eq!(values, [Some(5), None, Some(4), Some(1), Some(0)]);
+    assert_eq!(read[1], Err(Refusal::UidOutOfRange { uid: Uid(outside), start: 0, end: outside }));
+}
+
+#[tokio::test]
+async fn bad_items_are_refused_beside_good_ones() {
+    let (_world, one, _two) = two_nodes().await;
+    let outside = u64::from(SECTIONS) * SIZE;
+    let bad = Refusal::CountOutOfRange { count: 0 };
+    let asks = vec![Ok(ask(THEIRS, 1)), Err(bad), Ok(ask(outside, 1)), Ok(ask(1, 1))];
+    let out_of_range = Refusal::UidOutOfRange { uid: Uid(outside), start: 0, end: outside };
+    let answers = one.allocator.next_many(call(), asks).await;
+    assert_eq!(answers, [Ok(given(1, 0, 1)), Err(bad), Err(out_of_range), Ok(given(1, 0, 1))]);
+}
+
+#[tokio::test]
+async fn the_owners_refusals_are_told_as_they_are() {
+    let (world, one, two) = two_nodes().await;
+    let theirs = SectionId(SECTIONS / 2);
+    world.store.set_mode(Mode::HoldRaises);
+    let stalled = Err(Refusal::CeilingStalled { section: theirs });
+    // Long enough that the owner's refusal arrives also on a busy machine.
+    let impatient = || Call { deadline: Instant::now() + Duration::from_millis(800), ..call() };
+    assert_eq!(one.allocator.next(impatient(), ask(THEIRS, 1)).await, stalled);
+    let asks = vec![Ok(ask(THEIRS, 1)), Ok(ask(THEIRS, 1))];
+    assert_eq!(one.allocator.next_many(impatient(), asks).await, [stalled, stalled]);
+    world.store.set_mode(Mode::Serve);
+    let newer = Ask { epoch: Epoch(2), ..ask(THEIRS, 1) };
+    let stale = Refusal::StaleEpoch { section: theirs, mine: Epoch(1), callers: Epoch(2) };
+    assert_eq!(one.allocator.next(call(), newer).await, Err(stale));
+    assert_eq!(two.next(THEIRS).await, Ok(given(1, 0, 1)), "refused calls moved nothing");
+}
+
+#[tokio::test]
+async fn a_call_is_forwarded_once() {
+    let (_world, one, _two) = two_nodes().await;
+    let forwarded = Call { hops: 1, via: Via::Forwarded, ..call() };
+    let not_owner = Refusal::NotOwner { section: SectionId(SECTIONS / 2), owner: Some(NodeId(2)) };
+    assert_eq!(one.allocator.next(forwarded, ask(THEIRS, 1)).await, Err(not_owner));
+    assert_eq!(one.allocator.status().forwarded, 0);
+}
+
+#[tokio::test]
+async fn a_dead_owner_costs_only_its_own_items() {
+    let (_world, one, two) = two_nodes().await;
+    two.group.shutdown(PATIENCE).await.unwrap();
+    let unreachable = Refusal::OwnerUnreachable { section: SectionId(SECTIONS / 2), owner: NodeId(2) };
+    assert_eq!(one.next(THEIRS).await, Err(unreachable));
+    assert_eq!(one.next_many(&[(1, 1), (THEIRS, 1), (2, 1)]).await, [Ok(1), Err(unreachable), Ok(1)]);
+    let read = one.allocator.current(call(), Uid(THEIRS), Epoch(0)).await;
+    assert_eq!(read, Err(unreachable));
+}

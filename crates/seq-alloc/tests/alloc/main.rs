@@ -1,0 +1,8 @@
+//! Allocators against a store that is the core's `State` behind real tonic, and that can be told to misbehave.
+
+mod ceilings;
+mod forwarding;
+mod session;
+mod store;
+mod threads;
+mod world;

@@ -1,0 +1,134 @@
+//! Registration, grants, lives.
+
+use std::time::Duration;
+
+use seq_core::state::Command;
+use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
+use seq_kit::frontend::{Ask, Frontend};
+
+use crate::store::{Mode, Store};
+use crate::world::{SECTIONS, STEP, World, ask, call, given, quick, spec, until};
+
+#[tokio::test]
+async fn a_node_registers_is_granted_sections_and_serves() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..SECTIONS).await;
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
+    assert_eq!(node.next(42).await, Ok(given(2, 1, 1)));
+    let current = node.allocator.current(call(), Uid(42), Epoch(0)).await.unwrap();
+    assert_eq!((current.reading.value.0, current.reading.exact, current.epoch.0), (2, true, 1));
+    assert_eq!(node.allocator.ready(), Ok(()));
+    let status = node.allocator.status();
+    assert_eq!((status.id, status.incarnation, status.sections), (1, 1, SECTIONS));
+    assert_eq!((status.allocations, status.raises, status.raises_refused), (2, 1, 0));
+    assert!(status.slot_bytes > 0);
+    let routes = node.allocator.routes_since(RouteVersion(0)).unwrap();
+    assert_eq!((routes.version, routes.runs.len()), (node.allocator.route_version(), 1));
+    assert_eq!(node.allocator.routes_since(routes.version), None);
+}
+
+#[tokio::test]
+async fn before_sections_are_granted_nothing_is_served() {
+    let world = World::new();
+    let node = world.start("a1");
+    assert_eq!(node.next(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
+    let failing = node.allocator.ready().unwrap_err();
+    assert!(failing.iter().any(|(name, _)| name == "routes"), "{failing:?}");
+}
+
+#[tokio::test]
+async fn a_new_process_starts_above_everything_the_old_one_gave_out() {
+    let world = World::new();
+    let old = world.start_owning("a1", 0..SECTIONS).await;
+    assert_eq!(old.next(42).await, Ok(given(1, 0, 1)));
+    drop(old);
+    let new = world.start_owning("a1", 0..SECTIONS).await;
+    assert_eq!(new.next(42).await, Ok(given(STEP + 1, 0, 2)));
+    assert_eq!(new.next(150).await, Ok(given(1, 0, 2)), "a section that was never used starts at 1");
+    let current = new.allocator.current(call(), Uid(43), Epoch(0)).await.unwrap();
+    assert_eq!((current.reading.value.0, current.reading.exact), (STEP, false));
+}
+
+#[tokio::test]
+async fn a_life_that_is_over_gives_nothing_out_and_a_new_one_begins() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..SECTIONS).await;
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
+    let other = Command::Register { name: "a1".to_owned(), addr: "127.0.0.1:9".to_owned(), token: 7 };
+    world.store.state.lock().apply(&other);
+    until("the node begins a new life", || world.store.incarnation("a1") == Some(Incarnation(3))).await;
+    until("the sections are dropped", || node.allocator.status().sections == 0).await;
+    assert_eq!(node.next(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
+    world.store.assign("a1", 0..SECTIONS);
+    until("the sections are granted again", || node.allocator.status().sections == SECTIONS).await;
+    assert_eq!(node.next(42).await, Ok(given(STEP + 1, 0, 2)));
+}
+
+#[tokio::test]
+async fn a_lost_answer_ends_no_life() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..SECTIONS).await;
+    world.store.set_mode(Mode::ForgetAnswers);
+    let calls = world.store.calls.load(std::sync::atomic::Ordering::SeqCst);
+    until("renewals are lost", || world.store.calls.load(std::sync::atomic::Ordering::SeqCst) > calls + 5).await;
+    world.store.set_mode(Mode::Serve);
+    let renewed = world.store.state.lock().nodes[0].renew_seq;
+    until("renewals go on", || world.store.state.lock().nodes[0].renew_seq.0 > renewed.0 + 3).await;
+    assert_eq!(world.store.incarnation("a1"), Some(Incarnation(1)));
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
+}
+
+#[tokio::test]
+async fn the_leader_is_found_by_way_of_a_follower() {
+    let mut world = World::new();
+    let leader = world.spec.stores[0].addr.parse().unwrap();
+    let follower = world.store.follower(leader);
+    let addr = follower.serve(&world.group);
+    let dead = "127.0.0.1:1".parse().unwrap();
+    world.spec = spec(&[dead, addr, leader]);
+    world.spec.stores.iter_mut().for_each(|store| store.http = format!("127.0.0.1:{}", 40 + store.id));
+    let node = world.start_owning("a1", 0..SECTIONS).await;
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
+    let asked = follower.calls.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(asked <= 2, "the leader is remembered: the follower was asked {asked} times");
+}
+
+#[tokio::test]
+async fn a_store_of_another_set_is_not_served_from() {
+    let mut world = World::new();
+    let other = Store::new("test", Layout::new(0..77, 7).unwrap());
+    world.spec = spec(&[other.serve(&world.group)]);
+    let node = world.start("a1");
+    until("the store is asked", || other.incarnation("a1").is_some()).await;
+    other.assign("a1", 0..11);
+    let named = || format!("{:?}", node.allocator.ready()).contains("sections of 7");
+    until("the probe names the difference", named).await;
+    assert_eq!(node.next(1).await, Err(Refusal::Unserved { section: SectionId(0) }));
+}
+
+#[tokio::test]
+async fn a_caller_that_has_seen_a_newer_ownership_is_not_answered() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..1).await;
+    let newer = Ask { epoch: Epoch(2), ..ask(42, 1) };
+    let stale = Refusal::StaleEpoch { section: SectionId(0), mine: Epoch(1), callers: Epoch(2) };
+    assert_eq!(node.allocator.next(call(), newer).await, Err(stale));
+    assert_eq!(node.allocator.current(call(), Uid(42), Epoch(2)).await, Err(stale));
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)), "the refused call moved nothing");
+}
+
+#[tokio::test]
+async fn old_routes_are_refreshed_as_soon_as_they_prove_old() {
+    let world = World::new();
+    let slow = seq_alloc::AllocTuning { renew_every: Duration::from_secs(3_600), ..quick() };
+    let node = world.start_with("a1", slow);
+    world.registered_after("a1", None).await;
+    world.store.assign("a1", 0..1);
+    until("the section is granted", || node.allocator.status().sections == 1).await;
+    world.store.assign("a1", 0..1);
+    let newer = || Ask { epoch: Epoch(2), ..ask(42, 1) };
+    while node.allocator.next(call(), newer()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(node.allocator.status().sections, 1);
+}

@@ -1,0 +1,190 @@
+//! A store without Raft: applies commands to one `State`, and delays, refuses or forgets to answer on demand.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+use seq_core::state::{Answer, Command, Raise, Reassign, SetDefinition, State};
+use seq_core::{Epoch, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use seq_kit::listen;
+use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::v1::control_service_server::{ControlService, ControlServiceServer};
+use seq_proto::{status, v1};
+use tokio::sync::watch;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Request, Response, Status};
+
+/// How the store treats calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Applies and answers.
+    Serve,
+    /// Answers no raise until the mode changes; the rest is served.
+    HoldRaises,
+    /// Applies, and then fails the call as a lost connection would.
+    ForgetAnswers,
+    /// Fails every call without applying it.
+    Down,
+}
+
+/// The store. Clones are handles on it; a follower shares its state.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) mode: Arc<watch::Sender<Mode>>,
+    /// Raise calls that came in, held ones included.
+    pub(crate) raise_calls: Arc<AtomicUsize>,
+    pub(crate) calls: Arc<AtomicUsize>,
+    /// Set on a follower: the address of the leader.
+    leader: Option<String>,
+}
+
+impl Store {
+    pub(crate) fn new(set: &str, layout: Layout) -> Store {
+        let mut state = State::default();
+        let defined = state.apply(&Command::DefineSet(SetDefinition { name: set.to_owned(), layout }));
+        assert_eq!(defined, Answer::SetDefined(Ok(())));
+        Store {
+            state: Arc::new(Mutex::new(state)),
+            mode: Arc::new(watch::Sender::new(Mode::Serve)),
+            raise_calls: Arc::default(),
+            calls: Arc::default(),
+            leader: None,
+        }
+    }
+
+    /// A member that sends everybody to `leader`.
+    pub(crate) fn follower(&self, leader: SocketAddr) -> Store {
+        Store { leader: Some(leader.to_string()), calls: Arc::default(), ..self.clone() }
+    }
+
+    /// Serves on a port of the kernel's choice.
+    pub(crate) fn serve(&self, group: &TaskGroup) -> SocketAddr {
+        let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let addr = listener.local_addr().unwrap();
+        let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener).unwrap()).with_nodelay(Some(true));
+        let server = Server::builder().add_service(ControlServiceServer::new(self.clone()));
+        let token = group.token();
+        group.spawn("store", Kind::Disposable, async move {
+            // Dropped at shutdown: the clients keep their connections open.
+            tokio::select! {
+                served = server.serve_with_incoming(incoming) => served.unwrap(),
+                () = token.cancelled() => {}
+            }
+        });
+        addr
+    }
+
+    pub(crate) fn set_mode(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+
+    /// Gives sections to the newest life of a node, whoever owns them.
+    pub(crate) fn assign(&self, node: &str, sections: impl IntoIterator<Item = u32>) {
+        let mut state = self.state.lock();
+        let (to, incarnation) = life_of(&state, node).expect("the node registered");
+        let moves = sections
+            .into_iter()
+            .map(|section| Reassign {
+                section: SectionId(section),
+                expected: state.sections[section as usize].epoch,
+                to,
+                incarnation,
+            })
+            .collect();
+        let Answer::Reassigned(done) = state.apply(&Command::Reassign(moves)) else { unreachable!() };
+        assert!(done.iter().all(Option::is_some));
+    }
+
+    /// The newest life of a node.
+    pub(crate) fn incarnation(&self, node: &str) -> Option<Incarnation> {
+        life_of(&self.state.lock(), node).map(|(_, incarnation)| incarnation)
+    }
+
+    pub(crate) fn ceiling(&self, section: u32) -> Seq {
+        self.state.lock().sections[section as usize].max_seq
+    }
+
+    /// Applies a command as the mode says.
+    fn apply(&self, command: &Command) -> Result<Answer, Status> {
+        self.calls.fetch_add(1, SeqCst);
+        if let Some(leader) = &self.leader {
+            let text = "this member does not lead".to_owned();
+            return Err(status::with_reason(Code::Unavailable, "NOT_LEADER", text, [("leader", leader.clone())], None));
+        }
+        let mode = *self.mode.borrow();
+        if mode == Mode::Down {
+            return Err(Status::unavailable("the store is down"));
+        }
+        let answer = self.state.lock().apply(command);
+        if mode == Mode::ForgetAnswers { Err(Status::unavailable("the answer was lost")) } else { Ok(answer) }
+    }
+}
+
+fn life_of(state: &State, node: &str) -> Option<(NodeId, Incarnation)> {
+    state.nodes().find(|(_, record)| record.name == node).map(|(id, record)| (id, record.incarnation))
+}
+
+fn refused(refusal: &seq_core::state::CommandRefusal) -> Status {
+    use seq_core::state::CommandRefusal;
+    let reason = match refusal {
+        CommandRefusal::OtherIncarnation { .. } => "OTHER_INCARNATION",
+        CommandRefusal::OtherRenewal { .. } => "OTHER_RENEWAL",
+        CommandRefusal::UnknownNode { .. } => "UNKNOWN_NODE",
+        _ => "REFUSED",
+    };
+    status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), [], None)
+}
+
+#[tonic::async_trait]
+impl ControlService for Store {
+    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
+        let v1::RegisterRequest { node: name, addr, token, .. } = request.into_inner();
+        let Answer::Registered(answer) = self.apply(&Command::Register { name, addr, token })? else { unreachable!() };
+        let (node, incarnation) = answer.map_err(|refusal| refused(&refusal))?;
+        Ok(Response::new(v1::RegisterResponse { node_id: node.0, incarnation: incarnation.0 }))
+    }
+
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        let v1::RenewRequest { node_id, incarnation, renew_seq, route_version } = request.into_inner();
+        let (node, incarnation) = (NodeId(node_id), Incarnation(incarnation));
+        let renew = Command::Renew { node, incarnation, renew_seq: RenewSeq(renew_seq) };
+        let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
+        answer.map_err(|refusal| refused(&refusal))?;
+        let state = self.state.lock();
+        let mut response = v1::RenewResponse {
+            routes: state.routes_since(RouteVersion(route_version)).as_ref().map(v1::Routes::from),
+            ..v1::RenewResponse::default()
+        };
+        for (section, record) in state.owned_by(node, incarnation) {
+            if record.routed > RouteVersion(route_version) {
+                response.sections.push(section.0);
+                response.epochs.push(record.epoch.0);
+                response.ceilings.push(record.max_seq.0);
+            }
+        }
+        Ok(Response::new(response))
+    }
+
+    async fn raise_ceilings(
+        &self,
+        request: Request<v1::RaiseCeilingsRequest>,
+    ) -> Result<Response<v1::RaiseCeilingsResponse>, Status> {
+        self.raise_calls.fetch_add(1, SeqCst);
+        self.mode.subscribe().wait_for(|mode| *mode != Mode::HoldRaises).await.unwrap();
+        let v1::RaiseCeilingsRequest { node_id, incarnation, sections, epochs, ceilings } = request.into_inner();
+        let raises = sections.iter().zip(epochs).zip(ceilings).map(|((section, epoch), to)| Raise {
+            section: SectionId(*section),
+            epoch: Epoch(epoch),
+            to: Seq(to),
+        });
+        let (node, incarnation) = (NodeId(node_id), Incarnation(incarnation));
+        let raise = Command::Raise { node, incarnation, raises: raises.collect() };
+        let Answer::Raised(answer) = self.apply(&raise)? else { unreachable!() };
+        let committed = answer.map_err(|refusal| refused(&refusal))?;
+        let ceilings = committed.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
+        Ok(Response::new(v1::RaiseCeilingsResponse { ceilings }))
+    }
+}

@@ -1,0 +1,168 @@
+//! A store and nodes of one set in one process, on ports of the kernel's choice.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use seq_alloc::{AllocConfig, AllocTuning, Allocator};
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
+use seq_kit::frontend::{Allocation, Ask, Call, Frontend, Via};
+use seq_kit::listen;
+use seq_kit::tasks::TaskGroup;
+use seq_proto::v1;
+
+use crate::store::Store;
+
+/// How long anything may take before a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Uids in a section.
+pub(crate) const SIZE: u64 = 100;
+/// Sections in the set.
+pub(crate) const SECTIONS: u32 = 100;
+/// How far ceilings are raised.
+pub(crate) const STEP: u64 = 10;
+
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) spec: SetSpec,
+    pub(crate) group: TaskGroup,
+}
+
+/// One AllocSvr with a group of its own, so that it can be stopped alone.
+pub(crate) struct Node {
+    pub(crate) allocator: Allocator,
+    pub(crate) group: TaskGroup,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let group = TaskGroup::new();
+        let layout = Layout::new(0..SIZE * u64::from(SECTIONS), SIZE as u32).unwrap();
+        let store = Store::new("test", layout);
+        let addr = store.serve(&group);
+        World { spec: spec(&[addr]), store, group }
+    }
+
+    /// Starts a node that renews often.
+    pub(crate) fn start(&self, name: &str) -> Node {
+        self.start_with(name, quick())
+    }
+
+    pub(crate) fn start_with(&self, name: &str, tuning: AllocTuning) -> Node {
+        let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let advertise = listener.local_addr().unwrap().to_string();
+        let group = TaskGroup::new();
+        let config = AllocConfig { spec: self.spec.clone(), name: name.to_owned(), advertise, tuning };
+        let allocator = Allocator::start(config, &group).unwrap();
+        let admin = Arc::new(v1::StatusResponse::default);
+        seq_gateway::grpc::serve(allocator.clone(), admin, listener, &group).unwrap();
+        Node { allocator, group }
+    }
+
+    /// Starts a node and gives it sections.
+    pub(crate) async fn start_owning(&self, name: &str, sections: std::ops::Range<u32>) -> Node {
+        let before = self.store.incarnation(name);
+        let node = self.start(name);
+        self.registered_after(name, before).await;
+        self.store.assign(name, sections.clone());
+        until("the sections are granted", || node.allocator.status().sections == sections.len() as u32).await;
+        node
+    }
+
+    pub(crate) async fn registered_after(&self, name: &str, before: Option<seq_core::Incarnation>) {
+        until("the node registers", || self.store.incarnation(name) > before).await;
+    }
+
+    /// Waits until the nodes hold the newest routes.
+    pub(crate) async fn routed(&self, nodes: &[&Node]) {
+        let newest = self.store.state.lock().route_version;
+        until("routes arrive", || nodes.iter().all(|node| node.allocator.route_version() >= newest)).await;
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.group.cancel();
+    }
+}
+
+impl Node {
+    pub(crate) async fn next(&self, uid: u64) -> Result<Allocation, Refusal> {
+        self.allocator.next(call(), ask(uid, 1)).await
+    }
+
+    /// The last numbers given to a batch of single asks.
+    pub(crate) async fn next_many(&self, asks: &[(u64, u32)]) -> Vec<Result<u64, Refusal>> {
+        let asks = asks.iter().map(|(uid, count)| Ok(ask(*uid, *count))).collect();
+        let results = self.allocator.next_many(call(), asks).await;
+        results.into_iter().map(|result| result.map(|given| given.value.0)).collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.group.cancel();
+    }
+}
+
+pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
+    let store = |(id, addr): (u64, &SocketAddr)| StoreSpec {
+        id,
+        name: format!("s{id}"),
+        addr: addr.to_string(),
+        http: format!("127.0.0.1:{id}"),
+    };
+    let alloc = |name: &str, port: u16| AllocSpec {
+        name: name.to_owned(),
+        addr: format!("127.0.0.1:{port}"),
+        http: format!("127.0.0.1:{}", port + 1),
+        weight: 1,
+    };
+    SetSpec {
+        name: "test".to_owned(),
+        uids: 0..SIZE * u64::from(SECTIONS),
+        section_size: SIZE as u32,
+        step: STEP,
+        stores: (1..).zip(stores).map(store).collect(),
+        allocs: vec![alloc("a1", 11), alloc("a2", 21)],
+    }
+}
+
+/// Paces for tests: what takes parts of a second takes milliseconds.
+pub(crate) fn quick() -> AllocTuning {
+    AllocTuning {
+        renew_every: Duration::from_millis(10),
+        claim_every: Duration::from_millis(5),
+        retry_min: Duration::from_millis(2),
+        retry_max: Duration::from_millis(20),
+        ..AllocTuning::DEFAULTS
+    }
+}
+
+pub(crate) fn call() -> Call {
+    Call { deadline: Instant::now() + PATIENCE, hops: 0, via: Via::Grpc }
+}
+
+/// A call that waits a short time.
+pub(crate) fn impatient() -> Call {
+    Call { deadline: Instant::now() + Duration::from_millis(30), ..call() }
+}
+
+pub(crate) fn ask(uid: u64, count: u32) -> Ask {
+    Ask { uid: Uid(uid), count: Count::new(count).unwrap(), epoch: Epoch(0) }
+}
+
+pub(crate) fn given(value: u64, prev: u64, epoch: u64) -> Allocation {
+    Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch) }
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waited = Instant::now();
+    while !holds() {
+        assert!(waited.elapsed() < PATIENCE, "waited too long until {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
