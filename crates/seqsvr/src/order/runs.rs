@@ -1,0 +1,83 @@
+//! Sets of numbers as runs without holes: numbers of a user are nearly contiguous, so a set is one or a few runs.
+
+/// The numbers `first ..= last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The lowest number.
+    pub(super) first: u64,
+    /// The highest number; below `first` in an empty run.
+    pub(super) last: u64,
+}
+
+impl Run {
+    /// No number; the first one there is would extend it.
+    pub(super) const EMPTY: Run = Run { first: 1, last: 0 };
+
+    pub(super) fn is_empty(self) -> bool {
+        self.last < self.first
+    }
+
+    pub(super) fn contains(self, number: u64) -> bool {
+        (self.first..=self.last).contains(&number)
+    }
+
+    fn overlaps(self, other: Run) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// A set of numbers. Invariant: runs ascend and neither touch nor overlap.
+#[derive(Debug, Default)]
+pub(super) struct RunSet {
+    runs: Vec<Run>,
+}
+
+impl RunSet {
+    /// Adds a run that is not empty; answers whether a number of it was there already.
+    pub(super) fn insert(&mut self, run: Run) -> bool {
+        assert!(!run.is_empty());
+        let from = self.runs.partition_point(|other| other.last + 1 < run.first);
+        let to = from + self.runs[from..].partition_point(|other| other.first <= run.last + 1);
+        let touched = &self.runs[from..to];
+        let overlaps = touched.iter().any(|other| other.overlaps(run));
+        let merged = touched
+            .iter()
+            .fold(run, |sum, other| Run { first: sum.first.min(other.first), last: sum.last.max(other.last) });
+        self.runs.splice(from..to, [merged]);
+        overlaps
+    }
+
+    /// Whether a number of the run is in the set.
+    pub(super) fn overlaps(&self, run: Run) -> bool {
+        if run.is_empty() {
+            return false;
+        }
+        let at = self.runs.partition_point(|other| other.last < run.first);
+        self.runs.get(at).is_some_and(|other| other.first <= run.last)
+    }
+
+    pub(super) fn contains(&self, number: u64) -> bool {
+        self.overlaps(Run { first: number, last: number })
+    }
+
+    /// Takes the highest run out.
+    pub(super) fn pop(&mut self) -> Option<Run> {
+        self.runs.pop()
+    }
+
+    /// The lowest number.
+    pub(super) fn lowest(&self) -> Option<u64> {
+        self.runs.first().map(|run| run.first)
+    }
+
+    /// Number of runs.
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Drops runs that end at or below `floor`, except for the `keep` highest of all.
+    pub(super) fn forget(&mut self, floor: u64, keep: usize) {
+        let below = self.runs.partition_point(|run| run.last <= floor);
+        self.runs.drain(..below.min(self.runs.len().saturating_sub(keep)));
+    }
+}

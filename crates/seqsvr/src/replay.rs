@@ -1,0 +1,161 @@
+//! The command `replay`: feeds a recorded message trace through the service and checks every answer.
+//!
+//! Every message takes one number for every member of its group, in one call. The order is checked over the whole run, and
+//! with `--floors` over several runs; a violation ends in exit 1. Ctrl-C ends the run early, with its report.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::exit::{Exit, Failure};
+use crate::order::{Checker, User};
+use crate::output::Output;
+use crate::target::Target;
+use crate::traffic::raises::RaiseWatch;
+use crate::traffic::sdk::{Sdk, raise_watch};
+
+mod drive;
+mod floors;
+mod report;
+mod trace;
+
+use drive::{Drive, Pace};
+use floors::Floors;
+use report::Report;
+use trace::Trace;
+
+/// How often the progress bar is drawn and the ceiling raises are asked for.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Arguments of `replay`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// The trace: CSV with the header second,group,sender, plain or gzip.
+    file: PathBuf,
+    #[command(flatten)]
+    target: Target,
+    /// Messages in flight at a time.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    concurrency: u16,
+    /// Connections to each node.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    connections: u8,
+    /// Deadline of one call, in milliseconds; what is left without a number then is asked for again.
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    deadline_ms: u64,
+    /// How long a message is tried before the replay gives up, in seconds; long enough for a cluster to be started again.
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    patience_s: u64,
+    /// How fast: max, or a factor of the recorded time, as 10 for ten times as fast.
+    #[arg(long, value_name = "FACTOR", default_value = "max", value_parser = speed)]
+    speed: Speed,
+    /// Send only the first N messages.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Joins runs: the largest number of every uid is read from this file, if it exists, and written to it at the end.
+    #[arg(long, value_name = "FILE")]
+    floors: Option<PathBuf>,
+    /// Nobody else uses these uids: a previous number that nobody was given is a violation too.
+    #[arg(long)]
+    exclusive: bool,
+}
+
+/// How fast a trace is sent; `None` is as fast as answers come.
+#[derive(Clone, Copy, Debug)]
+struct Speed(Option<f64>);
+
+fn speed(text: &str) -> Result<Speed, String> {
+    match text.trim_end_matches('x').parse::<f64>() {
+        _ if text == "max" => Ok(Speed(None)),
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(Speed(Some(factor))),
+        _ => Err("neither \"max\" nor a factor above 0".to_owned()),
+    }
+}
+
+/// Runs it.
+pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
+    let usage = |error: anyhow::Error| Failure::new(Exit::Usage, format!("{error:#}"));
+    let trace = Trace::open(&args.file).map_err(|error| usage(error.into()))?;
+    let floors = match &args.floors {
+        Some(file) => floors::load(file).map_err(|error| usage(error.into()))?,
+        None => Floors::new(),
+    };
+    let limit = args.limit.unwrap_or(u64::MAX).min(trace.messages.len() as u64);
+    let pace = Pace {
+        concurrency: usize::from(args.concurrency),
+        speed: args.speed.0,
+        limit: limit as usize,
+        patience: Duration::from_secs(args.patience_s),
+    };
+    let mut checker = Checker::new(trace.uids.len());
+    for (user, uid) in trace.users() {
+        if let Some(floor) = floors.get(&uid) {
+            checker.join_floor(user, *floor);
+        }
+    }
+
+    let deadline = Duration::from_millis(args.deadline_ms);
+    let sdk = Sdk::connect(&args.target, usize::from(args.connections), deadline).await?;
+    let mut raises = raise_watch(&args.target);
+    raises.look().await;
+    let drive = Drive::new(&trace, sdk, pace, checker);
+    let interrupted = watch(&drive, &mut raises, progress_bar(output, limit)).await;
+    raises.look().await;
+    let seconds = drive.elapsed();
+    let state = drive.into_state();
+
+    if let Some(file) = &args.floors {
+        save_floors(file, floors, &trace, &state.checker)?;
+    }
+    let report = Report::new(&trace, &state, &raises, seconds, args.exclusive);
+    report.print(output, interrupted)?;
+    Ok(report.exit(interrupted))
+}
+
+/// Runs the replay beside its progress bar, its count of raises and Ctrl-C. Answers whether it was interrupted.
+async fn watch(drive: &Drive<'_, Sdk>, raises: &mut RaiseWatch, bar: ProgressBar) -> bool {
+    let mut interrupted = false;
+    let mut ticks = tokio::time::interval(TICK);
+    let (replay, ctrl_c) = (drive.run(), tokio::signal::ctrl_c());
+    tokio::pin!(replay, ctrl_c);
+    loop {
+        tokio::select! {
+            () = &mut replay => break,
+            _ = &mut ctrl_c, if !interrupted => {
+                interrupted = true;
+                drive.stop();
+            }
+            _ = ticks.tick() => {
+                bar.set_position(drive.messages_done());
+                tokio::select! {
+                    () = &mut replay => break,
+                    () = raises.look() => {}
+                }
+            }
+        }
+    }
+    bar.finish_and_clear();
+    interrupted
+}
+
+fn progress_bar(output: &Output, messages: u64) -> ProgressBar {
+    let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("[{bar:40}] {human_pos}/{human_len} messages  {per_sec}  ETA {eta}")
+        .expect("the template is well-formed")
+        .progress_chars("##-");
+    ProgressBar::with_draw_target(Some(messages), target).with_style(style)
+}
+
+/// Keeps the floors of uids that are not in this trace.
+fn save_floors(file: &std::path::Path, mut floors: Floors, trace: &Trace, checker: &Checker) -> anyhow::Result<()> {
+    floors.extend(trace.users().map(|(user, uid)| (uid, checker.floor(user))).filter(|(_, floor)| floor.0 > 0));
+    floors::save(file, &floors).with_context(|| format!("cannot write {}", file.display()))
+}
+
+impl Trace {
+    fn users(&self) -> impl Iterator<Item = (User, seq_core::Uid)> {
+        self.uids.iter().enumerate().map(|(index, uid)| (User(index as u32), *uid))
+    }
+}

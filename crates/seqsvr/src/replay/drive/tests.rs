@@ -1,0 +1,153 @@
+//! Replays against services in memory: lawful ones, failing ones, and ones that break the promise.
+
+use std::collections::BTreeMap;
+
+use seq_core::Seq;
+
+use super::*;
+use crate::traffic::Answer;
+
+/// What a service does to its calls, by their index from 0.
+type Whim = fn(call: u64, uids: &[u64], answers: &mut [Answer]);
+
+#[derive(Default)]
+struct Memory {
+    last: RefCell<BTreeMap<u64, u64>>,
+    calls: Cell<u64>,
+    in_flight: Cell<usize>,
+    most_in_flight: Cell<usize>,
+    whim: Option<Whim>,
+}
+
+impl Service for &Memory {
+    async fn next(&self, uid: u64) -> Answer {
+        self.next_many(&[uid]).await.remove(0)
+    }
+
+    async fn next_many(&self, uids: &[u64]) -> Vec<Answer> {
+        let call = self.calls.replace(self.calls.get() + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.most_in_flight.set(self.most_in_flight.get().max(self.in_flight.get()));
+        tokio::task::yield_now().await;
+        let give = |uid: &u64| {
+            let mut last = self.last.borrow_mut();
+            let last = last.entry(*uid).or_default();
+            *last += 1;
+            Answer::Given { value: Seq(*last), prev: Seq(*last - 1), lost: 0 }
+        };
+        let mut answers: Vec<_> = uids.iter().map(give).collect();
+        // Answers overtake each other.
+        for _ in 0..call % 3 {
+            tokio::task::yield_now().await;
+        }
+        if let Some(whim) = self.whim {
+            whim(call, uids, &mut answers);
+        }
+        self.in_flight.set(self.in_flight.get() - 1);
+        answers
+    }
+}
+
+fn failed(retryable: bool, lost: u32) -> Answer {
+    let reason = if retryable { "UNSERVED" } else { "EXHAUSTED" };
+    Answer::Failed(Rc::new(Failure { reason: reason.to_owned(), message: "no".to_owned(), retryable, lost }))
+}
+
+/// 600 messages in two groups of 4 and 3 members that share one.
+fn trace() -> Trace {
+    Trace {
+        messages: (0..600).map(|at| Message { second: 100 + at / 10, group: (at % 2) as u32 }).collect(),
+        groups: vec![vec![User(0), User(1), User(2), User(3)], vec![User(3), User(4), User(5)]],
+        uids: (0..6).map(|user| Uid(1_000 + user)).collect(),
+    }
+}
+
+const PACE: Pace = Pace { concurrency: 8, speed: None, limit: usize::MAX, patience: Duration::from_secs(60) };
+
+async fn replay(service: &Memory, pace: Pace) -> State {
+    let trace = trace();
+    let drive = Drive::new(&trace, service, pace, Checker::new(trace.uids.len()));
+    drive.run().await;
+    drive.into_state()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_member_of_every_message_gets_a_number() {
+    let service = Memory::default();
+    let state = replay(&service, PACE).await;
+    let tally = state.checker.tally();
+    assert_eq!((state.messages, tally.allocations), (600, trace().numbers()));
+    assert_eq!((tally.violations(), tally.foreign_prevs, state.retried), (0, 0, 0));
+    assert_eq!(service.last.borrow()[&1_003], 600);
+    assert_eq!(service.most_in_flight.get(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_got_no_number_is_asked_for_again() {
+    let whim: Whim = |call, _, answers| match call % 10 {
+        // Lost on its way back: the numbers are gone.
+        3 => answers.fill(failed(true, 1)),
+        7 => answers[0] = failed(true, 1),
+        _ => {}
+    };
+    let service = Memory { whim: Some(whim), ..Memory::default() };
+    let state = replay(&service, PACE).await;
+    let tally = state.checker.tally();
+    assert_eq!((state.messages, tally.allocations), (600, trace().numbers()));
+    assert_eq!((tally.violations(), tally.foreign_prevs), (0, 0), "the lost calls explain every hole");
+    assert!(state.retried > 100 && state.unknown_calls > 100, "{} {}", state.retried, state.unknown_calls);
+    assert_eq!(state.reasons.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_given_twice_is_found() {
+    let whim: Whim = |call, uids, answers| {
+        if call == 300 && uids[0] == 1_000 {
+            answers[2] = Answer::Given { value: Seq(5), prev: Seq(4), lost: 0 };
+        }
+    };
+    let service = Memory { whim: Some(whim), ..Memory::default() };
+    let state = replay(&service, PACE).await;
+    let tally = state.checker.tally();
+    assert_eq!((tally.duplicates, tally.decreases), (1, 1));
+    let violation = state.checker.details()[0];
+    assert_eq!((trace().uid(violation.user), violation.value), (Uid(1_002), 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_service_ends_the_patience() {
+    let service = Memory { whim: Some(|_, _, answers| answers.fill(failed(true, 0))), ..Memory::default() };
+    let state = replay(&service, Pace { patience: Duration::from_secs(5), ..PACE }).await;
+    let gave_up = state.gave_up.unwrap();
+    assert_eq!((state.messages, gave_up.uid), (0, Uid(1_000)));
+    assert!(gave_up.after >= Duration::from_secs(5) && gave_up.after < Duration::from_secs(7), "{:?}", gave_up.after);
+    assert_eq!(state.checker.tally().allocations, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_retried_ends_the_replay() {
+    let whim: Whim = |call, _, answers| {
+        if call == 20 {
+            answers[0] = failed(true, 0);
+            answers[2] = failed(false, 0);
+        }
+    };
+    let service = Memory { whim: Some(whim), ..Memory::default() };
+    let state = replay(&service, PACE).await;
+    let gave_up = state.gave_up.unwrap();
+    assert_eq!((&*gave_up.failure.reason, gave_up.after), ("EXHAUSTED", Duration::ZERO));
+    assert!(state.messages < 60, "{}", state.messages);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_keep_their_recorded_pace() {
+    let service = Memory::default();
+    let trace = trace();
+    let pace = Pace { speed: Some(10.0), limit: 101, ..PACE };
+    let drive = Drive::new(&trace, &service, pace, Checker::new(trace.uids.len()));
+    drive.run().await;
+    // The message at 100 is ten seconds after the first.
+    let took = drive.elapsed();
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_millis(1_100), "{took:?}");
+    assert_eq!(drive.messages_done(), 101);
+}

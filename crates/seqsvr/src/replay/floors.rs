@@ -1,0 +1,107 @@
+//! Carries the largest number of every uid from one run to the next, so that the order is checked over their joined
+//! history: the second run holds every answer against the last one of the first.
+//!
+//! The file is CSV, `uid,value`, replaced as a whole when a run ends.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use seq_core::{Seq, Uid};
+
+const HEADER: [&str; 2] = ["uid", "value"];
+
+/// The largest number answered for each uid.
+pub(crate) type Floors = BTreeMap<Uid, Seq>;
+
+/// A file that does not hold floors.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FloorsError {
+    /// The file cannot be read.
+    #[error("{}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: csv::Error,
+    },
+    /// A line is not two whole numbers.
+    #[error("{}:{line}: not a uid and a sequence number", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: u64,
+    },
+}
+
+/// Reads floors; a file that does not exist holds none.
+///
+/// # Errors
+/// [`FloorsError`] names the file and the line.
+pub(crate) fn load(path: &Path) -> Result<Floors, FloorsError> {
+    let mut floors = Floors::new();
+    let fail = |source| FloorsError::Read { file: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(floors),
+        Err(error) => return Err(fail(error.into())),
+    };
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
+    for record in reader.records() {
+        let record = record.map_err(fail)?;
+        let line = record.position().map_or(0, csv::Position::line);
+        if line == 1 && record.iter().eq(HEADER) {
+            continue;
+        }
+        let mut numbers = record.iter().map(|text| text.parse::<u64>().ok());
+        match (numbers.next().flatten(), numbers.next().flatten(), numbers.next()) {
+            (Some(uid), Some(value), None) if value <= Seq::MAX.0 => floors.insert(Uid(uid), Seq(value)),
+            _ => return Err(FloorsError::Line { file: path.to_owned(), line }),
+        };
+    }
+    Ok(floors)
+}
+
+/// Replaces the file at once: a reader sees the old floors or the new ones.
+///
+/// # Errors
+/// When the directory cannot be written.
+pub(crate) fn save(path: &Path, floors: &Floors) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let mut file = BufWriter::new(File::create(&fresh)?);
+    writeln!(file, "{},{}", HEADER[0], HEADER[1])?;
+    for (uid, value) in floors {
+        writeln!(file, "{uid},{value}")?;
+    }
+    file.into_inner()?.sync_all()?;
+    fs::rename(fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_come_back_as_they_were_saved() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("floors.csv");
+        assert_eq!(load(&path).unwrap(), Floors::new());
+        let floors = Floors::from([(Uid(3), Seq(7)), (Uid(u64::MAX), Seq::MAX)]);
+        save(&path, &floors).unwrap();
+        assert_eq!(load(&path).unwrap(), floors);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("floors.csv");
+        for bad in ["3", "3,x", "3,4,5", "3,9223372036854775808"] {
+            fs::write(&path, format!("uid,value\n1,2\n{bad}\n")).unwrap();
+            let error = load(&path).unwrap_err().to_string();
+            assert!(error.ends_with("floors.csv:3: not a uid and a sequence number"), "{error}");
+        }
+    }
+}

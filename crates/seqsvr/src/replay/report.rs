@@ -1,0 +1,117 @@
+//! What a replay says at its end: to people on a screen, to programs as one object.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::drive::State;
+use super::trace::Trace;
+use crate::exit::Exit;
+use crate::output::{Output, grouped};
+use crate::traffic::raises::RaiseWatch;
+use crate::traffic::verdict::Verdict;
+use crate::traffic::{Percentiles, Reasons, millis, per_second};
+
+/// The sums of a replay.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    messages: u64,
+    allocations: u64,
+    #[serde(flatten)]
+    verdict: Verdict,
+    calls: u64,
+    retried: u64,
+    unknown_calls: u64,
+    failed_items: Reasons,
+    ceiling_raises: Option<u64>,
+    allocations_per_raise: Option<f64>,
+    restarts: u64,
+    seconds: f64,
+    allocations_per_second: f64,
+    longest_unanswered_ms: u64,
+    latency: Percentiles,
+    gave_up: Option<String>,
+}
+
+impl Report {
+    /// Sums a replay up. With `exclusive` a `prev` that nobody was given is a chain break.
+    pub(crate) fn new(trace: &Trace, state: &State, raises: &RaiseWatch, took: Duration, exclusive: bool) -> Report {
+        let allocations = state.checker.tally().allocations;
+        let per_raise = |raises: u64| allocations as f64 / raises.max(1) as f64;
+        Report {
+            messages: state.messages,
+            allocations,
+            verdict: Verdict::new(&state.checker, |user| trace.uid(user), exclusive),
+            calls: state.latency.calls(),
+            retried: state.retried,
+            unknown_calls: state.unknown_calls,
+            failed_items: state.reasons.clone(),
+            ceiling_raises: raises.raises(),
+            allocations_per_raise: raises.raises().map(per_raise),
+            restarts: raises.restarts(),
+            seconds: took.as_secs_f64(),
+            allocations_per_second: allocations as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
+            longest_unanswered_ms: state.longest_silence.as_millis() as u64,
+            latency: state.latency.percentiles(),
+            gave_up: state.gave_up.as_ref().map(|gave_up| {
+                let after = millis(gave_up.after);
+                format!(
+                    "uid {} got no number for {after}: {}: {}",
+                    gave_up.uid, gave_up.failure.reason, gave_up.failure.message
+                )
+            }),
+        }
+    }
+
+    /// Prints it on stdout.
+    pub(crate) fn print(&self, output: &Output, interrupted: bool) -> std::io::Result<()> {
+        if output.is_json() {
+            return output.json(self);
+        }
+        let took = Duration::from_secs_f64(self.seconds);
+        output.line(format_args!(
+            "messages        {}{}",
+            grouped(self.messages),
+            if interrupted { "  (interrupted)" } else { "" }
+        ))?;
+        output.line(format_args!(
+            "numbers         {}  in {}  {}",
+            grouped(self.allocations),
+            millis(took),
+            per_second(self.allocations, took)
+        ))?;
+        output.line(format_args!("calls           {}  {}", grouped(self.calls), self.latency))?;
+        output.line(format_args!(
+            "retried         {} calls, {} of all without a full answer; longest silence {}",
+            grouped(self.retried),
+            grouped(self.unknown_calls),
+            millis(Duration::from_millis(self.longest_unanswered_ms))
+        ))?;
+        for (reason, items) in &self.failed_items {
+            output.line(format_args!("  {reason:<24} {} items", grouped(*items)))?;
+        }
+        match self.ceiling_raises.zip(self.allocations_per_raise) {
+            Some((raises, each)) => output.line(format_args!(
+                "ceiling raises  {}  {} numbers each{}",
+                grouped(raises),
+                grouped(each as u64),
+                if self.restarts > 0 {
+                    "  (allocators restarted: the last raises of a life may be missing)"
+                } else {
+                    ""
+                }
+            ))?,
+            None => output.line("ceiling raises  unknown: no allocator answered")?,
+        }
+        self.verdict.print(output)?;
+        match &self.gave_up {
+            Some(why) => output.line(format_args!("gave up         {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Ok only when everything was sent and every promise held.
+    pub(crate) fn exit(&self, interrupted: bool) -> Exit {
+        if self.verdict.pass() && self.gave_up.is_none() && !interrupted { Exit::Ok } else { Exit::Failed }
+    }
+}

@@ -1,0 +1,95 @@
+//! The verdict on a history, for people and for programs.
+
+use std::io;
+
+use seq_core::Uid;
+use serde::Serialize;
+
+use crate::order::{Checker, Fault, Tally, User, Violation};
+use crate::output::{Output, grouped};
+
+/// Whether the promise held, and where it did not.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verdict {
+    uids_watched: usize,
+    decreases: u64,
+    duplicates: u64,
+    chain_breaks: u64,
+    malformed: u64,
+    foreign_prevs: u64,
+    pass: bool,
+    violations: Vec<Broken>,
+}
+
+/// One violation with what is needed to find it in logs.
+#[derive(Debug, Serialize)]
+struct Broken {
+    fault: &'static str,
+    uid: u64,
+    value: u64,
+    prev: u64,
+    floor: u64,
+    sent_s: f64,
+    answered_s: f64,
+}
+
+impl Verdict {
+    /// Judges a history in which `uid` names the users. When nobody else used the uids, `exclusive`, a `prev` that nobody
+    /// was given breaks the chain.
+    pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
+        let Tally { duplicates, decreases, chain_breaks, malformed, foreign_prevs, .. } = checker.tally();
+        let chain_breaks = if exclusive { chain_breaks + foreign_prevs } else { chain_breaks };
+        let broken = |violation: &Violation| Broken {
+            fault: match violation.fault {
+                Fault::Duplicate => "duplicate",
+                Fault::Decrease => "decrease",
+                Fault::ChainBreak => "chain break",
+                Fault::Malformed => "malformed",
+            },
+            uid: uid(violation.user).0,
+            value: violation.value,
+            prev: violation.prev,
+            floor: violation.floor,
+            sent_s: violation.sent.as_secs_f64(),
+            answered_s: violation.answered.as_secs_f64(),
+        };
+        Verdict {
+            uids_watched: checker.users_seen(),
+            decreases,
+            duplicates,
+            chain_breaks,
+            malformed,
+            foreign_prevs,
+            pass: decreases + duplicates + chain_breaks + malformed == 0,
+            violations: checker.details().iter().map(broken).collect(),
+        }
+    }
+
+    /// Whether every promise held.
+    pub(crate) fn pass(&self) -> bool {
+        self.pass
+    }
+
+    /// Prints one line, and one more for each of the first violations.
+    pub(crate) fn print(&self, output: &Output) -> io::Result<()> {
+        let malformed = match self.malformed {
+            0 => String::new(),
+            malformed => format!(", {} malformed", grouped(malformed)),
+        };
+        output.line(format_args!(
+            "order           {} uids watched, {} decreases, {} duplicates, {} chain breaks{malformed}  {}",
+            grouped(self.uids_watched as u64),
+            grouped(self.decreases),
+            grouped(self.duplicates),
+            grouped(self.chain_breaks),
+            if self.pass { "PASS" } else { "FAIL" }
+        ))?;
+        for Broken { fault, uid, value, prev, floor, sent_s, answered_s } in &self.violations {
+            output.line(format_args!(
+                "  {fault}: uid {uid} was given {value} (previous {prev}), floor {floor}; sent at {sent_s:.6} s, \
+                 answered at {answered_s:.6} s"
+            ))?;
+        }
+        Ok(())
+    }
+}
