@@ -26,7 +26,7 @@ const MAX_DETAILS: usize = 20;
 /// Runs of one user after which the oldest are folded away, unless a call in flight still needs them.
 const MAX_RUNS: usize = 64;
 
-/// Unexplained `prev`s kept per user; more of them are counted as foreign at once.
+/// Unexplained `prev`s kept per user; of more of them only the number is kept.
 const MAX_ORPHANS: usize = 64;
 
 /// Index of a user in the history, from 0; the caller knows which uid it stands for.
@@ -145,8 +145,9 @@ struct Cold {
     older: RunSet,
     /// Numbers between a `prev` and its first number: nobody may be given one.
     closed: RunSet,
-    /// `prev`s that nobody was given so far, above the first number of the history.
+    /// `prev`s that nobody was given so far; the oldest are only counted in `orphans_dropped`.
     orphans: Vec<u64>,
+    orphans_dropped: u64,
     /// The lowest number of the history, once a hole was seen; what came before it is unknown.
     begin: Option<u64>,
     /// Attempts without an answer.
@@ -247,6 +248,7 @@ impl Checker {
             let cold = &self.cold[state.cold as usize - 1];
             // What lies below the history's first number was given out before it began.
             let orphans = cold.orphans.iter().filter(|prev| Some(**prev) > cold.begin).count() as u64;
+            let orphans = orphans + cold.orphans_dropped;
             tally.foreign_prevs += orphans.saturating_sub(u64::from(cold.lost));
         }
         tally
@@ -298,7 +300,6 @@ impl Checker {
 
         cold.orphans.retain(|orphan| !run.contains(*orphan));
         let decrease = run.first <= floor;
-        let mut foreign = 0;
         if holds && !decrease && !duplicate && prev != 0 {
             if !gap.is_empty() {
                 cold.closed.insert(gap);
@@ -308,13 +309,12 @@ impl Checker {
             if !known && !cold.orphans.contains(&prev) {
                 if cold.orphans.len() == MAX_ORPHANS {
                     cold.orphans.remove(0);
-                    foreign = 1;
+                    cold.orphans_dropped += 1;
                 }
                 cold.orphans.push(prev);
             }
         }
         let full = cold.older.len() + cold.closed.len() > cold.fold_at.max(MAX_RUNS);
-        self.tally.foreign_prevs += foreign;
         if decrease {
             self.fault(Fault::Decrease, report);
         }
