@@ -59,6 +59,11 @@ pub(crate) fn serve(doors: Doors, listener: TcpListener, tasks: &TaskGroup) -> i
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(seq_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name(seq_proto::v1::control_service_server::SERVICE_NAME)
+        .with_service_name(seq_proto::v1::raft_service_server::SERVICE_NAME)
+        .with_service_name(seq_proto::v1::admin_service_server::SERVICE_NAME)
+        .with_service_name("grpc.health.v1.Health")
+        .with_service_name("grpc.reflection.v1.ServerReflection")
         .build_v1()
         .expect("the descriptors are generated with the program");
     let stopping = tasks.token();

@@ -7,7 +7,7 @@ use seq_alloc::AllocConfig;
 use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
-use crate::serve::{Process, alloc_node, bind, bind_one};
+use crate::serve::{Process, Stage, alloc_node, bind, bind_one};
 use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
 
@@ -49,11 +49,13 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let (listeners, http) = (bind(&addr, threads)?, bind_one(&http)?);
-        let node = alloc_node::start(config, listeners, process.patience())?;
+        process.watch_signals()?;
+        let (mut keepers, mut doors) = (Stage::new("allocator"), Stage::new("doors"));
+        let allocator = alloc_node::start(config, listeners, &mut keepers, &mut doors, process.patience())?;
         let mut checks = Checks::new();
-        node.allocator.add_checks(&mut checks);
-        process.push(node.keepers);
-        process.push(node.doors);
+        allocator.add_checks(&mut checks);
+        process.push(keepers);
+        process.push(doors);
         tracing::info!(name = args.name, grpc = addr, http = %http.local_addr()?, threads, "serving");
         process.open(http, recorder, checks)?;
         process.ending().await;

@@ -16,10 +16,10 @@ use seq_store::{Store, StoreConfig};
 
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::serve::alloc_node::AllocNode;
-use crate::serve::{Process, Stage, alloc_node, bind, bind_one, quiet};
+use crate::serve::{Process, Stage, alloc_node, bind, bind_one};
 use crate::set_file::{self, SetFile};
 use crate::settings::{Settings, SettingsArgs};
+use crate::store::start_failure;
 use crate::version::REVISION;
 
 mod banner;
@@ -34,6 +34,10 @@ const READY_POLL: Duration = Duration::from_millis(5);
 
 /// How often somebody who waits is told what is missing.
 const WAIT_NOTICE: Duration = Duration::from_secs(10);
+
+/// What a development cluster logs unless it is told otherwise: what somebody at a terminal should know. When all members
+/// of a store stop together, the Raft library reports each as lost to the others; what matters of it the store reports too.
+const QUIET: &str = "warn,openraft=off";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json")]
@@ -73,7 +77,8 @@ enum Data {
 
 pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let started = Instant::now();
-    let mut defaults = quiet();
+    let mut defaults = Settings::default();
+    defaults.log.filter = QUIET.to_owned();
     defaults.alloc.cores = 1;
     let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
     let set = set_file::parse("sets/dev.toml".as_ref(), set_file::DEV)
@@ -86,12 +91,18 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let (mut process, recorder) = Process::new(settings.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(STORE_THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
+        process.watch_signals()?;
         let sockets = Sockets::open(set.spec.clone(), args, settings.serving_threads())?;
         let mut banner = Banner::new(&sockets.spec, &sockets.http, &data)?;
         if !output.is_json() {
             output.line(banner.title())?;
         }
-        let (checks, http) = start(&set, sockets, &data, &settings, &mut process).await?;
+        let started_up = tokio::select! {
+            started_up = start(&set, sockets, &data, &settings) => started_up?,
+            () = process.asked_to_end() => return Ok(Exit::Failed),
+        };
+        let StartedUp { stages, checks, http } = started_up;
+        stages.into_iter().for_each(|stage| process.push(stage));
         process.open(http, recorder, checks.clone())?;
         tokio::select! {
             () = process.ending() => {}
@@ -149,38 +160,23 @@ impl Sockets {
     }
 }
 
-/// Starts every node. Answers the checks of the whole and the socket for probes.
-async fn start(
-    set: &SetFile,
-    sockets: Sockets,
-    data: &Data,
-    settings: &Settings,
-    process: &mut Process,
-) -> anyhow::Result<(Checks, TcpListener)> {
+/// A cluster whose nodes run, ready or not.
+struct StartedUp {
+    /// In the order they were started.
+    stages: Vec<Stage>,
+    /// Of the whole.
+    checks: Checks,
+    http: TcpListener,
+}
+
+/// Starts every node: the allocators when the store is ready, which saves them from asking in vain.
+async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
     let Sockets { spec, stores, allocs, http } = sockets;
     let mut checks = Checks::new();
-    let mut stage = Stage::new("stores");
-    let starting = spec.stores.iter().zip(stores).map(|(store, listener)| {
-        let config = StoreConfig {
-            spec: spec.clone(),
-            cluster: set.cluster(),
-            id: store.id,
-            data: DataDir::Path(data.path().join(&store.name)),
-            listener,
-            tuning: settings.store_tuning(),
-            revision: REVISION.to_owned(),
-        };
-        let tasks = stage.tasks().clone();
-        async { Store::start(config, tasks).await.with_context(|| format!("store {} cannot start", store.name)) }
-    });
-    // Together, because a fresh member first asks the others whether they know it.
-    let stores = futures::future::try_join_all(starting).await?;
-    for (store, handle) in spec.stores.iter().zip(stores) {
-        checks.add_all(&store.name, handle.readiness());
-        stage.store(handle);
-    }
-    process.push(stage);
+    let stage = start_stores(set, &spec, stores, data, settings, &mut checks).await?;
+    ready(&checks).await;
 
+    let (mut keepers, mut doors) = (Stage::new("allocators"), Stage::new("doors"));
     let mut allocators = Vec::new();
     for (alloc, listeners) in spec.allocs.iter().zip(allocs) {
         let config = AllocConfig {
@@ -189,11 +185,8 @@ async fn start(
             advertise: alloc.addr.clone(),
             tuning: settings.alloc_tuning(),
         };
-        let node = alloc_node::start(config, listeners, process.patience());
-        let AllocNode { allocator, keepers, doors } =
-            node.with_context(|| format!("allocator {} cannot start", alloc.name))?;
-        process.push(keepers);
-        process.push(doors);
+        let allocator = alloc_node::start(config, listeners, &mut keepers, &mut doors, settings.patience())
+            .with_context(|| format!("allocator {} cannot start", alloc.name))?;
         let mut own = Checks::new();
         allocator.add_checks(&mut own);
         checks.add_all(&alloc.name, own);
@@ -204,7 +197,38 @@ async fn start(
         let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
         if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
     });
-    Ok((checks, http))
+    Ok(StartedUp { stages: vec![stage, keepers, doors], checks, http })
+}
+
+/// Starts the stores, together, because a fresh member first asks the others whether they know it.
+async fn start_stores(
+    set: &SetFile,
+    spec: &SetSpec,
+    listeners: Vec<TcpListener>,
+    data: &Data,
+    settings: &Settings,
+    checks: &mut Checks,
+) -> anyhow::Result<Stage> {
+    let mut stage = Stage::new("stores");
+    let starting = spec.stores.iter().zip(listeners).map(|(store, listener)| {
+        let config = StoreConfig {
+            spec: spec.clone(),
+            cluster: set.cluster(),
+            id: store.id,
+            data: DataDir::Path(data.path().join(&store.name)),
+            listener,
+            tuning: settings.store_tuning(),
+            revision: REVISION.to_owned(),
+        };
+        let tasks = stage.tasks().clone();
+        async { Store::start(config, tasks).await.map_err(|error| start_failure(&store.name, &error)) }
+    });
+    let stores = futures::future::try_join_all(starting).await?;
+    for (store, handle) in spec.stores.iter().zip(stores) {
+        checks.add_all(&store.name, handle.readiness());
+        stage.store(handle);
+    }
+    Ok(stage)
 }
 
 /// Completes when every check holds. Says on stderr what is missing while it takes long.

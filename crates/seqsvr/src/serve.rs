@@ -12,7 +12,6 @@ use anyhow::Context;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, TaskGroup};
-use seq_kit::telemetry::LogFormat;
 use seq_kit::{http, listen, metrics, panic, signals, telemetry};
 use seq_store::StoreHandle;
 
@@ -92,14 +91,23 @@ impl Process {
         self.settings.patience()
     }
 
-    /// Listens for signals and opens the port for metrics and probes, both on the current runtime.
+    /// Listens for signals, on the current runtime.
+    pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
+        signals::watch(&self.root).context("cannot listen for signals")
+    }
+
+    /// Completes when a signal asks the process to end.
+    pub(crate) fn asked_to_end(&self) -> impl Future<Output = ()> + use<> {
+        self.root.token().cancelled_owned()
+    }
+
+    /// Opens the port for metrics and probes, on the current runtime.
     pub(crate) fn open(
         &self,
         listener: TcpListener,
         recorder: metrics::Recorder,
         checks: Checks,
     ) -> anyhow::Result<()> {
-        signals::watch(&self.root).context("cannot listen for signals")?;
         http::serve(listener, recorder, checks, &self.root).context("cannot serve metrics and probes")
     }
 
@@ -177,12 +185,4 @@ pub(crate) fn bind(addr: &str, sockets: usize) -> anyhow::Result<Vec<TcpListener
 /// Binds one socket.
 pub(crate) fn bind_one(addr: &str) -> anyhow::Result<TcpListener> {
     Ok(bind(addr, 1)?.remove(0))
-}
-
-/// Settings in which only warnings are logged, for commands whose stdout is meant to be read.
-pub(crate) fn quiet() -> Settings {
-    let mut settings = Settings::default();
-    settings.log.filter = "warn".to_owned();
-    settings.log.format = LogFormat::Plain;
-    settings
 }

@@ -47,6 +47,7 @@ pub(crate) fn run(args: StoreArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
         let (listener, http) = (bind_one(&addr)?, bind_one(&http)?);
+        process.watch_signals()?;
         let config = StoreConfig {
             cluster: set.cluster(),
             spec: set.spec,
@@ -72,7 +73,7 @@ pub(crate) fn run(args: StoreArgs) -> anyhow::Result<Exit> {
 }
 
 /// What cannot be cured by starting again ends with the code that says so.
-fn start_failure(name: &str, error: &StartError) -> Failure {
+pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
     let exit = match error {
         StartError::Listen(_) | StartError::Raft { .. } => Exit::Failed,
         _ => Exit::Config,

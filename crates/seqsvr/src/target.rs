@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use seq_client::{Client, ClientBuilder, ConnectError};
+use tonic::Status;
 
 use crate::exit::{Exit, Failure};
 
@@ -52,10 +53,36 @@ pub(crate) struct Chain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
 impl std::fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let causes = std::iter::successors(Some(self.0), |error| error.source());
-        for (index, error) in causes.enumerate() {
-            write!(f, "{}{error}", if index == 0 { "" } else { ": " })?;
+        let mut said = String::new();
+        for error in std::iter::successors(Some(self.0), |error| error.source()) {
+            // A status prints its details and its source as code would; its message is for people.
+            let text =
+                error.downcast_ref().map_or_else(|| error.to_string(), |status: &Status| status.message().to_owned());
+            // Layers of a transport repeat each other.
+            if text == "transport error" || said.ends_with(&text) {
+                continue;
+            }
+            let separator = if said.is_empty() { "" } else { ": " };
+            write!(f, "{separator}{text}")?;
+            said = text;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_there_is_one_short_line() {
+        // No TCP port is likely to listen where the system just gave a UDP one.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = format!("127.0.0.1:{}", socket.local_addr().unwrap().port());
+        let target = Target { addrs: vec![addr.clone()] };
+        let error = target.connect(Duration::from_secs(5)).await.unwrap_err();
+        let expected =
+            format!("no seed answered; {addr} failed last: tcp connect error: Connection refused (os error 111)");
+        assert_eq!(error.to_string(), expected);
     }
 }

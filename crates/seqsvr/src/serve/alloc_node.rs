@@ -17,24 +17,22 @@ use seq_proto::v1;
 use crate::serve::{Stage, linger};
 use crate::version::{REVISION, VERSION};
 
-/// A running AllocSvr. Its stages are the process' to stop.
-pub(crate) struct AllocNode {
-    pub(crate) allocator: Allocator,
-    pub(crate) keepers: Stage,
-    pub(crate) doors: Stage,
-}
-
-/// Starts an AllocSvr with one serving thread for each listener, all of one port.
-pub(crate) fn start(config: AllocConfig, listeners: Vec<TcpListener>, patience: Duration) -> anyhow::Result<AllocNode> {
+/// Starts an AllocSvr with one serving thread for each listener, all of one port. Its keepers and its doors go into the
+/// stages given.
+pub(crate) fn start(
+    config: AllocConfig,
+    listeners: Vec<TcpListener>,
+    keepers: &mut Stage,
+    doors: &mut Stage,
+    patience: Duration,
+) -> anyhow::Result<Allocator> {
     let node = config.name.clone();
     let identity = Identity {
         set: config.spec.name.clone(),
         node: node.clone(),
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
     };
-    let mut keepers = Stage::new("allocator");
-    let allocator = start_keepers(config, &mut keepers, patience)?;
-    let mut doors = Stage::new("doors");
+    let allocator = start_keepers(config, keepers, patience)?;
     let admin = admin_view(allocator.clone(), identity);
     let (tasks, serving) = (doors.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
@@ -57,7 +55,7 @@ pub(crate) fn start(config: AllocConfig, listeners: Vec<TcpListener>, patience: 
     for outcome in outcomes.iter().take(count) {
         outcome.context("cannot open the gRPC port")?;
     }
-    Ok(AllocNode { allocator, keepers, doors })
+    Ok(allocator)
 }
 
 fn start_keepers(config: AllocConfig, stage: &mut Stage, patience: Duration) -> anyhow::Result<Allocator> {

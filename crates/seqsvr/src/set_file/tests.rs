@@ -81,9 +81,12 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
             im.toml:4: step: invalid type: string "ten", expected u64
         "#]],
     );
-    check(&with("weight = 2", "weight = -2"), expect![[r#"
+    check(
+        &with("weight = 2", "weight = -2"),
+        expect![[r#"
         im.toml:16: alloc[1].weight: invalid value: integer `-2`, expected u32
-    "#]]);
+    "#]],
+    );
     check(
         &with("step = 10", "step = "),
         expect![[r#"
