@@ -66,6 +66,10 @@ pub fn serve<F: Frontend>(
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(seq_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name("seqsvr.v1.SequenceService")
+        .with_service_name("seqsvr.v1.AdminService")
+        .with_service_name("grpc.health.v1.Health")
+        .with_service_name("grpc.reflection.v1.ServerReflection")
         .build_v1()
         .expect("the descriptors are generated with the program");
     group.spawn("grpc door", Kind::Critical, async move {

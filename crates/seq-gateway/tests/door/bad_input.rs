@@ -1,0 +1,119 @@
+//! What comes in wrong is refused by name, before anything moves.
+
+use seq_core::limits::{MAX_COUNT, MAX_ITEMS, MAX_REQUEST_BYTES};
+use seq_proto::{status, v1};
+use tonic::{Code, Status};
+
+use crate::raw;
+use crate::twin::{Door, UIDS};
+
+fn next(uid: u64, count: u32, hops: u32) -> v1::NextRequest {
+    v1::NextRequest { uid, count, hops, ..v1::NextRequest::default() }
+}
+
+fn check(status: &Status, code: Code, reason: &str, says: &str) {
+    assert_eq!(status.code(), code, "{status}");
+    assert_eq!(status::reason(status).as_deref(), Some(reason), "{status}");
+    assert!(status.message().contains(says), "{:?} does not say {says:?}", status.message());
+}
+
+#[tokio::test]
+async fn a_bad_call_for_one_uid_is_refused() {
+    let door = Door::open().await;
+    let table = [
+        (next(1, 0, 0), Code::InvalidArgument, "COUNT_OUT_OF_RANGE", "count 0 is not in 1..=1000000"),
+        (next(1, MAX_COUNT + 1, 0), Code::InvalidArgument, "COUNT_OUT_OF_RANGE", "1..=1000000"),
+        (next(1, u32::MAX, 0), Code::InvalidArgument, "COUNT_OUT_OF_RANGE", "1..=1000000"),
+        (next(1, 1, 2), Code::InvalidArgument, "TOO_MANY_HOPS", "2 hops are more than the 1"),
+        (next(UIDS, 1, 0), Code::OutOfRange, "UID_OUT_OF_RANGE", "uid 1000 is outside"),
+    ];
+    for (request, code, reason, says) in table {
+        check(&door.client().next(request).await.unwrap_err(), code, reason, says);
+    }
+    let read = v1::CurrentRequest { uid: 1, hops: 2, ..v1::CurrentRequest::default() };
+    let refused = door.client().current(read).await.unwrap_err();
+    check(&refused, Code::InvalidArgument, "TOO_MANY_HOPS", "2 hops");
+    assert_eq!(door.twin.calls().len(), 1, "only the uid was for the frontend to judge");
+    assert_eq!(door.twin.last(1), 0);
+}
+
+#[tokio::test]
+async fn a_bad_batch_is_refused_whole() {
+    let door = Door::open().await;
+    let many = |items: usize, counts: Vec<u32>, hops| v1::NextManyRequest {
+        uids: vec![1; items],
+        counts,
+        hops,
+        ..v1::NextManyRequest::default()
+    };
+    let table = [
+        (many(0, vec![], 0), "EMPTY_BATCH", "1..=10000"),
+        (many(MAX_ITEMS + 1, vec![], 0), "BATCH_TOO_LARGE", "10001 items are more than the 10000"),
+        (many(3, vec![1, 1], 0), "COUNTS_MISMATCH", "2 counts for 3 uids"),
+        (many(1, vec![1, 1], 0), "COUNTS_MISMATCH", "2 counts for 1 uids"),
+        (many(1, vec![], 2), "TOO_MANY_HOPS", "2 hops"),
+    ];
+    for (request, reason, says) in table {
+        check(&door.client().next_many(request).await.unwrap_err(), Code::InvalidArgument, reason, says);
+    }
+    let read = |items: usize| v1::CurrentManyRequest { uids: vec![1; items], ..v1::CurrentManyRequest::default() };
+    let refused = door.client().current_many(read(0)).await.unwrap_err();
+    check(&refused, Code::InvalidArgument, "EMPTY_BATCH", "1..=10000");
+    let refused = door.client().current_many(read(MAX_ITEMS + 1)).await.unwrap_err();
+    check(&refused, Code::InvalidArgument, "BATCH_TOO_LARGE", "10000");
+    assert_eq!(door.twin.calls(), []);
+}
+
+#[tokio::test]
+async fn bad_items_are_refused_one_by_one() {
+    let door = Door::open().await;
+    let uids = vec![1, 2, UIDS, 1];
+    let request = v1::NextManyRequest { uids, counts: vec![2, 0, 1, 3], ..v1::NextManyRequest::default() };
+    let answer = door.client().next_many(request).await.unwrap().into_inner();
+    assert_eq!(answer.values, [2, 0, 0, 5]);
+    assert_eq!(answer.prevs, [0, 0, 0, 2]);
+    assert_eq!(answer.epochs, [1, 0, 0, 1]);
+    let errors: Vec<_> = answer.errors.iter().map(|error| (error.index, error.code, error.reason.as_str())).collect();
+    assert_eq!(errors, [(1, 3, "COUNT_OUT_OF_RANGE"), (2, 11, "UID_OUT_OF_RANGE")]);
+    assert_eq!(door.twin.last(2), 0);
+}
+
+#[tokio::test]
+async fn malformed_bytes_are_refused() {
+    let door = Door::open().await;
+    let table: [(&'static str, &'static [u8]); 4] = [
+        ("/seqsvr.v1.SequenceService/Next", b"\x08"),
+        ("/seqsvr.v1.SequenceService/Next", b"\x0a\xff\xff\xff\xff\x0f"),
+        ("/seqsvr.v1.SequenceService/NextMany", b"\x0a\x05\x01\x02"),
+        ("/seqsvr.v1.SequenceService/Current", b"not protobuf at all"),
+    ];
+    for (method, bytes) in table {
+        let refused = raw::send(door.channel.clone(), method, bytes).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Internal, "{refused}");
+        assert!(refused.message().contains("decode Protobuf"), "{refused}");
+    }
+    assert_eq!(door.twin.calls(), []);
+    // The connection goes on.
+    assert_eq!(door.client().next(next(1, 1, 0)).await.unwrap().into_inner().value, 1);
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_is_refused_unread() {
+    let door = Door::open().await;
+    let uids = vec![u64::MAX; MAX_REQUEST_BYTES / 10 + 1];
+    let request = v1::NextManyRequest { uids, ..v1::NextManyRequest::default() };
+    let refused = door.client().next_many(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange, "{refused}");
+    assert!(refused.message().contains(&MAX_REQUEST_BYTES.to_string()), "{refused}");
+    assert_eq!(door.twin.calls(), []);
+    assert_eq!(door.client().next(next(1, 1, 0)).await.unwrap().into_inner().value, 1);
+}
+
+#[tokio::test]
+async fn the_largest_batch_fits() {
+    let door = Door::open().await;
+    let (uids, counts) = (vec![UIDS - 1; MAX_ITEMS], vec![MAX_COUNT; MAX_ITEMS]);
+    let request = v1::NextManyRequest { uids, counts, route_version: Some(u64::MAX), hops: 1 };
+    let answer = door.client().next_many(request).await.unwrap().into_inner();
+    assert_eq!(answer.values.last(), Some(&(MAX_ITEMS as u64 * u64::from(MAX_COUNT))));
+}

@@ -1,0 +1,139 @@
+//! What the port offers besides refusals.
+
+use std::time::{Duration, Instant};
+
+use seq_kit::frontend::Via;
+use seq_proto::v1;
+use seq_proto::v1::admin_service_client::AdminServiceClient;
+use tokio_stream::StreamExt;
+use tonic::Request;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use crate::twin::Door;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn next(route_version: Option<u64>) -> v1::NextRequest {
+    v1::NextRequest { uid: 4, count: 1, route_version, ..v1::NextRequest::default() }
+}
+
+#[tokio::test]
+async fn numbers_and_readings_come_through() {
+    let door = Door::open().await;
+    let first = door.client().next(next(None)).await.unwrap().into_inner();
+    assert_eq!(first, v1::NextResponse { value: 1, prev: 0, epoch: 1, routes: None });
+    let ten = v1::NextRequest { count: 10, ..next(None) };
+    assert_eq!(door.client().next(ten).await.unwrap().into_inner().value, 11);
+    let read = v1::CurrentRequest { uid: 4, ..v1::CurrentRequest::default() };
+    let read = door.client().current(read).await.unwrap().into_inner();
+    assert_eq!((read.value, read.exactness(), read.epoch), (11, v1::Exactness::Exact, 1));
+    let read = v1::CurrentManyRequest { uids: vec![5, 4, 5_000], ..v1::CurrentManyRequest::default() };
+    let read = door.client().current_many(read).await.unwrap().into_inner();
+    assert_eq!(
+        (&read.values[..], &read.exactness[..], &read.epochs[..]),
+        (&[0, 11, 0][..], &[2, 1, 0][..], &[1, 1, 0][..])
+    );
+    assert_eq!(read.errors.len(), 1);
+}
+
+#[tokio::test]
+async fn routes_come_only_to_callers_that_keep_older_ones_and_are_found_once() {
+    let door = Door::open().await;
+    let routes = async |known| door.client().next(next(known)).await.unwrap().into_inner().routes;
+    assert_eq!(routes(Some(0)).await, None, "there are none yet");
+    door.twin.route(3);
+    assert_eq!(routes(None).await, None);
+    assert_eq!(routes(Some(3)).await, None);
+    assert_eq!(routes(Some(9)).await, None);
+    for _ in 0..5 {
+        let whole = routes(Some(0)).await.unwrap();
+        assert_eq!((whole.version, whole.base_version, whole.runs.len()), (3, 0, 1));
+        assert_eq!(routes(Some(2)).await.unwrap().base_version, 2);
+    }
+    assert_eq!(door.twin.routes_made(), 2, "once for each version that callers came with");
+    door.twin.route(4);
+    assert_eq!(routes(Some(3)).await.unwrap().version, 4);
+    let asked = door.client().get_routes(v1::GetRoutesRequest { known_version: 0 }).await.unwrap().into_inner();
+    assert_eq!(asked.routes.unwrap().version, 4);
+    let asked = door.client().get_routes(v1::GetRoutesRequest { known_version: 4 }).await.unwrap().into_inner();
+    assert_eq!(asked.routes, None);
+}
+
+#[tokio::test]
+async fn a_call_is_held_no_longer_than_its_caller_waits() {
+    let door = Door::open().await;
+    let held = async |timeout: Option<Duration>, hops| {
+        let mut request = Request::new(v1::NextRequest { hops, ..next(None) });
+        if let Some(timeout) = timeout {
+            request.set_timeout(timeout);
+        }
+        let sent = Instant::now();
+        door.client().next(request).await.unwrap();
+        let call = *door.twin.calls().last().unwrap();
+        (call.deadline.saturating_duration_since(sent), call)
+    };
+    let (asked, call) = held(Some(Duration::from_secs(5)), 0).await;
+    assert!(asked > Duration::from_secs(4), "{asked:?}");
+    assert_eq!((call.hops, call.via), (0, Via::Grpc));
+    let (unasked, call) = held(None, 1).await;
+    assert!(unasked < asked, "{unasked:?}");
+    assert_eq!((call.hops, call.via), (1, Via::Forwarded));
+    let (longest, _) = held(Some(Duration::from_secs(3_600)), 0).await;
+    assert!(longest < Duration::from_secs(3_600) / 2 && longest > asked, "{longest:?}");
+}
+
+#[tokio::test]
+async fn reflection_lists_what_the_port_serves() {
+    let door = Door::open().await;
+    let ask = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(door.channel.clone());
+    let mut answers = client.server_reflection_info(tokio_stream::once(ask)).await.unwrap().into_inner();
+    let answer = answers.next().await.unwrap().unwrap().message_response;
+    let Some(MessageResponse::ListServicesResponse(list)) = answer else { panic!("{answer:?}") };
+    let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "seqsvr.v1.AdminService",
+            "seqsvr.v1.SequenceService"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn status_and_health_are_answered() {
+    let door = Door::open().await;
+    let status = AdminServiceClient::new(door.channel.clone()).status(v1::StatusRequest {}).await.unwrap();
+    assert_eq!(status.into_inner().node, "a1");
+    let mut health = HealthClient::new(door.channel.clone());
+    for service in ["", "seqsvr.v1.SequenceService"] {
+        let check = HealthCheckRequest { service: service.to_owned() };
+        assert_eq!(health.check(check).await.unwrap().into_inner().status(), ServingStatus::Serving, "{service:?}");
+    }
+}
+
+#[tokio::test]
+async fn shutdown_ends_the_port_and_tells_who_watches() {
+    let door = Door::open().await;
+    let mut health = HealthClient::new(door.channel.clone());
+    let check = HealthCheckRequest { service: "seqsvr.v1.SequenceService".to_owned() };
+    let mut watch = health.watch(check).await.unwrap().into_inner();
+    assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    door.group.cancel();
+    assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    // The watch would never end by itself; it is cut.
+    assert_eq!(door.group.shutdown(PATIENCE).await, Ok(()));
+    assert!(tokio::net::TcpStream::connect(door.addr).await.is_err(), "the port is closed");
+}

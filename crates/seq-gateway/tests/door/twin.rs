@@ -1,0 +1,146 @@
+//! A frontend as simple as can be, behind the real door.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
+use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Uid};
+use seq_kit::frontend::{Allocation, Ask, Call, Current, Frontend};
+use seq_kit::listen;
+use seq_kit::tasks::TaskGroup;
+use seq_proto::v1;
+use tonic::transport::{Channel, Endpoint};
+
+/// Uids of the twin's set.
+pub(crate) const UIDS: u64 = 1_000;
+
+/// Counts in a map. Clones are handles on it.
+#[derive(Clone, Default)]
+pub(crate) struct Twin {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    last: BTreeMap<Uid, u64>,
+    /// Every call that came through the door.
+    calls: Vec<Call>,
+    routes: Option<RouteTable>,
+    routes_made: usize,
+}
+
+impl Twin {
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.inner.lock().calls.clone()
+    }
+
+    /// How often the door asked for routes to be found.
+    pub(crate) fn routes_made(&self) -> usize {
+        self.inner.lock().routes_made
+    }
+
+    /// The last number of a uid.
+    pub(crate) fn last(&self, uid: u64) -> u64 {
+        self.inner.lock().last.get(&Uid(uid)).copied().unwrap_or(0)
+    }
+
+    /// Gives all sections to node 1, as version `version` of the routes.
+    pub(crate) fn route(&self, version: u64) {
+        let layout = Layout::new(0..UIDS, 100).unwrap();
+        let node = RouteNode { name: "a1".to_owned(), addr: "127.0.0.1:7100".to_owned() };
+        let route = seq_core::route::Route { owner: Some(NodeId(1)), epoch: Epoch(version) };
+        let update = RouteUpdate {
+            set: "test".to_owned(),
+            layout,
+            version: RouteVersion(version),
+            base: RouteVersion(0),
+            nodes: BTreeMap::from([(NodeId(1), node)]),
+            runs: vec![RouteRun { first: SectionId(0), sections: 10, route }],
+        };
+        self.inner.lock().routes = RouteTable::from_whole(&update);
+    }
+
+    fn take(&self, ask: Ask) -> Result<Allocation, Refusal> {
+        if ask.uid.0 >= UIDS {
+            return Err(Refusal::UidOutOfRange { uid: ask.uid, start: 0, end: UIDS });
+        }
+        let mut inner = self.inner.lock();
+        let last = inner.last.entry(ask.uid).or_default();
+        let prev = *last;
+        *last += u64::from(ask.count.get());
+        Ok(Allocation { value: Seq(*last), prev: Seq(prev), epoch: Epoch(1) })
+    }
+
+    fn read(&self, uid: Uid) -> Result<Current, Refusal> {
+        if uid.0 >= UIDS {
+            return Err(Refusal::UidOutOfRange { uid, start: 0, end: UIDS });
+        }
+        let value = Seq(self.last(uid.0));
+        Ok(Current { reading: Reading { value, exact: uid.0 % 2 == 0 }, epoch: Epoch(1) })
+    }
+}
+
+impl Frontend for Twin {
+    async fn next(&self, call: Call, ask: Ask) -> Result<Allocation, Refusal> {
+        self.inner.lock().calls.push(call);
+        self.take(ask)
+    }
+
+    async fn next_many(&self, call: Call, asks: Vec<Result<Ask, Refusal>>) -> Vec<Result<Allocation, Refusal>> {
+        self.inner.lock().calls.push(call);
+        asks.into_iter().map(|ask| self.take(ask?)).collect()
+    }
+
+    async fn current(&self, call: Call, uid: Uid, _: Epoch) -> Result<Current, Refusal> {
+        self.inner.lock().calls.push(call);
+        self.read(uid)
+    }
+
+    async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
+        self.inner.lock().calls.push(call);
+        uids.into_iter().map(|uid| self.read(uid)).collect()
+    }
+
+    fn route_version(&self) -> RouteVersion {
+        self.inner.lock().routes.as_ref().map_or(RouteVersion(0), RouteTable::version)
+    }
+
+    fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
+        let mut inner = self.inner.lock();
+        inner.routes_made += 1;
+        inner.routes.as_ref()?.since(since)
+    }
+}
+
+/// The twin behind a door, and a connection to it.
+pub(crate) struct Door {
+    pub(crate) twin: Twin,
+    pub(crate) group: TaskGroup,
+    pub(crate) addr: SocketAddr,
+    pub(crate) channel: Channel,
+}
+
+impl Door {
+    pub(crate) async fn open() -> Door {
+        let twin = Twin::default();
+        let group = TaskGroup::new();
+        let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let addr = listener.local_addr().unwrap();
+        let status = || v1::StatusResponse { node: "a1".to_owned(), ..v1::StatusResponse::default() };
+        seq_gateway::grpc::serve(twin.clone(), Arc::new(status), listener, &group).unwrap();
+        let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
+        Door { twin, group, addr, channel }
+    }
+
+    pub(crate) fn client(&self) -> v1::sequence_service_client::SequenceServiceClient<Channel> {
+        v1::sequence_service_client::SequenceServiceClient::new(self.channel.clone())
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.group.cancel();
+    }
+}
