@@ -136,7 +136,7 @@ impl Layers {
             }
             let origin = Origin::Environment { variable: variable.clone() };
             let Some(key) = by_variable.get(&variable) else {
-                return Err(self.unknown(&variable, origin));
+                return Err(self.unknown(&variable[prefix.len()..].to_lowercase(), origin));
             };
             self.set(key, origin, parse_as(self.figment.find_value(key).ok().as_ref(), &text))?;
         }
@@ -196,7 +196,8 @@ impl Layers {
     }
 
     fn unknown(&self, key: &str, origin: Origin) -> ConfigError {
-        ConfigError::UnknownKey { origin, key: key.to_owned(), known: self.origins.keys().cloned().collect() }
+        let nearest = self.origins.keys().min_by_key(|known| distance(known, key)).cloned();
+        ConfigError::UnknownKey { origin, key: key.to_owned(), nearest }
     }
 }
 
@@ -212,14 +213,14 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// A key that nothing reads.
-    #[error("{origin}: {key}: unknown key; known are {}", known.join(", "))]
+    #[error("{origin}: {key}: unknown key{}", nearest.as_ref().map(|key| format!("; the nearest is {key}")).unwrap_or_default())]
     UnknownKey {
         /// Where it stands.
         origin: Origin,
         /// The key.
         key: String,
-        /// The keys there are.
-        known: Vec<String>,
+        /// The most similar key there is.
+        nearest: Option<String>,
     },
     /// A value that cannot be, or a file that is no TOML.
     #[error("{origin}: {}{reason}", key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
@@ -278,6 +279,20 @@ fn flatten_spans(prefix: &str, table: &DeTable<'_>, keys: &mut Vec<(String, usiz
 
 fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+}
+
+/// How many characters must be put in, taken out or changed to make one text of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let change = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
 }
 
 /// A variable's text as a value: as text where the key holds text, else as what it looks like.

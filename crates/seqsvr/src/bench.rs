@@ -28,6 +28,7 @@ const MAX_WATCHED: u32 = 1 << 26;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --batch 100 --duration-s 30 -o json")]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     target: Target,

@@ -26,7 +26,7 @@ use crate::store::StoreArgs;
 )]
 pub(crate) struct Cli {
     /// How to print: aligned columns, one JSON object, or columns with more of them.
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Plain, env = "SEQSVR_OUTPUT")]
+    #[arg(short, long, global = true, display_order = 900, value_enum, default_value_t = Format::Plain, env = "SEQSVR_OUTPUT")]
     pub(crate) output: Format,
     #[command(subcommand)]
     pub(crate) command: Command,

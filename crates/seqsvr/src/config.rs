@@ -91,7 +91,7 @@ struct Key {
 }
 
 fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
-    let loaded = args.settings.load(&Settings::default(), Ok)?;
+    let loaded = args.settings.load(&Settings::default(), Ok).map_err(|failure| failure.ending(Exit::Usage))?;
     let keys = loaded.keys.into_iter().map(|(key, value, origin)| Key {
         key,
         value,

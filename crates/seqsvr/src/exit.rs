@@ -43,6 +43,12 @@ impl Failure {
         Failure { exit, message: message.into(), hint: None }
     }
 
+    /// The same with another exit code.
+    pub(crate) fn ending(mut self, exit: Exit) -> Failure {
+        self.exit = exit;
+        self
+    }
+
     /// Adds what the user can do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());

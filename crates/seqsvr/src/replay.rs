@@ -31,6 +31,7 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// Arguments of `replay`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  seqsvr replay messages.csv.gz\n  seqsvr replay messages.csv --limit 1000 -o json")]
 pub(crate) struct ReplayArgs {
     /// The trace: CSV with the header second,group,sender, plain or gzip.
     file: PathBuf,

@@ -18,8 +18,8 @@ use crate::exit::{Exit, Failure};
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
 
-/// Variables with the prefix that the command line reads.
-const OTHERS: [&str; 3] = ["SEQSVR_ADDR", "SEQSVR_OUTPUT", "SEQSVR_CONFIG"];
+/// Variables with the prefix that are no keys: the command line's, and those of the project's tests.
+const OTHERS: [&str; 5] = ["SEQSVR_ADDR", "SEQSVR_OUTPUT", "SEQSVR_CONFIG", "SEQSVR_E2E_KILLS", "SEQSVR_E2E_TRACE"];
 
 /// A settings file with every key at its default, and what it means.
 pub(crate) const SAMPLE: &str = include_str!("settings/sample.toml");

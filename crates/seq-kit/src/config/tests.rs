@@ -67,8 +67,8 @@ fn what_is_wrong_is_named_with_its_place() {
     check(
         file("\n[log]\nfliter = \"warn\"\n"),
         expect![[r#"
-        seqsvr.toml:3: log.fliter: unknown key; known are data, log.filter, log.lines
-    "#]],
+            seqsvr.toml:3: log.fliter: unknown key; the nearest is log.filter
+        "#]],
     );
     check(
         file("[log]\nlines = \"many\"\n"),
@@ -91,8 +91,8 @@ fn what_is_wrong_is_named_with_its_place() {
     check(
         file("log = 5\n"),
         expect![[r#"
-        seqsvr.toml:1: log: unknown key; known are data, log.filter, log.lines
-    "#]],
+            seqsvr.toml:1: log: unknown key; the nearest is data
+        "#]],
     );
     check(
         layers().environment("T_", &[], variables(&[("T_LOG_LINES", "many")])),
@@ -103,7 +103,7 @@ fn what_is_wrong_is_named_with_its_place() {
     check(
         layers().environment("T_", &[], variables(&[("T_LOG_LINE", "1")])),
         expect![[r#"
-        $T_LOG_LINE: T_LOG_LINE: unknown key; known are data, log.filter, log.lines
-    "#]],
+            $T_LOG_LINE: log_line: unknown key; the nearest is log.lines
+        "#]],
     );
 }
