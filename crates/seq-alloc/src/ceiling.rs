@@ -59,18 +59,19 @@ fn far_away() -> Instant {
     Instant::now() + Duration::from_secs(3_600)
 }
 
-/// Takes a batch out of the line; `None` when nothing in it needs a raise. What stands there from an earlier life is left
-/// out for good.
+/// Takes a batch out of the line; `None` when nothing in it needs a raise. An ownership that is over leaves the line here
+/// for good, so a section stands in a batch at most once.
 fn gather(shared: &Shared) -> Option<Batch> {
-    let life = (*shared.life.lock())?;
     loop {
+        // First the line, then the table: whoever joined the line was in the table by then, so what is missing has gone.
         let waiting = shared.line.take(shared.tuning.raise_batch);
         if waiting.is_empty() {
             return None;
         }
-        let living = waiting.into_iter().filter(|owned| owned.incarnation == life.incarnation);
+        let (life, table) = shared.held()?;
+        let held = waiting.into_iter().filter(|owned| table.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned)));
         let sections: Vec<_> =
-            living.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
+            held.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
         if !sections.is_empty() {
             return Some(Batch { life, sections });
         }

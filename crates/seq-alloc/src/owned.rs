@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use seq_core::{Epoch, Incarnation, Section, SectionId};
+use seq_core::{Epoch, Section, SectionId};
 use tokio::sync::Notify;
 
 /// A section in this process' hands.
@@ -15,16 +15,14 @@ pub(crate) struct OwnedSection {
     pub(crate) id: SectionId,
     /// The ownership.
     pub(crate) epoch: Epoch,
-    /// The life of this node that owns it.
-    pub(crate) incarnation: Incarnation,
     pub(crate) section: Section,
     /// Signalled after the ceiling was raised and after the section left the table.
     pub(crate) changed: Notify,
 }
 
 impl OwnedSection {
-    pub(crate) fn new(id: SectionId, epoch: Epoch, incarnation: Incarnation, section: Section) -> Arc<OwnedSection> {
-        Arc::new(OwnedSection { id, epoch, incarnation, section, changed: Notify::new() })
+    pub(crate) fn new(id: SectionId, epoch: Epoch, section: Section) -> Arc<OwnedSection> {
+        Arc::new(OwnedSection { id, epoch, section, changed: Notify::new() })
     }
 }
 
@@ -126,7 +124,7 @@ mod tests {
 
     fn section(id: u32, epoch: u64) -> Arc<OwnedSection> {
         let section = Section::takeover(10, Seq(0), Step(10));
-        OwnedSection::new(SectionId(id), Epoch(epoch), Incarnation(1), section)
+        OwnedSection::new(SectionId(id), Epoch(epoch), section)
     }
 
     fn epochs(table: &OwnedTable) -> Vec<(u32, u64)> {

@@ -162,7 +162,7 @@ impl Shared {
 
     /// Adopts a renewal's answer: the grants become sections, the sections that have another owner go, the routes follow.
     fn adopt(&self, life: Life, answer: &v1::RenewResponse) -> Result<(), AdoptError> {
-        let granted = self.granted(life, answer)?;
+        let granted = self.granted(answer)?;
         let next = match &answer.routes {
             Some(routes) => self.next_routes(&RouteUpdate::try_from(routes)?)?,
             None => None,
@@ -173,7 +173,7 @@ impl Shared {
                 routes.get(owned.id).is_some_and(|route| route.owner == Some(life.node) && route.epoch == owned.epoch)
             }
         };
-        // The lock keeps a life that ends meanwhile from leaving sections behind.
+        // Locked until the table is changed: a life that ends meanwhile leaves no sections behind.
         let current = self.life.lock();
         if *current != Some(life) {
             return Ok(());
@@ -188,7 +188,7 @@ impl Shared {
     }
 
     /// The granted sections, each at its committed ceiling: what was given out before is unknown, and none of it is above.
-    fn granted(&self, life: Life, answer: &v1::RenewResponse) -> Result<Vec<Arc<OwnedSection>>, AdoptError> {
+    fn granted(&self, answer: &v1::RenewResponse) -> Result<Vec<Arc<OwnedSection>>, AdoptError> {
         let v1::RenewResponse { sections, epochs, ceilings, .. } = answer;
         if epochs.len() != sections.len() || ceilings.len() != sections.len() {
             return Err(AdoptError::Grants);
@@ -199,7 +199,7 @@ impl Shared {
                 return Err(AdoptError::Grants);
             }
             let counters = Section::takeover((uids.end - uids.start) as u32, Seq(*ceiling), self.step);
-            Ok(OwnedSection::new(SectionId(*section), Epoch(*epoch), life.incarnation, counters))
+            Ok(OwnedSection::new(SectionId(*section), Epoch(*epoch), counters))
         };
         sections.iter().zip(epochs).zip(ceilings).map(of).collect()
     }

@@ -16,7 +16,7 @@ use crate::config::AllocTuning;
 use crate::counters::Counters;
 use crate::forward::Forwarder;
 use crate::line::Line;
-use crate::owned::{OwnedSection, OwnedTable};
+use crate::owned::{Owned, OwnedSection, OwnedTable};
 
 /// A life of this node, as the store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,8 @@ pub(crate) struct Shared {
     pub(crate) routes: ArcSwapOption<RouteTable>,
     /// The node's id, the same in every life; 0 before the first registration.
     pub(crate) node: AtomicU32,
-    /// `None` before registration, and between the end of a life and the next one.
+    /// `None` before registration, and between the end of a life and the next one. Invariant: while this is held locked,
+    /// the table holds only sections of this life.
     pub(crate) life: Mutex<Option<Life>>,
     /// Why the store's answers cannot be used, while they cannot.
     pub(crate) fault: Mutex<Option<String>>,
@@ -90,6 +91,12 @@ impl Shared {
     /// Who owns what, for one call.
     pub(crate) fn owners(&self) -> Owners<'_> {
         Owners { shared: self, routes: self.routes(), mine: NodeId(self.node.load(Relaxed)) }
+    }
+
+    /// The current life and the sections it owns; `None` between lives, when nothing is owned.
+    pub(crate) fn held(&self) -> Option<(Life, Guard<Arc<Owned>>)> {
+        let life = self.life.lock();
+        life.map(|life| (life, self.owned.load()))
     }
 
     /// The routes as they stand.

@@ -147,3 +147,25 @@ async fn a_uid_named_twice_takes_in_order_also_across_a_wait() {
     let last = 6 + STEP;
     assert_eq!(after, [Ok(6), Ok(last), Ok(last + 1), Ok(1), Ok(last + 2)]);
 }
+
+#[tokio::test]
+async fn a_lost_ownership_in_line_does_not_hold_up_the_next_one() {
+    let world = World::new();
+    let node = world.start_with("a1", AllocTuning { raises_in_flight: 1, ..quick() });
+    world.registered_after("a1", None).await;
+    world.store.assign("a1", 0..2);
+    until("the sections are granted", || node.allocator.status().sections == 2).await;
+    world.store.set_mode(Mode::HoldRaises);
+    let mut first = Box::pin(node.next(SIZE));
+    assert_eq!((&mut first).now_or_never(), None);
+    until("the only raise there may be is under way", || world.store.raise_calls.load(SeqCst) == 1).await;
+    let mut second = Box::pin(node.next(7));
+    assert_eq!((&mut second).now_or_never(), None);
+    // The section stands in line under its first epoch, and then also under its second.
+    world.store.assign("a1", 0..1);
+    world.routed(&[&node]).await;
+    assert_eq!((&mut second).now_or_never(), None);
+    world.store.set_mode(Mode::Serve);
+    assert_eq!(first.await, Ok(given(1, 0, 1)));
+    assert_eq!(second.await, Ok(given(1, 0, 2)));
+}

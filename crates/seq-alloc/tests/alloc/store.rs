@@ -1,5 +1,6 @@
 //! A store without Raft: applies commands to one `State`, and delays, refuses or forgets to answer on demand.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -175,6 +176,11 @@ impl ControlService for Store {
         self.raise_calls.fetch_add(1, SeqCst);
         self.mode.subscribe().wait_for(|mode| *mode != Mode::HoldRaises).await.unwrap();
         let v1::RaiseCeilingsRequest { node_id, incarnation, sections, epochs, ceilings } = request.into_inner();
+        let distinct: BTreeSet<_> = sections.iter().collect();
+        if distinct.len() < sections.len() {
+            let text = format!("a section stands twice in {sections:?}");
+            return Err(status::with_reason(Code::InvalidArgument, "DUPLICATE_SECTION", text, [], None));
+        }
         let raises = sections.iter().zip(epochs).zip(ceilings).map(|((section, epoch), to)| Raise {
             section: SectionId(*section),
             epoch: Epoch(epoch),

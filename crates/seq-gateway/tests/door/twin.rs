@@ -78,7 +78,7 @@ impl Twin {
             return Err(Refusal::UidOutOfRange { uid, start: 0, end: UIDS });
         }
         let value = Seq(self.last(uid.0));
-        Ok(Current { reading: Reading { value, exact: uid.0 % 2 == 0 }, epoch: Epoch(1) })
+        Ok(Current { reading: Reading { value, exact: uid.0.is_multiple_of(2) }, epoch: Epoch(1) })
     }
 }
 
