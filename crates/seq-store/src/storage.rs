@@ -42,7 +42,7 @@ pub use memory::MemoryDisk;
 pub use snapshot::{SnapshotError, check_snapshot};
 
 use backend::LogBackend;
-use files::Files;
+pub(crate) use files::Files;
 use identity::DirLock;
 use io::{Io, Worker};
 use memory::MemoryBackend;
@@ -183,3 +183,6 @@ impl Closed {
         let _ = self.0.await;
     }
 }
+
+#[cfg(test)]
+mod tests;

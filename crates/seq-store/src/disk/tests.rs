@@ -1,1 +1,275 @@
+//! The bytes of format 1. They are on the disks of others: when one of these tests fails, the format was changed, and the
+//! change belongs into a new format version.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use expect_test::{Expect, expect};
+use seq_core::state::{Command, NodeRecord, Raise, Reassign, SectionRecord, SetDefinition, State};
+use seq_core::{Epoch, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+
+use super::*;
+use crate::types::{EncodedCommand, LeaderId, Member, Membership, Payload, StoredMembership};
+
+fn hex(bytes: &[u8]) -> String {
+    let line = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    bytes.chunks(32).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Pins the bytes of a command, and that they are read back.
+fn check_command(command: &Command, expected: Expect) {
+    let encoded = EncodedCommand::encode(command).unwrap();
+    expected.assert_eq(&hex(encoded.bytes()));
+    assert_eq!(&encoded.decode().unwrap(), command);
+    refuses_every_flip(encoded.bytes(), |record| read_command(record).map(drop));
+}
+
+fn refuses_every_flip(record: &[u8], read: impl Fn(&[u8]) -> Result<(), ReadError>) {
+    for bit in 0..record.len() * 8 {
+        let mut damaged = record.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&damaged).is_err(), "bit {bit} went unnoticed");
+    }
+}
+
+fn log_id(term: u64, node: u64, index: u64) -> LogId {
+    LogId::new(LeaderId { term, node_id: node }, index)
+}
+
+fn set() -> SetDefinition {
+    SetDefinition { name: "dev".into(), layout: Layout::new(0..1_000, 500).unwrap() }
+}
+
+fn members() -> Membership {
+    let member = |name: &str| Member { name: name.into(), addr: format!("{name}:7201") };
+    let nodes = BTreeMap::from([(1, member("s1")), (2, member("s2")), (3, member("s3"))]);
+    Membership::new(vec![BTreeSet::from([1, 2]), BTreeSet::from([2, 3])], nodes).unwrap()
+}
+
+fn state() -> State {
+    let section = |epoch, owner, max_seq| SectionRecord {
+        epoch: Epoch(epoch),
+        owner,
+        incarnation: Incarnation(epoch),
+        max_seq: Seq(max_seq),
+        routed: RouteVersion(epoch),
+    };
+    let node = NodeRecord {
+        name: "a1".into(),
+        addr: "127.0.0.1:7100".into(),
+        incarnation: Incarnation(4),
+        token: 0xfeed,
+        renew_seq: RenewSeq(9),
+    };
+    State {
+        set: Some(set()),
+        sections: vec![section(3, Some(NodeId(1)), 10_000), section(0, None, 0)],
+        nodes: vec![node],
+        route_version: RouteVersion(3),
+    }
+}
+
+#[test]
+fn commands() {
+    check_command(
+        &Command::DefineSet(set()),
+        expect![[r#"
+        5351535201000100280000008f6bdd740000000000000000646576ffffffffff
+        0000000000000000e803000000000000f401000000000000"#]],
+    );
+    let register = Command::Register { name: "a1".into(), addr: "127.0.0.1:7100".into(), token: 0x0102_0304 };
+    check_command(
+        &register,
+        expect![[r#"
+        535153520100010038000000d320fe8e3132372e302e302e313a373130300000
+        010000006131ffffffffffff8e000000e4ffffff000000000403020100000000
+        0000000000000000"#]],
+    );
+    let renew = Command::Renew { node: NodeId(1), incarnation: Incarnation(2), renew_seq: RenewSeq(3) };
+    check_command(
+        &renew,
+        expect![[r#"
+        5351535201000100280000007a6b809a02000000010000000200000000000000
+        030000000000000000000000000000000000000000000000"#]],
+    );
+    let raise = |section, epoch, to| Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) };
+    let raises = vec![raise(0, 3, 20_000), raise(1, 4, 30_000)];
+    check_command(
+        &Command::Raise { node: NodeId(1), incarnation: Incarnation(2), raises },
+        expect![[r#"
+        535153520100010050000000ab15f52400000000010000000300000000000000
+        0400000000000000204e00000000000030750000000000000300000001000000
+        0200000000000000c8ffffff02000000c8ffffff02000000d0ffffff02000000"#]],
+    );
+    let reassign = Reassign { section: SectionId(1), expected: Epoch(3), to: NodeId(2), incarnation: Incarnation(5) };
+    check_command(
+        &Command::Reassign(vec![reassign]),
+        expect![[r#"
+        535153520100010048000000c668e93e01000000000000000300000000000000
+        0200000000000000050000000000000004000000dcffffff01000000dcffffff
+        01000000dcffffff01000000dcffffff0100000000000000"#]],
+    );
+}
+
+#[test]
+fn the_largest_command_fits_an_entry_and_one_more_does_not() {
+    let raise = Raise { section: SectionId(u32::MAX), epoch: Epoch(u64::MAX), to: Seq::MAX };
+    let command = |raises| Command::Raise { node: NodeId(1), incarnation: Incarnation(1), raises };
+    EncodedCommand::encode(&command(vec![raise; seq_core::limits::MAX_RAISES])).unwrap();
+    let error = EncodedCommand::encode(&command(vec![raise; 2 * seq_core::limits::MAX_RAISES])).unwrap_err();
+    assert!(error.to_string().ends_with("send it in parts"), "{error}");
+}
+
+#[test]
+fn entries() {
+    let check = |payload: Payload, expected: Expect| {
+        let entry = Entry { log_id: log_id(7, 2, 41), payload };
+        let record = write_entry(&entry);
+        expected.assert_eq(&hex(&record));
+        assert_eq!(read_entry(&record).unwrap(), entry);
+        refuses_every_flip(&record, |record| read_entry(record).map(drop));
+    };
+    check(
+        Payload::Blank,
+        expect![[r#"
+        535153520200010040000000fb14aa0207000000000000000200000000000000
+        2900000000000000000000000000000000000000000000000000000000000000
+        00000000000000000000000000000000"#]],
+    );
+    check(
+        Payload::Normal(EncodedCommand::from_bytes(vec![1, 2, 3].into())),
+        expect![[r#"
+        535153520200010048000000dac09eab01020300000000000700000000000000
+        0200000000000000290000000000000001000000dcffffff0300000000000000
+        000000000000000000000000000000000000000000000000"#]],
+    );
+    check(
+        Payload::Membership(members()),
+        expect![[r#"
+        5351535202000100b8000000a89e25ee01000000000000000200000000000000
+        02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
+        0100000000000000020000000000000003000000000000007331ffffffffffff
+        7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
+        73333a37323031ff070000000000000002000000000000002900000000000000
+        020000008cffffff0200000094ffffff03000000a4ffffff03000000b4ffffff
+        0300000000000000"#]],
+    );
+}
+
+#[test]
+fn single_records() {
+    let vote = Vote { leader_id: LeaderId { term: 7, node_id: 2 }, committed: true };
+    expect![[r#"
+        5351535203000100180000009e521a8307000000000000000200000000000000
+        0100000000000000"#]]
+    .assert_eq(&hex(&write_vote(&vote)));
+    assert_eq!(read_vote(&write_vote(&vote)).unwrap(), vote);
+
+    let id = log_id(7, 2, 41);
+    let record = write_log_id(Kind::Committed, &id);
+    expect![[r#"
+        535153520400010018000000ac01517c07000000000000000200000000000000
+        2900000000000000"#]]
+    .assert_eq(&hex(&record));
+    assert_eq!(read_log_id(Kind::Committed, &record).unwrap(), id);
+    // The same shape, but not the same thing.
+    assert!(read_log_id(Kind::Purged, &record).is_err());
+
+    let identity = Identity { cluster: "dev".into(), node: 2, nonce: 0x1122_3344_5566_7788 };
+    expect![[r#"
+        5351535208000100180000002f6873f0646576ffffffffff0200000000000000
+        8877665544332211"#]]
+    .assert_eq(&hex(&write_identity(&identity)));
+    assert_eq!(read_identity(&write_identity(&identity)).unwrap(), identity);
+
+    let id = Some((&id).into());
+    let watermark = Watermark { generation: 9, vote: Some((&vote).into()), last: id, purged: None, snapshot: id };
+    expect![[r#"
+        535153520900010088000000f93a8d8009000000000000000100000000000000
+        0700000000000000020000000000000001000000000000000100000000000000
+        0700000000000000020000000000000029000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000100000000000000
+        070000000000000002000000000000002900000000000000"#]]
+    .assert_eq(&hex(&write_watermark(&watermark)));
+    assert_eq!(read_watermark(&write_watermark(&watermark)).unwrap(), watermark);
+
+    let membership = (&StoredMembership::new(Some(log_id(1, 1, 0)), members())).into();
+    let manifest =
+        Manifest { last_log_id: id, membership, file: "snapshot-41-7-2".into(), length: 1_000, crc: 0xdead_beef };
+    expect![[r#"
+        535153520600010000010000e89cbb3701000000000000000200000000000000
+        02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
+        0100000000000000020000000000000003000000000000007331ffffffffffff
+        7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
+        73333a37323031ff736e617073686f742d34312d372d32000100000000000000
+        0700000000000000020000000000000029000000000000000100000000000000
+        01000000000000000100000000000000000000000000000058ffffff02000000
+        60ffffff0300000070ffffff0300000080ffffff030000008f00000090ffffff
+        e803000000000000efbeadde00000000"#]]
+    .assert_eq(&hex(&write_manifest(&manifest)));
+    assert_eq!(read_manifest(&write_manifest(&manifest)).unwrap(), manifest);
+}
+
+#[test]
+fn snapshots() {
+    let snapshot = Snapshot {
+        last_log_id: Some((&log_id(7, 2, 41)).into()),
+        membership: (&StoredMembership::new(Some(log_id(1, 1, 0)), members())).into(),
+        state: (&state()).into(),
+    };
+    let record = write_snapshot(&snapshot);
+    expect![[r#"
+        5351535207000100d801000040cb8b9201000000000000000200000000000000
+        02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
+        0100000000000000020000000000000003000000000000007331ffffffffffff
+        7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
+        73333a37323031ff030000000000000000000000000000000100000000000000
+        0300000000000000000000000000000010270000000000000000000000000000
+        030000000000000000000000000000006131ffffffffffff3132372e302e302e
+        313a3731303000008e000000f0ffffff0400000000000000edfe000000000000
+        0900000000000000010000000000000007000000000000000200000000000000
+        2900000000000000010000000000000001000000000000000100000000000000
+        0000000000000000e8feffff02000000f0feffff0300000000ffffff03000000
+        10ffffff030000000100000000000000646576ffffffffff0000000000000000
+        e803000000000000f4010000000000000300000000000000f0feffff02000000
+        f8feffff02000000f8feffff0200000000ffffff0200000008ffffff02000000
+        10ffffff0100000020ffffff0100000020ffffff0100000020ffffff01000000
+        20ffffff01000000"#]]
+    .assert_eq(&hex(&record));
+    let read = read_snapshot(&record).unwrap();
+    assert_eq!(read.state.into_core().unwrap(), state());
+    assert_eq!(read.last_log_id, snapshot.last_log_id);
+    assert_eq!(read.membership.into_core().unwrap(), StoredMembership::new(Some(log_id(1, 1, 0)), members()));
+    refuses_every_flip(&record, |record| read_snapshot(record).map(drop));
+}
+
+#[test]
+fn a_state_of_many_sections_is_read_back() {
+    let layout = Layout::new(0..43_000, 1).unwrap();
+    let sections: Vec<SectionRecord> = (0..43_000)
+        .map(|section| SectionRecord { max_seq: Seq(section), epoch: Epoch(section % 7), ..SectionRecord::default() })
+        .collect();
+    let set = Some(SetDefinition { name: "wide".into(), layout });
+    let state = State { set, sections, ..State::default() };
+    let membership = (&StoredMembership::default()).into();
+    let record = write_snapshot(&Snapshot { last_log_id: None, membership, state: (&state).into() });
+    assert_eq!(read_snapshot(&record).unwrap().state.into_core().unwrap(), state);
+}
+
+#[test]
+fn a_state_that_contradicts_itself_is_refused() {
+    let refused = |change: &dyn Fn(&mut State)| {
+        let mut state = state();
+        change(&mut state);
+        v1::State::from(&state).into_core().unwrap_err()
+    };
+    assert_eq!(refused(&|state| state.sections.truncate(1)), "there is not one record for each section of the set");
+    assert_eq!(refused(&|state| state.nodes.clear()), "a section's owner is no node");
+    assert_eq!(refused(&|state| state.sections[0].max_seq = Seq(1 << 63)), "a ceiling is above 2^63-1");
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let record = envelope::seal_body(Kind::Snapshot, newest::VERSION + 1, &[0; 8]);
+    expect!["snapshot record of 24 bytes: has format version 2, newer than 1, the newest this program reads"]
+        .assert_eq(&read_snapshot(&record).unwrap_err().to_string());
+}

@@ -14,6 +14,8 @@ pub(crate) use command::Command;
 pub(crate) use files::{Identity, Manifest, Watermark};
 pub(crate) use raft::{Entry, LogId, StoredMembership, Vote};
 pub(crate) use state::Snapshot;
+#[cfg(test)]
+pub(crate) use state::State;
 
 /// Number of this format.
 pub(crate) const VERSION: u16 = 1;

@@ -5,12 +5,13 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use parking_lot::RwLock;
-use seq_core::state::State;
+use seq_core::state::{Answer, State};
 
 use super::io::die;
 use super::snapshot::{Contents, Snapshots, decode_announced};
@@ -18,22 +19,34 @@ use crate::types::{Applied, Entry, LogId, Payload, Snapshot, SnapshotMeta, Store
 
 /// The applied state, to be read.
 #[derive(Clone)]
-pub struct SharedState(Arc<RwLock<Contents>>);
+pub struct SharedState(Arc<Shared>);
+
+struct Shared {
+    contents: RwLock<Contents>,
+    /// Raises that were accepted by entries applied since the start.
+    raises: AtomicU64,
+}
 
 impl SharedState {
     pub(crate) fn new(contents: Contents) -> SharedState {
-        SharedState(Arc::new(RwLock::new(contents)))
+        SharedState(Arc::new(Shared { contents: RwLock::new(contents), raises: AtomicU64::new(0) }))
     }
 
     /// Reads the state. Applying waits meanwhile, so keep it short.
     pub fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
-        read(&self.0.read().state)
+        read(&self.0.contents.read().state)
     }
 
     /// The last entry that the state covers.
     #[must_use]
     pub fn last_applied(&self) -> Option<LogId> {
-        self.0.read().last_applied
+        self.0.contents.read().last_applied
+    }
+
+    /// Ceiling raises that entries applied since the start have made.
+    #[must_use]
+    pub fn raises_applied(&self) -> u64 {
+        self.0.raises.load(Ordering::Relaxed)
     }
 
     /// Applies one committed entry.
@@ -51,13 +64,19 @@ impl SharedState {
         }
 
         let _stop = StopOnPanic(entry.log_id);
-        let mut applied = self.0.write();
+        let mut applied = self.0.contents.write();
         assert!(applied.last_applied < Some(entry.log_id), "entries are applied once, in order");
         applied.last_applied = Some(entry.log_id);
         match entry.payload {
             Payload::Blank => Applied::Raft,
             Payload::Normal(command) => match command.decode() {
-                Ok(command) => Applied::Command(applied.state.apply(&command)),
+                Ok(command) => {
+                    let answer = applied.state.apply(&command);
+                    if let Answer::Raised(Ok(ceilings)) = &answer {
+                        self.0.raises.fetch_add(ceilings.iter().flatten().count() as u64, Ordering::Relaxed);
+                    }
+                    Applied::Command(answer)
+                }
                 // Skipping it would make this member differ from the others.
                 Err(error) => die(&format!("applying log entry {}", entry.log_id), &error),
             },
@@ -78,7 +97,7 @@ impl fmt::Debug for SharedState {
 /// Applies the log.
 pub struct StateMachine {
     shared: SharedState,
-    snapshots: Arc<Snapshots>,
+    pub(super) snapshots: Arc<Snapshots>,
 }
 
 impl StateMachine {
@@ -106,7 +125,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotBuilder = SnapshotBuilder;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
-        let applied = self.shared.0.read();
+        let applied = self.shared.0.contents.read();
         Ok((applied.last_applied, applied.membership.clone()))
     }
 
@@ -125,7 +144,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
         // Applying waits only for the copy, a millisecond for 40,000 sections; encoding and writing happen beside it.
-        SnapshotBuilder { contents: self.shared.0.read().clone(), snapshots: self.snapshots.clone() }
+        SnapshotBuilder { contents: self.shared.0.contents.read().clone(), snapshots: self.snapshots.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Bytes) -> Result<(), io::Error> {
@@ -133,7 +152,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let contents = decode_announced(meta, &snapshot).map_err(invalid)?;
         // Durable, then visible.
         self.snapshots.keep(Snapshot { meta: meta.clone(), snapshot }).await?;
-        *self.shared.0.write() = contents;
+        *self.shared.0.contents.write() = contents;
         Ok(())
     }
 

@@ -4,22 +4,26 @@
 //! * `flush()` writes, but ends in `sync_file_range`, which promises nothing after a power cut. So a sync is one `flush` and
 //!   then one `fdatasync` of the database's file through a descriptor of our own.
 //! * Plain inserts: `apply_batch` takes a lock that all databases of a process share.
-//! * Values stay small. A page that outgrows a segment becomes a file in `blobs/`, which nobody syncs; so a record is stored
-//!   in parts.
+//! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which nobody syncs; so a
+//!   record is stored in parts.
 //! * sled panics on some damage. At opening that becomes an error.
 
 use std::fs::{self, File};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
 
 use super::backend::LogBackend;
 use super::error::LoadError;
 use super::files;
 use super::loaded::{Loaded, Meta};
 
-/// Largest value: a leaf of sled holds up to 16 of them and splits with the 17th, which is half a segment (512 KiB).
-const PART_BYTES: usize = 16 * 1024;
+/// Largest value: a leaf of sled has up to 16 of them, a few more before it splits, and becomes a blob above a quarter of a
+/// segment, which is 128 KiB.
+const PART_BYTES: usize = 4 * 1024;
 /// Memory for pages. The log is also kept decoded, so pages are read only at opening and when sled moves them.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 /// First byte of the keys of entries: then the index and the part, both big-endian, so that keys are in order of the log.
@@ -44,6 +48,28 @@ pub(crate) struct SledBackend {
     db: sled::Db,
     syncer: Box<dyn Syncer>,
     dir: PathBuf,
+    /// Behind `db`, because it is dropped after it.
+    _released: Released,
+}
+
+/// Waits, when dropped, until sled has given its file back: its threads do so a moment after the last handle is gone, and
+/// until then nobody can open the database again.
+struct Released(File);
+
+/// How long to wait for that. Then the next opening fails by name, which is no harm to the data.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if start.elapsed() > RELEASE_PATIENCE {
+                tracing::warn!("sled still holds its file");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl SledBackend {
@@ -55,8 +81,14 @@ impl SledBackend {
         let config = sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
         let db = guard(dir, || config.open())?;
         sync_tree(dir).map_err(failed)?;
-        let file = File::open(dir.join("db")).map_err(failed)?;
-        Ok(SledBackend { db, syncer: wrap(file), dir: dir.to_owned() })
+        let file = || File::open(dir.join("db")).map_err(failed);
+        let (syncer, released) = (wrap(file()?), Released(file()?));
+        Ok(SledBackend { db, syncer, dir: dir.to_owned(), _released: released })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn remove_first_part(&mut self, index: u64) {
+        self.db.remove(entry_key(index, 0)).unwrap();
     }
 
     fn read_all(&self, loaded: &mut Loaded) -> Result<(), LoadError> {

@@ -54,6 +54,10 @@ impl WatermarkFile {
         let Some(bytes) = files.read(FILE)? else {
             return Err(LoadError::Lost { what: format!("the record of what was acknowledged, {place}") });
         };
+        if bytes.len() != SLOT_BYTES * SLOTS as usize {
+            let what = format!("{} bytes instead of {}", bytes.len(), SLOT_BYTES * SLOTS as usize);
+            return Err(LoadError::Misplaced { place, what });
+        }
         let slots = match files {
             Files::Dir(dir) => {
                 let file = OpenOptions::new().write(true).open(dir.join(FILE));
@@ -64,7 +68,7 @@ impl WatermarkFile {
         let mut newest: Option<Watermark> = None;
         let mut damage = None;
         for (number, slot) in bytes.chunks(SLOT_BYTES).enumerate() {
-            if number > 0 && slot.len() == SLOT_BYTES && slot.iter().all(|byte| *byte == 0) {
+            if number > 0 && slot.iter().all(|byte| *byte == 0) {
                 continue; // Never written.
             }
             let record = envelope::record_len(slot).and_then(|len| slot.get(..len)).unwrap_or(slot);
@@ -81,9 +85,7 @@ impl WatermarkFile {
                 Ok(WatermarkFile { slots, current })
             }
             (None, Some(damage)) => Err(damage),
-            (None, None) => {
-                Err(LoadError::Lost { what: format!("the record of what was acknowledged, {place}, is empty") })
-            }
+            (None, None) => unreachable!("the first slot is read or damaged"),
         }
     }
 
