@@ -59,7 +59,7 @@ pub fn serve<F: Frontend>(
     // Without it an answer can wait 40 ms for the peer's delayed acknowledgement.
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let shutdown = group.token();
-    let sequence = SequenceServiceServer::new(Sequence::new(frontend))
+    let sequence = SequenceServiceServer::new(Sequence::new(frontend, &admin().set))
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);

@@ -4,6 +4,7 @@
 //! decides nothing about numbers.
 
 pub mod grpc;
+mod latency;
 mod routes;
 mod sequence;
 mod timeout;

@@ -6,19 +6,20 @@ use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tonic::{Request, Response, Status};
 
+use crate::latency::Latency;
 use crate::routes::RoutesCache;
 use crate::timeout;
 
 /// The service of one door.
-#[derive(Debug)]
 pub(crate) struct Sequence<F> {
     frontend: F,
     routes: RoutesCache,
+    latency: Latency,
 }
 
 impl<F: Frontend> Sequence<F> {
-    pub(crate) fn new(frontend: F) -> Sequence<F> {
-        Sequence { frontend, routes: RoutesCache::default() }
+    pub(crate) fn new(frontend: F, set: &str) -> Sequence<F> {
+        Sequence { frontend, routes: RoutesCache::default(), latency: Latency::new(set) }
     }
 
     fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
@@ -37,6 +38,7 @@ fn call<T>(request: &Request<T>, hops: u32) -> Result<Call, Status> {
 impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         let call = call(&request, request.get_ref().hops)?;
+        let _sample = self.latency.sample(call.via);
         let request = request.into_inner();
         let count = Count::new(request.count).map_err(|refusal| status::to_status(&refusal))?;
         let ask = Ask { uid: Uid(request.uid), count, epoch: Epoch(request.epoch) };
@@ -51,6 +53,7 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
         let call = call(&request, request.get_ref().hops)?;
+        let _sample = self.latency.sample(call.via);
         let request = request.into_inner();
         let items = Items::new(&request.uids, &request.counts).map_err(|refusal| status::to_status(&refusal))?;
         let asks = items.iter().map(|(uid, count)| Ok(Ask { uid, count: count?, epoch: Epoch(0) })).collect();
@@ -79,6 +82,7 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
 
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
         let call = call(&request, request.get_ref().hops)?;
+        let _sample = self.latency.sample(call.via);
         let request = request.into_inner();
         let current = self
             .frontend
@@ -98,6 +102,7 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
         request: Request<v1::CurrentManyRequest>,
     ) -> Result<Response<v1::CurrentManyResponse>, Status> {
         let call = call(&request, request.get_ref().hops)?;
+        let _sample = self.latency.sample(call.via);
         let request = request.into_inner();
         convert::check_items(&request.uids).map_err(|refusal| status::to_status(&refusal))?;
         let uids = request.uids.into_iter().map(Uid).collect();

@@ -82,7 +82,7 @@ const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.
 catalogue! {
     /// Numbers given out, and items refused by their gRPC code.
     ALLOCATIONS_TOTAL = "seqsvr_allocations_total", Counter, Count, ["set", "via", "code"];
-    /// Time from a decoded request to its answer, for each call and not for each number.
+    /// Time from a decoded request to its answer, of one call in 16 and not of each number.
     REQUEST_SECONDS = "seqsvr_request_seconds", Histogram, Seconds, ["set", "via"], LATENCY;
     /// Section writes: ceiling raises that an AllocSvr asked for, by outcome (committed, refused, failed).
     CEILING_RAISES_TOTAL = "seqsvr_ceiling_raises_total", Counter, Count, ["set", "outcome"];
