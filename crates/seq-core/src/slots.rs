@@ -5,10 +5,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use once_cell::race::OnceBox;
-
 use crate::id::SlotIndex;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, OnceBox, Relaxed};
 
 /// Marks a slot that gives nothing out any more. Distances stay below 2^63, so the bit is free.
 pub(crate) const FROZEN: u64 = 1 << 63;
@@ -67,7 +65,7 @@ impl Slots {
             let page = entry.get_or_init(|| new_page(FROZEN));
             let first = (number * PAGE_SLOTS) as u32;
             for (slot, index) in page.iter().zip(first..self.len) {
-                let distance = slot.fetch_or(FROZEN, crate::sync::Relaxed) & !FROZEN;
+                let distance = slot.fetch_or(FROZEN, Relaxed) & !FROZEN;
                 if distance > 0 {
                     touched.push((SlotIndex(index), distance));
                 }

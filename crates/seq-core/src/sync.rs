@@ -1,7 +1,48 @@
 //! The atomics of the counters: core's, or loom's when its model checker runs the tests.
 
+pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::AtomicU64;
-pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::AtomicU64;
+#[cfg(not(loom))]
+pub(crate) use once_cell::race::OnceBox;
+#[cfg(loom)]
+pub(crate) use watched::OnceBox;
+
+#[cfg(loom)]
+mod watched {
+    use alloc::boxed::Box;
+
+    use super::{AcqRel, Acquire};
+
+    /// once_cell's `OnceBox`, with the pointer's comings and goings watched by loom: the first one wins, by one
+    /// compare-and-swap with the same orderings.
+    #[derive(Debug)]
+    pub(crate) struct OnceBox<T> {
+        present: loom::sync::atomic::AtomicBool,
+        inner: once_cell::race::OnceBox<T>,
+    }
+
+    impl<T> OnceBox<T> {
+        pub(crate) fn new() -> OnceBox<T> {
+            OnceBox { present: loom::sync::atomic::AtomicBool::new(false), inner: once_cell::race::OnceBox::new() }
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            self.present.load(Acquire).then(|| self.inner.get().expect("present"))
+        }
+
+        pub(crate) fn get_or_init(&self, init: impl FnOnce() -> Box<T>) -> &T {
+            if !self.present.load(Acquire) {
+                let value = init();
+                if self.present.compare_exchange(false, true, AcqRel, Acquire).is_ok() {
+                    // Nothing is scheduled between two watched operations, so nobody sees the flag without the value.
+                    assert!(self.inner.set(value).is_ok(), "the winner is alone");
+                }
+            }
+            self.inner.get().expect("present")
+        }
+    }
+}

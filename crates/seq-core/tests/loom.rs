@@ -1,0 +1,149 @@
+//! Every interleaving, and every allowed order of memory, of a few threads over one section.
+//!
+//! Built and run only by the model checker: `RUSTFLAGS="--cfg loom" cargo test -p seq-core --release --test loom`. It also
+//! watches who puts an untouched page in place.
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::thread;
+use seq_core::section::SectionCopy;
+use seq_core::{Count, Section, Seq, SlotIndex, Step, Take};
+
+const SLOT: SlotIndex = SlotIndex(0);
+
+/// A section of one uid, untouched.
+fn section(base: u64, ceiling: u64, step: u64) -> Arc<Section> {
+    let section = Section::takeover(1, Seq(base), Step(step));
+    let _ = section.raised(Seq(ceiling));
+    Arc::new(section)
+}
+
+fn take(section: &Section, count: u32) -> Take {
+    section.take(SLOT, Count::new(count).unwrap())
+}
+
+/// The numbers given, from the one before the first to the last.
+fn given(take: Take, count: u64) -> Option<(u64, u64)> {
+    match take {
+        Take::Given { value, .. } => Some((value.0 - count, value.0)),
+        Take::AtCeiling { .. } | Take::Frozen | Take::Exhausted => None,
+    }
+}
+
+/// What was given, in order, is one chain from the base to the copied value.
+fn check_exact(base: u64, mut given: Vec<(u64, u64)>, copy: &SectionCopy) {
+    given.sort_unstable();
+    let mut last = base;
+    for (before, value) in given {
+        assert_eq!(before, last, "a gap or a duplicate");
+        last = value;
+    }
+    let copied = copy.distances.iter().find(|(slot, _)| *slot == SLOT).map_or(0, |(_, distance)| *distance);
+    assert_eq!(base + copied, last, "the copy is not exact");
+}
+
+#[test]
+fn two_takers_get_different_numbers() {
+    loom::model(|| {
+        let section = section(10, 1_000, 1);
+        let other = section.clone();
+        let taker = thread::spawn(move || [take(&other, 2), take(&other, 2)]);
+        let mine = take(&section, 3);
+        let theirs = taker.join().unwrap();
+        let all = [given(mine, 3), given(theirs[0], 2), given(theirs[1], 2)]
+            .map(|given| given.expect("far from the ceiling"));
+        assert!(all[1].1 < all[2].1, "numbers fell");
+        check_exact(10, all.to_vec(), &section.freeze());
+    });
+}
+
+#[test]
+fn what_is_given_is_in_the_copy_and_nothing_is_given_after_it() {
+    // Three threads over a page and a slot: all schedules with up to three preemptions, or it would take minutes.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let section = section(0, 1_000, 1);
+        let takers = [2u32, 3].map(|count| {
+            let section = section.clone();
+            thread::spawn(move || given(take(&section, count), count.into()))
+        });
+        let copy = section.freeze();
+        assert_eq!(take(&section, 1), Take::Frozen);
+        assert_eq!(section.current(SLOT), None);
+        let given = takers.into_iter().filter_map(|taker| taker.join().unwrap()).collect();
+        check_exact(0, given, &copy);
+        assert_eq!(section.freeze(), copy, "a second copy differs");
+    });
+}
+
+#[test]
+fn a_reader_never_sees_a_number_fall_or_one_that_was_not_given() {
+    loom::model(|| {
+        let section = section(0, 1_000, 1);
+        let other = section.clone();
+        let taker = thread::spawn(move || (take(&other, 2), take(&other, 3)));
+        let first = section.current(SLOT).unwrap().value.0;
+        let second = section.current(SLOT).unwrap().value.0;
+        assert!(first <= second && [0, 2, 5].contains(&first) && [0, 2, 5].contains(&second));
+        taker.join().unwrap();
+        assert_eq!(section.current(SLOT).unwrap().value, Seq(5));
+    });
+}
+
+/// Two callers at the ceiling and the keeper: the section is in line once, as long as somebody waits.
+#[test]
+fn a_raise_is_asked_for_once_and_never_forgotten() {
+    loom::model(|| {
+        let section = section(0, 10, 8);
+        // Somebody waited for 12 and put the section in line.
+        let Take::AtCeiling { raise_due: true, .. } = take(&section, 12) else { panic!("under the ceiling") };
+
+        let takers = [7u32, 20].map(|count| {
+            let section = section.clone();
+            thread::spawn(move || take(&section, count))
+        });
+        let target = section.raise_target().expect("12 is wanted");
+        assert!(target >= Seq(18));
+        // The store may have committed an older raise only, or the one asked for.
+        let mut in_line = u32::from(section.raised(Seq(18)));
+
+        let mut waits_for = 0;
+        for taker in takers {
+            match taker.join().unwrap() {
+                Take::Given { value, raise_due, .. } => {
+                    assert!(value <= section.ceiling());
+                    in_line += u32::from(raise_due);
+                }
+                Take::AtCeiling { needed, raise_due } => {
+                    in_line += u32::from(raise_due);
+                    waits_for = waits_for.max(needed.0);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(in_line <= 1, "in line {in_line} times");
+        if waits_for > section.ceiling().0 {
+            assert_eq!(in_line, 1, "somebody waits for {waits_for}, and nobody asks for it");
+            assert!(section.raise_target().unwrap().0 >= waits_for);
+        }
+    });
+}
+
+#[test]
+fn a_raise_and_a_freeze_during_a_take() {
+    loom::model(|| {
+        let section = section(0, 3, 4);
+        let (first, second) = (section.clone(), section.clone());
+        let taker = thread::spawn(move || [given(take(&first, 2), 2), given(take(&first, 2), 2)]);
+        let raiser = thread::spawn(move || {
+            let _ = second.raised(Seq(8));
+        });
+        let copy = section.freeze();
+        assert_eq!(take(&section, 1), Take::Frozen);
+        let given: Vec<_> = taker.join().unwrap().into_iter().flatten().collect();
+        assert!(given.iter().all(|(_, value)| *value <= 8), "above every ceiling");
+        check_exact(0, given, &copy);
+        raiser.join().unwrap();
+    });
+}
