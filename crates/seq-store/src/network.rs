@@ -235,9 +235,12 @@ impl RaftNetworkV2<TypeConfig> for Peer {
     }
 
     async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Result<VoteResponse<TypeConfig>> {
-        self.call(RPCTypes::Vote, option.soft_ttl(), &rpc, |mut client, message| async move {
-            client.vote(message).await
-        })
+        self.call(
+            RPCTypes::Vote,
+            option.soft_ttl(),
+            &rpc,
+            |mut client, message| async move { client.vote(message).await },
+        )
         .await
     }
 

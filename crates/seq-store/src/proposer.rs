@@ -122,7 +122,9 @@ impl From<ProposeError> for Status {
             ProposeError::Stopping => {
                 status::with_reason(Code::Unavailable, "SHUTTING_DOWN", text, [], Some(LEADER_RETRY))
             }
-            ProposeError::TooLarge(_) => status::with_reason(Code::InvalidArgument, "COMMAND_TOO_LARGE", text, [], None),
+            ProposeError::TooLarge(_) => {
+                status::with_reason(Code::InvalidArgument, "COMMAND_TOO_LARGE", text, [], None)
+            }
             ProposeError::Raft { .. } => {
                 status::with_reason(Code::Unavailable, "RAFT_STOPPED", text, [], Some(LEADER_RETRY))
             }

@@ -8,7 +8,8 @@ use openraft::metrics::RaftMetrics;
 use seq_core::RouteVersion;
 use seq_core::state::{SetDefinition, State};
 use seq_kit::metrics::{
-    RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_SNAPSHOT_INDEX, RAFT_TERM, ROUTE_VERSION, SECTIONS,
+    RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_SNAPSHOT_INDEX, RAFT_TERM, RAISES_APPLIED_TOTAL,
+    ROUTE_VERSION, SECTIONS,
 };
 use seq_proto::v1::admin_service_server::AdminService;
 use seq_proto::v1::status_response::Role;
@@ -90,7 +91,7 @@ impl View {
             section_size: self.set.layout.section_size(),
             sections: self.set.layout.sections(),
             sections_unowned: self.set.layout.sections(),
-            raises_applied: 0,
+            raises_applied: self.state.raises_applied(),
             ..StoreStatus::default()
         };
         self.state.read(|state| {
@@ -121,6 +122,8 @@ impl View {
             metrics::gauge!(SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
                 .set(f64::from(value));
         }
+        metrics::counter!(RAISES_APPLIED_TOTAL, "set" => set.clone(), "node" => node.clone())
+            .absolute(self.state.raises_applied());
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
     }
 

@@ -30,9 +30,11 @@ use crate::status::View;
 use crate::storage::{self, Closed, Files, OpenError, Opened};
 use crate::types::Raft;
 
-/// How long the others are asked about an empty data directory. One that cannot be reached is not waited for: it refuses
-/// this member's messages later.
+/// How long the others are asked about an empty data directory. One that cannot be reached is not waited for.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often one that could not be reached is asked again.
+const HELLO_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a leader that stops waits for another one to take over.
 const HANDOVER_PATIENCE: Duration = Duration::from_millis(500);
@@ -110,6 +112,18 @@ impl StoreHandle {
         checks
     }
 
+    /// Waits until every check of [`StoreHandle::readiness`] holds. Cancel safe.
+    pub async fn ready(&self) {
+        let checks = self.readiness();
+        let mut metrics = self.raft.metrics();
+        while checks.ask().is_err() {
+            if metrics.changed().await.is_err() {
+                // Raft has stopped: the member never gets ready, and its group shuts down.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// Stops the member: hands leadership over where it has it, ends the group's tasks, stops Raft, and returns when
     /// everything is written and the data directory is free.
     ///
@@ -175,10 +189,14 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         admin: Gate::closed(),
     };
     let mut listener = Some(listener);
+    let mut others = addrs.clone();
+    others.remove(&id);
     if prepared.is_fresh() {
         // The other members may be as new as this one and ask the same question.
         server::serve(doors.clone(), listener.take().expect("served once"), tasks).map_err(StartError::Listen)?;
-        ask_others(&me, &dial, &addrs).await?;
+        others = ask(&me, &dial, others).await?;
+    } else {
+        others.clear();
     }
     let Opened { log, machine, state, closed, .. } = prepared.open()?;
     let files = match data {
@@ -186,7 +204,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         DataDir::Memory(disk) => Files::Memory(disk),
     };
     let peers = Arc::new(Peers::load(&cluster, files)?);
-    let network = Network::new(me.clone(), peers.clone(), dial, addrs.clone(), tuning.election_min);
+    let network = Network::new(me.clone(), peers.clone(), dial.clone(), addrs.clone(), tuning.election_min);
     let disowned = network.disowned();
     let raft_config = Arc::new(raft_config(&cluster, &tuning)?);
     let raft = Raft::build(id, raft_config, network, log, machine).await.map_err(|error| raft_error(&error))?;
@@ -230,15 +248,16 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), disowned));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer, set));
+    spawn(tasks, "store hello", Kind::Critical, keep_asking(me, dial, others));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().keep_gauges());
     tracing::info!(store = %view.node, cluster, "the store member listens");
     Ok(StoreHandle { raft, view, tasks: tasks.clone(), closed })
 }
 
-/// Asks the other members whether they know this id under another data directory.
-async fn ask_others(me: &Identity, dial: &Dial, addrs: &BTreeMap<u64, String>) -> Result<(), StartError> {
-    let others = addrs.iter().filter(|(id, _)| **id != me.id).map(|(id, addr)| (*id, addr.clone()));
-    for (by, answer) in network::hello(me, dial, others, HELLO_TIMEOUT).await {
+/// Asks the other members whether they know this id under another data directory; answers those that could not be asked.
+async fn ask(me: &Identity, dial: &Dial, others: BTreeMap<u64, String>) -> Result<BTreeMap<u64, String>, StartError> {
+    let mut unasked = BTreeMap::new();
+    for (by, answer) in network::hello(me, dial, others.clone(), HELLO_TIMEOUT).await {
         let why = match answer {
             Ok(0) => continue,
             Ok(known) if known == me.nonce => continue,
@@ -246,14 +265,27 @@ async fn ask_others(me: &Identity, dial: &Dial, addrs: &BTreeMap<u64, String>) -
             Err(refusal) if refusal.code() == Code::FailedPrecondition && status::reason(&refusal).is_some() => {
                 refusal.message().to_owned()
             }
-            Err(unreachable) => {
-                tracing::info!(store = by, error = %unreachable.message(), "another member could not be asked");
+            Err(_) => {
+                unasked.insert(by, others[&by].clone());
                 continue;
             }
         };
         return Err(StartError::Refused { by, why });
     }
-    Ok(())
+    Ok(unasked)
+}
+
+/// Goes on asking those that could not be asked at the start; ends when one of them refuses. Meanwhile no harm is done:
+/// a member that knows another data directory does not count this one's answers.
+async fn keep_asking(me: Identity, dial: Dial, mut unasked: BTreeMap<u64, String>) {
+    while !unasked.is_empty() {
+        tokio::time::sleep(HELLO_AGAIN).await;
+        match ask(&me, &dial, unasked).await {
+            Ok(left) => unasked = left,
+            Err(refusal) => return tracing::error!(error = %refusal, "this data directory is not known to the store"),
+        }
+    }
+    std::future::pending().await
 }
 
 /// The Raft library's configuration; everything it names otherwise is its default.
@@ -283,7 +315,9 @@ fn raft_config(cluster: &str, tuning: &StoreTuning) -> Result<Config, StartError
 fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
     let stopping = tasks.token();
     tasks.spawn(name, kind, async move {
+        // In this order, because a shutdown also ends what the task watches, and that is no fault then.
         tokio::select! {
+            biased;
             () = stopping.cancelled() => {}
             () = task => {}
         }

@@ -1,0 +1,162 @@
+//! How fast a store commits raises: three members in this process on real disks, callers over gRPC on loopback.
+//!
+//! `cargo run --release -p seq-store --example propose [SECONDS_EACH]`
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::v1::control_service_client::ControlServiceClient;
+use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RenewRequest};
+use seq_store::{DataDir, Store, StoreConfig, StoreTuning};
+use tonic::transport::{Channel, Endpoint};
+
+type Control = ControlServiceClient<Channel>;
+type Error = Box<dyn std::error::Error>;
+
+const MEMBERS: u64 = 3;
+/// As many as the widest case raises at once.
+const SECTIONS: u64 = 256 * 64;
+const SECTION_SIZE: u32 = 100;
+/// Connections that share the callers, as an AllocSvr's would.
+const CONNECTIONS: usize = 4;
+
+/// What a caller needs to know.
+#[derive(Clone)]
+struct Life {
+    node_id: u32,
+    incarnation: u64,
+    /// One for each section, in order.
+    epochs: Arc<Vec<u64>>,
+}
+
+#[tokio::main(flavor = "multi_thread")]
+async fn main() -> Result<(), Error> {
+    let seconds = std::env::args().nth(1).map_or(Ok(5), |seconds| seconds.parse())?;
+    let disk = tempfile::tempdir()?;
+    let mut listeners = Vec::new();
+    for _ in 0..MEMBERS {
+        listeners.push(seq_kit::listen::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 1)?.remove(0));
+    }
+    let addrs: Vec<String> = listeners
+        .iter()
+        .map(|listener| listener.local_addr().map(|addr| addr.to_string()))
+        .collect::<Result<_, _>>()?;
+    let spec = spec(&addrs);
+    let members = listeners.into_iter().zip(1..).map(|(listener, id)| {
+        let config = StoreConfig {
+            spec: spec.clone(),
+            cluster: spec.name.clone(),
+            id,
+            data: DataDir::Path(disk.path().join(format!("s{id}"))),
+            listener,
+            tuning: StoreTuning::DEFAULTS,
+            revision: "example".to_owned(),
+        };
+        let tasks = TaskGroup::new();
+        async move { Store::start(config, tasks.clone()).await.map(|handle| (handle, tasks)) }
+    });
+    let members = futures::future::join_all(members).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for (handle, _) in &members {
+        handle.ready().await;
+    }
+    let leader = members[0].0.leader().ok_or("a ready member knows the leader")?;
+    let channels: Vec<Channel> = (0..CONNECTIONS)
+        .map(|_| {
+            Endpoint::from_shared(format!("http://{}", addrs[leader as usize - 1]))
+                .map(|to| to.tcp_nodelay(true).connect_lazy())
+        })
+        .collect::<Result<_, _>>()?;
+    let life = begin(&mut Control::new(channels[0].clone())).await?;
+
+    println!(
+        "{:>9} {:>13} {:>10} {:>12} {:>9} {:>9}",
+        "proposers", "raises/entry", "entries/s", "raises/s", "p50 ms", "p99 ms"
+    );
+    for raises in [1, 64] {
+        for proposers in [1, 16, 256] {
+            let mut times = measure(&channels, &life, proposers, raises, Duration::from_secs(seconds)).await;
+            times.sort_unstable();
+            let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+            let entries = times.len() as f64 / seconds as f64;
+            let raised = entries * raises as f64;
+            println!("{proposers:>9} {raises:>13} {entries:>10.0} {raised:>12.0} {:>9.2} {:>9.2}", at(0.5), at(0.99));
+        }
+    }
+    for (handle, tasks) in members {
+        handle.shutdown().await?;
+        tasks.shutdown(Duration::from_secs(10)).await?;
+    }
+    Ok(())
+}
+
+fn spec(addrs: &[String]) -> SetSpec {
+    let store =
+        |(addr, id): (&String, u64)| StoreSpec { id, name: format!("s{id}"), addr: addr.clone(), http: addr.clone() };
+    let addr = "127.0.0.1:1".to_owned();
+    SetSpec {
+        name: "propose".to_owned(),
+        uids: 0..SECTIONS * u64::from(SECTION_SIZE),
+        section_size: SECTION_SIZE,
+        step: 1,
+        stores: addrs.iter().zip(1..).map(store).collect(),
+        allocs: vec![AllocSpec { name: "a1".to_owned(), http: addr.clone(), addr, weight: 1 }],
+    }
+}
+
+/// Registers the only AllocSvr and waits until it owns all sections.
+async fn begin(control: &mut Control) -> Result<Life, Error> {
+    let addr = "127.0.0.1:1".to_owned();
+    let request = RegisterRequest { set: "propose".to_owned(), node: "a1".to_owned(), addr, token: 1 };
+    let life = control.register(request).await?.into_inner();
+    for renew_seq in 1.. {
+        let request =
+            RenewRequest { node_id: life.node_id, incarnation: life.incarnation, renew_seq, route_version: 0 };
+        let owned = control.renew(request).await?.into_inner();
+        if owned.sections.len() as u64 == SECTIONS {
+            let epochs = Arc::new(owned.epochs);
+            return Ok(Life { node_id: life.node_id, incarnation: life.incarnation, epochs });
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    unreachable!("renewals do not run out")
+}
+
+/// Every proposer raises its own sections, one call after the other; answers how long each call took.
+async fn measure(channels: &[Channel], life: &Life, proposers: usize, raises: usize, time: Duration) -> Vec<Duration> {
+    let group = TaskGroup::new();
+    let (done, mut results) = tokio::sync::mpsc::channel(proposers);
+    let end = Instant::now() + time;
+    for proposer in 0..proposers {
+        let mut control = Control::new(channels[proposer % channels.len()].clone());
+        let (life, done) = (life.clone(), done.clone());
+        group.spawn("proposer", Kind::Disposable, async move {
+            let sections: Vec<u32> = (0..raises).map(|raise| (proposer * raises + raise) as u32).collect();
+            let epochs: Vec<u64> = sections.iter().map(|section| life.epochs[*section as usize]).collect();
+            let mut times = Vec::new();
+            while Instant::now() < end {
+                let request = RaiseCeilingsRequest {
+                    node_id: life.node_id,
+                    incarnation: life.incarnation,
+                    ceilings: vec![times.len() as u64 + 1; raises],
+                    sections: sections.clone(),
+                    epochs: epochs.clone(),
+                };
+                let asked = Instant::now();
+                let answer = control.raise_ceilings(request).await.expect("the leader stays").into_inner();
+                assert!(answer.ceilings.iter().all(|ceiling| *ceiling > 0), "every raise is committed");
+                times.push(asked.elapsed());
+            }
+            // The receiver outlives the proposers.
+            let _ = done.send(times).await;
+        });
+    }
+    drop(done);
+    let mut times = Vec::new();
+    while let Some(part) = results.recv().await {
+        times.extend(part);
+    }
+    times
+}

@@ -1,0 +1,321 @@
+//! A whole store in one process: real gRPC on loopback, each member with a task group of its own.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_kit::tasks::TaskGroup;
+use seq_proto::status;
+use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::control_service_client::ControlServiceClient;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::{
+    RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, StatusRequest, StoreStatus,
+};
+use seq_store::storage::MemoryDisk;
+use seq_store::{DataDir, StartError, Store, StoreConfig, StoreHandle, StoreTuning};
+use socket2::{Domain, Protocol, Socket, Type};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+/// How long anything may take on a slow, busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(2);
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Where members keep their data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disk {
+    Memory,
+    Sled,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) spec: SetSpec,
+    pub(crate) tuning: StoreTuning,
+    pub(crate) data: Vec<DataDir>,
+    members: Vec<Option<Member>>,
+    /// Keep the ports ours while a member is stopped.
+    _ports: Vec<Socket>,
+    _dirs: Vec<tempfile::TempDir>,
+}
+
+pub(crate) struct Member {
+    pub(crate) handle: StoreHandle,
+    pub(crate) tasks: TaskGroup,
+}
+
+impl Cluster {
+    /// A set with `stores` stores, ten sections of a hundred uids, and the AllocSvrs a1 and a2. Nothing is started.
+    pub(crate) fn new(stores: usize, disk: Disk) -> Cluster {
+        let ports: Vec<Socket> = (0..stores).map(|_| reserve()).collect();
+        let store = |(port, id): (&Socket, u64)| {
+            let addr = port.local_addr().unwrap().as_socket().unwrap().to_string();
+            StoreSpec { id, name: format!("s{id}"), http: addr.clone(), addr }
+        };
+        let alloc = |name: &str, port| AllocSpec {
+            name: name.into(),
+            addr: format!("127.0.0.1:{port}"),
+            http: format!("127.0.0.1:{}", port + 1),
+            weight: 1,
+        };
+        let spec = SetSpec {
+            name: "im-a".into(),
+            uids: 0..1_000,
+            section_size: 100,
+            step: 1_000,
+            stores: ports.iter().zip(1..).map(store).collect(),
+            allocs: vec![alloc("a1", 10), alloc("a2", 20)],
+        };
+        let dirs: Vec<_> = match disk {
+            Disk::Memory => Vec::new(),
+            Disk::Sled => (0..stores).map(|_| tempfile::tempdir().unwrap()).collect(),
+        };
+        let data = match disk {
+            Disk::Memory => (0..stores).map(|_| DataDir::Memory(MemoryDisk::new())).collect(),
+            Disk::Sled => dirs.iter().map(|dir| DataDir::Path(dir.path().join("data"))).collect(),
+        };
+        let members = (0..stores).map(|_| None).collect();
+        Cluster { spec, tuning: StoreTuning::DEFAULTS, data, members, _ports: ports, _dirs: dirs }
+    }
+
+    pub(crate) async fn started(stores: usize, disk: Disk) -> Cluster {
+        let mut cluster = Cluster::new(stores, disk);
+        cluster.start_all().await;
+        cluster.ready().await;
+        cluster
+    }
+
+    pub(crate) fn config(&self, id: u64) -> StoreConfig {
+        let addr: SocketAddr = self.addr(id).parse().unwrap();
+        StoreConfig {
+            spec: self.spec.clone(),
+            cluster: self.spec.name.clone(),
+            id,
+            data: self.data[id as usize - 1].clone(),
+            listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0),
+            tuning: self.tuning.clone(),
+            revision: "test".into(),
+        }
+    }
+
+    pub(crate) fn addr(&self, id: u64) -> &str {
+        &self.spec.stores[id as usize - 1].addr
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.spec.stores.iter().map(|store| store.id).collect()
+    }
+
+    pub(crate) async fn start_all(&mut self) {
+        let starts = self.ids().into_iter().map(|id| start(self.config(id)));
+        let members = futures::future::join_all(starts).await;
+        self.members = members.into_iter().map(|member| Some(member.unwrap())).collect();
+    }
+
+    pub(crate) async fn start(&mut self, id: u64) {
+        self.try_start(id).await.unwrap();
+    }
+
+    pub(crate) async fn try_start(&mut self, id: u64) -> Result<(), StartError> {
+        self.members[id as usize - 1] = Some(start(self.config(id)).await?);
+        Ok(())
+    }
+
+    pub(crate) async fn stop(&mut self, id: u64) {
+        let Member { handle, tasks } = self.members[id as usize - 1].take().expect("it runs");
+        handle.shutdown().await.unwrap();
+        tasks.shutdown(PATIENCE).await.unwrap();
+    }
+
+    pub(crate) async fn stop_all(&mut self) {
+        for id in self.running() {
+            self.stop(id).await;
+        }
+    }
+
+    pub(crate) fn running(&self) -> Vec<u64> {
+        self.ids().into_iter().filter(|id| self.members[*id as usize - 1].is_some()).collect()
+    }
+
+    pub(crate) fn member(&self, id: u64) -> &Member {
+        self.members[id as usize - 1].as_ref().expect("it runs")
+    }
+
+    /// Waits until every running member is ready.
+    pub(crate) async fn ready(&self) {
+        let ready = self.running().into_iter().map(|id| self.member(id).handle.ready());
+        tokio::time::timeout(PATIENCE, futures::future::join_all(ready)).await.expect("the store gets ready");
+    }
+
+    /// Waits until all running members agree on a leader that runs.
+    pub(crate) async fn leader(&self) -> u64 {
+        until("a leader", async || {
+            let leaders: Vec<_> = self.running().iter().map(|id| self.member(*id).handle.leader()).collect();
+            let leader = leaders[0].filter(|leader| self.running().contains(leader))?;
+            leaders.iter().all(|other| *other == Some(leader)).then_some(leader)
+        })
+        .await
+    }
+
+    pub(crate) async fn follower(&self) -> u64 {
+        let leader = self.leader().await;
+        self.running().into_iter().find(|id| *id != leader).expect("there is a follower")
+    }
+
+    pub(crate) async fn status(&self, id: u64) -> StoreStatus {
+        let answer = AdminServiceClient::new(channel(self.addr(id))).status(StatusRequest {}).await.unwrap();
+        match answer.into_inner().role {
+            Some(Role::Store(status)) => status,
+            other => panic!("a store answered {other:?}"),
+        }
+    }
+
+    /// Waits until all running members have applied the same last entry.
+    pub(crate) async fn level(&self) -> u64 {
+        until("the same applied index", async || {
+            let mut seen = Vec::new();
+            for id in self.running() {
+                let status = self.status(id).await;
+                seen.push((status.applied_index, status.last_log_index));
+            }
+            let (applied, last) = seen[0];
+            (applied == last && seen.iter().all(|other| *other == (applied, last))).then_some(applied)
+        })
+        .await
+    }
+
+    pub(crate) fn control(&self, id: u64) -> ControlServiceClient<Channel> {
+        ControlServiceClient::new(channel(self.addr(id)))
+    }
+
+    /// Asks members in turn until one answers for good.
+    pub(crate) async fn ask<T, F>(&self, call: impl Fn(ControlServiceClient<Channel>) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        until("an answer of the leader", async || {
+            for id in self.running() {
+                match tokio::time::timeout(CALL, call(self.control(id))).await {
+                    Ok(Ok(answer)) => return Some(Ok(answer.into_inner())),
+                    Ok(Err(status)) if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded) => {}
+                    Ok(Err(status)) => return Some(Err(status)),
+                    Err(_) => {}
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    pub(crate) async fn register(&self, node: &str, token: u64) -> RegisterResponse {
+        let addr = "127.0.0.1:9".to_owned();
+        let request = RegisterRequest { set: self.spec.name.clone(), node: node.into(), addr, token };
+        self.ask(|mut control| {
+            let request = request.clone();
+            async move { control.register(request).await }
+        })
+        .await
+        .unwrap()
+    }
+
+    pub(crate) async fn renew(&self, life: &RegisterResponse, renew_seq: u64) -> Result<RenewResponse, Status> {
+        let request =
+            RenewRequest { node_id: life.node_id, incarnation: life.incarnation, renew_seq, route_version: 0 };
+        self.ask(|mut control| async move { control.renew(request).await }).await
+    }
+
+    /// Renews until the life owns `sections` sections; answers the number of the last renewal, and what it owns.
+    pub(crate) async fn owns(&self, life: &RegisterResponse, sections: usize) -> (u64, RenewResponse) {
+        let mut renew_seq = 0;
+        let renewals = async {
+            loop {
+                renew_seq += 1;
+                let owned = self.renew(life, renew_seq).await.unwrap();
+                if owned.sections.len() == sections {
+                    return owned;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let owned = tokio::time::timeout(PATIENCE, renewals).await.expect("the arbiter assigns sections");
+        (renew_seq, owned)
+    }
+
+    /// Raises one section; answers its ceiling, 0 when the raise was refused.
+    pub(crate) async fn raise(
+        &self,
+        life: &RegisterResponse,
+        section: u32,
+        epoch: u64,
+        to: u64,
+    ) -> Result<u64, Status> {
+        let request = raise_request(life, section, epoch, to);
+        let answer = self
+            .ask(|mut control| {
+                let request = request.clone();
+                async move { control.raise_ceilings(request).await }
+            })
+            .await?;
+        assert_eq!(answer.ceilings.len(), 1);
+        Ok(answer.ceilings[0])
+    }
+}
+
+pub(crate) fn raise_request(life: &RegisterResponse, section: u32, epoch: u64, to: u64) -> RaiseCeilingsRequest {
+    RaiseCeilingsRequest {
+        node_id: life.node_id,
+        incarnation: life.incarnation,
+        sections: vec![section],
+        epochs: vec![epoch],
+        ceilings: vec![to],
+    }
+}
+
+pub(crate) async fn start(config: StoreConfig) -> Result<Member, StartError> {
+    let tasks = TaskGroup::new();
+    match Store::start(config, tasks.clone()).await {
+        Ok(handle) => Ok(Member { handle, tasks }),
+        Err(error) => {
+            tasks.shutdown(PATIENCE).await.unwrap();
+            Err(error)
+        }
+    }
+}
+
+pub(crate) fn channel(addr: &str) -> Channel {
+    Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(CALL).timeout(CALL * 4).connect_lazy()
+}
+
+/// Looks until there is an answer.
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("{what} within {PATIENCE:?}"))
+}
+
+/// The reason that a refusal names.
+pub(crate) fn reason<T: std::fmt::Debug>(refusal: Result<T, Status>) -> String {
+    let refusal = refusal.unwrap_err();
+    status::reason(&refusal).unwrap_or_else(|| panic!("no reason in {refusal:?}"))
+}
+
+/// A port of our own that nobody listens on yet.
+fn reserve() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.set_reuse_port(true).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket
+}

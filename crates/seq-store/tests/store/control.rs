@@ -1,0 +1,142 @@
+//! The control service: who answers, what is refused before anything moves, and whom a raise is accepted from.
+
+use std::time::Duration;
+
+use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest};
+use tonic_types::StatusExt;
+
+use crate::cluster::{Cluster, Disk, raise_request, reason, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_refuses_and_names_the_leader() {
+    let mut cluster = Cluster::started(3, Disk::Memory).await;
+    let (leader, follower) = (cluster.leader().await, cluster.follower().await);
+    let request = RegisterRequest { set: "im-a".into(), node: "a1".into(), addr: "127.0.0.1:9".into(), token: 1 };
+    let refusal = cluster.control(follower).register(request).await.unwrap_err();
+    assert_eq!(refusal.code(), tonic::Code::Unavailable);
+    let details = refusal.get_error_details();
+    let info = details.error_info().unwrap();
+    assert_eq!((info.reason.as_str(), info.domain.as_str()), ("NOT_LEADER", "seqsvr"));
+    assert_eq!(info.metadata["leader"], cluster.addr(leader));
+    assert!(details.retry_info().is_some());
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
+    let mut cluster = Cluster::started(1, Disk::Memory).await;
+    cluster.register("a1", 1).await;
+    let before = cluster.level().await;
+
+    let good = RegisterRequest { set: "im-a".into(), node: "a1".into(), addr: "127.0.0.1:9".into(), token: 1 };
+    let long = format!("{}:1", "h".repeat(300));
+    for (request, expected) in [
+        (RegisterRequest { set: "im-b".into(), ..good.clone() }, "OTHER_SET"),
+        (RegisterRequest { node: String::new(), ..good.clone() }, "UNDECLARED_NODE"),
+        (RegisterRequest { node: "a3".into(), ..good.clone() }, "UNDECLARED_NODE"),
+        (RegisterRequest { addr: String::new(), ..good.clone() }, "BAD_ADDR"),
+        (RegisterRequest { addr: "host".into(), ..good.clone() }, "BAD_ADDR"),
+        (RegisterRequest { addr: "host:0".into(), ..good.clone() }, "BAD_ADDR"),
+        (RegisterRequest { addr: "host:65536".into(), ..good.clone() }, "BAD_ADDR"),
+        (RegisterRequest { addr: long, ..good.clone() }, "BAD_ADDR"),
+        (RegisterRequest { token: 0, ..good.clone() }, "BAD_TOKEN"),
+    ] {
+        assert_eq!(reason(cluster.control(1).register(request.clone()).await), expected, "{request:?}");
+    }
+
+    let good = RenewRequest { node_id: 1, incarnation: 1, renew_seq: 1, route_version: 0 };
+    for (request, expected) in [
+        (RenewRequest { node_id: 0, ..good }, "BAD_NODE_ID"),
+        (RenewRequest { incarnation: 0, ..good }, "BAD_INCARNATION"),
+        (RenewRequest { renew_seq: 0, ..good }, "BAD_RENEW_SEQ"),
+    ] {
+        assert_eq!(reason(cluster.control(1).renew(request).await), expected, "{request:?}");
+    }
+
+    let life = RegisterResponse { node_id: 1, incarnation: 1 };
+    let good = raise_request(&life, 0, 1, 1);
+    let many = |sections: u32| RaiseCeilingsRequest {
+        sections: (0..sections).collect(),
+        epochs: vec![1; sections as usize],
+        ceilings: vec![1; sections as usize],
+        ..good.clone()
+    };
+    for (request, expected) in [
+        (RaiseCeilingsRequest { node_id: 0, ..good.clone() }, "BAD_NODE_ID"),
+        (RaiseCeilingsRequest { incarnation: 0, ..good.clone() }, "BAD_INCARNATION"),
+        (many(0), "EMPTY_BATCH"),
+        (many(4_097), "BATCH_TOO_LARGE"),
+        (many(11), "UNKNOWN_SECTION"),
+        (RaiseCeilingsRequest { epochs: vec![], ..good.clone() }, "LISTS_MISMATCH"),
+        (RaiseCeilingsRequest { ceilings: vec![1, 2], ..good.clone() }, "LISTS_MISMATCH"),
+        (RaiseCeilingsRequest { sections: vec![u32::MAX], ..good.clone() }, "UNKNOWN_SECTION"),
+        (
+            RaiseCeilingsRequest { sections: vec![3, 3], epochs: vec![1; 2], ceilings: vec![1; 2], ..good.clone() },
+            "DUPLICATE_SECTION",
+        ),
+        (RaiseCeilingsRequest { epochs: vec![0], ..good.clone() }, "BAD_EPOCH"),
+        (RaiseCeilingsRequest { ceilings: vec![0], ..good.clone() }, "BAD_CEILING"),
+        (RaiseCeilingsRequest { ceilings: vec![1 << 63], ..good.clone() }, "BAD_CEILING"),
+    ] {
+        assert_eq!(reason(cluster.control(1).raise_ceilings(request.clone()).await), expected, "{request:?}");
+    }
+    assert_eq!(cluster.level().await, before, "nothing was proposed");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_owner_under_its_epoch_in_its_life_raises() {
+    let mut cluster = Cluster::new(3, Disk::Memory);
+    cluster.spec.allocs.truncate(1);
+    cluster.start_all().await;
+    cluster.ready().await;
+    let first = cluster.register("a1", 1).await;
+    assert_eq!(cluster.register("a1", 1).await, first, "a repeat is the same life");
+    let (renewed, owned) = cluster.owns(&first, 10).await;
+    assert_eq!(owned.sections, (0..10).collect::<Vec<u32>>());
+    assert_eq!(owned.epochs, vec![1; 10]);
+    assert_eq!(owned.ceilings, vec![0; 10]);
+    assert_eq!(owned.routes.unwrap().nodes[0].name, "a1");
+
+    assert_eq!(cluster.raise(&first, 3, 1, 5_000).await.unwrap(), 5_000);
+    assert_eq!(cluster.raise(&first, 3, 1, 4_000).await.unwrap(), 5_000, "a ceiling never falls");
+    assert_eq!(cluster.raise(&first, 3, 2, 9_000).await.unwrap(), 0, "an epoch that is not");
+    // The last renewal again is answered again; one that skips a number is out of order.
+    cluster.renew(&first, renewed).await.unwrap();
+    assert_eq!(reason(cluster.renew(&first, renewed + 2).await), "OTHER_RENEWAL");
+
+    // The process restarts: a new life, the same sections under the next epoch, from the committed ceilings.
+    let second = cluster.register("a1", 2).await;
+    assert_eq!((second.node_id, second.incarnation), (first.node_id, first.incarnation + 1));
+    let (_, owned) = cluster.owns(&second, 10).await;
+    assert_eq!(owned.epochs, vec![2; 10]);
+    assert_eq!(owned.ceilings[3], 5_000);
+    assert_eq!(reason(cluster.raise(&first, 3, 1, 9_000).await), "OTHER_INCARNATION");
+    assert_eq!(reason(cluster.raise(&first, 3, 2, 9_000).await), "OTHER_INCARNATION");
+    assert_eq!(reason(cluster.renew(&first, renewed + 1).await), "OTHER_INCARNATION");
+    assert_eq!(cluster.raise(&second, 3, 1, 9_000).await.unwrap(), 0, "the old epoch");
+    assert_eq!(cluster.raise(&second, 3, 2, 1).await.unwrap(), 5_000, "the refused raises moved nothing");
+
+    let stranger = RegisterResponse { node_id: 9, incarnation: 1 };
+    assert_eq!(reason(cluster.renew(&stranger, 1).await), "UNKNOWN_NODE");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sections_go_to_those_who_came_once_the_grace_is_over() {
+    let mut cluster = Cluster::new(1, Disk::Memory);
+    cluster.tuning.registration_grace = Duration::from_millis(50);
+    cluster.start_all().await;
+    cluster.ready().await;
+    let life = cluster.register("a2", 1).await;
+    cluster.owns(&life, 10).await;
+    // The other one, late, is a node of the table without a section.
+    cluster.register("a1", 1).await;
+    let status = until("both nodes", async || {
+        let status = cluster.status(1).await;
+        (status.allocs.len() == 2).then_some(status)
+    })
+    .await;
+    assert_eq!((status.allocs[0].sections, status.allocs[1].sections, status.sections_unowned), (10, 0, 0));
+    cluster.stop_all().await;
+}

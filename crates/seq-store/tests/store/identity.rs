@@ -1,0 +1,164 @@
+//! Whose a data directory, a message and a set file are; everybody else's are refused by name.
+
+use seq_proto::v1::RaftMessage;
+use seq_proto::v1::raft_service_client::RaftServiceClient;
+use seq_store::storage::MemoryDisk;
+use seq_store::{DataDir, StartError};
+
+use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, start};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_strangers_are_refused_by_name() {
+    let mut cluster = Cluster::started(3, Disk::Memory).await;
+    cluster.level().await;
+    let mut raft = RaftServiceClient::new(channel(cluster.addr(1)));
+    let good = RaftMessage { cluster_id: "im-a".into(), from: 2, to: 1, nonce: 12_345, payload: vec![0xff].into() };
+    for (message, expected) in [
+        (RaftMessage { cluster_id: "im-b".into(), ..good.clone() }, "OTHER_CLUSTER"),
+        (RaftMessage { to: 3, ..good.clone() }, "OTHER_MEMBER"),
+        (RaftMessage { nonce: 0, ..good.clone() }, "NO_NONCE"),
+        (RaftMessage { from: 9, ..good.clone() }, "UNKNOWN_MEMBER"),
+        (RaftMessage { from: 0, ..good.clone() }, "UNKNOWN_MEMBER"),
+        (good.clone(), "OTHER_DATA_DIRECTORY"),
+    ] {
+        assert_eq!(reason(raft.append_entries(message.clone()).await), expected, "{message:?}");
+        assert_eq!(reason(raft.vote(message.clone()).await), expected, "{message:?}");
+        assert_eq!(reason(raft.pre_vote(message.clone()).await), expected, "{message:?}");
+        assert_eq!(reason(raft.transfer_leader(message.clone()).await), expected, "{message:?}");
+    }
+    // A member that is itself and sends rubbish.
+    let known = raft.hello(RaftMessage { payload: vec![].into(), ..good.clone() }).await.unwrap().into_inner();
+    let rubbish = RaftMessage { nonce: known.known_nonce, ..good };
+    assert_eq!(reason(raft.append_entries(rubbish).await), "MALFORMED_MESSAGE");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_disk_does_not_come_back_under_its_old_id() {
+    for disk in [Disk::Memory, Disk::Sled] {
+        let mut cluster = Cluster::started(3, disk).await;
+        cluster.level().await;
+        let lost = cluster.follower().await;
+        cluster.stop(lost).await;
+        let before = lose(&mut cluster, lost);
+        let error = cluster.try_start(lost).await.unwrap_err();
+        assert!(matches!(error, StartError::Refused { .. }), "{error}");
+        let expected = format!(
+            "store {lost} of cluster \"im-a\" has another data directory; a lost disk comes back under a new id"
+        );
+        assert!(error.to_string().ends_with(&expected), "{error}");
+        // The old disk is found again.
+        cluster.data[lost as usize - 1] = before;
+        cluster.start(lost).await;
+        cluster.ready().await;
+        cluster.stop_all().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_disk_that_nobody_could_be_asked_about_stops_once_somebody_can() {
+    let mut cluster = Cluster::started(3, Disk::Memory).await;
+    cluster.level().await;
+    cluster.stop_all().await;
+    lose(&mut cluster, 3);
+    cluster.start(3).await;
+    let tasks = cluster.member(3).tasks.clone();
+    cluster.start(1).await;
+    cluster.start(2).await;
+    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it notices");
+    assert_eq!(tasks.failed(), Some("store hello"));
+    cluster.stop(3).await;
+    // The others go on, and what was committed is there.
+    cluster.ready().await;
+    cluster.register("a1", 1).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_directory_of_another_cluster_or_member_is_refused() {
+    let mut cluster = Cluster::started(1, Disk::Sled).await;
+    cluster.stop_all().await;
+    let mut config = cluster.config(1);
+    config.cluster = "im-b".into();
+    let error = start(config).await.err().unwrap();
+    assert!(matches!(error, StartError::Storage(_)), "{error}");
+
+    cluster.spec.stores[0].id = 2;
+    let mut config = cluster.config(1);
+    config.id = 2;
+    let error = start(config).await.err().unwrap();
+    assert!(matches!(error, StartError::Storage(_)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_file_that_does_not_match_the_stored_set_is_refused() {
+    for disk in [Disk::Memory, Disk::Sled] {
+        let mut cluster = Cluster::started(1, disk).await;
+        cluster.stop_all().await;
+        cluster.spec.uids = 0..2_000;
+        // Where the definition is only in the log, it is found once the log is applied.
+        match cluster.try_start(1).await {
+            Err(error) => assert_eq!(
+                error.to_string(),
+                "the set file says set \"im-a\" with uids 0..2000 in sections of 100, but the store holds set \"im-a\" \
+                 with uids 0..1000 in sections of 100; a set keeps its uids and sections for good"
+            ),
+            Ok(()) => {
+                let tasks = cluster.member(1).tasks.clone();
+                tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it notices");
+                assert_eq!(tasks.failed(), Some("store set"));
+                let failing = cluster.member(1).handle.readiness().ask().unwrap_err();
+                assert!(
+                    failing.iter().any(|(name, why)| name == "store-set" && why.contains("0..2000")),
+                    "{failing:?}"
+                );
+                cluster.stop_all().await;
+            }
+        }
+        cluster.spec.uids = 0..1_000;
+        cluster.start_all().await;
+        cluster.ready().await;
+        cluster.stop_all().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_port_speaks_health_and_reflection() {
+    let mut cluster = Cluster::started(1, Disk::Memory).await;
+    let mut health = tonic_health::pb::health_client::HealthClient::new(channel(cluster.addr(1)));
+    let request = tonic_health::pb::HealthCheckRequest { service: "seqsvr.v1.ControlService".into() };
+    let answer = health.check(request).await.unwrap().into_inner();
+    assert_eq!(answer.status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
+
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut reflection = ServerReflectionClient::new(channel(cluster.addr(1)));
+    let mut answers = reflection.server_reflection_info(futures::stream::iter([request])).await.unwrap().into_inner();
+    let Some(MessageResponse::ListServicesResponse(services)) =
+        answers.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("no list of services")
+    };
+    let names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
+    for name in ["ControlService", "RaftService", "AdminService"] {
+        assert!(names.contains(&format!("seqsvr.v1.{name}").as_str()), "{names:?}");
+    }
+    assert!(names.contains(&"grpc.health.v1.Health"), "{names:?}");
+    cluster.stop_all().await;
+}
+
+/// Puts an empty disk in place of a member's; answers the old one.
+fn lose(cluster: &mut Cluster, id: u64) -> DataDir {
+    let data = &mut cluster.data[id as usize - 1];
+    let empty = match &*data {
+        DataDir::Path(path) => DataDir::Path(path.with_file_name("empty")),
+        DataDir::Memory(_) => DataDir::Memory(MemoryDisk::new()),
+    };
+    std::mem::replace(data, empty)
+}
