@@ -1,0 +1,142 @@
+//! Starts servers, runs client commands against them, and waits for what should become true.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest wait for anything that should become true. Generous: the machine may be building beside the tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Pause between two looks at something that should become true.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What belongs to one test: a directory for data and logs, and a loopback address.
+pub(crate) struct Place {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) host: Ipv4Addr,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        static PLACES: AtomicU8 = AtomicU8::new(1);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let host = Ipv4Addr::new(127, 100 | (high & 0x1f), low, PLACES.fetch_add(1, Ordering::Relaxed));
+        Place { dir: tempfile::tempdir().unwrap(), host }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A copy of one of the project's set files, on this test's address.
+    pub(crate) fn set_file(&self, name: &str) -> PathBuf {
+        let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sets").join(name);
+        let text = fs::read_to_string(&original).unwrap().replace("127.0.0.1", &self.host.to_string());
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Starts a server; its log goes to a file that a failed test prints.
+    pub(crate) fn server<S: AsRef<OsStr>>(&self, name: &str, args: &[S]) -> Server {
+        let log = self.path(&format!("{name}.log"));
+        let stderr = File::options().create(true).append(true).open(&log).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
+        let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        Server { child, log, name: name.to_owned() }
+    }
+}
+
+/// A server process; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    log: PathBuf,
+    name: String,
+}
+
+impl Server {
+    /// The first line on stdout, as JSON: what a server says once it is ready.
+    pub(crate) fn ready(&mut self) -> Value {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?} is not a ready line: {error}"))
+    }
+
+    /// Ends the process as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks the process to end, and answers its exit code.
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.wait_exit()
+    }
+
+    /// Waits until the process ended by itself.
+    pub(crate) fn wait_exit(&mut self) -> Option<i32> {
+        eventually("the process ends", || self.child.try_wait().unwrap()).code()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("== log of {}\n{}", self.name, self.log());
+        }
+    }
+}
+
+/// Runs a client command to its end.
+pub(crate) fn seqsvr(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a client command that must succeed and answers what it printed as JSON.
+pub(crate) fn seqsvr_json(args: &[&str]) -> Value {
+    let output = seqsvr(&[args, &["-o", "json"]].concat());
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "seqsvr {args:?}: {}\n{stdout}\n{stderr}", output.status);
+    serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("seqsvr {args:?} printed {stdout:?}: {error}"))
+}
+
+/// Looks until there is an answer.
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+}
+
+/// The trace that tests replay: a slice of a real one, or one's own.
+pub(crate) fn trace() -> String {
+    let slice = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/irc_messages_slice.csv");
+    std::env::var("E2E_TRACE").unwrap_or_else(|_| slice.to_owned())
+}
+
+/// The report of a replay, held to what every replay must show.
+pub(crate) fn assert_clean(report: &Value) {
+    for fault in ["decreases", "duplicates", "chain_breaks", "malformed"] {
+        assert_eq!(report[fault], 0, "{report:#}");
+    }
+    assert!(report["pass"].as_bool().unwrap() && report["allocations"].as_u64().unwrap() > 0, "{report:#}");
+}

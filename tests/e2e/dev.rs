@@ -1,0 +1,126 @@
+//! `seqsvr dev`: the newcomer's cluster gives out numbers, keeps them over a restart, and refuses bad input by name.
+
+use crate::cluster::{Place, Server, assert_clean, eventually, seqsvr, seqsvr_json, trace};
+
+/// Starts a development cluster whose data outlives it; answers its gRPC address once it is ready.
+pub(crate) fn start(place: &Place) -> (Server, String) {
+    let (data, grpc) = (place.path("data"), format!("{}:7100", place.host));
+    let http = format!("{}:7180", place.host);
+    let args = ["dev", "--ports", "random", "-o", "json", "--grpc", &grpc, "--http", &http, "--data"];
+    let args: Vec<&std::ffi::OsStr> = args.iter().map(std::ffi::OsStr::new).chain([data.as_os_str()]).collect();
+    let mut server = place.server("dev", &args);
+    let ready = server.ready();
+    assert_eq!(ready["ready"], true, "{ready:#}");
+    (server, format!("http://{grpc}"))
+}
+
+fn value(addr: &str, uid: &str) -> u64 {
+    seqsvr_json(&["next", uid, "--addr", addr])["value"].as_u64().unwrap()
+}
+
+#[test]
+fn numbers_start_at_one_and_go_on_after_a_restart_and_after_a_crash() {
+    let place = Place::new();
+    let (mut server, addr) = start(&place);
+    assert_eq!(value(&addr, "42"), 1);
+    assert_eq!(value(&addr, "42"), 2);
+    let hundred = seqsvr_json(&["next", "42", "-n", "100", "--addr", &addr]);
+    assert_eq!(
+        (hundred["first"].as_u64(), hundred["value"].as_u64(), hundred["prev"].as_u64()),
+        (Some(3), Some(102), Some(2))
+    );
+    let current = seqsvr_json(&["current", "42", "--addr", &addr]);
+    assert_eq!((current["value"].as_u64(), current["exactness"].as_str()), (Some(102), Some("exact")));
+    let quiet = seqsvr_json(&["current", "999999", "--addr", &addr]);
+    assert_eq!((quiet["value"].as_u64(), quiet["exactness"].as_str()), (Some(0), Some("exact")));
+
+    assert_eq!(server.terminate(), Some(0));
+    let (mut server, addr) = start(&place);
+    let bound = seqsvr_json(&["current", "42", "--addr", &addr]);
+    assert_eq!(bound["exactness"], "upper_bound");
+    let after_restart = value(&addr, "42");
+    assert_eq!(Some(after_restart), bound["value"].as_u64().map(|bound| bound + 1));
+    assert!(after_restart > 102, "{after_restart}");
+
+    server.kill();
+    let (_server, addr) = start(&place);
+    assert!(value(&addr, "42") > after_restart);
+}
+
+#[test]
+fn a_real_trace_is_served_without_a_violation() {
+    let place = Place::new();
+    let (_server, addr) = start(&place);
+    let report = seqsvr_json(&["replay", &trace(), "--addr", &addr, "--exclusive"]);
+    assert_clean(&report);
+    let raises = report["ceiling_raises"].as_u64().unwrap();
+    let (numbers, sections) = (report["allocations"].as_u64().unwrap(), 10);
+    assert!(raises >= 1 && raises <= numbers / 10_000 + sections, "{report:#}");
+}
+
+#[test]
+fn bad_input_is_refused_by_name_and_moves_nothing() {
+    let place = Place::new();
+    let (_server, addr) = start(&place);
+    assert_eq!(value(&addr, "7"), 1);
+    let refused = |args: &[&str], words: &[&str]| {
+        let output = seqsvr(&[args, &["--addr", &addr]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{args:?} succeeded");
+        assert!(words.iter().all(|word| said.contains(word)), "{args:?} said {said:?}, not {words:?}");
+    };
+    refused(&["next", "1000000"], &["1000000", "outside"]);
+    refused(&["next", "7", "-n", "0"], &["count 0", "1..=1000000"]);
+    refused(&["next", "7", "-n", "1000001"], &["1000001", "1..=1000000"]);
+    refused(&["next", "-1"], &["-1"]);
+    refused(&["replay", "/nonexistent.csv"], &["/nonexistent.csv"]);
+    assert_eq!(value(&addr, "7"), 2);
+}
+
+#[test]
+fn probes_metrics_status_and_services_tell_what_is_there() {
+    let place = Place::new();
+    let (_server, addr) = start(&place);
+    value(&addr, "1");
+    let status = seqsvr_json(&["status", "--addr", &addr]).to_string();
+    for node in ["s1", "s2", "s3", "a1", "a2"] {
+        assert!(status.contains(node), "{node} is missing in {status}");
+    }
+    let services = seqsvr(&["services", "--addr", &addr]);
+    let services = String::from_utf8_lossy(&services.stdout).into_owned();
+    for service in ["seqsvr.v1.SequenceService", "seqsvr.v1.AdminService", "grpc.health.v1.Health"] {
+        assert!(services.contains(service), "{service} is missing in {services}");
+    }
+    let http = format!("{}:7180", place.host);
+    assert!(get(&http, "/livez").starts_with("HTTP/1.1 200"));
+    eventually("the cluster is ready", || get(&http, "/readyz").starts_with("HTTP/1.1 200").then_some(()));
+    for metric in ["seqsvr_ceiling_raises_total", "seqsvr_allocations_total", "seqsvr_build_info"] {
+        eventually(metric, || get(&http, "/metrics").contains(&format!("\n{metric}{{")).then_some(()));
+    }
+}
+
+/// A plain HTTP request; the whole answer as text.
+fn get(addr: &str, path: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(addr).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn data_of_another_cluster_is_refused() {
+    let place = Place::new();
+    let (mut server, _) = start(&place);
+    assert_eq!(server.terminate(), Some(0));
+    let set = place.set_file("three-node.toml");
+    let data = place.path("data").join("s1");
+    let (set, data) = (set.display().to_string(), data.display().to_string());
+    let mut other = place.server("other", &["store", "--set", &set, "--id", "1", "--data", &data]);
+    assert_ne!(other.wait_exit(), Some(0));
+    let log = other.log();
+    assert!(log.contains("dev") && log.contains("three-node"), "the refusal names both clusters: {log}");
+    let (_server, addr) = start(&place);
+    assert_eq!(value(&addr, "1"), 1, "the data is untouched");
+}

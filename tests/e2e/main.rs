@@ -1,0 +1,10 @@
+//! Whole clusters of real processes, used as a user uses them: through the binary, its files and its ports.
+//!
+//! Every test has a loopback address of its own (Linux answers on all of 127.0.0.0/8), so the ports of the real set files
+//! never clash. Longer runs of the same tests are set by the environment: `E2E_KILLS`, and `E2E_TRACE` for a
+//! trace of one's own.
+
+mod cluster;
+mod dev;
+mod kill;
+mod three_node;

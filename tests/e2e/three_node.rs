@@ -1,0 +1,107 @@
+//! Three stores and two allocators as processes of their own, from the real set file.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::cluster::{Place, Server, assert_clean, eventually, seqsvr, seqsvr_json, trace};
+
+/// Few entries between snapshots and few kept, so that a member that was away needs a snapshot.
+const SNAPSHOT_OFTEN: [&str; 2] = ["--config", "store.toml"];
+
+struct Cluster {
+    set: PathBuf,
+    stores: Vec<Server>,
+    allocs: Vec<Server>,
+    /// Last, so that the logs are still there when the servers are dropped.
+    place: Place,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let place = Place::new();
+        let set = place.set_file("three-node.toml");
+        std::fs::write(place.path(SNAPSHOT_OFTEN[1]), "[store]\nsnapshot_every = 20\nlog_kept = 5\n").unwrap();
+        let mut cluster = Cluster { place, set, stores: Vec::new(), allocs: Vec::new() };
+        for id in 1..=3 {
+            let store = cluster.store(id);
+            cluster.stores.push(store);
+        }
+        for name in ["a1", "a2"] {
+            let set = cluster.set.display().to_string();
+            let alloc = cluster.place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]);
+            cluster.allocs.push(alloc);
+        }
+        cluster.take("1");
+        cluster
+    }
+
+    fn store(&self, id: u64) -> Server {
+        let name = format!("s{id}");
+        let (set, data) = (self.set.display().to_string(), self.place.path(&name).display().to_string());
+        let config = self.place.path(SNAPSHOT_OFTEN[1]).display().to_string();
+        let id = id.to_string();
+        let args = ["store", "--set", &set, "--id", &id, "--data", &data, SNAPSHOT_OFTEN[0], &config];
+        self.place.server(&name, &args)
+    }
+
+    fn addr(&self, port: u16) -> String {
+        format!("http://{}:{port}", self.place.host)
+    }
+
+    /// Takes a number, as soon as somebody gives one.
+    fn take(&self, uid: &str) -> u64 {
+        let (a1, a2) = (self.addr(7400), self.addr(7401));
+        let next = || seqsvr(&["next", uid, "--addr", &a1, "--addr", &a2, "-o", "json"]);
+        let answer = eventually("a number is given out", || Some(next()).filter(|answer| answer.status.success()));
+        serde_json::from_slice::<Value>(&answer.stdout).unwrap()["value"].as_u64().unwrap()
+    }
+
+    /// What a store says of itself; `None` while it does not answer.
+    fn status(&self, id: u64) -> Option<Value> {
+        let addr = self.addr(7300 + u16::try_from(id).unwrap());
+        let output = seqsvr(&["status", "--addr", &addr, "-o", "json"]);
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        status["stores"].as_array()?.iter().find(|store| store["id"] == id).cloned()
+    }
+}
+
+#[test]
+fn processes_of_a_set_file_serve_a_real_trace() {
+    let mut cluster = Cluster::start();
+    let (a1, a2) = (cluster.addr(7400), cluster.addr(7401));
+    let report = seqsvr_json(&["replay", &trace(), "--addr", &a1, "--addr", &a2]);
+    assert_clean(&report);
+    for server in cluster.allocs.iter_mut().chain(&mut cluster.stores) {
+        assert_eq!(server.terminate(), Some(0), "{}", server.log());
+    }
+}
+
+#[test]
+fn a_store_that_was_away_catches_up_through_a_snapshot() {
+    let mut cluster = Cluster::start();
+    let applied = |cluster: &Cluster, id| cluster.status(id)?["applied_index"].as_u64();
+    let leader = eventually("a store leads", || {
+        (1..=3).find(|id| cluster.status(*id).is_some_and(|status| status["leader"] == true))
+    });
+    let away = leader % 3 + 1;
+    let seen = eventually("the follower answers", || applied(&cluster, away));
+    cluster.stores[away as usize - 1].kill();
+
+    // Renewals alone fill the log; raises of many sections come on top.
+    for section in 1..30 {
+        cluster.take(&(section * 100_000).to_string());
+    }
+    let goal = eventually("the others go on", || applied(&cluster, leader).filter(|index| *index > seen + 60));
+    cluster.stores[away as usize - 1] = cluster.store(away);
+    let status = eventually("the follower catches up", || {
+        cluster.status(away).filter(|status| status["applied_index"].as_u64() >= Some(goal))
+    });
+    assert!(status["snapshot_index"].as_u64() > Some(seen), "it came through a snapshot: {status:#}");
+
+    // The one that came back is needed now: with one of the others gone, it makes the majority.
+    let other = 6 - leader - away;
+    cluster.stores[other as usize - 1].kill();
+    let before = cluster.take("5000000");
+    assert_eq!(cluster.take("5000000"), before + 1);
+}
