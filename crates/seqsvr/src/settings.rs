@@ -73,7 +73,7 @@ impl Default for Settings {
     fn default() -> Settings {
         let (store, alloc) = (StoreTuning::DEFAULTS, AllocTuning::DEFAULTS);
         Settings {
-            log: LogSettings { filter: "info".to_owned(), format: LogFormat::Plain },
+            log: LogSettings { filter: "info,openraft=warn".to_owned(), format: LogFormat::Plain },
             shutdown: ShutdownSettings { patience_ms: 10_000 },
             store: StoreSettings {
                 heartbeat_ms: to_ms(store.heartbeat),
