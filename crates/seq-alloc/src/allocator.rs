@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use seq_client::pool::Pool;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
-use seq_core::{Epoch, Layout, Refusal, RouteVersion, SectionId, SlotIndex, Step, Uid};
+use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, SlotIndex, Step, Uid};
 use seq_kit::frontend::{Allocation, Ask, Call, Current, Frontend};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -17,7 +17,6 @@ use tokio::sync::Notify;
 
 use crate::config::{AllocConfig, TuningError};
 use crate::counters::Counters;
-use crate::forward::Forwarder;
 use crate::line::Line;
 use crate::owned::{OwnedSection, OwnedTable};
 use crate::settle::Item;
@@ -83,7 +82,7 @@ impl Allocator {
             fault: Mutex::new(None),
             line: Line::default(),
             renew_now: Notify::new(),
-            forwarder: Forwarder::new(Pool::with_connections(tuning.connections)),
+            peers: Pool::with_connections(tuning.connections),
             shutdown: group.token(),
             step: Step(spec.step),
             set,
@@ -200,7 +199,8 @@ impl Frontend for Allocator {
             return self.read(owned, slot, epoch);
         }
         let owner = shared.owners().elsewhere(&call, section)?;
-        Box::pin(shared.forward_current(call, owner, section, uid, epoch)).await
+        let item = Item { index: 0, ask: Ask { uid, count: Count::ONE, epoch }, section, slot };
+        Box::pin(shared.forward_current(call, owner, &item)).await
     }
 
     async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures::future;
-use seq_core::{Epoch, NodeId, Refusal, SectionId, Uid};
+use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 
 use crate::allocator::Allocator;
@@ -19,6 +19,13 @@ struct Later {
     at_ceiling: BTreeMap<SectionId, Vec<Item>>,
     /// Other nodes', by owner, in order.
     elsewhere: BTreeMap<NodeId, Vec<Item>>,
+}
+
+/// What the first pass made of a sound item.
+enum First {
+    Given(Allocation),
+    /// Left to the second pass.
+    Later(SectionId),
 }
 
 impl Allocator {
@@ -41,32 +48,24 @@ impl Allocator {
     pub(crate) async fn read_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
         let shared = &*self.shared;
         let mut results = Vec::with_capacity(uids.len());
-        let mut elsewhere: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        let mut elsewhere: BTreeMap<NodeId, Vec<Item>> = BTreeMap::new();
         {
             let table = shared.owned.load();
             let owners = shared.owners();
-            for (index, uid) in uids.iter().enumerate() {
-                let result = shared.layout.locate(*uid).and_then(|(section, slot)| match table.get(section) {
-                    Some(owned) => self.read(owned, slot, Epoch(0)),
-                    None => {
-                        elsewhere.entry(owners.elsewhere(&call, section)?).or_default().push(index);
-                        Err(Refusal::Unserved { section })
+            for (index, uid) in uids.into_iter().enumerate() {
+                let result = shared.layout.locate(uid).and_then(|(section, slot)| {
+                    if let Some(owned) = table.get(section) {
+                        return self.read(owned, slot, Epoch(0));
                     }
+                    let ask = Ask { uid, count: Count::ONE, epoch: Epoch(0) };
+                    let owner = owners.elsewhere(&call, section)?;
+                    elsewhere.entry(owner).or_default().push(Item { index, ask, section, slot });
+                    Err(Refusal::Unserved { section })
                 });
                 results.push(result);
             }
         }
-        let forwards = elsewhere.into_iter().map(|(to, indices)| {
-            let places = indices.iter().filter_map(|index| {
-                let (section, _) = shared.layout.locate(uids[*index]).ok()?;
-                Some((section, uids[*index]))
-            });
-            let places: Vec<_> = places.collect();
-            async move {
-                let read = shared.forward_current_many(call, to, &places).await;
-                indices.into_iter().zip(read)
-            }
-        });
+        let forwards = elsewhere.into_iter().map(|(to, items)| shared.forward_current_many(call, to, items));
         for (index, result) in future::join_all(forwards).await.into_iter().flatten() {
             results[index] = result;
         }
@@ -83,37 +82,40 @@ impl Shared {
         let mut numbers = 0;
         let mut results = Vec::with_capacity(asks.len());
         for (index, ask) in asks.into_iter().enumerate() {
-            let place = ask.and_then(|ask| Ok((ask, self.layout.locate(ask.uid)?)));
-            let result = place.and_then(|(ask, (section, slot))| {
+            let result = ask.and_then(|ask| {
+                let (section, slot) = self.layout.locate(ask.uid)?;
                 let item = Item { index, ask, section, slot };
-                let pending = Err(Refusal::Unserved { section });
                 let Some(owned) = table.get(section) else {
-                    later.elsewhere.entry(owners.elsewhere(call, section)?).or_default().push(item);
-                    return pending;
+                    let owner = owners.elsewhere(call, section)?;
+                    later.elsewhere.entry(owner).or_default().push(item);
+                    return Ok(First::Later(section));
                 };
                 if let Some(waiting) = later.at_ceiling.get_mut(&section) {
                     waiting.push(item);
-                    return pending;
+                    return Ok(First::Later(section));
                 }
-                match self.take(owned, &ask, slot) {
-                    Some(result) => {
-                        numbers += result.map_or(0, |_| u64::from(ask.count.get()));
-                        result.inspect_err(|refusal| self.counters.refused(call.via, refusal, 1))
-                    }
-                    None => {
-                        later.at_ceiling.insert(section, vec![item]);
-                        pending
-                    }
+                let Some(taken) = self.take(owned, &ask, slot) else {
+                    later.at_ceiling.insert(section, vec![item]);
+                    return Ok(First::Later(section));
+                };
+                numbers += u64::from(ask.count.get()) * u64::from(taken.is_ok());
+                taken.map(First::Given)
+            });
+            results.push(match result {
+                Ok(First::Given(given)) => Ok(given),
+                Ok(First::Later(section)) => Err(Refusal::Unserved { section }),
+                Err(refusal) => {
+                    self.counters.refused(call.via, &refusal, 1);
+                    Err(refusal)
                 }
             });
-            results.push(result);
         }
         self.counters.given(call.via, numbers);
         (results, later)
     }
 
     /// Waits for ceilings and asks other owners, all at a time.
-    async fn second_pass(&self, call: Call, later: Later) -> Vec<Settled> {
+    async fn second_pass(&self, call: Call, later: Later) -> Vec<Settled<Allocation>> {
         let waits = later.at_ceiling.into_values().map(|items| self.settle(call, items));
         let forwards =
             later.elsewhere.into_iter().map(|(to, items)| async move { self.forward_many(call, to, items).await });

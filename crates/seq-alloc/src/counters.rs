@@ -3,10 +3,12 @@
 //! Every core counts in a shard of its own, because a counter that all cores write costs more than giving a number out.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use metrics::{Histogram, Label, counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use parking_lot::Mutex;
 use seq_core::Refusal;
 use seq_kit::frontend::Via;
 use seq_kit::metrics as names;
@@ -22,28 +24,58 @@ const CODES: usize = 17;
 const VIAS: usize = Via::ALL.len();
 
 /// Two cache lines, which processors fetch in pairs: neighbours never meet.
-#[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
     /// By way and code: numbers given out under OK, items refused under the others.
     outcomes: [[AtomicU64; CODES]; VIAS],
 }
 
-#[derive(Debug)]
 pub(crate) struct Counters {
-    set: String,
-    node: String,
     shards: Box<[Shard]>,
-    forwarded: AtomicU64,
-    wrong_owner: AtomicU64,
-    raised: AtomicU64,
-    raises_refused: AtomicU64,
-    raises_failed: AtomicU64,
-    renewals: [AtomicU64; 2],
+    /// What of the shards' sums the metrics show already. They are added up rather than set, because two allocators of one
+    /// set in one process share them.
+    published: Mutex<[[u64; CODES]; VIAS]>,
+    set: String,
+    forwarded: Count,
+    wrong_owner: Count,
+    /// In the order of [`RaiseOutcome`].
+    raises: [Count; 3],
+    /// Failed ones and answered ones.
+    renewals: [Count; 2],
     raise_seconds: Histogram,
     raise_sections: Histogram,
     raise_distance: Histogram,
     stall_seconds: Histogram,
+    sections: Gauge,
+    route_version: Gauge,
+    slot_bytes: Gauge,
+}
+
+/// A count of something that is rare next to numbers, kept for this allocator and for the process' metrics.
+struct Count {
+    total: AtomicU64,
+    metric: Counter,
+}
+
+impl Count {
+    fn new(metric: Counter) -> Count {
+        Count { total: AtomicU64::new(0), metric }
+    }
+
+    fn add(&self, count: u64) {
+        self.total.fetch_add(count, Relaxed);
+        self.metric.increment(count);
+    }
+
+    fn total(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counters").field("set", &self.set).finish_non_exhaustive()
+    }
 }
 
 /// What became of the raises of one call.
@@ -60,20 +92,28 @@ pub(crate) enum RaiseOutcome {
 impl Counters {
     pub(crate) fn new(set: &str, node: &str) -> Counters {
         let shard = |_| Shard { outcomes: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))) };
+        let (set, node) = (set.to_owned(), node.to_owned());
+        let raises = ["committed", "refused", "failed"];
+        let raises = raises.map(|is| counter!(names::CEILING_RAISES_TOTAL, "set" => set.clone(), "outcome" => is));
+        let renewals = ["failed", "ok"];
+        let renewals = renewals.map(|is| counter!(names::RENEWALS_TOTAL, "set" => set.clone(), "outcome" => is));
         Counters {
-            set: set.to_owned(),
-            node: node.to_owned(),
             shards: (0..SHARDS).map(shard).collect(),
-            forwarded: AtomicU64::new(0),
-            wrong_owner: AtomicU64::new(0),
-            raised: AtomicU64::new(0),
-            raises_refused: AtomicU64::new(0),
-            raises_failed: AtomicU64::new(0),
-            renewals: Default::default(),
-            raise_seconds: histogram!(names::CEILING_RAISE_SECONDS, "set" => set.to_owned()),
-            raise_sections: histogram!(names::RAISE_BATCH_SECTIONS, "set" => set.to_owned()),
-            raise_distance: histogram!(names::ALLOCATIONS_PER_RAISE, "set" => set.to_owned()),
-            stall_seconds: histogram!(names::CEILING_STALL_SECONDS, "set" => set.to_owned()),
+            published: Mutex::default(),
+            forwarded: Count::new(counter!(names::FORWARDED_TOTAL, "set" => set.clone(), "node" => node.clone())),
+            wrong_owner: Count::new(counter!(names::WRONG_OWNER_TOTAL, "set" => set.clone(), "node" => node.clone())),
+            raises: raises.map(Count::new),
+            renewals: renewals.map(Count::new),
+            raise_seconds: histogram!(names::CEILING_RAISE_SECONDS, "set" => set.clone()),
+            raise_sections: histogram!(names::RAISE_BATCH_SECTIONS, "set" => set.clone()),
+            raise_distance: histogram!(names::ALLOCATIONS_PER_RAISE, "set" => set.clone()),
+            stall_seconds: histogram!(names::CEILING_STALL_SECONDS, "set" => set.clone()),
+            sections: gauge!(
+                names::SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => "served"
+            ),
+            route_version: gauge!(names::ROUTE_VERSION, "node" => node.clone()),
+            slot_bytes: gauge!(names::SLOT_BYTES, "set" => set.clone(), "node" => node),
+            set,
         }
     }
 
@@ -91,12 +131,12 @@ impl Counters {
 
     /// Items were sent to their owner.
     pub(crate) fn forwarded(&self, items: usize) {
-        self.forwarded.fetch_add(items as u64, Relaxed);
+        self.forwarded.add(items as u64);
     }
 
     /// Another node took this one for an owner.
     pub(crate) fn wrong_owner(&self) {
-        self.wrong_owner.fetch_add(1, Relaxed);
+        self.wrong_owner.add(1);
     }
 
     /// A call waited at a ceiling.
@@ -117,17 +157,12 @@ impl Counters {
 
     /// A renewal was answered, or not.
     pub(crate) fn renewed(&self, ok: bool) {
-        self.renewals[usize::from(ok)].fetch_add(1, Relaxed);
+        self.renewals[usize::from(ok)].add(1);
     }
 
     /// The raises of so many sections came out alike.
     pub(crate) fn raise(&self, outcome: RaiseOutcome, sections: usize) {
-        let counter = match outcome {
-            RaiseOutcome::Raised => &self.raised,
-            RaiseOutcome::Refused => &self.raises_refused,
-            RaiseOutcome::Failed => &self.raises_failed,
-        };
-        counter.fetch_add(sections as u64, Relaxed);
+        self.raises[outcome as usize].add(sections as u64);
     }
 
     /// Numbers given out since the start.
@@ -137,56 +172,40 @@ impl Counters {
 
     /// Items forwarded since the start.
     pub(crate) fn forwards(&self) -> u64 {
-        self.forwarded.load(Relaxed)
+        self.forwarded.total()
     }
 
     /// Ceilings raised since the start, and raises that were refused.
     pub(crate) fn raises(&self) -> (u64, u64) {
-        (self.raised.load(Relaxed), self.raises_refused.load(Relaxed))
+        let total = |outcome: RaiseOutcome| self.raises[outcome as usize].total();
+        (total(RaiseOutcome::Raised), total(RaiseOutcome::Refused))
     }
 
-    /// Brings the process' metrics up to date.
+    /// Brings the process' metrics up to date with the shards.
     pub(crate) fn publish(&self) {
+        let mut published = self.published.lock();
         for via in Via::ALL {
-            for code in 0..CODES {
+            for (code, shown) in published[via as usize].iter_mut().enumerate() {
                 let count = self.outcome(via, code);
-                if count > 0 {
-                    let labels = self.labels([("via", via.name()), ("code", code_name(Code::from_i32(code as i32)))]);
-                    counter!(names::ALLOCATIONS_TOTAL, labels).absolute(count);
+                if count > *shown {
+                    let code = code_name(Code::from_i32(code as i32));
+                    let labels = [("set", self.set.clone()), ("via", via.name().into()), ("code", code.into())];
+                    counter!(names::ALLOCATIONS_TOTAL, &labels).increment(count - *shown);
+                    *shown = count;
                 }
             }
         }
-        let raises = [("committed", &self.raised), ("refused", &self.raises_refused), ("failed", &self.raises_failed)];
-        for (outcome, count) in raises {
-            counter!(names::CEILING_RAISES_TOTAL, self.labels([("outcome", outcome)])).absolute(count.load(Relaxed));
-        }
-        for (outcome, count) in ["failed", "ok"].into_iter().zip(&self.renewals) {
-            counter!(names::RENEWALS_TOTAL, self.labels([("outcome", outcome)])).absolute(count.load(Relaxed));
-        }
-        counter!(names::FORWARDED_TOTAL, self.node_labels()).absolute(self.forwards());
-        counter!(names::WRONG_OWNER_TOTAL, self.node_labels()).absolute(self.wrong_owner.load(Relaxed));
     }
 
     /// Publishes what is measured rather than counted.
     pub(crate) fn publish_state(&self, sections: usize, route_version: u64) {
-        let mut labels = self.node_labels();
-        labels.push(Label::from_static_parts("state", "served"));
-        gauge!(names::SECTIONS, labels).set(sections as f64);
-        gauge!(names::ROUTE_VERSION, "node" => self.node.clone()).set(route_version as f64);
+        self.sections.set(sections as f64);
+        self.route_version.set(route_version as f64);
     }
 
     /// Publishes the memory that counters take.
     pub(crate) fn publish_slots(&self, bytes: u64) {
-        gauge!(names::SLOT_BYTES, self.node_labels()).set(bytes as f64);
-    }
-
-    fn labels<const N: usize>(&self, own: [(&'static str, &'static str); N]) -> Vec<Label> {
-        let set = Label::new("set", self.set.clone());
-        own.map(|(key, value)| Label::from_static_parts(key, value)).into_iter().chain([set]).collect()
-    }
-
-    fn node_labels(&self) -> Vec<Label> {
-        vec![Label::new("set", self.set.clone()), Label::new("node", self.node.clone())]
+        self.slot_bytes.set(bytes as f64);
     }
 
     fn outcome(&self, via: Via, code: usize) -> u64 {

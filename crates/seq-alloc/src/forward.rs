@@ -3,10 +3,11 @@
 //! A forwarded call is never repeated here. Whether repeating is wise is the caller's to say: an owner that did not answer
 //! may have given numbers out.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use seq_client::pool::{self, Pool};
-use seq_core::{Count, Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Uid};
+use seq_client::pool;
+use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
@@ -16,15 +17,10 @@ use tonic::{Request, Response, Status};
 use crate::settle::{Item, Settled};
 use crate::shared::Shared;
 
-/// The way to other owners.
-#[derive(Debug)]
-pub(crate) struct Forwarder {
-    pool: Pool,
-}
-
 type Owner = SequenceServiceClient<Channel>;
 
 /// Why an owner gave no answer to use.
+#[derive(Clone)]
 enum Failure {
     /// The call certainly did not reach it.
     NotSent,
@@ -32,12 +28,6 @@ enum Failure {
     NoAnswer,
     /// It refused, for this reason.
     Refused(String),
-}
-
-impl Forwarder {
-    pub(crate) fn new(pool: Pool) -> Forwarder {
-        Forwarder { pool }
-    }
 }
 
 impl Shared {
@@ -67,7 +57,7 @@ impl Shared {
     fn channel(&self, to: NodeId) -> Option<Channel> {
         let routes = self.routes();
         let addr = &routes.as_ref()?.node(to)?.addr;
-        self.forwarder.pool.get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
+        self.peers.get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
     }
 
     /// Asks the owner for one item.
@@ -89,7 +79,7 @@ impl Shared {
     }
 
     /// Asks the owner for many items, in their order.
-    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: Vec<Item>) -> Vec<Settled> {
+    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: Vec<Item>) -> Vec<Settled<Allocation>> {
         self.counters.forwarded(items.len());
         let question = v1::NextManyRequest {
             uids: items.iter().map(|item| item.ask.uid.0).collect(),
@@ -97,95 +87,68 @@ impl Shared {
             route_version: None,
             hops: call.hops + 1,
         };
-        let answer = self
-            .ask(&call, to, question, async |mut owner, request| owner.next_many(request).await)
-            .await
-            .and_then(|answer| {
-                let lengths = [answer.values.len(), answer.prevs.len(), answer.epochs.len()];
-                if lengths == [items.len(); 3] { Ok(answer) } else { Err(Failure::NoAnswer) }
-            });
-        let settled: Vec<Settled> = match answer {
-            Ok(answer) => {
-                let mut reasons = reasons(answer.errors, items.len());
-                let of = |(place, item): (usize, &Item)| match reasons[place].take() {
-                    Some(reason) => Err(self.refusal(Failure::Refused(reason), to, item)),
-                    None => given(answer.values[place], answer.prevs[place], answer.epochs[place])
-                        .ok_or(no_answer(item.section, to)),
-                };
-                let results: Vec<_> = items.iter().enumerate().map(of).collect();
-                items.iter().map(|item| item.index).zip(results).collect()
-            }
-            Err(failure) => {
-                items.iter().map(|item| (item.index, Err(self.refusal(failure.again(), to, item)))).collect()
-            }
-        };
-        for (_, result) in &settled {
-            if let Err(refusal) = result {
-                self.counters.refused(call.via, refusal, 1);
-            }
+        let settled =
+            match self.ask(&call, to, question, async |mut owner, request| owner.next_many(request).await).await {
+                Ok(answer) => {
+                    let v1::NextManyResponse { values, prevs, epochs, errors, .. } = answer;
+                    self.told(to, &items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?))
+                }
+                Err(failure) => self.failed(to, &items, &failure),
+            };
+        for refusal in settled.iter().filter_map(|(_, result)| result.as_ref().err()) {
+            self.counters.refused(call.via, refusal, 1);
         }
         settled
     }
 
     /// Reads one uid's last number at its owner.
-    pub(crate) async fn forward_current(
-        &self,
-        call: Call,
-        to: NodeId,
-        section: SectionId,
-        uid: Uid,
-        epoch: Epoch,
-    ) -> Result<Current, Refusal> {
+    pub(crate) async fn forward_current(&self, call: Call, to: NodeId, item: &Item) -> Result<Current, Refusal> {
         self.counters.forwarded(1);
+        let Ask { uid, epoch, .. } = item.ask;
         let question = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
-        let answer = self.ask(&call, to, question, async |mut owner, request| owner.current(request).await).await;
-        match answer {
-            Ok(answer) => read(answer.value, answer.exactness, answer.epoch).ok_or(no_answer(section, to)),
-            Err(failure) => Err(self.refused_read(failure, to, section, uid, epoch)),
+        match self.ask(&call, to, question, async |mut owner, request| owner.current(request).await).await {
+            Ok(answer) => read(answer.value, answer.exactness, answer.epoch).ok_or(no_answer(item.section, to)),
+            Err(failure) => Err(self.refusal(failure, to, item)),
         }
     }
 
     /// Reads many uids' last numbers at their owner, in order.
-    pub(crate) async fn forward_current_many(
-        &self,
-        call: Call,
-        to: NodeId,
-        uids: &[(SectionId, Uid)],
-    ) -> Vec<Result<Current, Refusal>> {
-        self.counters.forwarded(uids.len());
+    pub(crate) async fn forward_current_many(&self, call: Call, to: NodeId, items: Vec<Item>) -> Vec<Settled<Current>> {
+        self.counters.forwarded(items.len());
         let question = v1::CurrentManyRequest {
-            uids: uids.iter().map(|(_, uid)| uid.0).collect(),
+            uids: items.iter().map(|item| item.ask.uid.0).collect(),
             route_version: None,
             hops: call.hops + 1,
         };
-        let answer = self
-            .ask(&call, to, question, async |mut owner, request| owner.current_many(request).await)
-            .await
-            .and_then(|answer| {
-                let lengths = [answer.values.len(), answer.exactness.len(), answer.epochs.len()];
-                if lengths == [uids.len(); 3] { Ok(answer) } else { Err(Failure::NoAnswer) }
-            });
-        match answer {
+        match self.ask(&call, to, question, async |mut owner, request| owner.current_many(request).await).await {
             Ok(answer) => {
-                let mut reasons = reasons(answer.errors, uids.len());
-                let of = |(place, &(section, uid)): (usize, &(SectionId, Uid))| match reasons[place].take() {
-                    Some(reason) => Err(self.refused_read(Failure::Refused(reason), to, section, uid, Epoch(0))),
-                    None => read(answer.values[place], answer.exactness[place], answer.epochs[place])
-                        .ok_or(no_answer(section, to)),
-                };
-                uids.iter().enumerate().map(of).collect()
+                let v1::CurrentManyResponse { values, exactness, epochs, errors, .. } = answer;
+                self.told(to, &items, errors, |at| read(*values.get(at)?, *exactness.get(at)?, *epochs.get(at)?))
             }
-            Err(failure) => uids
-                .iter()
-                .map(|&(section, uid)| Err(self.refused_read(failure.again(), to, section, uid, Epoch(0))))
-                .collect(),
+            Err(failure) => self.failed(to, &items, &failure),
         }
     }
 
-    fn refused_read(&self, failure: Failure, to: NodeId, section: SectionId, uid: Uid, epoch: Epoch) -> Refusal {
-        let Ok((_, slot)) = self.layout.locate(uid) else { return no_answer(section, to) };
-        let ask = Ask { uid, count: Count::ONE, epoch };
-        self.refusal(failure, to, &Item { index: 0, ask, section, slot })
+    /// An owner's answer to a batch, item by item. An item without a usable answer counts as unanswered.
+    fn told<T>(
+        &self,
+        to: NodeId,
+        items: &[Item],
+        errors: Vec<v1::ItemError>,
+        value: impl Fn(usize) -> Option<T>,
+    ) -> Vec<Settled<T>> {
+        let mut reasons: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error.reason)).collect();
+        let result = |(at, item): (u32, &Item)| match reasons.remove(&at) {
+            Some(reason) => Err(self.refusal(Failure::Refused(reason), to, item)),
+            None => value(at as usize).ok_or(no_answer(item.section, to)),
+        };
+        let results: Vec<_> = (0..).zip(items).map(result).collect();
+        items.iter().map(|item| item.index).zip(results).collect()
+    }
+
+    /// A batch whose call failed.
+    fn failed<T>(&self, to: NodeId, items: &[Item], failure: &Failure) -> Vec<Settled<T>> {
+        items.iter().map(|item| (item.index, Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
     /// The owner's refusal, as this node tells it.
@@ -202,17 +165,6 @@ impl Shared {
         let known = known_refusals(&self.layout, item, to);
         // A reason this version does not know is told as the widest one: numbers may have been consumed.
         known.into_iter().find(|refusal| status::verdict(refusal).reason == reason).unwrap_or(no_answer(section, to))
-    }
-}
-
-impl Failure {
-    /// The same failure for the next item of a batch.
-    fn again(&self) -> Failure {
-        match self {
-            Failure::NotSent => Failure::NotSent,
-            Failure::NoAnswer => Failure::NoAnswer,
-            Failure::Refused(reason) => Failure::Refused(reason.clone()),
-        }
     }
 }
 
@@ -235,17 +187,6 @@ fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 8] {
 
 fn no_answer(section: SectionId, to: NodeId) -> Refusal {
     Refusal::OwnerTimedOut { section, owner: to }
-}
-
-/// The reason of each refused item, by its place.
-fn reasons(errors: Vec<v1::ItemError>, items: usize) -> Vec<Option<String>> {
-    let mut reasons = vec![None; items];
-    for error in errors {
-        if let Some(entry) = reasons.get_mut(error.index as usize) {
-            *entry = Some(error.reason);
-        }
-    }
-    reasons
 }
 
 /// Numbers as an owner answers them; `None` when they cannot be numbers.

@@ -151,13 +151,24 @@ impl Shared {
     async fn next_renewal(&self, last: Instant) {
         let soonest = last + self.tuning.claim_every;
         tokio::time::sleep_until(soonest).await;
-        if self.owned.load().iter().next().is_none() {
+        if self.expects_sections() {
             return;
         }
         tokio::select! {
             () = tokio::time::sleep_until(last + self.tuning.renew_every) => {}
             () = self.renew_now.notified() => {}
         }
+    }
+
+    /// Whether the next answer may well bring the first sections: this node has none, and some have no owner or an earlier
+    /// life of this node as their owner.
+    fn expects_sections(&self) -> bool {
+        let routes = self.routes();
+        let Some(routes) = routes.as_ref() else { return true };
+        let mine = NodeId(self.node.load(Relaxed));
+        let may_come =
+            |id| routes.get(SectionId(id)).is_some_and(|route| route.owner.is_none_or(|owner| owner == mine));
+        self.owned.load().iter().next().is_none() && (0..self.layout.sections()).any(may_come)
     }
 
     /// Adopts a renewal's answer: the grants become sections, the sections that have another owner go, the routes follow.

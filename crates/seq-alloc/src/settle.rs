@@ -19,8 +19,8 @@ pub(crate) struct Item {
     pub(crate) slot: SlotIndex,
 }
 
-/// An item's answer.
-pub(crate) type Settled = (usize, Result<Allocation, Refusal>);
+/// An item's answer, with its place.
+pub(crate) type Settled<T> = (usize, Result<T, Refusal>);
 
 /// What ended a wait at the ceiling.
 enum Woken {
@@ -35,7 +35,7 @@ impl Shared {
     /// as the call may, else from its owner.
     ///
     /// Order matters: a later item of the same uid must not be answered before an earlier one that waits.
-    pub(crate) async fn settle(&self, call: Call, items: Vec<Item>) -> Vec<Settled> {
+    pub(crate) async fn settle(&self, call: Call, items: Vec<Item>) -> Vec<Settled<Allocation>> {
         let mut settled = Vec::with_capacity(items.len());
         let mut stalled_since = None;
         let mut rest = items.as_slice();
@@ -87,7 +87,7 @@ impl Shared {
     }
 
     /// Sends items of one section to its owner.
-    async fn send_on(&self, call: Call, section: SectionId, items: Vec<Item>) -> Vec<Settled> {
+    async fn send_on(&self, call: Call, section: SectionId, items: Vec<Item>) -> Vec<Settled<Allocation>> {
         let owner = self.owners().elsewhere(&call, section);
         match owner {
             Ok(owner) => self.forward_many(call, owner, items).await,

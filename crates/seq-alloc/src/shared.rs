@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
+use seq_client::pool::Pool;
 use seq_core::route::RouteTable;
 use seq_core::{Epoch, Incarnation, Layout, NodeId, Refusal, SectionId, SlotIndex, Step, Take};
 use seq_kit::frontend::{Allocation, Ask, Call};
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::AllocTuning;
 use crate::counters::Counters;
-use crate::forward::Forwarder;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
 
@@ -45,7 +45,8 @@ pub(crate) struct Shared {
     pub(crate) line: Line,
     /// Signalled when what this node knows of owners proved old.
     pub(crate) renew_now: Notify,
-    pub(crate) forwarder: Forwarder,
+    /// Connections to the other nodes.
+    pub(crate) peers: Pool,
     pub(crate) counters: Counters,
     pub(crate) shutdown: CancellationToken,
 }

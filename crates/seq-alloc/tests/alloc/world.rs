@@ -38,11 +38,16 @@ pub(crate) struct Node {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::of("test")
+    }
+
+    /// A world of the named set.
+    pub(crate) fn of(set: &str) -> World {
         let group = TaskGroup::new();
         let layout = Layout::new(0..SIZE * u64::from(SECTIONS), SIZE as u32).unwrap();
-        let store = Store::new("test", layout);
+        let store = Store::new(set, layout);
         let addr = store.serve(&group);
-        World { spec: spec(&[addr]), store, group }
+        World { spec: SetSpec { name: set.to_owned(), ..spec(&[addr]) }, store, group }
     }
 
     /// Starts a node that renews often.
