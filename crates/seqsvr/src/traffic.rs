@@ -107,10 +107,6 @@ impl Latency {
         self.micros.saturating_record(micros.clamp(1, LONGEST_MICROS));
     }
 
-    /// Forgets all calls.
-    pub(crate) fn clear(&mut self) {
-        self.micros.reset();
-    }
 
     /// Number of calls.
     pub(crate) fn calls(&self) -> u64 {

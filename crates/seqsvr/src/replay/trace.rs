@@ -90,6 +90,7 @@ impl Trace {
     }
 
     /// Numbers the whole trace takes: one for every member at every message.
+    #[cfg(test)]
     pub(crate) fn numbers(&self) -> u64 {
         self.messages.iter().map(|message| self.members(message).len() as u64).sum()
     }
@@ -260,6 +261,14 @@ mod tests {
         let error = open(&packed[..packed.len() - 9]).unwrap_err();
         assert!(matches!(error.source, Flaw::Read(_)), "{error:?}");
         assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+    }
+
+    #[test]
+    fn the_slice_of_a_real_trace_is_what_its_readme_says() {
+        let trace = Trace::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/irc_messages_slice.csv").as_ref());
+        let trace = trace.unwrap();
+        assert_eq!((trace.messages.len(), trace.uids.len(), trace.groups.len()), (2_800, 370, 12));
+        assert_eq!(trace.numbers(), 126_822);
     }
 
     #[test]

@@ -37,8 +37,11 @@ impl Verdict {
     /// Judges a history in which `uid` names the users. When nobody else used the uids, `exclusive`, a `prev` that nobody
     /// was given breaks the chain.
     pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
-        let Tally { duplicates, decreases, chain_breaks, malformed, foreign_prevs, .. } = checker.tally();
-        let chain_breaks = if exclusive { chain_breaks + foreign_prevs } else { chain_breaks };
+        let mut tally = checker.tally();
+        if exclusive {
+            tally.chain_breaks += tally.foreign_prevs;
+        }
+        let Tally { duplicates, decreases, chain_breaks, malformed, foreign_prevs, .. } = tally;
         let broken = |violation: &Violation| Broken {
             fault: match violation.fault {
                 Fault::Duplicate => "duplicate",
@@ -60,7 +63,7 @@ impl Verdict {
             chain_breaks,
             malformed,
             foreign_prevs,
-            pass: decreases + duplicates + chain_breaks + malformed == 0,
+            pass: tally.violations() == 0,
             violations: checker.details().iter().map(broken).collect(),
         }
     }
