@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    println!("cargo::rustc-env=SEQSVR_REVISION={}", revision().unwrap_or_else(|| "unknown".to_owned()));
+    // Not with the prefix of settings: cargo hands the variable on to what it runs.
+    println!("cargo::rustc-env=BUILD_REVISION={}", revision().unwrap_or_else(|| "unknown".to_owned()));
     let git = Path::new("../../.git");
     for file in ["HEAD", "logs/HEAD"] {
         // A path that does not exist would make every build run this again.

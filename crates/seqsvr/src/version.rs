@@ -9,7 +9,7 @@ use crate::output::Output;
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Source revision the program was built from, "unknown" outside of a repository.
-pub(crate) const REVISION: &str = env!("SEQSVR_REVISION");
+pub(crate) const REVISION: &str = env!("BUILD_REVISION");
 
 #[derive(Serialize)]
 struct Version {
