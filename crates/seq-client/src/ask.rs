@@ -15,7 +15,7 @@ pub(crate) trait Ask {
     /// Makes one attempt; `counts` is empty for one number each.
     fn attempt(
         attempts: &mut Attempts<'_>,
-        target: &Target,
+        target: &mut Target,
         uids: &[u64],
         counts: &[u32],
     ) -> impl Future<Output = Result<Answers<Self::Answer>, Status>> + Send;
@@ -40,7 +40,7 @@ impl Ask for NextMany {
 
     async fn attempt(
         attempts: &mut Attempts<'_>,
-        target: &Target,
+        target: &mut Target,
         uids: &[u64],
         counts: &[u32],
     ) -> Result<Answers<Allocation>, Status> {
@@ -50,8 +50,7 @@ impl Ask for NextMany {
             route_version: Some(target.route_version),
             hops: 0,
         });
-        let mut client = target.client.clone();
-        let answer = attempts.attempt(client.next_many(request)).await?;
+        let answer = attempts.attempt(target.client.next_many(request)).await?;
         let fits = [&answer.values, &answer.prevs, &answer.epochs].iter().all(|list| list.len() == uids.len());
         let items = fits.then(|| {
             let lists = answer.values.iter().zip(&answer.prevs).zip(&answer.epochs).enumerate();
@@ -69,7 +68,7 @@ impl Ask for CurrentMany {
 
     async fn attempt(
         attempts: &mut Attempts<'_>,
-        target: &Target,
+        target: &mut Target,
         uids: &[u64],
         _counts: &[u32],
     ) -> Result<Answers<Current>, Status> {
@@ -78,8 +77,7 @@ impl Ask for CurrentMany {
             route_version: Some(target.route_version),
             hops: 0,
         });
-        let mut client = target.client.clone();
-        let answer = attempts.attempt(client.current_many(request)).await?;
+        let answer = attempts.attempt(target.client.current_many(request)).await?;
         let fits = answer.values.len() == uids.len()
             && answer.exactness.len() == uids.len()
             && answer.epochs.len() == uids.len();
@@ -152,8 +150,8 @@ async fn once<A: Ask>(
     counts: &[u32],
 ) -> Result<Vec<Result<A::Answer, CallError>>, CallError> {
     loop {
-        let target = attempts.target(uids[0])?;
-        match A::attempt(attempts, &target, uids, counts).await {
+        let mut target = attempts.target(uids[0])?;
+        match A::attempt(attempts, &mut target, uids, counts).await {
             Ok(answers) => {
                 attempts.adopt(answers.routes.as_ref(), &target);
                 let bad = |what| CallError::BadAnswer { addr: target.addr.clone(), what };

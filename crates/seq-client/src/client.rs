@@ -88,7 +88,7 @@ impl Client {
         let mut attempts = self.attempts();
         self.know(uid, &attempts).await;
         loop {
-            let target = attempts.target(uid)?;
+            let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::NextRequest {
                 uid,
                 count,
@@ -96,8 +96,7 @@ impl Client {
                 epoch: target.epoch,
                 hops: 0,
             });
-            let mut client = target.client.clone();
-            match attempts.attempt(client.next(request)).await {
+            match attempts.attempt(target.client.next(request)).await {
                 Ok(answer) => {
                     attempts.adopt(answer.routes.as_ref(), &target);
                     return Allocation::checked(answer.value, answer.prev, answer.epoch, count, &target.addr);
@@ -147,15 +146,14 @@ impl Client {
         let mut attempts = self.attempts();
         self.know(uid, &attempts).await;
         loop {
-            let target = attempts.target(uid)?;
+            let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::CurrentRequest {
                 uid,
                 route_version: Some(target.route_version),
                 epoch: target.epoch,
                 hops: 0,
             });
-            let mut client = target.client.clone();
-            match attempts.attempt(client.current(request)).await {
+            match attempts.attempt(target.client.current(request)).await {
                 Ok(answer) => {
                     attempts.adopt(answer.routes.as_ref(), &target);
                     return Current::checked(answer.value, answer.exactness, answer.epoch, &target.addr);
@@ -208,13 +206,15 @@ impl Client {
     /// Asks one owner, in as many calls as the items need. They follow each other, so that a uid's items stay in order.
     async fn group<A: Ask>(&self, group: &Group<'_>, deadline: Instant) -> Vec<Result<A::Answer, CallError>> {
         let mut results = Vec::new();
-        for (index, uids) in group.uids.chunks(MAX_ITEMS).enumerate() {
-            let counts = group.counts.chunks(MAX_ITEMS).nth(index).unwrap_or_default();
-            let answered = ask::ask::<A>(Attempts::new(&self.shared, deadline), uids, counts).await;
+        let mut counts = group.counts.chunks(MAX_ITEMS);
+        for uids in group.uids.chunks(MAX_ITEMS) {
+            let counts = counts.next().unwrap_or_default();
+            let mut answered = ask::ask::<A>(Attempts::new(&self.shared, deadline), uids, counts).await;
             if results.is_empty() {
+                // The usual group is one call; its results are not copied.
                 results = answered;
             } else {
-                results.extend(answered);
+                results.append(&mut answered);
             }
         }
         results

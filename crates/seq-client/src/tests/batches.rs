@@ -76,12 +76,13 @@ fn batches_agree_with_a_map_of_counters() {
 async fn a_batch_above_the_limit_goes_in_several_calls_in_order() {
     let servers = servers("a", 0..20, 2);
     let client = client(&servers).await;
-    let uids: Vec<u64> = (0..25_000).map(|index| if index % 5 == 0 { 15 } else { 5 }).collect();
-    let results = client.next_many(&uids).await.unwrap();
+    let item = |index: u32| (if index % 5 == 0 { 15 } else { 5 }, 1 + index / 7 % 3);
+    let items: Vec<(u64, u32)> = (0..25_000).map(item).collect();
+    let results = client.next_many_n(&items).await.unwrap();
     let mut last = BTreeMap::new();
-    for (uid, result) in uids.iter().zip(results) {
+    for ((uid, count), result) in items.iter().zip(results) {
         let last = last.entry(*uid).or_insert(0);
-        *last += 1;
+        *last += u64::from(*count);
         assert_eq!(result.unwrap().value, *last);
     }
     let sizes = |server| asked(server).iter().map(Vec::len).collect::<Vec<_>>();
