@@ -76,7 +76,7 @@ fn batches_agree_with_a_map_of_counters() {
 async fn a_batch_above_the_limit_goes_in_several_calls_in_order() {
     let servers = servers("a", 0..20, 2);
     let client = client(&servers).await;
-    let item = |index: u32| (if index % 5 == 0 { 15 } else { 5 }, 1 + index / 7 % 3);
+    let item = |index: u32| (if index.is_multiple_of(5) { 15 } else { 5 }, 1 + index / 7 % 3);
     let items: Vec<(u64, u32)> = (0..25_000).map(item).collect();
     let results = client.next_many_n(&items).await.unwrap();
     let mut last = BTreeMap::new();
