@@ -327,21 +327,18 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
 /// Ends when this member cannot go on: the Raft library has stopped, or another member refuses this data directory.
 async fn watch(raft: Raft, mut disowned: tokio::sync::watch::Receiver<Option<String>>) {
     let mut metrics = raft.server_metrics();
-    let all = raft.metrics();
     loop {
-        if let Err(fatal) = &all.borrow_watched().running_state {
-            tracing::error!(error = %fatal, "raft has stopped");
-            return;
-        }
         if let Some(why) = disowned.borrow_and_update().as_deref() {
             tracing::error!(why, "this data directory is not the one that the store knows");
             return;
         }
-        let mut all = all.clone();
         tokio::select! {
-            _ = disowned.changed() => {}
-            changed = metrics.changed() => if changed.is_err() { return },
-            changed = all.changed() => if changed.is_err() { return },
+            changed = disowned.changed() => if changed.is_err() { return },
+            changed = metrics.changed() => if changed.is_err() {
+                let metrics = raft.metrics();
+                tracing::error!(state = ?metrics.borrow_watched().running_state, "raft has stopped");
+                return;
+            },
         }
     }
 }
