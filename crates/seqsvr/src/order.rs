@@ -79,11 +79,18 @@ pub(crate) enum Fault {
 pub(crate) struct Violation {
     /// What was wrong.
     pub(crate) fault: Fault,
+    /// With which numbers.
+    pub(crate) item: Item,
+}
+
+/// One item's numbers, with what they are judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
     /// Whose numbers.
     pub(crate) user: User,
     /// The last number answered.
     pub(crate) value: u64,
-    /// How many numbers the item took.
+    /// How many numbers the item took, 1 or above.
     pub(crate) count: u32,
     /// The `prev` answered.
     pub(crate) prev: u64,
@@ -128,6 +135,8 @@ pub(crate) struct Checker {
     cold: Vec<Cold>,
     calls: Vec<Flight>,
     free: Vec<usize>,
+    /// A user with many runs, to be looked at when the call that ends has no item left to judge.
+    full: Option<User>,
     tally: Tally,
     details: Vec<Violation>,
 }
@@ -162,24 +171,6 @@ struct Flight {
     sent: Duration,
 }
 
-impl Cold {
-    /// Whether nothing known lies in the gap that a `prev` leaves before its first number, and the `prev` in no other gap.
-    fn links(&self, prev: u64, gap: Run) -> bool {
-        !self.older.overlaps(gap)
-            && !self.closed.contains(prev)
-            && !self.orphans.iter().any(|orphan| gap.contains(*orphan))
-    }
-}
-
-/// One item's numbers, as they are judged.
-#[derive(Clone, Copy)]
-struct Given {
-    user: User,
-    run: Run,
-    prev: u64,
-    floor: u64,
-}
-
 impl Checker {
     /// An empty history of `users` users.
     pub(crate) fn new(users: usize) -> Checker {
@@ -188,6 +179,7 @@ impl Checker {
             cold: Vec::new(),
             calls: Vec::new(),
             free: Vec::new(),
+            full: None,
             tally: Tally::default(),
             details: Vec::new(),
         }
@@ -223,13 +215,14 @@ impl Checker {
     /// Notes how a call ended: one outcome per item, in the order of its start.
     pub(crate) fn end(&mut self, id: CallId, now: Duration, outcomes: impl IntoIterator<Item = Outcome>) {
         let mut flight = std::mem::take(&mut self.calls[id.0]);
+        let (sent, answered) = (flight.sent, now);
         let mut ended = 0;
         for (outcome, &(user, floor)) in outcomes.into_iter().zip(&flight.items) {
             ended += 1;
             match outcome {
                 Outcome::Given { value, prev, count, lost } => {
                     self.lose(user, lost);
-                    self.given(user, floor, (value.0, prev.0, count), (flight.sent, now));
+                    self.given(Item { user, value: value.0, count, prev: prev.0, floor, sent, answered });
                 }
                 Outcome::Refused => {}
                 Outcome::Maybe { lost } => self.lose(user, lost),
@@ -239,6 +232,9 @@ impl Checker {
         flight.items.clear();
         self.calls[id.0] = flight;
         self.free.push(id.0);
+        if let Some(user) = self.full.take() {
+            self.fold(user);
+        }
     }
 
     /// The sums so far.
@@ -265,37 +261,36 @@ impl Checker {
     }
 
     #[inline]
-    fn given(&mut self, user: User, floor: u64, (value, prev, count): (u64, u64, u32), when: (Duration, Duration)) {
+    fn given(&mut self, item: Item) {
+        let Item { user, value, count, prev, .. } = item;
         assert!(count > 0, "a call asks for at least one number");
         self.tally.allocations += u64::from(count);
         let top = &mut self.users[user.0 as usize].top;
         // Nearly always the next numbers of the user, chained to the last: above every floor, unseen, without a hole.
         if prev == top.last && value == top.last + u64::from(count) && value <= Seq::MAX.0 {
             top.last = value;
-            return;
+        } else if value > Seq::MAX.0 || value < u64::from(count) {
+            self.fault(Fault::Malformed, item);
+        } else {
+            self.judge(item);
         }
-        let mut report = Report { floor, value, prev, count, user, when };
-        if value > Seq::MAX.0 || value < u64::from(count) {
-            self.fault(Fault::Malformed, &mut report);
-            return;
-        }
-        let run = Run { first: value - u64::from(count) + 1, last: value };
-        self.judge(Given { user, run, prev, floor }, &mut report);
     }
 
     /// The way of everything but the next numbers of a user.
     #[cold]
-    fn judge(&mut self, given: Given, report: &mut Report) {
-        let Given { user, run, prev, floor } = given;
+    fn judge(&mut self, item: Item) {
+        let Item { user, value, count, prev, floor, .. } = item;
+        let run = Run { first: value - u64::from(count) + 1, last: value };
         let (top, cold) = self.cold(user);
         if !top.is_empty() {
             cold.older.insert(*top);
         }
         let gap = Run { first: prev.saturating_add(1), last: run.first - 1 };
-        let holds =
-            !cold.closed.overlaps(run) && (prev == 0 || (prev < run.first && prev >= floor && cold.links(prev, gap)));
+        // Two links that cross put a first number into a gap, so nothing else needs to be compared.
+        let holds = !cold.closed.overlaps(run)
+            && (prev == 0 || (prev < run.first && prev >= floor && !cold.older.overlaps(gap)));
         let duplicate = cold.older.insert(run);
-        cold.begin = Some(cold.begin.unwrap_or(u64::MAX).min(cold.older.lowest().unwrap_or(u64::MAX)));
+        cold.begin = cold.begin.min(cold.older.lowest()).or(cold.older.lowest());
         *top = cold.older.pop().expect("a run was just put in");
 
         cold.orphans.retain(|orphan| !run.contains(*orphan));
@@ -314,19 +309,18 @@ impl Checker {
                 cold.orphans.push(prev);
             }
         }
-        let full = cold.older.len() + cold.closed.len() > cold.fold_at.max(MAX_RUNS);
+        if cold.older.len() + cold.closed.len() > cold.fold_at.max(MAX_RUNS) {
+            self.full = Some(user);
+        }
         if decrease {
-            self.fault(Fault::Decrease, report);
+            self.fault(Fault::Decrease, item);
         }
         if duplicate {
-            self.fault(Fault::Duplicate, report);
+            self.fault(Fault::Duplicate, item);
         }
         // A number that is wrong itself fits no chain either; that is one fault, not two.
         if !holds && !decrease && !duplicate {
-            self.fault(Fault::ChainBreak, report);
-        }
-        if full {
-            self.fold(user);
+            self.fault(Fault::ChainBreak, item);
         }
     }
 
@@ -356,7 +350,7 @@ impl Checker {
         (&mut state.top, &mut self.cold[state.cold as usize - 1])
     }
 
-    fn fault(&mut self, fault: Fault, report: &mut Report) {
+    fn fault(&mut self, fault: Fault, item: Item) {
         let sum = match fault {
             Fault::Duplicate => &mut self.tally.duplicates,
             Fault::Decrease => &mut self.tally.decreases,
@@ -365,19 +359,7 @@ impl Checker {
         };
         *sum += 1;
         if self.details.len() < MAX_DETAILS {
-            let Report { user, floor, value, prev, count, when: (sent, answered) } = *report;
-            self.details.push(Violation { fault, user, value, count, prev, floor, sent, answered });
+            self.details.push(Violation { fault, item });
         }
     }
-}
-
-/// What a violation will say, gathered before anything is known to be wrong.
-#[derive(Clone, Copy)]
-struct Report {
-    user: User,
-    floor: u64,
-    value: u64,
-    prev: u64,
-    count: u32,
-    when: (Duration, Duration),
 }

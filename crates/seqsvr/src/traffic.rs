@@ -107,7 +107,6 @@ impl Latency {
         self.micros.saturating_record(micros.clamp(1, LONGEST_MICROS));
     }
 
-
     /// Number of calls.
     pub(crate) fn calls(&self) -> u64 {
         self.micros.len()

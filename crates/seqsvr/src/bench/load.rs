@@ -9,7 +9,7 @@ use futures::future::join_all;
 use tokio::time::Instant;
 
 use super::pick::{Distribution, Picker};
-use crate::order::{Checker, User};
+use crate::order::{CallId, Checker, User};
 use crate::traffic::{Answer, Latency, Reasons, Service};
 
 /// Wait of a worker whose call gave it no number at all, so that a dead service is not asked in a tight loop.
@@ -139,14 +139,7 @@ impl<S: Service> Load<S> {
             };
             let answers = answers.as_slice();
             now = self.began.elapsed();
-            let mut state = self.state.borrow_mut();
-            if let (Some(checker), Some(call)) = (&mut state.checker, call) {
-                checker.end(call, now, answers.iter().map(Answer::outcome));
-            }
-            if measured {
-                state.note(sent, now, answers);
-            }
-            drop(state);
+            self.state.borrow_mut().end(call, (sent, now), answers, measured);
             if answers.iter().all(|answer| matches!(answer, Answer::Failed(_))) {
                 tokio::time::sleep(AFTER_FAILURE).await;
                 now = self.began.elapsed();
@@ -177,7 +170,13 @@ impl<S: Service> Load<S> {
 }
 
 impl Outcome {
-    fn note(&mut self, sent: Duration, now: Duration, answers: &[Answer]) {
+    fn end(&mut self, call: Option<CallId>, (sent, now): (Duration, Duration), answers: &[Answer], measured: bool) {
+        if let (Some(checker), Some(call)) = (&mut self.checker, call) {
+            checker.end(call, now, answers.iter().map(Answer::outcome));
+        }
+        if !measured {
+            return;
+        }
         self.latency.record(now - sent);
         let before = self.numbers;
         for answer in answers {

@@ -408,23 +408,46 @@ fn a_joined_floor_counts_as_answered() {
     assert_eq!(checker.floor(User(0)), Seq(11));
 }
 
+/// Gives one user the numbers 3, 6, 9 ..., each with a hole before it.
+fn holes(checker: &mut Checker, thirds: std::ops::Range<u64>) {
+    for third in thirds {
+        let id = checker.start(Duration::ZERO, [User(0)]);
+        checker.end(id, Duration::ZERO, one(third * 3, 0));
+    }
+}
+
 #[test]
 fn holes_are_folded_away_and_faults_still_found() {
     let mut checker = Checker::new(1);
-    let open = checker.start(Duration::ZERO, [User(0)]);
-    for number in 1..10_000 {
-        let id = checker.start(Duration::ZERO, [User(0)]);
-        checker.end(id, Duration::ZERO, one(number * 3, 0));
-    }
-    assert!(checker.cold[0].older.len() > 9_000, "a call in flight may still meet them");
-    checker.end(open, Duration::ZERO, one(2, 0));
-    assert_eq!(checker.tally().violations(), 0);
-    for number in 10_000..20_000 {
-        let id = checker.start(Duration::ZERO, [User(0)]);
-        checker.end(id, Duration::ZERO, one(number * 3, 0));
-    }
+    holes(&mut checker, 1..20_000);
     assert!(checker.cold[0].older.len() <= MAX_RUNS, "{}", checker.cold[0].older.len());
     let id = checker.start(Duration::ZERO, [User(0)]);
     checker.end(id, Duration::ZERO, one(3, 0));
     assert_eq!(checker.tally().decreases, 1);
+}
+
+#[test]
+fn what_a_call_in_flight_may_still_meet_is_kept() {
+    let mut checker = Checker::new(1);
+    let [unseen, seen] = [(); 2].map(|()| checker.start(Duration::ZERO, [User(0)]));
+    holes(&mut checker, 1..5_000);
+    let late = checker.start(Duration::ZERO, [User(0)]);
+    holes(&mut checker, 5_000..10_000);
+    checker.end(unseen, Duration::ZERO, one(2, 0));
+    assert_eq!(checker.tally().violations(), 0);
+    checker.end(seen, Duration::ZERO, one(3, 0));
+    assert_eq!((checker.tally().duplicates, checker.tally().decreases), (1, 0));
+    checker.end(late, Duration::ZERO, vec![Outcome::Refused]);
+    assert!(checker.cold[0].older.len() > 9_000);
+    holes(&mut checker, 10_000..30_000);
+    assert!(checker.cold[0].older.len() <= MAX_RUNS, "{}", checker.cold[0].older.len());
+}
+
+#[test]
+fn runs_that_touch_are_one() {
+    let mut set = RunSet::default();
+    assert!(!set.insert(Run { first: 5, last: 6 }) && !set.insert(Run { first: 1, last: 2 }));
+    assert!(!set.insert(Run { first: 3, last: 4 }));
+    assert_eq!((set.len(), set.lowest()), (1, Some(1)));
+    assert!(set.insert(Run { first: 6, last: 7 }) && set.contains(7) && !set.contains(8));
 }

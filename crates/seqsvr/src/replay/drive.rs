@@ -15,7 +15,7 @@ use seq_core::Uid;
 use tokio::time::Instant;
 
 use super::trace::{Message, Trace};
-use crate::order::{Checker, User};
+use crate::order::{CallId, Checker, User};
 use crate::traffic::{Answer, Failure, Latency, Reasons, Service};
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ impl<'a, S: Service> Drive<'a, S> {
 }
 
 impl State {
-    fn end(&mut self, call: crate::order::CallId, (sent, now): (Duration, Duration), answers: &[Answer]) {
+    fn end(&mut self, call: CallId, (sent, now): (Duration, Duration), answers: &[Answer]) {
         self.checker.end(call, now, answers.iter().map(Answer::outcome));
         self.latency.record(now - sent);
         let mut lost = 0;

@@ -37,7 +37,7 @@ impl Report {
     /// Sums a replay up. With `exclusive` a `prev` that nobody was given is a chain break.
     pub(crate) fn new(trace: &Trace, state: &State, raises: &RaiseWatch, took: Duration, exclusive: bool) -> Report {
         let allocations = state.checker.tally().allocations;
-        let per_raise = |raises: u64| allocations as f64 / raises.max(1) as f64;
+        let per_raise = |raises: u64| allocations as f64 / raises as f64;
         Report {
             messages: state.messages,
             allocations,
@@ -47,7 +47,7 @@ impl Report {
             unknown_calls: state.unknown_calls,
             failed_items: state.reasons.clone(),
             ceiling_raises: raises.raises(),
-            allocations_per_raise: raises.raises().map(per_raise),
+            allocations_per_raise: raises.raises().filter(|raises| *raises > 0).map(per_raise),
             restarts: raises.restarts(),
             seconds: took.as_secs_f64(),
             allocations_per_second: allocations as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
@@ -90,19 +90,14 @@ impl Report {
         for (reason, items) in &self.failed_items {
             output.line(format_args!("  {reason:<24} {} items", grouped(*items)))?;
         }
-        match self.ceiling_raises.zip(self.allocations_per_raise) {
-            Some((raises, each)) => output.line(format_args!(
-                "ceiling raises  {}  {} numbers each{}",
-                grouped(raises),
-                grouped(each as u64),
-                if self.restarts > 0 {
-                    "  (allocators restarted: the last raises of a life may be missing)"
-                } else {
-                    ""
-                }
-            ))?,
-            None => output.line("ceiling raises  unknown: no allocator answered")?,
-        }
+        let raises = match (self.ceiling_raises, self.allocations_per_raise) {
+            (None, _) => "unknown: no allocator answered".to_owned(),
+            (Some(raises), None) => grouped(raises),
+            (Some(raises), Some(each)) => format!("{}  {} numbers each", grouped(raises), grouped(each as u64)),
+        };
+        // A restart is found by looking at the node now and then, so what it did last may not have been seen.
+        let unsure = if self.restarts > 0 { "  (or more: allocators restarted)" } else { "" };
+        output.line(format_args!("ceiling raises  {raises}{unsure}"))?;
         self.verdict.print(output)?;
         match &self.gave_up {
             Some(why) => output.line(format_args!("gave up         {why}")),

@@ -45,11 +45,11 @@ pub(crate) struct Message {
 
 /// A file that is not a trace.
 #[derive(Debug, thiserror::Error)]
-#[error("{}:{line}", file.display())]
+#[error("{}{}", file.display(), line.map_or(String::new(), |line| format!(":{line}")))]
 pub(crate) struct TraceError {
     file: PathBuf,
-    /// From 1; the header is line 1.
-    line: u64,
+    /// From 1; the header is line 1. `None` when the file cannot be opened.
+    line: Option<u64>,
     source: Flaw,
 }
 
@@ -82,11 +82,11 @@ impl Trace {
     /// # Errors
     /// [`TraceError`] with the first flaw.
     pub(crate) fn open(path: &Path) -> Result<Trace, TraceError> {
-        let fail = |source| TraceError { file: path.to_owned(), line: 1, source };
-        let mut file = BufReader::new(File::open(path).map_err(|error| fail(Flaw::Read(error)))?);
-        let packed = file.fill_buf().map_err(|error| fail(Flaw::Read(error)))?.starts_with(&GZIP);
+        let fail = |error| TraceError { file: path.to_owned(), line: None, source: Flaw::Read(error) };
+        let mut file = BufReader::new(File::open(path).map_err(fail)?);
+        let packed = file.fill_buf().map_err(fail)?.starts_with(&GZIP);
         let trace = if packed { Trace::read(flate2::bufread::MultiGzDecoder::new(file)) } else { Trace::read(file) };
-        trace.map_err(|(line, source)| TraceError { file: path.to_owned(), line, source })
+        trace.map_err(|(line, source)| TraceError { file: path.to_owned(), line: Some(line), source })
     }
 
     /// Numbers the whole trace takes: one for every member at every message.
@@ -113,7 +113,7 @@ impl Trace {
                 reader.read_record(record).map_err(|error| (line_of(&error, reader.position().line()), flaw(error)))?;
             Ok(more.then(|| record.position().map_or(0, csv::Position::line)))
         };
-        if next(&mut record)?.is_none() || record != StringRecord::from(&HEADER[..]) {
+        if next(&mut record)?.is_none() || !record.iter().eq(HEADER) {
             return Err((1, Flaw::Header { found: record.iter().collect::<Vec<_>>().join(",") }));
         }
         let mut rows = Rows::default();
@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_slice_of_a_real_trace_is_what_its_readme_says() {
-        let trace = Trace::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/irc_messages_slice.csv").as_ref());
+        let trace =
+            Trace::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/irc_messages_slice.csv").as_ref());
         let trace = trace.unwrap();
         assert_eq!((trace.messages.len(), trace.uids.len(), trace.groups.len()), (2_800, 370, 12));
         assert_eq!(trace.numbers(), 126_822);

@@ -42,19 +42,19 @@ impl Verdict {
             tally.chain_breaks += tally.foreign_prevs;
         }
         let Tally { duplicates, decreases, chain_breaks, malformed, foreign_prevs, .. } = tally;
-        let broken = |violation: &Violation| Broken {
-            fault: match violation.fault {
+        let broken = |Violation { fault, item }: &Violation| Broken {
+            fault: match fault {
                 Fault::Duplicate => "duplicate",
                 Fault::Decrease => "decrease",
                 Fault::ChainBreak => "chain break",
                 Fault::Malformed => "malformed",
             },
-            uid: uid(violation.user).0,
-            value: violation.value,
-            prev: violation.prev,
-            floor: violation.floor,
-            sent_s: violation.sent.as_secs_f64(),
-            answered_s: violation.answered.as_secs_f64(),
+            uid: uid(item.user).0,
+            value: item.value,
+            prev: item.prev,
+            floor: item.floor,
+            sent_s: item.sent.as_secs_f64(),
+            answered_s: item.answered.as_secs_f64(),
         };
         Verdict {
             uids_watched: checker.users_seen(),
@@ -87,6 +87,12 @@ impl Verdict {
             grouped(self.chain_breaks),
             if self.pass { "PASS" } else { "FAIL" }
         ))?;
+        if self.foreign_prevs > 0 {
+            let foreign = grouped(self.foreign_prevs);
+            output.line(format_args!(
+                "  {foreign} previous numbers were nobody's of this run: others use these uids, or answers were lost"
+            ))?;
+        }
         for Broken { fault, uid, value, prev, floor, sent_s, answered_s } in &self.violations {
             output.line(format_args!(
                 "  {fault}: uid {uid} was given {value} (previous {prev}), floor {floor}; sent at {sent_s:.6} s, \

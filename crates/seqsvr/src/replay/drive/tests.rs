@@ -110,7 +110,7 @@ async fn a_number_given_twice_is_found() {
     let state = replay(&service, PACE).await;
     let tally = state.checker.tally();
     assert_eq!((tally.duplicates, tally.decreases), (1, 1));
-    let violation = state.checker.details()[0];
+    let violation = state.checker.details()[0].item;
     assert_eq!((trace().uid(violation.user), violation.value), (Uid(1_002), 5));
 }
 
