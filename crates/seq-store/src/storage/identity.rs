@@ -25,14 +25,16 @@ pub(crate) const LOG_DIR: &str = "log";
 
 /// Holds the directory for this process, until it is dropped.
 pub(crate) enum DirLock {
-    File(#[expect(dead_code, reason = "closing it gives the lock back")] File),
+    File(File),
     Memory(Arc<MemoryDisk>),
 }
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        if let DirLock::Memory(disk) = self {
-            disk.unlock();
+        match self {
+            // Closing the file is not enough: a process that is being forked at this moment has it open too.
+            DirLock::File(file) => drop(rustix::fs::flock(file, FlockOperation::Unlock)),
+            DirLock::Memory(disk) => disk.unlock(),
         }
     }
 }

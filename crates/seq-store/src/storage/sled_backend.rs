@@ -69,6 +69,8 @@ impl Drop for Released {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        // Said aloud, see `DirLock`.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 

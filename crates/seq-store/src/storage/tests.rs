@@ -95,11 +95,26 @@ async fn apply(machine: &mut StateMachine, entries: Vec<Entry>) {
 
 struct OnSled;
 
-impl StoreBuilder<TypeConfig, LogStore, StateMachine, tempfile::TempDir> for OnSled {
-    async fn build(&self) -> Result<(tempfile::TempDir, LogStore, StateMachine), StorageError<TypeConfig>> {
+/// Removes the directory once storage has let go of it: a write that fails stops the process.
+struct RemovedLater {
+    closed: Option<Closed>,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for RemovedLater {
+    fn drop(&mut self) {
+        let closed = self.closed.take().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        // A thread of its own, because a runtime cannot block within another one.
+        std::thread::spawn(move || runtime.block_on(closed.wait())).join().unwrap();
+    }
+}
+
+impl StoreBuilder<TypeConfig, LogStore, StateMachine, RemovedLater> for OnSled {
+    async fn build(&self) -> Result<(RemovedLater, LogStore, StateMachine), StorageError<TypeConfig>> {
         let dir = tempfile::tempdir().unwrap();
         let opened = open(&at(dir.path())).unwrap();
-        Ok((dir, opened.log, opened.machine))
+        Ok((RemovedLater { closed: Some(opened.closed), _dir: dir }, opened.log, opened.machine))
     }
 }
 

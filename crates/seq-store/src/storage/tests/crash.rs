@@ -204,6 +204,7 @@ async fn cut_power(honest: u32) -> Vec<Result<(), String>> {
             });
         }
     }
+    close(opened).await;
     verdicts
 }
 

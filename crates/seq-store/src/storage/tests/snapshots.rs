@@ -40,6 +40,7 @@ async fn a_restart_loads_the_snapshot_and_keeps_one_file() {
     assert_eq!(again.state.read(Clone::clone), state);
     let current = again.machine.get_current_snapshot().await.unwrap().unwrap();
     assert_eq!((current.meta, current.snapshot), (built.meta, built.snapshot));
+    close(again).await;
 }
 
 #[tokio::test]
@@ -65,6 +66,7 @@ async fn an_installed_snapshot_replaces_the_state_and_never_an_older_one_a_newer
     again.machine.snapshots.keep(old).await.unwrap();
     let current = again.machine.snapshots.current().await.unwrap();
     assert_eq!(current.meta, new.meta);
+    close(again).await;
 }
 
 #[tokio::test]

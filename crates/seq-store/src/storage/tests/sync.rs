@@ -46,6 +46,8 @@ async fn an_append_is_answered_after_its_sync() {
     assert!(answer.as_mut().now_or_never().is_none());
     let_go.send(()).unwrap();
     answer.await.unwrap().unwrap();
+    drop(let_go);
+    close(opened).await;
 }
 
 #[tokio::test]
@@ -86,6 +88,7 @@ async fn what_gathers_during_a_sync_shares_the_next_one() {
     }
     let (appends, syncs) = opened.log.appends_and_syncs();
     assert_eq!((appends, syncs), (200, 2));
+    close(opened).await;
 }
 
 #[tokio::test]
@@ -103,4 +106,5 @@ async fn a_long_queue_is_synced_in_bounded_batches() {
     }
     let (_, syncs) = opened.log.appends_and_syncs();
     assert!(syncs >= 10, "{syncs} syncs for 3 MiB");
+    close(opened).await;
 }
