@@ -9,6 +9,9 @@ const TABLE: &str = "docs/operations.md";
 /// How a row about a metric starts.
 const ROW: &str = "| `seqsvr_";
 
+/// How a metric is recorded past the catalogue. In two parts, because this file is checked as well.
+const LITERAL: &str = concat!("!(", "\"seqsvr_");
+
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     let [catalogue, table] =
         [CATALOGUE, TABLE].map(|path| sources.iter().find(|source| source.path == path).map(|source| &source.text));
@@ -18,6 +21,12 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     };
     for constant in constants(catalogue).filter(|constant| !is_recorded(constant, sources)) {
         findings.push(Finding::new(CATALOGUE, 0, format!("nobody records {constant}: record it or remove it")));
+    }
+    for source in sources.iter().filter(|source| source.is("rs")) {
+        for (number, _) in source.lines().filter(|(_, line)| line.contains(LITERAL)) {
+            let message = format!("a metric is recorded by its constant in {CATALOGUE}, not by a name of its own");
+            findings.push(Finding::new(&source.path, number, message));
+        }
     }
     let expected = rows(catalogue);
     let stated: Vec<(usize, &str)> = (1..).zip(table.lines()).filter(|(_, line)| line.starts_with(ROW)).collect();
@@ -81,6 +90,15 @@ mod tests {
         assert!(recorded("counter!(metrics::A, 1)"));
         assert!(!recorded("counter!(A_TOTAL, 1)"));
         assert_eq!(constants(CODE).collect::<Vec<_>>(), ["A", "B"]);
+    }
+
+    #[test]
+    fn a_metric_past_the_catalogue_is_found() {
+        let own = Source::planted("crates/x/src/a.rs", &format!("counter{LITERAL}own_total\").increment(1);"));
+        let mut findings = Vec::new();
+        check(&[Source::planted(CATALOGUE, ""), Source::planted(TABLE, ""), own], &mut findings);
+        assert_eq!(findings.len(), 1);
+        assert_eq!((findings[0].path.as_str(), findings[0].line), ("crates/x/src/a.rs", 1));
     }
 
     #[test]
