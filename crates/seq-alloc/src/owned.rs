@@ -2,6 +2,7 @@
 //!
 //! Owners change seldom and numbers are given out always, so a change copies the table.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -105,9 +106,8 @@ impl OwnedTable {
 
     /// Drops sections under exactly these ownerships.
     pub(crate) fn lose(&self, lost: &[Arc<OwnedSection>]) {
-        if !lost.is_empty() {
-            self.change(Vec::new(), |section| !lost.iter().any(|lost| std::ptr::eq(&**lost, section)));
-        }
+        let lost: BTreeMap<SectionId, Epoch> = lost.iter().map(|lost| (lost.id, lost.epoch)).collect();
+        self.change(Vec::new(), |section| lost.get(&section.id) != Some(&section.epoch));
     }
 
     /// Drops all sections.

@@ -13,15 +13,16 @@ use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
 use seq_proto::v1::sequence_service_server::SequenceServiceServer;
+use tokio_stream::StreamExt;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::sequence::Sequence;
 
-/// Calls of one connection that are held at a time: more than a busy client keeps in flight, and a bound on what one peer
-/// makes the server hold. The next ones wait at the client.
-const MAX_STREAMS_PER_CONNECTION: u32 = 4_096;
+/// Calls of one connection that are held at a time: more than a busy client keeps in flight, and with
+/// [`limits::MAX_REQUEST_BYTES`] a bound on what one peer makes the server hold. The next ones wait at the client.
+const MAX_STREAMS_PER_CONNECTION: u32 = 1_024;
 
 /// Bytes of one call that may be on the way unread: a full batch arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -34,6 +35,10 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a peer has to answer.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause after a connection could not be accepted. The usual reason is that the process has no file descriptors left; trying
+/// again at once would take the core from the connections that are open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long open connections get to finish their calls at shutdown; streams that never end are cut then.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -57,7 +62,19 @@ pub fn serve<F: Frontend>(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     // Without it an answer can wait 40 ms for the peer's delayed acknowledgement.
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).then(|accepted| async {
+        use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+        match &accepted {
+            // The caller went away while it waited; the next one does not pay for it.
+            Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            Ok(_) => {}
+        }
+        accepted
+    });
     let shutdown = group.token();
     let sequence = SequenceServiceServer::new(Sequence::new(frontend, &admin().set))
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
