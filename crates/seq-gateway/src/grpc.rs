@@ -13,6 +13,7 @@ use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
 use seq_proto::v1::sequence_service_server::SequenceServiceServer;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::StreamExt;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -60,21 +61,9 @@ pub fn serve<F: Frontend>(
     group: &TaskGroup,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let listener = TcpListener::from_std(listener)?;
     // Without it an answer can wait 40 ms for the peer's delayed acknowledgement.
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).then(|accepted| async {
-        use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-        match &accepted {
-            // The caller went away while it waited; the next one does not pay for it.
-            Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-            Ok(_) => {}
-        }
-        accepted
-    });
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).then(paced);
     let shutdown = group.token();
     let sequence = SequenceServiceServer::new(Sequence::new(frontend, &admin().set))
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
@@ -122,6 +111,19 @@ pub fn serve<F: Frontend>(
         }
     });
     Ok(())
+}
+
+/// Holds the accepting up after an error that the next try would meet as well.
+async fn paced(accepted: io::Result<TcpStream>) -> io::Result<TcpStream> {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    if let Err(error) = &accepted {
+        // A caller that went away while it waited is no reason to let the next one wait.
+        if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
+            tracing::warn!(%error, "cannot accept a connection");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+    accepted
 }
 
 struct Admin {
