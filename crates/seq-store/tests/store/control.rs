@@ -117,6 +117,11 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     assert_eq!(cluster.raise(&second, 3, 1, 9_000).await.unwrap(), 0, "the old epoch");
     assert_eq!(cluster.raise(&second, 3, 2, 1).await.unwrap(), 5_000, "the refused raises moved nothing");
 
+    cluster.level().await;
+    for id in cluster.ids() {
+        assert_eq!(cluster.status(id).await.raises_applied, 3, "refused raises are not counted");
+    }
+
     let stranger = RegisterResponse { node_id: 9, incarnation: 1 };
     assert_eq!(reason(cluster.renew(&stranger, 1).await), "UNKNOWN_NODE");
     cluster.stop_all().await;
