@@ -3,7 +3,7 @@
 //! A metric is recorded by the constant of its name, as in `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so that
 //! a name cannot be misspelt. No label ever carries a uid or a section: series stay few however large a set is.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -106,8 +106,6 @@ catalogue! {
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
-    /// Numbers seen to fall or to come twice by the self-check; must stay 0.
-    ORDER_VIOLATION_TOTAL = "seqsvr_order_violation_total", Counter, Count, ["set"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
     /// Raft term that a member of the store is in.
@@ -140,6 +138,7 @@ pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Recorder {
     handle: PrometheusHandle,
+    started: Instant,
 }
 
 impl Recorder {
@@ -150,12 +149,13 @@ impl Recorder {
     pub fn install() -> Result<Recorder, InstallError> {
         let handle = builder()?.install_recorder()?;
         describe();
-        Ok(Recorder { handle })
+        Ok(Recorder { handle, started: Instant::now() })
     }
 
     /// Every metric with a value, as Prometheus text.
     #[must_use]
     pub fn render(&self) -> String {
+        metrics::gauge!(UPTIME_SECONDS).set(self.started.elapsed().as_secs_f64());
         self.handle.render()
     }
 
