@@ -44,7 +44,7 @@ pub use snapshot::{SnapshotError, check_snapshot};
 use backend::LogBackend;
 pub(crate) use files::Files;
 use identity::DirLock;
-use io::{Io, Worker};
+use io::{Gauges, Io, Worker};
 use memory::MemoryBackend;
 use sled_backend::{SledBackend, Syncer};
 use snapshot::{Contents, Snapshots};
@@ -66,6 +66,7 @@ pub struct Prepared {
     identity: Identity,
     is_fresh: bool,
     lock: DirLock,
+    gauges: Option<Gauges>,
 }
 
 /// Loaded storage. It closes when `log` with its readers and `machine` with its builders are dropped.
@@ -93,7 +94,7 @@ pub fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepared, Ope
         DataDir::Memory(disk) => Files::Memory(disk.clone()),
     };
     let (identity, is_fresh) = identity::read_or_draw(&files, cluster, node)?;
-    Ok(Prepared { data: data.clone(), files, identity, is_fresh, lock })
+    Ok(Prepared { data: data.clone(), files, identity, is_fresh, lock, gauges: None })
 }
 
 impl Prepared {
@@ -111,6 +112,12 @@ impl Prepared {
         self.is_fresh
     }
 
+    /// Names the member in metrics, as the set file does. Unnamed, it is the cluster and the node's id.
+    #[must_use]
+    pub fn named(self, set: &str, node: &str) -> Prepared {
+        Prepared { gauges: Some(Gauges::of(set, node)), ..self }
+    }
+
     /// Makes the identity of a fresh directory durable, then loads and checks everything. Blocks while it reads.
     ///
     /// # Errors
@@ -121,7 +128,7 @@ impl Prepared {
 
     /// [`Prepared::open`] with something else that syncs the log's file.
     pub(crate) fn open_with(self, wrap: impl FnOnce(File) -> Box<dyn Syncer>) -> Result<Opened, OpenError> {
-        let Prepared { data, files, identity, is_fresh, lock } = self;
+        let Prepared { data, files, identity, is_fresh, lock, gauges } = self;
         if is_fresh {
             identity::write(&files, &identity)?;
         }
@@ -145,7 +152,8 @@ impl Prepared {
             .map_err(|source| LoadError::Io { place: log_dir.clone(), source })?;
 
         let (closed, wait) = oneshot::channel();
-        let worker = Worker::new(backend, watermark, &loaded, Box::new(lock), closed);
+        let gauges = gauges.unwrap_or_else(|| Gauges::of(&identity.cluster, &identity.node.to_string()));
+        let worker = Worker::new(backend, watermark, &loaded, gauges, Box::new(lock), closed);
         let counters = worker.counters();
         let io = match data {
             DataDir::Path(_) => {

@@ -198,7 +198,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     } else {
         others.clear();
     }
-    let Opened { log, machine, state, closed, .. } = prepared.open()?;
+    let Opened { log, machine, state, closed, .. } = prepared.named(&spec.name, &node).open()?;
     let files = match data {
         DataDir::Path(dir) => Files::Dir(dir),
         DataDir::Memory(disk) => Files::Memory(disk),

@@ -13,8 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use metrics::Histogram;
 use openraft::storage::IOFlushed;
 use parking_lot::Mutex;
+use seq_kit::metrics::{STORAGE_SYNC_ENTRIES, STORAGE_SYNC_SECONDS};
 use tokio::sync::{mpsc, oneshot};
 
 use super::backend::LogBackend;
@@ -49,11 +51,28 @@ pub(crate) enum Op {
     Manifest(disk::Manifest, oneshot::Sender<()>),
 }
 
-/// How much was written, for tests and metrics.
+/// How much was written since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) appends: AtomicU64,
     pub(crate) syncs: AtomicU64,
+}
+
+/// What is measured of each sync.
+pub(crate) struct Gauges {
+    seconds: Histogram,
+    entries: Histogram,
+}
+
+impl Gauges {
+    /// Of the member with this name in the set file.
+    pub(crate) fn of(set: &str, node: &str) -> Gauges {
+        let labels = [("set", set.to_owned()), ("node", node.to_owned())];
+        Gauges {
+            seconds: metrics::histogram!(STORAGE_SYNC_SECONDS, &labels),
+            entries: metrics::histogram!(STORAGE_SYNC_ENTRIES, &labels),
+        }
+    }
 }
 
 /// A handle on the queue. When the last one is dropped, what is queued is written and storage closes.
@@ -149,10 +168,12 @@ pub(crate) struct Worker {
     /// Something waits for a sync.
     dirty: bool,
     batch_bytes: usize,
+    batch_entries: u32,
     /// Purge up to here, step by step.
     purging: Option<u64>,
     waiting: Vec<Waiter>,
     counters: Arc<Counters>,
+    gauges: Gauges,
     /// Dropped last: tells that backend and lock are free.
     _lock: Box<dyn Send>,
     _closed: oneshot::Sender<()>,
@@ -169,6 +190,7 @@ impl Worker {
         backend: Box<dyn LogBackend>,
         watermark: WatermarkFile,
         loaded: &Loaded,
+        gauges: Gauges,
         lock: Box<dyn Send>,
         closed: oneshot::Sender<()>,
     ) -> Worker {
@@ -185,9 +207,11 @@ impl Worker {
             mark,
             dirty: false,
             batch_bytes: 0,
+            batch_entries: 0,
             purging: loaded.purged.map(|id| id.index),
             waiting: Vec::new(),
             counters: Arc::default(),
+            gauges,
             _lock: lock,
             _closed: closed,
         }
@@ -214,10 +238,10 @@ impl Worker {
                     let record = disk::write_entry(entry);
                     ok("appending to the log", self.backend.append(entry.log_id.index, &record));
                     self.batch_bytes += record.len();
+                    self.batch_entries += 1;
                     self.mark.last = Some((&entry.log_id).into());
                 }
                 self.counters.appends.fetch_add(1, Ordering::Relaxed);
-                metrics::counter!("seqsvr_storage_appends_total").increment(1);
                 self.wait(Waiter::Flushed(done));
             }
             Op::Truncate { from, last } => self.truncate(from, last),
@@ -274,10 +298,12 @@ impl Worker {
         }
         let start = Instant::now();
         ok("syncing the log", self.backend.sync());
-        metrics::histogram!("seqsvr_storage_sync_seconds").record(start.elapsed());
-        metrics::counter!("seqsvr_storage_syncs_total").increment(1);
+        self.gauges.seconds.record(start.elapsed());
+        if self.batch_entries > 0 {
+            self.gauges.entries.record(f64::from(self.batch_entries));
+        }
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        self.batch_bytes = 0;
+        (self.batch_bytes, self.batch_entries) = (0, 0);
 
         // Durable, and from here on visible: the watermark first, so that no answer is forgotten.
         ok("writing the watermark", self.watermark.write(self.mark));

@@ -63,28 +63,27 @@ impl SharedState {
             }
         }
 
-        let _stop = StopOnPanic(entry.log_id);
+        let command = match &entry.payload {
+            // Skipping it would make this member differ from the others.
+            Payload::Normal(command) => Some(command.decode().unwrap_or_else(|error| {
+                die(&format!("applying log entry {}", entry.log_id), &error);
+            })),
+            Payload::Blank | Payload::Membership(_) => None,
+        };
         let mut applied = self.0.contents.write();
+        // Behind the lock, so that it is still held when the process stops.
+        let _stop = StopOnPanic(entry.log_id);
         assert!(applied.last_applied < Some(entry.log_id), "entries are applied once, in order");
         applied.last_applied = Some(entry.log_id);
-        match entry.payload {
-            Payload::Blank => Applied::Raft,
-            Payload::Normal(command) => match command.decode() {
-                Ok(command) => {
-                    let answer = applied.state.apply(&command);
-                    if let Answer::Raised(Ok(ceilings)) = &answer {
-                        self.0.raises.fetch_add(ceilings.iter().flatten().count() as u64, Ordering::Relaxed);
-                    }
-                    Applied::Command(answer)
-                }
-                // Skipping it would make this member differ from the others.
-                Err(error) => die(&format!("applying log entry {}", entry.log_id), &error),
-            },
-            Payload::Membership(members) => {
-                applied.membership = StoredMembership::new(Some(entry.log_id), members);
-                Applied::Raft
-            }
+        if let Payload::Membership(members) = entry.payload {
+            applied.membership = StoredMembership::new(Some(entry.log_id), members);
         }
+        let Some(command) = command else { return Applied::Raft };
+        let answer = applied.state.apply(&command);
+        if let Answer::Raised(Ok(ceilings)) = &answer {
+            self.0.raises.fetch_add(ceilings.iter().flatten().count() as u64, Ordering::Relaxed);
+        }
+        Applied::Command(answer)
     }
 }
 
@@ -108,7 +107,8 @@ impl StateMachine {
 
 /// Makes one snapshot, of the state as it was when the builder was made.
 pub struct SnapshotBuilder {
-    contents: Contents,
+    /// Taken by the one building.
+    contents: Option<Contents>,
     snapshots: Arc<Snapshots>,
 }
 
@@ -116,7 +116,8 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
     type SnapshotData = Bytes;
 
     async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
-        self.snapshots.build(self.contents.clone()).await
+        let contents = self.contents.take().ok_or_else(|| io::Error::other("a builder makes one snapshot"))?;
+        self.snapshots.build(contents).await
     }
 }
 
@@ -144,7 +145,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
         // Applying waits only for the copy, a millisecond for 40,000 sections; encoding and writing happen beside it.
-        SnapshotBuilder { contents: self.shared.0.contents.read().clone(), snapshots: self.snapshots.clone() }
+        let contents = self.shared.0.contents.read().clone();
+        SnapshotBuilder { contents: Some(contents), snapshots: self.snapshots.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Bytes) -> Result<(), io::Error> {
@@ -152,7 +154,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let contents = decode_announced(meta, &snapshot).map_err(invalid)?;
         // Durable, then visible.
         self.snapshots.keep(Snapshot { meta: meta.clone(), snapshot }).await?;
-        *self.shared.0.contents.write() = contents;
+        let mut applied = self.shared.0.contents.write();
+        // The state never goes back.
+        if contents.last_applied > applied.last_applied {
+            *applied = contents;
+        }
         Ok(())
     }
 
