@@ -66,6 +66,12 @@ impl std::error::Error for Failure {}
 
 /// Prints an error with its causes on one line, its hint on the next, and answers the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
+    // Only stdout fails with an I/O error that nothing was said about.
+    let stdout = error.downcast_ref::<std::io::Error>();
+    if stdout.is_some_and(|stdout| stdout.kind() == std::io::ErrorKind::BrokenPipe) {
+        // The reader has seen enough, as `head` has.
+        return Exit::Ok;
+    }
     eprintln!("error: {error:#}");
     let Some(failure) = error.downcast_ref::<Failure>() else { return Exit::Failed };
     if let Some(hint) = &failure.hint {

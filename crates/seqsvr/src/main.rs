@@ -57,7 +57,9 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Bench(args) => client_runtime()?.block_on(bench::run(args, output)),
         Command::Config(command) => config::run(command, output),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "seqsvr", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "seqsvr", &mut script);
+            output.text(&String::from_utf8(script)?)?;
             Ok(Exit::Ok)
         }
         Command::Version => version::run(output),

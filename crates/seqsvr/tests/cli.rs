@@ -33,7 +33,9 @@ fn sets() -> tempfile::TempDir {
 
 #[test]
 fn the_help_is_a_page() {
-    check(&["-h"], expect![[r#"
+    check(
+        &["-h"],
+        expect![[r#"
         Per-user sequence numbers that only grow
 
         Usage: seqsvr [OPTIONS] <COMMAND>
@@ -66,8 +68,11 @@ fn the_help_is_a_page() {
 
         Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 7 deadline, 64 a server's bad config.
         exit 0
-    "#]]);
-    check(&["next", "-h"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["next", "-h"],
+        expect![[r#"
         Takes the next number of a user
 
         Usage: seqsvr next [OPTIONS] <UID>
@@ -89,8 +94,11 @@ fn the_help_is_a_page() {
           seqsvr next 42 -n 100
           seqsvr next 42 -o json
         exit 0
-    "#]]);
-    check(&["store", "-h"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["store", "-h"],
+        expect![[r#"
         Runs one store of a set: a member of the Raft group that keeps the ceilings
 
         Usage: seqsvr store [OPTIONS] --set <FILE> --id <N> --data <DIR>
@@ -109,7 +117,8 @@ fn the_help_is_a_page() {
         Example:
           seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1
         exit 0
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -123,7 +132,9 @@ fn every_command_has_an_example() {
 
 #[test]
 fn wrong_usage_is_exit_2() {
-    check(&["next"], expect![[r#"
+    check(
+        &["next"],
+        expect![[r#"
         error: the following required arguments were not provided:
           <UID>
 
@@ -131,14 +142,20 @@ fn wrong_usage_is_exit_2() {
 
         For more information, try '--help'.
         exit 2
-    "#]]);
-    check(&["next", "many"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["next", "many"],
+        expect![[r#"
         error: invalid value 'many' for '<UID>': invalid digit found in string
 
         For more information, try '--help'.
         exit 2
-    "#]]);
-    check(&["nxt"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["nxt"],
+        expect![[r#"
         error: unrecognized subcommand 'nxt'
 
           tip: a similar subcommand exists: 'next'
@@ -147,11 +164,15 @@ fn wrong_usage_is_exit_2() {
 
         For more information, try '--help'.
         exit 2
-    "#]]);
-    check(&["next", "1", "--addr", "https://x:1"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["next", "1", "--addr", "https://x:1"],
+        expect![[r#"
         error: "https://x:1" is not the URL of a node: TLS is not supported
         exit 2
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -161,44 +182,76 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
         expect.assert_eq(&run(dir.path(), args, environment));
     };
     let set = ["--set", "sets/three-node.toml"];
-    check(&["alloc", set[0], set[1], "--name", "a9"], &[], expect![[r#"
+    check(
+        &["alloc", set[0], set[1], "--name", "a9"],
+        &[],
+        expect![[r#"
         error: sets/three-node.toml: set im-a has no allocator "a9"
         hint: it has a1, a2
         exit 64
-    "#]]);
-    check(&["store", set[0], set[1], "--id", "9", "--data", "data"], &[], expect![[r#"
+    "#]],
+    );
+    check(
+        &["store", set[0], set[1], "--id", "9", "--data", "data"],
+        &[],
+        expect![[r#"
         error: sets/three-node.toml: set im-a has no store with id 9
         hint: it has 1, 2, 3
         exit 64
-    "#]]);
-    check(&["store", "--set", "none.toml", "--id", "1", "--data", "data"], &[], expect![[r#"
+    "#]],
+    );
+    check(
+        &["store", "--set", "none.toml", "--id", "1", "--data", "data"],
+        &[],
+        expect![[r#"
         error: none.toml: cannot be read: No such file or directory (os error 2)
         exit 64
-    "#]]);
+    "#]],
+    );
     std::fs::write(dir.path().join("seqsvr.toml"), "[store]\nheartbeat_ms = 1_000\n[lgo]\nfilter = \"info\"\n")
         .unwrap();
     let alloc = ["alloc", set[0], set[1], "--name", "a1"];
-    check(&[&alloc[..], &["--config", "seqsvr.toml"]].concat(), &[], expect![[r#"
+    check(
+        &[&alloc[..], &["--config", "seqsvr.toml"]].concat(),
+        &[],
+        expect![[r#"
         error: seqsvr.toml:4: lgo.filter: unknown key; the nearest is log.filter
         exit 64
-    "#]]);
+    "#]],
+    );
     std::fs::write(dir.path().join("seqsvr.toml"), "[store]\nheartbeat_ms = 1_000\n").unwrap();
-    check(&[&alloc[..], &["--config", "seqsvr.toml"]].concat(), &[], expect![[r#"
+    check(
+        &[&alloc[..], &["--config", "seqsvr.toml"]].concat(),
+        &[],
+        expect![[r#"
         error: store: heartbeat * 3 <= election_min does not hold: two lost heartbeats must not cost an election
         exit 64
-    "#]]);
-    check(&[&alloc[..], &["--log-format", "xml"]].concat(), &[], expect![[r#"
+    "#]],
+    );
+    check(
+        &[&alloc[..], &["--log-format", "xml"]].concat(),
+        &[],
+        expect![[r#"
         error: --log-format: log.format: unknown variant: found `xml`, expected ``plain` or `json``
         exit 64
-    "#]]);
-    check(&alloc, &[("SEQSVR_LOG_FILTR", "debug")], expect![[r#"
+    "#]],
+    );
+    check(
+        &alloc,
+        &[("SEQSVR_LOG_FILTR", "debug")],
+        expect![[r#"
         error: $SEQSVR_LOG_FILTR: log_filtr: unknown key; the nearest is log.filter
         exit 64
-    "#]]);
-    check(&["dev"], &[("SEQSVR_ALLOC_CORES", "many")], expect![[r#"
+    "#]],
+    );
+    check(
+        &["dev"],
+        &[("SEQSVR_ALLOC_CORES", "many")],
+        expect![[r#"
         error: $SEQSVR_ALLOC_CORES: alloc.cores: invalid type: found string "many", expected usize
         exit 64
-    "#]]);
+    "#]],
+    );
     assert!(!dir.path().join("data").exists(), "nothing was made");
 }
 
@@ -206,26 +259,35 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
 fn config_check_names_every_problem() {
     let dir = sets();
     let check = |args: &[&str], expect: Expect| expect.assert_eq(&run(dir.path(), args, &[]));
-    check(&["config", "check", "sets"], expect![[r#"
+    check(
+        &["config", "check", "sets"],
+        expect![[r#"
         sets/dev.toml: set dev is good
         sets/three-node.toml: set im-a is good
         exit 0
-    "#]]);
+    "#]],
+    );
     let bad = std::fs::read_to_string(dir.path().join("sets/dev.toml")).unwrap();
     let bad = bad.replace("0..1_000_000", "9..1").replace("id = 3", "id = 1").replace(":7101", "");
     std::fs::write(dir.path().join("bad.toml"), bad).unwrap();
     std::fs::write(dir.path().join("unknown.toml"), "nmae = \"x\"\n").unwrap();
-    check(&["config", "check", "bad.toml", "unknown.toml"], expect![[r#"
+    check(
+        &["config", "check", "bad.toml", "unknown.toml"],
+        expect![[r#"
         bad.toml:5: uids: uid range 9..1 is empty or reversed
         bad.toml:26: store[1].id: "1" is taken by store[0].id
         bad.toml:38: alloc[1].addr: address "127.0.0.1" is not host:port
         unknown.toml:1: unknown field `nmae`, expected one of `name`, `cluster`, `uids`, `section_size`, `step`, `store`, `alloc`
         exit 2
-    "#]]);
-    check(&["config", "check", "bad.toml", "-o", "json"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["config", "check", "bad.toml", "-o", "json"],
+        expect![[r#"
         {"sets":[],"problems":["bad.toml:5: uids: uid range 9..1 is empty or reversed","bad.toml:26: store[1].id: \"1\" is taken by store[0].id","bad.toml:38: alloc[1].addr: address \"127.0.0.1\" is not host:port"]}
         exit 2
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -246,4 +308,17 @@ fn config_show_says_where_a_key_was_set() {
     std::fs::write(dir.path().join("sample.toml"), sample.replace("exit 0\n", "")).unwrap();
     let checked = run(dir.path(), &["config", "check", "--config", "sample.toml"], &[]);
     assert_eq!(checked, "exit 0\n", "the sample is good");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
+        .args(["config", "sample"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
