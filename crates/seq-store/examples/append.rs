@@ -1,4 +1,5 @@
-//! How fast the log takes entries: so many gathered under one sync, on sled in a directory and in memory.
+//! How fast the log takes entries: so many gathered under one sync, on sled in a directory and in memory; and what becomes of
+//! sled's file while old entries are purged.
 //!
 //! `cargo run --release -p seq-store --example append [DIR]`; without a directory a temporary one is used. Compare engines
 //! on the same machine only, and on the file system that will be used: a temporary directory may be in memory.
@@ -15,19 +16,24 @@ use seq_store::types::{EncodedCommand, Entry, LeaderId, LogId, Payload, TypeConf
 
 /// How long each case runs.
 const CASE: Duration = Duration::from_secs(3);
+/// How many entries the purging case keeps, and purges at a time.
+const KEEP: u64 = 1_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let temporary = tempfile::tempdir()?;
     let dir = std::env::args().nth(1).map_or_else(|| temporary.path().to_owned(), PathBuf::from);
-    println!("{:<8} {:>7} {:>9} {:>12} {:>9} {:>9}", "where", "raises", "in flight", "entries/s", "p50 us", "p99 us");
-    for (name, raises) in [("sled", 1), ("sled", 64), ("memory", 1)] {
+    println!(
+        "{:<8} {:>7} {:>9} {:>12} {:>9} {:>9} {:>9}",
+        "where", "raises", "in flight", "entries/s", "p50 us", "p99 us", "file MiB"
+    );
+    for (name, raises) in [("sled", 1), ("sled", 64), ("purging", 64), ("memory", 1)] {
         for in_flight in [1, 16, 256] {
-            let data = match name {
-                "sled" => DataDir::Path(dir.join(format!("append-{raises}-{in_flight}"))),
-                _ => DataDir::Memory(MemoryDisk::new()),
-            };
+            let place = dir.join(format!("{name}-{raises}-{in_flight}"));
+            let data = if name == "memory" { DataDir::Memory(MemoryDisk::new()) } else { DataDir::Path(place.clone()) };
             case(name, &data, raises, in_flight).await?;
+            let file = std::fs::metadata(place.join("log/db")).map_or(0, |file| file.len());
+            println!(" {:>9.1}", file as f64 / 1024.0 / 1024.0);
         }
     }
     Ok(())
@@ -35,6 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Appends rounds of `in_flight` entries, each with its own answer, and waits for all of a round.
 async fn case(name: &str, data: &DataDir, raises: usize, in_flight: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let mut purged = 0;
     let mut log = prepare(data, "bench", 1)?.open()?.log;
     let mut index = log.get_log_state().await?.last_log_id.map_or(0, |id| id.index + 1);
     let (first, start) = (index, Instant::now());
@@ -50,11 +57,15 @@ async fn case(name: &str, data: &DataDir, raises: usize, in_flight: u64) -> Resu
             answer.await??;
         }
         rounds.push(round.elapsed());
+        if name == "purging" && index > purged + 2 * KEEP {
+            purged = index - KEEP;
+            log.purge(LogId::new(LeaderId { term: 1, node_id: 1 }, purged)).await?;
+        }
     }
     let rate = (index - first) as f64 / start.elapsed().as_secs_f64();
     rounds.sort();
     let at = |share: usize| rounds[(rounds.len() - 1) * share / 100].as_micros();
-    println!("{name:<8} {raises:>7} {in_flight:>9} {rate:>12.0} {:>9} {:>9}", at(50), at(99));
+    print!("{name:<8} {raises:>7} {in_flight:>9} {rate:>12.0} {:>9} {:>9}", at(50), at(99));
     Ok(())
 }
 

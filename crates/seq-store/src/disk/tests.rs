@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};
+use proptest::prelude::*;
 use seq_core::state::{Command, NodeRecord, Raise, Reassign, SectionRecord, SetDefinition, State};
 use seq_core::{Epoch, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
 
@@ -272,4 +273,45 @@ fn a_newer_format_is_refused_by_name() {
     let record = envelope::seal_body(Kind::Snapshot, newest::VERSION + 1, &[0; 8]);
     expect!["snapshot record of 24 bytes: has format version 2, newer than 1, the newest this program reads"]
         .assert_eq(&read_snapshot(&record).unwrap_err().to_string());
+}
+
+/// Reads anything as every kind of record.
+fn read_as_everything(record: &[u8]) {
+    let _ = read_command(record);
+    let _ = read_entry(record);
+    let _ = read_vote(record);
+    let _ = read_log_id(Kind::Committed, record);
+    let _ = read_identity(record);
+    let _ = read_watermark(record);
+    let _ = read_manifest(record).map(|manifest| manifest.membership.into_core());
+    let _ = read_snapshot(record).map(|read| (read.state.into_core(), read.membership.into_core()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        read_as_everything(&bytes);
+        // The same behind a frame that is right, so that they reach the decoders.
+        for kind in [Kind::Command, Kind::Entry, Kind::Vote, Kind::Committed, Kind::Manifest, Kind::Snapshot] {
+            read_as_everything(&envelope::seal_body(kind, newest::VERSION, &bytes));
+        }
+    }
+
+    #[test]
+    fn a_body_with_a_changed_byte_is_read_or_refused(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let snapshot = Snapshot {
+            last_log_id: None,
+            membership: (&StoredMembership::new(None, members())).into(),
+            state: (&state()).into(),
+        };
+        let entry = Entry { log_id: log_id(1, 1, 1), payload: Payload::Membership(members()) };
+        for (kind, record) in [(Kind::Snapshot, write_snapshot(&snapshot)), (Kind::Entry, write_entry(&entry))] {
+            let mut body = record[envelope::HEADER_BYTES..].to_vec();
+            let at = at.index(body.len());
+            body[at] = byte;
+            read_as_everything(&envelope::seal_body(kind, newest::VERSION, &body));
+        }
+    }
 }
