@@ -9,6 +9,7 @@ use seq_core::{Count, Layout, Section, SectionId, Seq, SlotIndex, Step, Take};
 const SECTION_SIZE: u32 = 100_000;
 const STEP: Step = Step(10_000);
 
+#[expect(clippy::disallowed_methods, reason = "it measures time, it decides nothing by it")]
 fn main() {
     let before = resident_bytes();
     let start = Instant::now();

@@ -40,12 +40,10 @@ pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
     let mut addrs = Unique::default();
     for (index, set) in sets.iter().enumerate() {
         let mut findings = Findings::default();
-        let owner = || format!("set {}", set.name);
         if let Some(problem) = names.insert(set.name.clone(), &set.name, "another set".into()) {
             findings.add("name".into(), problem);
         }
-        let earlier = sets[..index].iter().filter(|other| overlap(set, other));
-        for other in earlier {
+        for other in sets[..index].iter().filter(|other| overlap(set, other)) {
             let (uids, others) = (set.uids.clone(), other.uids.clone());
             findings.add("uids".into(), SpecProblem::Overlap { uids, other: other.name.clone(), others });
         }
@@ -57,7 +55,7 @@ pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
             }
         }
         for (key, addr) in &own {
-            addrs.insert(normal(addr), addr, format!("{key} of {}", owner()));
+            addrs.insert(normal(addr), addr, format!("{key} of set {}", set.name));
         }
         errors.extend(findings.0.into_iter().map(|error| (index, error)));
     }
