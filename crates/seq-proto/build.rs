@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 const PROTOS: [&str; 5] = ["route", "sequence", "control", "raft", "admin"];
 
+#[expect(clippy::disallowed_methods, reason = "cargo speaks to a build script through the environment")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
     println!("cargo::rerun-if-changed={}", root.display());

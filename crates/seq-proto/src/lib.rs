@@ -6,7 +6,7 @@ pub mod convert;
 pub mod status;
 
 /// Types and services generated from `proto/seqsvr/v1`.
-#[expect(clippy::allow_attributes_without_reason, reason = "generated")]
+#[expect(clippy::allow_attributes_without_reason, clippy::too_many_lines, reason = "generated")]
 pub mod v1 {
     tonic::include_proto!("seqsvr.v1");
 }

@@ -189,21 +189,15 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         admin: Gate::closed(),
     };
     let mut listener = Some(listener);
-    let mut others = addrs.clone();
-    others.remove(&id);
+    let mut unasked = BTreeMap::new();
     if prepared.is_fresh() {
         // The other members may be as new as this one and ask the same question.
         server::serve(doors.clone(), listener.take().expect("served once"), tasks).map_err(StartError::Listen)?;
-        others = ask(&me, &dial, others).await?;
-    } else {
-        others.clear();
+        let others = addrs.clone().into_iter().filter(|(other, _)| *other != id).collect();
+        unasked = ask(&me, &dial, others).await?;
     }
     let Opened { log, machine, state, closed, .. } = prepared.named(&spec.name, &node).open()?;
-    let files = match data {
-        DataDir::Path(dir) => Files::Dir(dir),
-        DataDir::Memory(disk) => Files::Memory(disk),
-    };
-    let peers = Arc::new(Peers::load(&cluster, files)?);
+    let peers = Arc::new(Peers::load(&cluster, files(data))?);
     let network = Network::new(me.clone(), peers.clone(), dial.clone(), addrs.clone(), tuning.election_min);
     let disowned = network.disowned();
     let raft_config = Arc::new(raft_config(&cluster, &tuning)?);
@@ -248,10 +242,18 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), disowned));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer, set));
-    spawn(tasks, "store hello", Kind::Critical, keep_asking(me, dial, others));
+    spawn(tasks, "store hello", Kind::Critical, keep_asking(me, dial, unasked));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().keep_gauges());
     tracing::info!(store = %view.node, cluster, "the store member listens");
     Ok(StoreHandle { raft, view, tasks: tasks.clone(), closed })
+}
+
+/// Where the files beside the log lie.
+fn files(data: DataDir) -> Files {
+    match data {
+        DataDir::Path(dir) => Files::Dir(dir),
+        DataDir::Memory(disk) => Files::Memory(disk),
+    }
 }
 
 /// Asks the other members whether they know this id under another data directory; answers those that could not be asked.

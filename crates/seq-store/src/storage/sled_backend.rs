@@ -60,6 +60,7 @@ struct Released(File);
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Drop for Released {
+    #[expect(clippy::disallowed_methods, reason = "a destructor cannot wait in another way")]
     fn drop(&mut self) {
         let start = Instant::now();
         while rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_err() {

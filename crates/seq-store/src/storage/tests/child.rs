@@ -59,6 +59,7 @@ pub(super) fn start(task: Task, dir: &Path, before: &[&str]) -> Child {
 
 #[test]
 #[ignore = "started by the tests that kill it"]
+#[expect(clippy::disallowed_methods, reason = "its parent speaks to it through the environment")]
 fn child() {
     let (Ok(dir), Ok(name)) = (env::var(DIR), env::var(TASK)) else { return };
     let (_, task) = Task::ALL.into_iter().find(|(known, _)| *known == name).unwrap();
