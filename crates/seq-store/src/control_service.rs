@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use seq_core::state::{Answer, Command, CommandRefusal, Raise, SetDefinition, State};
 use seq_core::{Epoch, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, limits};
-use seq_kit::metrics::CEILING_RAISES_TOTAL;
 use seq_proto::status;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
@@ -71,14 +70,10 @@ impl ControlService for Gate<Control> {
         let request = request.into_inner();
         let (node, incarnation) = life(request.node_id, request.incarnation)?;
         let raises = this.check_raises(&request)?;
-        let asked = raises.len();
         let answer = this.proposer.propose(&Command::Raise { node, incarnation, raises }).await?;
         let Answer::Raised(outcome) = answer else { panic!("raises were answered with {answer:?}") };
-        let outcome = outcome.map_err(refused).inspect_err(|_| this.count("refused", asked))?;
-        let committed = outcome.iter().flatten().count();
-        this.count("committed", committed);
-        this.count("refused", asked - committed);
-        let ceilings = outcome.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
+        let ceilings =
+            outcome.map_err(refused)?.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
         Ok(Response::new(RaiseCeilingsResponse { ceilings }))
     }
 }
@@ -136,11 +131,6 @@ impl Control {
             raises.push(Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) });
         }
         Ok(raises)
-    }
-
-    fn count(&self, outcome: &'static str, raises: usize) {
-        let set = self.set.name.clone();
-        metrics::counter!(CEILING_RAISES_TOTAL, "set" => set, "outcome" => outcome).increment(raises as u64);
     }
 }
 
