@@ -8,12 +8,16 @@ use crate::source::Source;
 /// Where the decision records lie.
 const ADR_DIR: &str = "docs/adr/";
 
+/// The name of a file in general, not of one.
+const PATTERN: &str = "foo/tests.rs";
+
 /// The parts every decision record has.
 const ADR_PARTS: &[&str] = &["## Context", "## Decision", "## Consequences"];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     for source in sources.iter().filter(|source| source.is("md")) {
         check_links(source, sources, findings);
+        check_named_files(source, sources, findings);
     }
     check_adrs(sources, findings);
 }
@@ -38,6 +42,19 @@ fn check_links(source: &Source, sources: &[Source], findings: &mut Vec<Finding>)
                 findings.push(Finding::new(&source.path, line, format!("link `{link}`: no such heading")));
             }
             Some(_) => {}
+        }
+    }
+}
+
+/// A Rust file that a document names in back-ticks exists; the name may leave out the directories in front.
+fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
+    for (number, line) in prose(&source.text) {
+        let quoted = line.split('`').skip(1).step_by(2);
+        for name in quoted.filter(|name| name.ends_with(".rs") && name.contains('/') && *name != PATTERN) {
+            let tail = format!("/{name}");
+            if !sources.iter().any(|source| source.path == name || source.path.ends_with(&tail)) {
+                findings.push(Finding::new(&source.path, number, format!("there is no file `{name}`")));
+            }
         }
     }
 }
@@ -152,6 +169,15 @@ mod tests {
     fn code_holds_no_links() {
         let text = "`[x](nowhere)` and\n```\n[x](nowhere)\n```\n";
         assert!(messages(&[Source::planted("a.md", text)]).is_empty());
+    }
+
+    #[test]
+    fn a_named_file_that_is_gone_is_found() {
+        let file = Source::planted("crates/x/src/a.rs", "//! Says.\n");
+        let from =
+            |name: &str| messages(&[Source::planted("A.md", &format!("See\n`{name}` and `f()`.\n")), file.clone()]);
+        assert!(from("x/src/a.rs").is_empty() && from("crates/x/src/a.rs").is_empty() && from("src/a.rs").is_empty());
+        assert_eq!(from("x/src/b.rs"), ["A.md:2: there is no file `x/src/b.rs`"]);
     }
 
     #[test]
