@@ -39,6 +39,9 @@ enum Run {
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
 
+/// The documentation is for those who work on the repository: private items are in it, so links to them resolve.
+const RUSTDOCFLAGS: &str = "-D warnings -A rustdoc::private-intra-doc-links";
+
 const STEPS: &[Step] = &[
     Step { name: "fmt", what: "format", run: Run::Cargo { args: "fmt --all --check", env: &[] } },
     Step { name: "tidy", what: "text of the repository", run: Run::Here(tidy::run) },
@@ -57,7 +60,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "doc",
         what: "documentation builds, its links resolve",
-        run: Run::Cargo { args: "doc --locked --workspace --no-deps", env: &[("RUSTDOCFLAGS", "-D warnings")] },
+        run: Run::Cargo {
+            args: "doc --locked --workspace --no-deps --document-private-items",
+            env: &[("RUSTDOCFLAGS", RUSTDOCFLAGS)],
+        },
     },
     Step {
         name: "test",

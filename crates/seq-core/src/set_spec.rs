@@ -72,7 +72,7 @@ impl SetSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct SpecError {
-    /// The key as in the file, "section_size" or "alloc[1].addr"; the entries of a list count from 0.
+    /// The key as in the file, `section_size` or `alloc[1].addr`; the entries of a list count from 0.
     pub key: String,
     /// What is wrong with its value.
     pub problem: SpecProblem,

@@ -25,7 +25,7 @@ pub(crate) struct SetFile {
     pub(crate) spec: SetSpec,
     /// The key `cluster`: sets with the same one, or all without one, are of one deployment and share its uids out.
     deployment: Option<String>,
-    /// Line of each key, "uids" or "alloc[1].addr", with entries counted as in the spec.
+    /// Line of each key, `uids` or `alloc[1].addr`, with entries counted as in the spec.
     lines: BTreeMap<String, usize>,
 }
 
