@@ -4,7 +4,6 @@
 //! that repeats it alone.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -125,14 +124,9 @@ impl Step {
         match self.run {
             Run::Here(function) => function(root),
             Run::Cargo { args, env } => {
-                let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-                let status = Command::new(cargo)
-                    .args(args.split(' '))
-                    .envs(env.iter().copied())
-                    .current_dir(root)
-                    .stdin(Stdio::null())
-                    .status()
-                    .context("starting cargo")?;
+                let mut cargo = crate::cargo(root);
+                cargo.args(args.split(' ')).envs(env.iter().copied());
+                let status = cargo.status().context("starting cargo")?;
                 anyhow::ensure!(status.success(), "{status}");
                 Ok(())
             }

@@ -51,10 +51,9 @@ pub(crate) fn run_briefly(root: &Path) -> anyhow::Result<()> {
 /// Builds for the host named as a target, so that build scripts and macros stay as they are. Answers where the binaries lie.
 fn build(root: &Path) -> anyhow::Result<std::path::PathBuf> {
     let host = host()?;
-    let status = Command::new(env!("CARGO"))
+    let status = crate::cargo(root)
         .args(["build", "--locked", "--package", "seq-fuzz", "--bins", "--target", &host])
         .env("RUSTFLAGS", RUSTFLAGS)
-        .current_dir(root)
         .status()
         .context("starting cargo")?;
     anyhow::ensure!(status.success(), "building the fuzz targets: {status}");

@@ -88,7 +88,7 @@ fn check(layers: &[Layer], crates: &BTreeMap<String, Edges>, findings: &mut Vec<
         };
         for used in own(&edges.built).iter().filter(|used| !layer.uses.contains(&used.as_str())) {
             find(format!(
-                "{name} -> {used} is a new edge: remove it from crates/{name}/Cargo.toml, or add \"{used}\" to the `uses` of \
+                "{name} -> {used} is a new edge: remove it from the crate's Cargo.toml, or add \"{used}\" to the `uses` of \
                  {name} in LAYERS and say why in the commit"
             ));
         }
@@ -159,7 +159,7 @@ mod tests {
     fn a_new_edge_is_found_and_the_message_says_what_to_do() {
         let found = messages(&[("low", &["high"], &[]), ("high", &["low"], &[])]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("low -> high is a new edge: remove it from crates/low/Cargo.toml"), "{found:?}");
+        assert!(found[0].starts_with("low -> high is a new edge: remove it from the crate's Cargo.toml"), "{found:?}");
         let found = messages(&[("low", &[], &["high"]), ("high", &["low"], &[])]);
         assert!(found[0].starts_with("low -> high is a new edge of tests"), "{found:?}");
     }

@@ -11,7 +11,7 @@ mod source;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Parser, Subcommand};
 
@@ -19,11 +19,11 @@ use clap::{Parser, Subcommand};
 #[command(name = "cargo xtask", about = "The repository's own checks")]
 struct Args {
     #[command(subcommand)]
-    command: Command,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum Task {
     /// Everything that must hold before a change lands: format, lints, docs, tests, and the checks below.
     Check(check::CheckArgs),
     /// Sizes, module heads, comments in the protos, links, numbering of the ADRs.
@@ -36,11 +36,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let root = root();
-    let outcome = match Args::parse().command {
-        Command::Check(args) => check::run(&root, &args),
-        Command::Tidy => tidy::run(&root),
-        Command::Fuzz(args) => fuzz::run(&root, &args),
-        Command::Layers => layers::run(&root),
+    let outcome = match Args::parse().task {
+        Task::Check(args) => check::run(&root, &args),
+        Task::Tidy => tidy::run(&root),
+        Task::Fuzz(args) => fuzz::run(&root, &args),
+        Task::Layers => layers::run(&root),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,6 +55,13 @@ fn main() -> ExitCode {
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// The cargo that runs this program, in the workspace and without input.
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root).stdin(Stdio::null());
+    command
 }
 
 /// Where cargo puts what it builds.
