@@ -49,7 +49,7 @@ pub struct StoreTuning {
     pub commit_timeout: Duration,
     /// How long a snapshot may take to reach a follower and be installed there.
     pub snapshot_timeout: Duration,
-    /// Entries applied between two snapshots.
+    /// Entries applied between two snapshots. With [`StoreTuning::log_kept`] it bounds the log, which is also held in memory.
     pub snapshot_every: u64,
     /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
     pub log_kept: u64,
@@ -65,8 +65,8 @@ impl StoreTuning {
         election_max: Duration::from_millis(800),
         commit_timeout: Duration::from_secs(5),
         snapshot_timeout: Duration::from_secs(60),
-        snapshot_every: 50_000,
-        log_kept: 10_000,
+        snapshot_every: 20_000,
+        log_kept: 5_000,
         registration_grace: Duration::from_secs(3),
     };
 
