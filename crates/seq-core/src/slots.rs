@@ -11,9 +11,10 @@ use crate::sync::{AtomicU64, OnceBox, Relaxed};
 /// Marks a slot that gives nothing out any more. Distances stay below 2^63, so the bit is free.
 pub(crate) const FROZEN: u64 = 1 << 63;
 
-/// Slots in a page: 8 KiB, so that an untouched section of 100,000 uids costs 98 pointers, under 1 KiB.
+/// Slots in a page, 16 KiB. Smaller pages waste less where few uids are used, larger ones have fewer pointers to follow:
+/// those of ten million uids are 38 KiB and stay in the first-level cache, and an untouched section of 100,000 uids has 49.
 #[cfg(not(loom))]
-const PAGE_SLOTS: usize = 1_024;
+const PAGE_SLOTS: usize = 2_048;
 /// Under loom every atomic is watched; a small page keeps the search small.
 #[cfg(loom)]
 const PAGE_SLOTS: usize = 2;

@@ -62,7 +62,7 @@ const UIDS: u32 = 5_000;
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     // Few slots, on three pages and at the very end, so that they meet.
-    let slot = || prop::sample::select(vec![0, 1, 2, 1_023, 1_024, UIDS - 1]);
+    let slot = || prop::sample::select(vec![0, 1, 2, 2_047, 2_048, UIDS - 1]);
     let count = prop_oneof![8 => 1..4u32, 2 => 1..60u32, 1 => Just(limits::MAX_COUNT)];
     let op = prop_oneof![
         20 => (slot(), count).prop_map(|(slot, count)| Op::Take { slot, count }),
@@ -258,10 +258,10 @@ fn memory_is_taken_by_touched_pages_only() {
         assert_eq!(section.current(SlotIndex(slot)), exact(0));
     }
     assert_eq!(section.slot_bytes(), 0, "a read touches nothing");
-    for slot in [0, 1, 1_023] {
+    for slot in [0, 1, 2_047] {
         section.take(SlotIndex(slot), Count::ONE);
     }
-    assert_eq!(section.slot_bytes(), 8 * 1_024);
+    assert_eq!(section.slot_bytes(), 8 * 2_048);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
     let mut random = seed;
     loop {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let (slot, n) = ((random >> 16) % 4 * 1_024, (random >> 24) % 3 + 1);
+        let (slot, n) = ((random >> 16) % 4 * 2_048, (random >> 24) % 3 + 1);
         match section.take(SlotIndex(slot), count(n)) {
             Take::Given { value, prev, raise_due } => {
                 assert!(value <= section.ceiling());
@@ -339,7 +339,7 @@ fn keeper(section: &Section, due: &AtomicBool, raises: u32, failed: impl Fn() ->
 #[test]
 fn many_threads_get_every_number_once_and_the_copy_is_exact() {
     for round in 0..20 {
-        let section = Section::takeover(4_096, Seq(1_000), Step(64));
+        let section = Section::takeover(8_192, Seq(1_000), Step(64));
         let due = AtomicBool::new(false);
         let (copy, taken) = std::thread::scope(|scope| {
             let takers: Vec<_> = (0..4)
