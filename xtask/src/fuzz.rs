@@ -66,10 +66,11 @@ fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> anyhow::Resul
     for dir in [&corpus, &found] {
         std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     }
+    eprintln!("{target}:");
     let status = Command::new(binary)
         .arg(&corpus)
-        .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}"), "-verbosity=0".to_owned()])
-        .arg("-print_final_stats=1")
+        .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}")])
+        .args(["-verbosity=0", "-print_funcs=0", "-print_final_stats=1"])
         .arg(format!("-artifact_prefix={}", found.display()))
         .stdin(Stdio::null())
         .status()
