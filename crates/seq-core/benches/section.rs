@@ -54,7 +54,7 @@ fn take(c: &mut Criterion) {
 
         group.bench_function("fetch_add and compare", |b| {
             let array: Vec<AtomicU64> = (0..slots).map(|_| AtomicU64::new(1)).collect();
-            let ceiling = AtomicU64::new(CEILING.0);
+            let ceiling = black_box(AtomicU64::new(CEILING.0));
             let mut random = Random::new(slots);
             b.iter(|| {
                 let value = array[random.next() as usize].fetch_add(1, Ordering::Relaxed) + 1;

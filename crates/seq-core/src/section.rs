@@ -18,6 +18,8 @@ pub struct Section {
     base: Seq,
     /// How far a raise goes.
     step: Step,
+    /// With more than this left there is no need to ask [`raise::is_due`].
+    half_step: u64,
     /// The committed ceiling. Invariant: never falls, and no slot's value is ever above it.
     ceiling: AtomicU64,
     /// The highest number somebody wants a raise for; 0 while no raise is asked for. Not 0 means that whoever made it so
@@ -78,6 +80,7 @@ impl Section {
         Section {
             base: ceiling,
             step,
+            half_step: step.0 / 2,
             ceiling: AtomicU64::new(ceiling.0),
             wanted: AtomicU64::new(0),
             slots: Slots::new(uids),
@@ -124,7 +127,7 @@ impl Section {
                     return Take::Given {
                         value,
                         prev: if distance == 0 { Seq::ZERO } else { Seq(self.base.0 + distance) },
-                        raise_due: raise::is_due(value, Seq(ceiling), self.step) && self.want_early(value),
+                        raise_due: ceiling - value.0 <= self.half_step && self.want_early(value, Seq(ceiling)),
                     };
                 }
                 Err(seen) => distance = seen,
@@ -217,9 +220,15 @@ impl Section {
     }
 
     /// Asks for the usual raise ahead of need. Answers whether this call must put the section in line.
-    fn want_early(&self, value: Seq) -> bool {
-        // Most calls in the later half of a step find a raise asked for; they only read.
-        self.wanted.load(Relaxed) == 0 && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok()
+    ///
+    /// Out of line, because it is called only while a raise is on its way, and every instruction in [`Section::take`] takes
+    /// room in which the processor would wait for the next slots already.
+    #[cold]
+    fn want_early(&self, value: Seq, ceiling: Seq) -> bool {
+        // Most who come here find a raise asked for; they only read.
+        raise::is_due(value, ceiling, self.step)
+            && self.wanted.load(Relaxed) == 0
+            && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok()
     }
 }
 

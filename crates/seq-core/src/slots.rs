@@ -39,8 +39,7 @@ impl Slots {
     /// When the section has no such slot.
     #[inline]
     pub(crate) fn touch(&self, slot: SlotIndex) -> &AtomicU64 {
-        assert!(slot.0 < self.len, "slot {slot} of {}", self.len);
-        let index = slot.0 as usize;
+        let index = self.index(slot);
         let page = self.pages[index / PAGE_SLOTS].get_or_init(|| new_page(0));
         &page[index % PAGE_SLOTS]
     }
@@ -51,9 +50,16 @@ impl Slots {
     /// When the section has no such slot.
     #[inline]
     pub(crate) fn peek(&self, slot: SlotIndex) -> Option<&AtomicU64> {
-        assert!(slot.0 < self.len, "slot {slot} of {}", self.len);
-        let index = slot.0 as usize;
+        let index = self.index(slot);
         self.pages[index / PAGE_SLOTS].get().map(|page| &page[index % PAGE_SLOTS])
+    }
+
+    #[inline]
+    fn index(&self, slot: SlotIndex) -> usize {
+        if slot.0 >= self.len {
+            no_such_slot(slot, self.len);
+        }
+        slot.0 as usize
     }
 
     /// Freezes every slot, also those of untouched pages, and answers the touched ones with their exact distance.
@@ -84,6 +90,13 @@ impl Slots {
     pub(crate) fn touched_bytes(&self) -> usize {
         self.pages.iter().filter(|page| page.get().is_some()).count() * size_of::<Page>()
     }
+}
+
+/// Out of line: a message with the slot in it would have every caller keep the slot in memory.
+#[cold]
+#[inline(never)]
+fn no_such_slot(slot: SlotIndex, len: u32) -> ! {
+    panic!("slot {slot} of {len}")
 }
 
 fn new_page(value: u64) -> Box<Page> {
