@@ -25,7 +25,7 @@ impl Source {
 
     /// Whether the file is Rust that only tests, benches or fuzzers compile.
     pub(crate) fn is_test(&self) -> bool {
-        let dirs = ["tests/", "benches/", "fuzz/"];
+        let dirs = ["tests/", "benches/"];
         let in_dir = dirs.iter().any(|dir| self.path.starts_with(dir) || self.path.contains(&format!("/{dir}")));
         in_dir || self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
     }

@@ -77,7 +77,7 @@ fn edges(metadata: &Metadata) -> BTreeMap<String, Edges> {
 }
 
 fn check(layers: &[Layer], crates: &BTreeMap<String, Edges>, findings: &mut Vec<Finding>) {
-    let mut find = |message: String| findings.push(Finding::new("xtask/src/layers.rs", 0, message));
+    let mut find = |message: String| findings.push(Finding::new("crates/xtask/src/layers.rs", 0, message));
     for (name, edges) in crates {
         let Some(layer) = layers.iter().find(|layer| layer.name == name) else {
             find(format!("{name} has no layer: add it to LAYERS and to the code map of ARCHITECTURE.md"));
@@ -112,7 +112,7 @@ fn check(layers: &[Layer], crates: &BTreeMap<String, Edges>, findings: &mut Vec<
 }
 
 fn check_fences(fences: &[(&str, &[&str])], crates: &BTreeMap<String, Edges>, findings: &mut Vec<Finding>) {
-    let mut find = |message: String| findings.push(Finding::new("xtask/src/layers.rs", 0, message));
+    let mut find = |message: String| findings.push(Finding::new("crates/xtask/src/layers.rs", 0, message));
     for (library, allowed) in fences {
         for (name, edges) in crates {
             let uses = edges.built.contains(*library) || edges.tests.contains(*library);

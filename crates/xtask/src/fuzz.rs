@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use clap::Args;
 
-/// The targets: binaries of `fuzz/`.
+/// The targets: binaries of `tests/fuzz/`.
 const TARGETS: &[&str] = &["wire", "record"];
 
 /// Instruments every crate for libFuzzer. Lints are capped, because its macro makes an `unsafe` symbol.

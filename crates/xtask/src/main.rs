@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 /// The workspace's directory, wherever in it the command was called.
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().expect("xtask lies in the workspace").to_owned()
+    manifest.ancestors().nth(2).expect("xtask lies in `crates/`").to_owned()
 }
 
 /// The cargo that runs this program, in the workspace and without input.
