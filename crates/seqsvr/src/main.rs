@@ -10,7 +10,6 @@ mod config;
 mod dev;
 mod exit;
 mod numbers;
-mod order;
 mod output;
 mod replay;
 mod serve;

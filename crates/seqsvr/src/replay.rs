@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use seq_core::Seq;
+use seq_order::{Checker, User};
 
 use crate::exit::{Exit, Failure};
-use crate::order::{Checker, User};
 use crate::output::Output;
 use crate::target::Target;
 use crate::traffic::raises::RaiseWatch;
@@ -93,7 +94,7 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
     let mut checker = Checker::new(trace.uids.len());
     for (user, uid) in trace.users() {
         if let Some(floor) = floors.get(&uid) {
-            checker.join_floor(user, *floor);
+            checker.join_floor(user, floor.0);
         }
     }
 
@@ -151,7 +152,7 @@ fn progress_bar(output: &Output, messages: u64) -> ProgressBar {
 
 /// Keeps the floors of uids that are not in this trace.
 fn save_floors(file: &std::path::Path, mut floors: Floors, trace: &Trace, checker: &Checker) -> anyhow::Result<()> {
-    floors.extend(trace.users().map(|(user, uid)| (uid, checker.floor(user))).filter(|(_, floor)| floor.0 > 0));
+    floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
     floors::save(file, &floors).with_context(|| format!("cannot write {}", file.display()))
 }
 

@@ -1,6 +1,6 @@
 //! What `replay` and `bench` share: who gives the numbers out, and how a run is measured.
 //!
-//! Both send calls through the SDK and hold every answer against the history in [`crate::order`]. The trait [`Service`]
+//! Both send calls through the SDK and hold every answer against the history in [`seq_order`]. The trait [`Service`]
 //! stands between, so that the loops are tested against services that break the promise.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use seq_core::Seq;
 use serde::Serialize;
 
-use crate::order::Outcome;
+use seq_order::Outcome;
 
 pub(crate) mod raises;
 pub(crate) mod sdk;
@@ -59,7 +59,9 @@ impl Answer {
     /// The answer as the history sees it.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Answer::Given { value, prev, lost } => Outcome::Given { value: *value, prev: *prev, count: 1, lost: *lost },
+            Answer::Given { value, prev, lost } => {
+                Outcome::Given { value: value.0, prev: prev.0, count: 1, lost: *lost }
+            }
             Answer::Failed(failure) if failure.lost == 0 => Outcome::Refused,
             Answer::Failed(failure) => Outcome::Maybe { lost: failure.lost },
         }

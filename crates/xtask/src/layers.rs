@@ -22,6 +22,7 @@ struct Layer {
 /// From the bottom up. Servers never link each other: they meet through `proto/`.
 const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
+    Layer { name: "seq-order", uses: &[], tests_use: &[] },
     Layer { name: "seq-proto", uses: &["seq-core"], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-core"], tests_use: &[] },
     Layer { name: "seq-client", uses: &["seq-core", "seq-proto"], tests_use: &[] },
@@ -30,7 +31,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-gateway", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seqsvr",
-        uses: &["seq-alloc", "seq-client", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],
+        uses: &["seq-alloc", "seq-client", "seq-core", "seq-gateway", "seq-kit", "seq-order", "seq-proto", "seq-store"],
         tests_use: &[],
     },
     Layer { name: "seq-fuzz", uses: &["seq-core", "seq-proto", "seq-store"], tests_use: &[] },

@@ -9,8 +9,8 @@ use futures::future::join_all;
 use tokio::time::Instant;
 
 use super::pick::{Distribution, Picker};
-use crate::order::{CallId, Checker, User};
 use crate::traffic::{Answer, Latency, Reasons, Service};
+use seq_order::{CallId, Checker, User};
 
 /// Wait of a worker whose call gave it no number at all, so that a dead service is not asked in a tight loop.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use fastrand::Rng;
 
-use crate::order::User;
+use seq_order::User;
 
 /// How the load spreads over the uids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

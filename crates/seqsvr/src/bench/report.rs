@@ -38,7 +38,7 @@ impl Report {
     pub(crate) fn new(plan: Plan, outcome: Outcome, raises: &RaiseWatch) -> Report {
         let seconds = outcome.took.as_secs_f64();
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
-        let uid = |user: crate::order::User| Uid(plan.first_uid + u64::from(user.0));
+        let uid = |user: seq_order::User| Uid(plan.first_uid + u64::from(user.0));
         Report {
             concurrency: plan.concurrency,
             batch: plan.batch,

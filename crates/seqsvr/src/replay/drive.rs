@@ -15,8 +15,8 @@ use seq_core::Uid;
 use tokio::time::Instant;
 
 use super::trace::{Message, Trace};
-use crate::order::{CallId, Checker, User};
 use crate::traffic::{Answer, Failure, Latency, Reasons, Service};
+use seq_order::{CallId, Checker, User};
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use csv::StringRecord;
 use seq_core::Uid;
 use seq_core::limits::MAX_ITEMS;
 
-use crate::order::User;
+use seq_order::User;
 
 /// Most messages in a trace: they are held in memory, 16 bytes each at rest and 40 while reading.
 const MAX_MESSAGES: usize = 50_000_000;

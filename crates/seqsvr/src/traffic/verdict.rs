@@ -5,8 +5,8 @@ use std::io;
 use seq_core::Uid;
 use serde::Serialize;
 
-use crate::order::{Checker, Fault, Tally, User, Violation};
 use crate::output::{Output, grouped};
+use seq_order::{Checker, Fault, Tally, User, Violation};
 
 /// Whether the promise held, and where it did not.
 #[derive(Debug, Serialize)]
@@ -48,6 +48,8 @@ impl Verdict {
                 Fault::Decrease => "decrease",
                 Fault::ChainBreak => "chain break",
                 Fault::Malformed => "malformed",
+                Fault::StaleRead => "stale read",
+                Fault::Gap => "gap",
             },
             uid: uid(item.user).0,
             value: item.value,

@@ -13,6 +13,7 @@ const USERS: u32 = 3;
 enum Event {
     Start(Vec<u32>),
     End(usize, Vec<Outcome>),
+    EndRead(usize, Vec<Reading>),
 }
 
 /// An answered item as the twin remembers it.
@@ -25,17 +26,28 @@ struct Item {
     holds: bool,
 }
 
+/// What one user's read answered; a stale one is no witness of anything.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    user: u32,
+    value: u64,
+    exact: bool,
+    holds: bool,
+}
+
 /// The definitions of the promise, word for word; quadratic.
 fn twin(events: &[Event]) -> Tally {
     let mut tally = Tally::default();
-    let mut calls: Vec<(Vec<u32>, usize)> = Vec::new();
+    let mut calls: Vec<(Vec<u32>, (usize, usize))> = Vec::new();
     let mut items: Vec<Item> = Vec::new();
+    let mut reads: Vec<Read> = Vec::new();
     let mut lost: BTreeMap<u32, u64> = BTreeMap::new();
     for event in events {
         match event {
-            Event::Start(users) => calls.push((users.clone(), items.len())),
+            Event::Start(users) => calls.push((users.clone(), (items.len(), reads.len()))),
             Event::End(call, outcomes) => {
                 let (users, answered) = &calls[*call];
+                let known = &reads[..answered.1];
                 for (&user, outcome) in users.iter().zip(outcomes) {
                     match *outcome {
                         Outcome::Refused => {}
@@ -43,15 +55,15 @@ fn twin(events: &[Event]) -> Tally {
                         Outcome::Given { value, prev, count, lost: attempts } => {
                             *lost.entry(user).or_default() += u64::from(attempts);
                             tally.allocations += u64::from(count);
-                            if value.0 < u64::from(count) || value > Seq::MAX {
+                            if value < u64::from(count) || value > MAX_SEQ {
                                 tally.malformed += 1;
                                 continue;
                             }
-                            let (first, last) = (value.0 - u64::from(count) + 1, value.0);
+                            let (first, last) = (value - u64::from(count) + 1, value);
                             let item = judge(
-                                Item { user, first, last, prev: prev.0, holds: true },
+                                Item { user, first, last, prev, holds: true },
                                 &items,
-                                *answered,
+                                floor(user, &items[..answered.0], known),
                                 &mut tally,
                             );
                             items.push(item);
@@ -59,16 +71,34 @@ fn twin(events: &[Event]) -> Tally {
                     }
                 }
             }
+            Event::EndRead(call, readings) => {
+                let (users, answered) = &calls[*call];
+                for (&user, reading) in users.iter().zip(readings) {
+                    let (value, exact) = match *reading {
+                        Reading::Exact(value) => (value, true),
+                        Reading::UpperBound(value) => (value, false),
+                        Reading::Failed => continue,
+                    };
+                    let holds = floor(user, &items[..answered.0], &reads[..answered.1]).is_none_or(|it| value >= it);
+                    tally.stale_reads += u64::from(!holds);
+                    reads.push(Read { user, value, exact, holds });
+                }
+            }
         }
     }
-    tally.foreign_prevs = foreign(&items, &lost);
+    tally.foreign_prevs = foreign(&items, &reads, &lost);
     tally
 }
 
-fn judge(mut item: Item, items: &[Item], answered_before: usize, tally: &mut Tally) -> Item {
+/// The largest number answered or read before.
+fn floor(user: u32, items: &[Item], reads: &[Read]) -> Option<u64> {
+    let answered = items.iter().filter(|item| item.user == user).map(|item| item.last);
+    answered.chain(reads.iter().filter(|read| read.user == user).map(|read| read.value)).max()
+}
+
+fn judge(mut item: Item, items: &[Item], floor: Option<u64>, tally: &mut Tally) -> Item {
     let Item { user, first, last, prev, .. } = item;
     let mine = || items.iter().filter(move |other| other.user == user);
-    let floor = items[..answered_before].iter().filter(|other| other.user == user).map(|other| other.last).max();
     let decrease = floor.is_some_and(|floor| first <= floor);
     let duplicate = mine().any(|other| first <= other.last && other.first <= last);
     let closed = |other: &Item| other.holds && other.prev != 0;
@@ -87,16 +117,15 @@ fn judge(mut item: Item, items: &[Item], answered_before: usize, tally: &mut Tal
     item
 }
 
-fn foreign(items: &[Item], lost: &BTreeMap<u32, u64>) -> u64 {
+fn foreign(items: &[Item], reads: &[Read], lost: &BTreeMap<u32, u64>) -> u64 {
     (0..USERS)
         .map(|user| {
             let mine = || items.iter().filter(move |item| item.user == user);
             let given = |number: u64| mine().any(|item| (item.first..=item.last).contains(&number));
-            let lowest = mine().map(|item| item.first).min().unwrap_or(0);
-            let mut orphans: Vec<u64> = mine()
-                .filter(|item| item.holds && item.prev > lowest && !given(item.prev))
-                .map(|item| item.prev)
-                .collect();
+            let lowest = mine().map(|item| item.first).min().unwrap_or(u64::MAX);
+            let read = reads.iter().filter(|read| read.user == user && read.exact && read.holds).map(|read| read.value);
+            let named = mine().filter(|item| item.holds).map(|item| item.prev).chain(read);
+            let mut orphans: Vec<u64> = named.filter(|number| *number > lowest && !given(*number)).collect();
             orphans.sort_unstable();
             orphans.dedup();
             (orphans.len() as u64).saturating_sub(lost.get(&user).copied().unwrap_or(0))
@@ -114,6 +143,9 @@ fn run(events: &[Event]) -> Tally {
             Event::End(call, outcomes) => {
                 checker.end(calls[*call].take().unwrap(), now, outcomes.iter().copied());
             }
+            Event::EndRead(call, readings) => {
+                checker.end_read(calls[*call].take().unwrap(), now, readings.iter().copied());
+            }
         }
     }
     assert_eq!(checker.details().len() as u64, checker.tally().violations().min(MAX_DETAILS as u64));
@@ -124,6 +156,7 @@ fn run(events: &[Event]) -> Tally {
 #[derive(Clone, Debug)]
 enum Step {
     Start { users: Vec<u32>, count: u32 },
+    StartRead { user: u32 },
     Serve { call: usize },
     End { call: usize, answer: u8 },
     Crash { user: u32, jump: u64 },
@@ -132,6 +165,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (prop::collection::vec(0..USERS, 1..4), 1..4u32).prop_map(|(users, count)| Step::Start { users, count }),
+        1 => (0..USERS).prop_map(|user| Step::StartRead { user }),
         4 => any::<prop::sample::Index>().prop_map(|call| Step::Serve { call: call.index(64) }),
         4 => (any::<prop::sample::Index>(), any::<u8>())
             .prop_map(|(call, answer)| Step::End { call: call.index(64), answer }),
@@ -158,6 +192,10 @@ fn lawful(steps: &[Step]) -> Vec<Event> {
                 events.push(Event::Start(users.clone()));
                 calls.push(Call { users: users.clone(), count: *count, served: Vec::new(), ended: false });
             }
+            Step::StartRead { user } => {
+                events.push(Event::Start(vec![*user]));
+                calls.push(Call { users: vec![*user], count: 0, served: Vec::new(), ended: false });
+            }
             Step::Serve { call } => {
                 let Some(call) = pick(&mut calls, *call) else { continue };
                 if call.ended || !call.served.is_empty() {
@@ -167,7 +205,10 @@ fn lawful(steps: &[Step]) -> Vec<Event> {
                     let user = user as usize;
                     last[user] += u64::from(call.count);
                     call.served.push((last[user], known[user]));
-                    known[user] = last[user];
+                    // A read moves nothing, and does not make known what is not.
+                    if call.count > 0 {
+                        known[user] = last[user];
+                    }
                 }
             }
             Step::End { call, answer } => {
@@ -180,12 +221,19 @@ fn lawful(steps: &[Step]) -> Vec<Event> {
                 call.ended = true;
                 let outcome = |item: usize| match call.served.get(item) {
                     Some(_) if answer % 8 == 0 => Outcome::Maybe { lost: 1 },
-                    Some(&(value, prev)) => {
-                        Outcome::Given { value: Seq(value), prev: Seq(prev), count: call.count, lost: 0 }
-                    }
+                    Some(&(value, prev)) => Outcome::Given { value, prev, count: call.count, lost: 0 },
                     None if answer % 2 == 0 => Outcome::Maybe { lost: 1 },
                     None => Outcome::Refused,
                 };
+                if call.count == 0 {
+                    let reading = match call.served.first() {
+                        Some(&(last, known)) if last == known => Reading::Exact(last),
+                        Some(&(last, _)) => Reading::UpperBound(last),
+                        None => Reading::Failed,
+                    };
+                    events.push(Event::EndRead(index, vec![reading]));
+                    continue;
+                }
                 events.push(Event::End(index, (0..call.users.len()).map(outcome).collect()));
             }
             // A new owner starts above everything and does not know the last number.
@@ -207,29 +255,54 @@ fn pick<T>(calls: &mut [T], at: usize) -> Option<&mut T> {
 fn wild() -> impl Strategy<Value = Vec<Event>> {
     let outcome = prop_oneof![
         8 => (0..14u64, 0..14u64, 1..4u32, 0..2u32).prop_map(|(value, prev, count, lost)| Outcome::Given {
-            value: Seq(value), prev: Seq(prev), count, lost
+            value, prev, count, lost
         }),
         1 => Just(Outcome::Refused),
         1 => Just(Outcome::Maybe { lost: 1 }),
     ];
-    let item = (0..USERS, outcome);
-    let call = (prop::collection::vec(item, 1..4), any::<prop::sample::Index>());
-    prop::collection::vec(call, 1..16).prop_map(|calls| {
+    let reading = prop_oneof![(0..14u64).prop_map(Reading::Exact), (0..14u64).prop_map(Reading::UpperBound)];
+    let users = prop::collection::vec(0..USERS, 1..4);
+    let (outcomes, readings) = (prop::collection::vec(outcome, 3), prop::collection::vec(reading, 3));
+    let ends = prop_oneof![4 => outcomes.prop_map(Ends::Call), 1 => readings.prop_map(Ends::Read)];
+    prop::collection::vec((users, ends, any::<prop::sample::Index>()), 1..16).prop_map(|calls| {
         let mut events = Vec::new();
-        let mut open: Vec<(usize, Vec<Outcome>)> = Vec::new();
-        for (index, (items, choice)) in calls.into_iter().enumerate() {
-            let (users, outcomes) = items.into_iter().unzip();
+        let mut open = Vec::new();
+        for (index, (users, mut ends, choice)) in calls.into_iter().enumerate() {
+            ends.truncate(users.len());
             events.push(Event::Start(users));
-            open.push((index, outcomes));
+            open.push((index, ends));
             // Some calls end at once, some stay open across later ones.
             while !open.is_empty() && choice.index(3) < open.len() {
-                let (call, outcomes) = open.swap_remove(choice.index(open.len()));
-                events.push(Event::End(call, outcomes));
+                let (call, ends) = open.swap_remove(choice.index(open.len()));
+                events.push(ends.of(call));
             }
         }
-        events.extend(open.into_iter().map(|(call, outcomes)| Event::End(call, outcomes)));
+        events.extend(open.into_iter().map(|(call, ends)| ends.of(call)));
         events
     })
+}
+
+/// How a made-up call or read ends.
+#[derive(Clone, Debug)]
+enum Ends {
+    Call(Vec<Outcome>),
+    Read(Vec<Reading>),
+}
+
+impl Ends {
+    fn truncate(&mut self, items: usize) {
+        match self {
+            Ends::Call(outcomes) => outcomes.truncate(items),
+            Ends::Read(readings) => readings.truncate(items),
+        }
+    }
+
+    fn of(self, call: usize) -> Event {
+        match self {
+            Ends::Call(outcomes) => Event::End(call, outcomes),
+            Ends::Read(readings) => Event::EndRead(call, readings),
+        }
+    }
 }
 
 proptest! {
@@ -301,10 +374,11 @@ fn places(events: &[Event]) -> Vec<Place> {
                         let user = users[item];
                         let earlier = places[..*before].iter().filter(|place| place.user == user);
                         let floor = earlier.map(|place| place.value).max().unwrap_or(0);
-                        places.push(Place { event, item, user, value: value.0, floor });
+                        places.push(Place { event, item, user, value: *value, floor });
                     }
                 }
             }
+            Event::EndRead(..) => {}
         }
     }
     places
@@ -314,15 +388,16 @@ fn places(events: &[Event]) -> Vec<Place> {
 fn plant(events: &mut [Event], place: Place, value: u64) {
     match &mut events[place.event] {
         Event::End(_, outcomes) => outcomes[place.item] = one(value, 0)[0],
-        Event::Start(_) => unreachable!("a place is an answer"),
+        Event::Start(_) | Event::EndRead(..) => unreachable!("a place is an answer"),
     }
 }
 
 fn one(value: u64, prev: u64) -> Vec<Outcome> {
-    vec![Outcome::Given { value: Seq(value), prev: Seq(prev), count: 1, lost: 0 }]
+    vec![Outcome::Given { value, prev, count: 1, lost: 0 }]
 }
 
-/// The history `script` of one user: `(` starts a call, a number ends the oldest open one with that value.
+/// The history `script` of one user: `(` starts a call, a number ends the oldest open one with that value,
+/// `=` and `~` end it as a read, exact or as an upper bound.
 fn check(script: &str) -> Tally {
     let mut events = Vec::new();
     let (mut started, mut ended) = (0, 0);
@@ -334,6 +409,12 @@ fn check(script: &str) -> Tally {
             }
             Some((prev, value)) => {
                 events.push(Event::End(ended, one(value.parse().unwrap(), prev.parse().unwrap())));
+                ended += 1;
+            }
+            _ if word.starts_with(['=', '~']) => {
+                let value = word[1..].parse().unwrap();
+                let reading = if word.starts_with('=') { Reading::Exact(value) } else { Reading::UpperBound(value) };
+                events.push(Event::EndRead(ended, vec![reading]));
                 ended += 1;
             }
             None if word == "?" => {
@@ -395,9 +476,62 @@ fn numbers_outside_of_the_range_are_faults_and_move_nothing() {
 }
 
 #[test]
+fn a_read_is_never_below_what_was_answered_or_read_before() {
+    assert_eq!(check("( 0<5 ( =5 ( ~7 ( ~7").violations(), 0);
+    assert_eq!(check("( 0<5 ( =4").stale_reads, 1);
+    assert_eq!(check("( 0<5 ( ~9 ( =5").stale_reads, 1);
+    // It may miss a number that overlaps it.
+    assert_eq!(check("( 0<5 ( ( 5<6 =5").violations(), 0);
+}
+
+#[test]
+fn what_was_read_is_below_the_next_number() {
+    assert_eq!(check("( 0<5 ( ~9 ( 5<9").decreases, 1);
+    assert_eq!(check("( 0<5 ( ~9 ( 0<10").violations(), 0);
+    // The bound was nobody's number, so nothing follows it.
+    assert_eq!(check("( 0<5 ( ~9 ( 9<10").foreign_prevs, 1);
+    // The next numbers of a user, but a read between says that they were gone.
+    assert_eq!(check("( 0<1 ( =2 ( 1<2").decreases, 1);
+}
+
+#[test]
+fn an_exact_read_is_somebodys_number() {
+    assert_eq!(check("( 0<5 ( =6").foreign_prevs, 1);
+    assert_eq!(check("( 0<5 ( ? ( =6").foreign_prevs, 0);
+    // Its answer overlaps the read.
+    let tally = check("( 0<5 ( ( =6 5<6");
+    assert_eq!((tally.foreign_prevs, tally.violations()), (0, 0));
+    // What came before the history is nobody's fault.
+    assert_eq!(check("( =9 ( 9<10").foreign_prevs, 0);
+}
+
+#[test]
+fn a_seamless_history_has_no_gap_and_nobody_without_a_number() {
+    let mut checker = Checker::new(2);
+    checker.seamless();
+    let mut call = |user, outcome| {
+        let id = checker.start(Duration::ZERO, [User(user)]);
+        checker.end(id, Duration::ZERO, [outcome]);
+        let tally = checker.tally();
+        (tally.gaps, tally.unserved, tally.violations())
+    };
+    assert_eq!(call(0, one(1, 0)[0]), (0, 0, 0));
+    assert_eq!(call(0, one(2, 1)[0]), (0, 0, 0));
+    // An owner that does not know the one before, and one that leaves numbers out.
+    assert_eq!(call(0, one(3, 0)[0]), (1, 0, 1));
+    assert_eq!(call(0, one(5, 3)[0]), (2, 0, 2));
+    assert_eq!(call(1, one(7, 0)[0]), (3, 0, 3));
+    assert_eq!(call(1, Outcome::Refused), (3, 1, 4));
+    assert_eq!(call(1, Outcome::Maybe { lost: 1 }), (3, 2, 5));
+    let read = checker.start(Duration::ZERO, [User(1)]);
+    checker.end_read(read, Duration::ZERO, [Reading::Failed]);
+    assert_eq!(checker.tally().unserved, 3);
+}
+
+#[test]
 fn a_joined_floor_counts_as_answered() {
     let mut checker = Checker::new(1);
-    checker.join_floor(User(0), Seq(10));
+    checker.join_floor(User(0), 10);
     let mut call = |value, prev| {
         let id = checker.start(Duration::ZERO, [User(0)]);
         checker.end(id, Duration::ZERO, one(value, prev));
@@ -405,7 +539,7 @@ fn a_joined_floor_counts_as_answered() {
     };
     assert_eq!(call(11, 10).violations(), 0);
     assert_eq!(call(10, 0).decreases, 1);
-    assert_eq!(checker.floor(User(0)), Seq(11));
+    assert_eq!(checker.floor(User(0)), 11);
 }
 
 /// Gives one user the numbers 3, 6, 9 ..., each with a hole before it.
