@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use seq_client::pool::Pool;
+use seq_client::pool::{Dial, Pool};
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, SlotIndex, Step, Uid};
@@ -64,6 +64,17 @@ impl Allocator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start(config: AllocConfig, group: &TaskGroup) -> Result<Allocator, StartError> {
+        Allocator::start_with(config, &Dial::tcp(), group)
+    }
+
+    /// Starts an allocator that reaches the store and the other nodes by `dial`.
+    ///
+    /// # Errors
+    /// As [`Allocator::start`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start_with(config: AllocConfig, dial: &Dial, group: &TaskGroup) -> Result<Allocator, StartError> {
         let AllocConfig { spec, name, advertise, tuning } = config;
         tuning.validate()?;
         let set = spec.name.clone();
@@ -72,7 +83,7 @@ impl Allocator {
             return Err(StartError::UnknownName { set, name });
         }
         let members = spec.stores.into_iter().map(|store| store.addr).collect();
-        let link = Arc::new(StoreLink::new(Pool::with_connections(1), members, tuning.store_timeout));
+        let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, tuning.store_timeout));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
             owned: OwnedTable::new(layout.sections()),
@@ -82,7 +93,7 @@ impl Allocator {
             fault: Mutex::new(None),
             line: Line::default(),
             renew_now: Notify::new(),
-            peers: Pool::with_connections(tuning.connections),
+            peers: Pool::with_dial(tuning.connections, dial.clone()),
             shutdown: group.token(),
             step: Step(spec.step),
             set,

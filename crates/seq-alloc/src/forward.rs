@@ -4,13 +4,13 @@
 //! may have given numbers out.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use seq_client::pool;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
+use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 

@@ -2,10 +2,10 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use seq_core::{Refusal, SectionId, SlotIndex};
 use seq_kit::frontend::{Allocation, Ask, Call};
+use tokio::time::Instant;
 
 use crate::owned::OwnedSection;
 use crate::shared::Shared;
@@ -79,7 +79,7 @@ impl Shared {
         }
         tokio::select! {
             () = changed => Woken::Changed,
-            () = tokio::time::sleep_until(call.deadline.into()) => {
+            () = tokio::time::sleep_until(call.deadline) => {
                 Woken::Over(Refusal::CeilingStalled { section: item.section })
             }
             () = self.shutdown.cancelled() => Woken::Over(Refusal::ShuttingDown),

@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::client::Client;
 use crate::directory::Routes;
 use crate::error::ConnectError;
-use crate::pool::{self, Pool, PoolError};
+use crate::pool::{self, Dial, Pool, PoolError};
 
 /// The deadline of a call unless another is set: longer than a lost host's sections wait for their next owner.
 pub const DEADLINE: Duration = Duration::from_secs(5);
@@ -34,11 +34,12 @@ pub struct ClientBuilder {
     seeds: Vec<String>,
     deadline: Duration,
     connections: usize,
+    dial: Dial,
 }
 
 impl ClientBuilder {
     pub(crate) fn new() -> ClientBuilder {
-        ClientBuilder { seeds: Vec::new(), deadline: DEADLINE, connections: pool::CONNECTIONS }
+        ClientBuilder { seeds: Vec::new(), deadline: DEADLINE, connections: pool::CONNECTIONS, dial: Dial::tcp() }
     }
 
     /// Adds a node to ask for routes, as `http://host:port` or `host:port`. One node of each set is enough; more of them
@@ -57,6 +58,12 @@ impl ClientBuilder {
     /// Sets the number of connections to each node, `1 ..=` [`pool::MAX_CONNECTIONS`]; [`pool::CONNECTIONS`] unless set.
     pub fn connections(mut self, connections: usize) -> ClientBuilder {
         self.connections = connections;
+        self
+    }
+
+    /// Sets what makes the connections; TCP unless set.
+    pub fn dial(mut self, dial: Dial) -> ClientBuilder {
+        self.dial = dial;
         self
     }
 
@@ -79,7 +86,7 @@ impl ClientBuilder {
         if self.seeds.len() > MAX_SEEDS {
             return Err(ConnectError::TooManySeeds { seeds: self.seeds.len() });
         }
-        let pool = Pool::with_connections(self.connections);
+        let pool = Pool::with_dial(self.connections, self.dial.clone());
         let mut seeds: Vec<Arc<str>> = Vec::new();
         for url in &self.seeds {
             let addr = address(url)?;

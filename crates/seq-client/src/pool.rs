@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -44,6 +45,36 @@ pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an address stays suspect after a failure: one caller a second finds out whether it is back.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
+/// Makes connections; a simulation puts its own network here.
+#[derive(Clone)]
+pub struct Dial(Arc<dyn Fn(Endpoint) -> Channel + Send + Sync>);
+
+impl Dial {
+    /// Connections made by `connect` from an endpoint that has every option set. It must not block: a connection is made
+    /// when it is first needed.
+    pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
+        Dial(Arc::new(connect))
+    }
+
+    /// TCP, without delay for small messages.
+    #[must_use]
+    pub fn tcp() -> Dial {
+        Dial::new(|endpoint| endpoint.connect_lazy())
+    }
+}
+
+impl Default for Dial {
+    fn default() -> Dial {
+        Dial::tcp()
+    }
+}
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dial")
+    }
+}
+
 /// Connections by address. Clones are handles on the same pool.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -53,6 +84,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     connections: usize,
+    dial: Dial,
     runtime: Handle,
     /// Times in this pool are milliseconds since this instant.
     made: Instant,
@@ -101,8 +133,18 @@ impl Pool {
     /// Outside of a tokio runtime.
     #[must_use]
     pub fn with_connections(connections: usize) -> Pool {
+        Pool::with_dial(connections, Dial::tcp())
+    }
+
+    /// A pool with `connections` connections to each node, made by `dial`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn with_dial(connections: usize, dial: Dial) -> Pool {
         let inner = Inner {
             connections: connections.clamp(1, MAX_CONNECTIONS),
+            dial,
             runtime: Handle::current(),
             made: Instant::now(),
             nodes: RwLock::default(),
@@ -206,7 +248,7 @@ impl Inner {
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
         Ok(Node {
-            channels: (0..self.connections).map(|_| endpoint.connect_lazy()).collect(),
+            channels: (0..self.connections).map(|_| (self.dial.0)(endpoint.clone())).collect(),
             turn: AtomicUsize::new(0),
             suspect_until_ms: AtomicU64::new(0),
         })

@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::limits;
+use seq_kit::connection::{Connection, Listener};
 use seq_kit::frontend::Frontend;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
 use seq_proto::v1::sequence_service_server::SequenceServiceServer;
-use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::StreamExt;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::sequence::Sequence;
@@ -57,13 +56,10 @@ pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
 pub fn serve<F: Frontend>(
     frontend: F,
     admin: AdminView,
-    listener: std::net::TcpListener,
+    listener: impl Into<Listener>,
     group: &TaskGroup,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
-    // Without it an answer can wait 40 ms for the peer's delayed acknowledgement.
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).then(paced);
+    let incoming = listener.into().incoming()?.then(paced);
     let shutdown = group.token();
     let sequence = SequenceServiceServer::new(Sequence::new(frontend, &admin().set))
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
@@ -114,7 +110,7 @@ pub fn serve<F: Frontend>(
 }
 
 /// Holds the accepting up after an error that the next try would meet as well.
-async fn paced(accepted: io::Result<TcpStream>) -> io::Result<TcpStream> {
+async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if let Err(error) = &accepted {
         // A caller that went away while it waited is no reason to let the next one wait.

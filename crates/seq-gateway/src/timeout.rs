@@ -1,7 +1,8 @@
 //! How long a call may be held: what the caller says in `grpc-timeout`, within the server's bounds.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
 /// Time of a call that states none: a ceiling or an owner is found well within it, and an abandoned call does not linger.

@@ -4,10 +4,10 @@
 //! forwards the rest, waits for ceilings up to the deadline, and never answers above one.
 
 use std::future::Future;
-use std::time::Instant;
 
 use seq_core::route::RouteUpdate;
 use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Uid};
+use tokio::time::Instant;
 
 /// What a door knows of a call besides its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Nothing here knows what a server is for. What the environment says is handed in by the binary; nothing here reads it.
 
 pub mod config;
+pub mod connection;
 pub mod cores;
 pub mod frontend;
 pub mod http;

@@ -3,13 +3,13 @@
 //! Everything is checked before a file or a socket is touched: [`StoreConfig::validate`] says which relation does not hold,
 //! and why it must.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use seq_core::layout::LayoutError;
 use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::state::SetDefinition;
 use seq_core::{Layout, limits};
+use seq_kit::connection::Listener;
 
 pub use crate::storage::DataDir;
 
@@ -29,7 +29,7 @@ pub struct StoreConfig {
     /// Where its data lies.
     pub data: DataDir,
     /// Where its gRPC port listens; bound before anything else starts.
-    pub listener: TcpListener,
+    pub listener: Listener,
     /// Times and sizes.
     pub tuning: StoreTuning,
     /// Source revision of the program, for operators; "unknown" where it is not known.

@@ -22,6 +22,7 @@ mod network;
 mod peers;
 mod proposer;
 mod raft_service;
+mod runtime;
 mod server;
 mod status;
 pub mod storage;

@@ -1,16 +1,15 @@
 //! The gRPC port of a member: control, Raft, status, health and reflection on one listener.
 
 use std::io;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use seq_core::limits;
+use seq_kit::connection::Listener;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::admin_service_server::AdminServiceServer;
 use seq_proto::v1::control_service_server::ControlServiceServer;
 use seq_proto::v1::raft_service_server::RaftServiceServer;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use crate::control_service::Control;
 use crate::gate::Gate;
@@ -45,10 +44,8 @@ pub(crate) struct Doors {
 }
 
 /// Serves the doors on the current runtime until the group shuts down.
-pub(crate) fn serve(doors: Doors, listener: TcpListener, tasks: &TaskGroup) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    // Without it an answer can wait 40 ms for the caller's delayed acknowledgement.
-    let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
+pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::Result<()> {
+    let incoming = listener.incoming()?;
     let raft = RaftServiceServer::new(doors.raft)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -11,6 +11,7 @@ use seq_core::state::{Answer, Command};
 
 use crate::disk;
 use crate::envelope::{self, Kind, ReadError};
+use crate::runtime::Runtime;
 use crate::storage::StateMachine;
 
 openraft::declare_raft_types!(
@@ -20,6 +21,7 @@ openraft::declare_raft_types!(
         R = Applied,
         NodeId = u64,
         Node = Member,
+        AsyncRuntime = Runtime,
 );
 
 /// The Raft instance of a store.

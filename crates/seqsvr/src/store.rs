@@ -53,7 +53,7 @@ pub(crate) fn run(args: StoreArgs) -> anyhow::Result<Exit> {
             spec: set.spec,
             id: args.id,
             data: DataDir::Path(args.data),
-            listener,
+            listener: listener.into(),
             tuning,
             revision: REVISION.to_owned(),
         };

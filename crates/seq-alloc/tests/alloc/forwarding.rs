@@ -1,9 +1,10 @@
 //! What a node answers for sections of another one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use seq_core::{Epoch, NodeId, Refusal, SectionId, Uid};
 use seq_kit::frontend::{Ask, Call, Frontend, Via};
+use tokio::time::Instant;
 
 use crate::store::Mode;
 use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocTuning, Allocator};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
@@ -11,6 +11,7 @@ use seq_kit::frontend::{Allocation, Ask, Call, Frontend, Via};
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
+use tokio::time::Instant;
 
 use crate::store::Store;
 

@@ -1,10 +1,11 @@
 //! What the port offers besides refusals.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use seq_kit::frontend::Via;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tonic::Request;
 use tonic_health::pb::HealthCheckRequest;

@@ -98,7 +98,7 @@ impl Cluster {
             cluster: self.spec.name.clone(),
             id,
             data: self.data[id as usize - 1].clone(),
-            listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0),
+            listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0).into(),
             tuning: self.tuning.clone(),
             revision: "test".into(),
         }

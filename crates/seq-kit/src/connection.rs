@@ -1,0 +1,218 @@
+//! Where a server's connections come from: a socket of [`crate::listen`], or a network that is simulated.
+//!
+//! A server is handed a [`Listener`] and sees [`Connection`]s; what is below them it cannot tell. Connections of a real socket
+//! cost nothing for it: they are a variant, not a pointer.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+
+type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
+
+/// Somewhere to be called at.
+pub struct Listener(Source);
+
+enum Source {
+    Tcp(std::net::TcpListener),
+    Other(Connections),
+}
+
+impl Listener {
+    /// Takes connections from something else than a socket.
+    pub fn new<C>(connections: impl Stream<Item = io::Result<C>> + Send + 'static) -> Listener
+    where
+        C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let connection = |accepted: io::Result<C>| accepted.map(|other| Connection::Other(Box::new(other)));
+        Listener(Source::Other(Box::pin(connections.map(connection))))
+    }
+
+    /// The connections, as they are made. A socket's send small messages without delay: an answer could otherwise wait
+    /// 40 ms for the caller's delayed acknowledgement.
+    ///
+    /// # Errors
+    /// When the current runtime cannot take a socket over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn incoming(self) -> io::Result<Incoming> {
+        Ok(Incoming(match self.0 {
+            Source::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                Accepting::Tcp(TcpIncoming::from(listener).with_nodelay(Some(true)))
+            }
+            Source::Other(connections) => Accepting::Other(connections),
+        }))
+    }
+}
+
+impl From<std::net::TcpListener> for Listener {
+    fn from(listener: std::net::TcpListener) -> Listener {
+        Listener(Source::Tcp(listener))
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::Tcp(listener) => listener.fmt(f),
+            Source::Other(_) => f.write_str("Listener"),
+        }
+    }
+}
+
+/// Connections as they are made; endless for a socket.
+pub struct Incoming(Accepting);
+
+enum Accepting {
+    Tcp(TcpIncoming),
+    Other(Connections),
+}
+
+impl Stream for Incoming {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match &mut self.get_mut().0 {
+            Accepting::Tcp(incoming) => {
+                Pin::new(incoming).poll_next(cx).map(|accepted| accepted.map(|accepted| accepted.map(Connection::Tcp)))
+            }
+            Accepting::Other(connections) => connections.as_mut().poll_next(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Incoming")
+    }
+}
+
+/// What a connection must be.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
+
+/// One connection.
+pub enum Connection {
+    /// Of a socket.
+    Tcp(TcpStream),
+    /// Of something else.
+    Other(Box<dyn Duplex>),
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Connection::Tcp(stream) => stream.fmt(f),
+            Connection::Other(_) => f.write_str("Connection"),
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        match self {
+            Connection::Tcp(stream) => stream.connect_info(),
+            Connection::Other(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
+            Connection::Other(other) => Pin::new(other).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Connection::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Connection::Other(other) => Pin::new(other).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Connection::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Connection::Other(other) => Pin::new(other).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Connection::Tcp(stream) => stream.is_write_vectored(),
+            Connection::Other(other) => other.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Connection::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Connection::Other(other) => Pin::new(other).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Connection::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Connection::Other(other) => Pin::new(other).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    /// Answers every connection with what it sent, once.
+    async fn echo(listener: Listener) {
+        let mut incoming = listener.incoming().unwrap();
+        let mut connection = incoming.next().await.unwrap().unwrap();
+        let mut bytes = [0; 5];
+        connection.read_exact(&mut bytes).await.unwrap();
+        connection.write_all(&bytes).await.unwrap();
+        connection.shutdown().await.unwrap();
+    }
+
+    async fn call(mut stream: impl Duplex) -> Vec<u8> {
+        stream.write_all(b"hello").await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_server_is_called_over_a_socket() {
+        let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let addr = listener.local_addr().unwrap();
+        let calling = async { call(TcpStream::connect(addr).await.unwrap()).await };
+        assert_eq!(tokio::join!(echo(listener.into()), calling).1, b"hello");
+    }
+
+    #[tokio::test]
+    async fn a_server_is_called_over_anything_else() {
+        let (near, far): (DuplexStream, DuplexStream) = tokio::io::duplex(64);
+        let listener = Listener::new(tokio_stream::once(Ok(far)));
+        assert_eq!(tokio::join!(echo(listener), call(near)).1, b"hello");
+    }
+}
