@@ -25,6 +25,10 @@ test *ARGS:
 loom:
     cargo xtask check --only loom
 
+# Runs the real services on a simulated network; CONTRIBUTING.md says how a seed is repeated.
+turmoil *ARGS:
+    cd tests/turmoil && cargo test {{ARGS}} -- --nocapture
+
 # Feeds each fuzz target for some seconds.
 fuzz SECONDS="60" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}

@@ -8,7 +8,7 @@
 //! A server with a runtime per core makes a pool on each, so that no call leaves its core. Calls hang while that runtime is
 //! not running, and fail once it is gone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
@@ -88,7 +88,8 @@ struct Inner {
     runtime: Handle,
     /// Times in this pool are milliseconds since this instant.
     made: Instant,
-    nodes: RwLock<HashMap<Box<str>, Node>>,
+    /// In order: when connections end together, as they do with the pool, each run of a simulation ends them alike.
+    nodes: RwLock<BTreeMap<Box<str>, Node>>,
 }
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 
-use crate::{fuzz, layers, tidy};
+use crate::{fuzz, layers, tidy, turmoil};
 
 /// Which part of the gate to run.
 #[derive(Args)]
@@ -76,6 +76,11 @@ const STEPS: &[Step] = &[
             args: "test --locked --release --package seq-core --test loom",
             env: &[("RUSTFLAGS", "--cfg loom")],
         },
+    },
+    Step {
+        name: "turmoil",
+        what: "a few seeds of the real services on a simulated network",
+        run: Run::Here(turmoil::run),
     },
     Step { name: "fuzz", what: "a few seconds for each fuzz target", run: Run::Here(fuzz::run_briefly) },
     Step {

@@ -9,6 +9,7 @@ mod layers;
 mod report;
 mod source;
 mod tidy;
+mod turmoil;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -32,6 +33,8 @@ enum Task {
     Fuzz(fuzz::FuzzArgs),
     /// The allowed dependencies between the crates of this workspace.
     Layers,
+    /// Runs the real services on a simulated network, under faults, for a few seeds.
+    Turmoil,
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Fuzz(args) => fuzz::run(&root, &args),
         Task::Layers => layers::run(&root),
+        Task::Turmoil => turmoil::run(&root),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,127 @@
+//! What happened in a run: the last events for people, counts of situations, and the first promise that was broken.
+//!
+//! Everything runs on one thread, so the books are shared without locks. Events also go to the trace, which makes them part
+//! of what a seed must repeat.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Events kept for the report of a failure: the last seconds of a run, on a few screens.
+const KEPT: usize = 120;
+
+/// The books of one run. Clones are the same books.
+#[derive(Clone, Debug, Default)]
+pub struct Books(Rc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    now: Cell<Duration>,
+    events: RefCell<VecDeque<String>>,
+    counts: RefCell<BTreeMap<&'static str, u64>>,
+    violation: RefCell<Option<String>>,
+    leader: RefCell<Option<String>>,
+    is_over: Cell<bool>,
+    is_healed: Cell<bool>,
+}
+
+impl Books {
+    /// Simulated time since the start.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        turmoil::sim_elapsed().unwrap_or_else(|| self.0.now.get())
+    }
+
+    /// Sets the time for events outside of all hosts.
+    pub(crate) fn set_now(&self, now: Duration) {
+        self.0.now.set(now);
+    }
+
+    /// Notes an event.
+    pub fn note(&self, event: impl fmt::Display) {
+        let line = format!("{:9.3} s  {event}", self.now().as_secs_f64());
+        tracing::info!(target: "seq_turmoil", "{line}");
+        let mut events = self.0.events.borrow_mut();
+        if events.len() == KEPT {
+            events.pop_front();
+        }
+        events.push_back(line);
+    }
+
+    /// Counts a situation.
+    pub fn count(&self, situation: &'static str) {
+        self.add(situation, 1);
+    }
+
+    /// Counts a situation that happened several times.
+    pub fn add(&self, situation: &'static str, times: u64) {
+        *self.0.counts.borrow_mut().entry(situation).or_default() += times;
+    }
+
+    /// How often each situation happened.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.0.counts.borrow().clone()
+    }
+
+    /// How often a situation happened.
+    #[must_use]
+    pub fn times(&self, situation: &str) -> u64 {
+        self.0.counts.borrow().get(situation).copied().unwrap_or(0)
+    }
+
+    /// A promise was broken. The run ends with the first one.
+    pub fn violation(&self, what: impl fmt::Display) {
+        self.note(format_args!("VIOLATION: {what}"));
+        self.0.violation.borrow_mut().get_or_insert_with(|| what.to_string());
+    }
+
+    /// The first broken promise.
+    #[must_use]
+    pub fn first_violation(&self) -> Option<String> {
+        self.0.violation.borrow().clone()
+    }
+
+    /// The last events, oldest first.
+    #[must_use]
+    pub fn last_events(&self) -> String {
+        self.0.events.borrow().iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// A member of the store began to lead.
+    pub fn leads(&self, name: &str) {
+        self.note(format_args!("{name} leads"));
+        self.count("elections");
+        *self.0.leader.borrow_mut() = Some(name.to_owned());
+    }
+
+    /// The member that began to lead last.
+    #[must_use]
+    pub fn leader(&self) -> Option<String> {
+        self.0.leader.borrow().clone()
+    }
+
+    /// Says that nothing breaks any more.
+    pub(crate) fn heal(&self) {
+        self.0.is_healed.set(true);
+    }
+
+    /// Whether everything must work from now on.
+    #[must_use]
+    pub fn is_healed(&self) -> bool {
+        self.0.is_healed.get()
+    }
+
+    /// Asks the clients to end.
+    pub(crate) fn end(&self) {
+        self.0.is_over.set(true);
+    }
+
+    /// Whether clients should end.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.is_over.get()
+    }
+}

@@ -1,0 +1,306 @@
+//! Bare callers of the store's control service, and what they may never see: an acknowledged ceiling that was lost, an epoch
+//! that two nodes own, an old life or an old epoch that is still listened to.
+//!
+//! A raiser registers as an AllocSvr would and asks for the ceilings of what it is granted. Half of its raises ask for 1: the
+//! store never lowers a ceiling, so the answer is the stored one, whatever anybody raised it to.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use seq_client::pool::{Dial, Pool};
+use seq_proto::v1::control_service_client::ControlServiceClient;
+use seq_proto::v1::{
+    RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
+};
+use seq_proto::{status, v1};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use crate::books::Books;
+use crate::net;
+
+/// How long one call to one member may take: a commit takes two round trips, and an election less than a second.
+const CALL: Duration = Duration::from_millis(500);
+
+/// Wait after every member was asked in vain.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Most sections in one call.
+const BATCH: usize = 4;
+
+/// Reasons that end a life.
+const LIFE_OVER: [&str; 3] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE"];
+
+/// What all raisers together were told. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Ceilings {
+    known: Rc<RefCell<Known>>,
+    books: Books,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// The largest ceiling acknowledged, by section.
+    acknowledged: Vec<u64>,
+    /// The largest epoch granted, by section.
+    epochs: Vec<u64>,
+    /// Who was granted an epoch of a section, and in which life.
+    owners: BTreeMap<(u32, u64), (u32, u64)>,
+    /// Sections with an acknowledged raise since everything healed.
+    raised_again: BTreeSet<u32>,
+}
+
+impl Ceilings {
+    /// Nothing is known of `sections` sections.
+    #[must_use]
+    pub fn new(sections: usize, books: Books) -> Ceilings {
+        let known = Known {
+            acknowledged: vec![0; sections],
+            epochs: vec![0; sections],
+            owners: BTreeMap::new(),
+            raised_again: BTreeSet::new(),
+        };
+        Ceilings { known: Rc::new(RefCell::new(known)), books }
+    }
+
+    /// Sections whose ceiling was raised since everything healed.
+    #[must_use]
+    pub fn raised_again(&self) -> usize {
+        self.known.borrow().raised_again.len()
+    }
+
+    /// The acknowledged ceilings and the epochs as they are now: what an answer to a question of now may not fall below.
+    fn floors(&self) -> (Vec<u64>, Vec<u64>) {
+        let known = self.known.borrow();
+        (known.acknowledged.clone(), known.epochs.clone())
+    }
+
+    fn granted(&self, life: Life, answer: &RenewResponse, floors: &(Vec<u64>, Vec<u64>)) {
+        let mut known = self.known.borrow_mut();
+        for ((&section, &epoch), &ceiling) in answer.sections.iter().zip(&answer.epochs).zip(&answer.ceilings) {
+            let at = section as usize;
+            if ceiling < floors.0[at] {
+                let floor = floors.0[at];
+                self.books.violation(format_args!("section {section} is granted at {ceiling}, below {floor}"));
+            }
+            if epoch < floors.1[at] {
+                let floor = floors.1[at];
+                self.books.violation(format_args!("section {section} is granted in epoch {epoch}, after {floor}"));
+            }
+            let owner = (life.node, life.incarnation);
+            let first = *known.owners.entry((section, epoch)).or_insert(owner);
+            if first != owner {
+                self.books.violation(format_args!("epoch {epoch} of section {section} has two: {first:?}, {owner:?}"));
+            }
+            known.epochs[at] = known.epochs[at].max(epoch);
+        }
+    }
+
+    fn raised(&self, section: u32, wanted: u64, ceiling: u64, floors: &[u64]) {
+        let mut known = self.known.borrow_mut();
+        let floor = floors[section as usize];
+        if ceiling < wanted.max(floor) {
+            let text = format!("section {section}: asked for {wanted} after {floor}, answered {ceiling}");
+            self.books.violation(text);
+        }
+        let acknowledged = &mut known.acknowledged[section as usize];
+        *acknowledged = ceiling.max(*acknowledged);
+        if self.books.is_healed() {
+            known.raised_again.insert(section);
+        }
+    }
+}
+
+/// A bare caller.
+#[derive(Clone, Debug)]
+pub struct Raiser {
+    /// Its name among the set's AllocSvrs.
+    pub name: String,
+    /// The set's name.
+    pub set: String,
+    /// Addresses of the store's members.
+    pub stores: Vec<String>,
+    /// What raisers were told.
+    pub ceilings: Ceilings,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    node: u32,
+    incarnation: u64,
+}
+
+/// Lives one life after the other until the run is over.
+///
+/// # Errors
+/// Never; what is wrong is a violation in the books.
+pub async fn run(raiser: Raiser) -> turmoil::Result {
+    let pool = Pool::with_dial(1, Dial::new(net::dial));
+    let mut link = Link { pool, members: raiser.stores.clone(), turn: 0, books: raiser.ceilings.books.clone() };
+    let mut last = None;
+    while let Some(life) = register(&raiser, &mut link).await {
+        if let Some(last) = last
+            && !is_refused(&raiser, &mut link, last).await
+        {
+            raiser.ceilings.books.violation(format_args!("{}: a life that is over was listened to", raiser.name));
+        }
+        last = Some(life);
+        if live(&raiser, &mut link, life).await.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn register(raiser: &Raiser, link: &mut Link) -> Option<Life> {
+    let question = RegisterRequest {
+        set: raiser.set.clone(),
+        node: raiser.name.clone(),
+        addr: net::addr(&raiser.name),
+        token: fastrand::u64(1..),
+    };
+    match link.call(question, async |mut to, question| to.register(question).await).await? {
+        Ok(RegisterResponse { node_id, incarnation, .. }) => Some(Life { node: node_id, incarnation }),
+        Err(reason) => {
+            raiser.ceilings.books.violation(format_args!("{}: registering was refused: {reason}", raiser.name));
+            None
+        }
+    }
+}
+
+/// Whether a raise by a life that is over is refused.
+async fn is_refused(raiser: &Raiser, link: &mut Link, life: Life) -> bool {
+    let question = raises(life, &[(0, 1, 1)]);
+    let answer = link.call(question, async |mut to, question| to.raise_ceilings(question).await).await;
+    raiser.ceilings.books.count("calls of an earlier life refused");
+    !matches!(answer, Some(Ok(_)))
+}
+
+/// Renews and raises until the life ends; `None` when the run is over.
+async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
+    let (ceilings, books) = (&raiser.ceilings, &raiser.ceilings.books);
+    let mut owned: Vec<(u32, u64)> = Vec::new();
+    let mut renew_seq = 1;
+    loop {
+        if owned.is_empty() || fastrand::u8(..3) == 0 {
+            let floors = ceilings.floors();
+            let question = RenewRequest {
+                node_id: life.node,
+                incarnation: life.incarnation,
+                renew_seq,
+                ..RenewRequest::default()
+            };
+            match link.call(question, async |mut to, question| to.renew(question).await).await? {
+                Ok(answer) => {
+                    ceilings.granted(life, &answer, &floors);
+                    owned = answer.sections.into_iter().zip(answer.epochs).collect();
+                    renew_seq += 1;
+                }
+                Err(reason) => {
+                    books.note(format_args!("{}: {reason}", raiser.name));
+                    return Some(());
+                }
+            }
+        } else if let Err(reason) = raise(raiser, link, life, &owned).await? {
+            books.note(format_args!("{}: {reason}", raiser.name));
+            return Some(());
+        }
+        if fastrand::u8(..) == 0 {
+            books.count("lives begun anew");
+            return Some(());
+        }
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(5..60))).await;
+    }
+}
+
+/// Raises a few of the owned sections, now and then under an epoch that is over; `Err` when the life is over.
+async fn raise(raiser: &Raiser, link: &mut Link, life: Life, owned: &[(u32, u64)]) -> Option<Result<(), String>> {
+    let (ceilings, books) = (&raiser.ceilings, &raiser.ceilings.books);
+    let mut chosen = BTreeMap::new();
+    for _ in 0..fastrand::usize(1..=BATCH) {
+        let (section, epoch) = owned[fastrand::usize(..owned.len())];
+        chosen.insert(section, epoch);
+    }
+    let is_old = chosen.values().all(|epoch| *epoch > 1) && fastrand::u8(..16) == 0;
+    let (floors, _) = ceilings.floors();
+    let questions: Vec<(u32, u64, u64)> = chosen
+        .into_iter()
+        .map(|(section, epoch)| {
+            let to = if fastrand::bool() { 1 } else { floors[section as usize] + fastrand::u64(1..1_000) };
+            (section, epoch - u64::from(is_old), to)
+        })
+        .collect();
+    let question = raises(life, &questions);
+    let answer = match link.call(question, async |mut to, question| to.raise_ceilings(question).await).await? {
+        Ok(RaiseCeilingsResponse { ceilings, .. }) => ceilings,
+        Err(reason) => return Some(Err(reason)),
+    };
+    if answer.len() != questions.len() {
+        books.violation(format_args!("{} raises are answered by {}", questions.len(), answer.len()));
+    }
+    for ((section, epoch, to), ceiling) in questions.into_iter().zip(answer) {
+        match (ceiling, is_old) {
+            (0, true) => books.count("raises of an earlier epoch refused"),
+            (0, false) => books.count("raises refused"),
+            (_, true) => books.violation(format_args!("section {section}: epoch {epoch} is over and was raised")),
+            (_, false) => {
+                books.count("raises acknowledged");
+                ceilings.raised(section, to, ceiling, &floors);
+            }
+        }
+    }
+    Some(Ok(()))
+}
+
+fn raises(life: Life, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
+    v1::RaiseCeilingsRequest {
+        node_id: life.node,
+        incarnation: life.incarnation,
+        sections: raises.iter().map(|raise| raise.0).collect(),
+        epochs: raises.iter().map(|raise| raise.1).collect(),
+        ceilings: raises.iter().map(|raise| raise.2).collect(),
+    }
+}
+
+/// The way to whichever member leads.
+struct Link {
+    pool: Pool,
+    members: Vec<String>,
+    turn: usize,
+    books: Books,
+}
+
+impl Link {
+    /// Asks until a leader answers or refuses with a reason that will not pass; `None` when the run is over before.
+    async fn call<Q: Clone, A>(
+        &mut self,
+        question: Q,
+        method: impl AsyncFn(ControlServiceClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Option<Result<A, String>> {
+        loop {
+            for _ in 0..=self.members.len() {
+                if self.books.is_over() {
+                    return None;
+                }
+                let member = &self.members[self.turn % self.members.len()];
+                let channel = self.pool.get(member).expect("a member has an address");
+                let answer = method(ControlServiceClient::new(channel), Request::new(question.clone()));
+                let refusal = match tokio::time::timeout(CALL, answer).await {
+                    Ok(Ok(answer)) => return Some(Ok(answer.into_inner())),
+                    Ok(Err(refusal)) => status::reason(&refusal),
+                    Err(_) => None,
+                };
+                match refusal {
+                    Some(reason) if LIFE_OVER.contains(&reason.as_str()) => return Some(Err(reason)),
+                    Some(reason) if reason == "NOT_LEADER" => self.books.count("calls to a member that does not lead"),
+                    Some(_) => self.books.count("calls refused for now"),
+                    None => self.books.count("calls without an answer"),
+                }
+                self.turn += 1;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A member of the store as a host: the real one, with its disk in memory. The disk outlives crashes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::set_spec::SetSpec;
+use seq_kit::tasks::TaskGroup;
+use seq_store::storage::MemoryDisk;
+use seq_store::{DataDir, Dial, Store, StoreConfig, StoreTuning};
+
+use crate::books::Books;
+use crate::net;
+
+/// How often a member is asked whether it leads: often enough that no leadership is missed that does anything.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What a member is started with, again and again.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The set.
+    pub spec: SetSpec,
+    /// Which of its stores.
+    pub id: u64,
+    /// Its disk.
+    pub disk: Arc<MemoryDisk>,
+    /// Times and sizes.
+    pub tuning: StoreTuning,
+    /// Where it is noted when it leads.
+    pub books: Books,
+}
+
+/// Runs a member until it crashes.
+///
+/// # Errors
+/// When it cannot start, or ends by itself: neither may happen.
+pub async fn run(member: Member) -> turmoil::Result {
+    let Member { spec, id, disk, tuning, books } = member;
+    let name = spec.stores.iter().find(|store| store.id == id).expect("the set has the store").name.clone();
+    let config = StoreConfig {
+        cluster: spec.name.clone(),
+        spec,
+        id,
+        data: DataDir::Memory(disk),
+        listener: net::listen().await?,
+        tuning,
+        revision: "simulated".to_owned(),
+    };
+    let tasks = TaskGroup::new();
+    let handle = Store::start_with(config, Dial::new(net::dial), tasks.clone()).await?;
+    let mut led = false;
+    while !tasks.token().is_cancelled() {
+        let leads = handle.is_leader();
+        if leads && !led {
+            books.leads(&name);
+        }
+        led = leads;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Err(format!("{name} ended by itself: {:?}", tasks.failed()).into())
+}

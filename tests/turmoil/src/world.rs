@@ -1,0 +1,468 @@
+//! A whole set on a simulated network, and what breaks in it.
+//!
+//! The driver stands outside of all hosts: it steps the simulation, breaks and repairs by the seed, and stops at the first
+//! violation. A link has one fault at a time, because the network does not combine them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use seq_alloc::AllocTuning;
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_store::StoreTuning;
+use seq_store::storage::MemoryDisk;
+use turmoil::{Builder, Sim};
+
+use crate::alloc::{self, Nodes};
+use crate::books::Books;
+use crate::caller::{self, Caller, History};
+use crate::net;
+use crate::raiser::{self, Ceilings, Raiser};
+use crate::store;
+
+/// How far time goes in one step. Messages travel between steps, so it is also the finest latency.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Latency of a message: one region, with a tail.
+const LATENCY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(30));
+
+/// Sections of the set; each node owns several.
+const SECTIONS: u64 = 6;
+
+/// Uids of a section.
+const SECTION_SIZE: u32 = 100;
+
+/// Uids that are asked for in each section: few, so that calls for one meet.
+const UIDS_PER_SECTION: u64 = 2;
+
+/// How far a ceiling is raised at a time: a few calls, so that the store is always needed.
+const STEP: u64 = 100;
+
+/// Entries between two snapshots, and those kept behind one: few, so that a member that was away needs a snapshot.
+const SNAPSHOT_EVERY: u64 = 100;
+const LOG_KEPT: u64 = 20;
+
+/// Time between two faults.
+const FAULT_EVERY: (f64, f64) = (0.1, 2.0);
+
+/// How long a fault stays.
+const FAULT_FOR: (f64, f64) = (0.05, 5.0);
+
+/// How long a crashed host stays down.
+const DOWN_FOR: (f64, f64) = (0.05, 4.0);
+
+/// What a world is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// AllocSvrs.
+    pub allocs: usize,
+    /// Bare callers of the store, each under the name of an AllocSvr.
+    pub raisers: usize,
+    /// Backends.
+    pub callers: usize,
+}
+
+/// The store has three members everywhere: one may be away.
+const STORES: u64 = 3;
+
+/// A running world.
+pub struct World {
+    sim: Sim<'static>,
+    rng: fastrand::Rng,
+    books: Books,
+    nodes: Nodes,
+    /// Hosts that may crash, with when they come back.
+    hosts: BTreeMap<String, Option<Duration>>,
+    disks: BTreeMap<String, std::sync::Arc<MemoryDisk>>,
+    /// Everybody on the network.
+    names: Vec<String>,
+    links: BTreeMap<(usize, usize), Fault>,
+    elapsed: Duration,
+    next_fault: Option<Duration>,
+    ceilings: Ceilings,
+    history: History,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    kind: FaultKind,
+    until: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FaultKind {
+    Cut,
+    CutOneWay,
+    Hold,
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was wrong.
+    pub what: String,
+    /// What happened before.
+    pub events: String,
+}
+
+/// The set of a world.
+fn spec(allocs: usize) -> SetSpec {
+    let store = |id| {
+        let name = format!("s{id}");
+        StoreSpec { id, addr: net::addr(&name), http: format!("{name}:{}", net::PORT + 1), name }
+    };
+    let alloc = |id| {
+        let name = format!("a{id}");
+        AllocSpec { addr: net::addr(&name), http: format!("{name}:{}", net::PORT + 1), name, weight: 1 }
+    };
+    SetSpec {
+        name: "simulated".to_owned(),
+        uids: 0..SECTIONS * u64::from(SECTION_SIZE),
+        section_size: SECTION_SIZE,
+        step: STEP,
+        stores: (1..=STORES).map(store).collect(),
+        allocs: (1..=allocs).map(alloc).collect(),
+    }
+}
+
+impl World {
+    /// Builds a world and starts every host in it.
+    #[must_use]
+    pub fn new(seed: u64, shape: Shape) -> World {
+        // What the services draw themselves, on this thread.
+        fastrand::seed(seed);
+        let sim = Builder::new()
+            .rng_seed(seed)
+            .enable_random_order()
+            .tick_duration(TICK)
+            .min_message_latency(LATENCY.0)
+            .max_message_latency(LATENCY.1)
+            // Runs end by themselves.
+            .simulation_duration(Duration::from_secs(24 * 3_600))
+            .build();
+        let books = Books::default();
+        let uids = (0..SECTIONS)
+            .flat_map(|section| (0..UIDS_PER_SECTION).map(move |uid| section * u64::from(SECTION_SIZE) + uid * 7));
+        let mut world = World {
+            sim,
+            rng: fastrand::Rng::with_seed(seed),
+            nodes: Nodes::default(),
+            hosts: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            names: Vec::new(),
+            links: BTreeMap::new(),
+            elapsed: Duration::ZERO,
+            next_fault: None,
+            ceilings: Ceilings::new(SECTIONS as usize, books.clone()),
+            history: History::new(uids, books.clone()),
+            books,
+        };
+        world.start(shape);
+        world
+    }
+
+    fn start(&mut self, shape: Shape) {
+        let spec = spec(shape.allocs.max(shape.raisers));
+        let addrs = |names: &[String]| names.iter().map(|name| net::addr(name)).collect::<Vec<_>>();
+        let stores: Vec<String> = spec.stores.iter().map(|store| store.name.clone()).collect();
+        let allocs: Vec<String> = spec.allocs.iter().map(|alloc| alloc.name.clone()).collect();
+        let tuning = StoreTuning { snapshot_every: SNAPSHOT_EVERY, log_kept: LOG_KEPT, ..StoreTuning::DEFAULTS };
+        for store in &spec.stores {
+            let member = store::Member {
+                spec: spec.clone(),
+                id: store.id,
+                disk: MemoryDisk::new(),
+                tuning: tuning.clone(),
+                books: self.books.clone(),
+            };
+            self.disks.insert(store.name.clone(), member.disk.clone());
+            self.host(&store.name, move || store::run(member.clone()));
+        }
+        for name in &allocs[..shape.allocs] {
+            let node = alloc::Node {
+                spec: spec.clone(),
+                name: name.clone(),
+                tuning: AllocTuning { connections: 1, ..AllocTuning::DEFAULTS },
+                nodes: self.nodes.clone(),
+                books: self.books.clone(),
+            };
+            self.host(name, move || alloc::run(node.clone()));
+        }
+        for name in &allocs[..shape.raisers] {
+            let raiser = Raiser {
+                name: name.clone(),
+                set: spec.name.clone(),
+                stores: addrs(&stores),
+                ceilings: self.ceilings.clone(),
+            };
+            self.names.push(name.clone());
+            self.sim.client(name.as_str(), raiser::run(raiser));
+        }
+        for number in 1..=shape.callers {
+            let name = format!("c{number}");
+            let caller =
+                Caller { seeds: addrs(&allocs), history: self.history.clone(), pause: Duration::from_millis(100) };
+            self.sim.client(name.as_str(), caller::run(caller));
+            self.names.push(name);
+        }
+    }
+
+    fn host<F>(&mut self, name: &str, software: impl Fn() -> F + 'static)
+    where
+        F: Future<Output = turmoil::Result> + 'static,
+    {
+        self.sim.host(name, software);
+        self.names.push(name.to_owned());
+        self.hosts.insert(name.to_owned(), None);
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// The nodes that run.
+    #[must_use]
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// What raisers were told.
+    #[must_use]
+    pub fn ceilings(&self) -> &Ceilings {
+        &self.ceilings
+    }
+
+    /// What backends were told.
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Sections of the set.
+    #[must_use]
+    pub fn sections(&self) -> usize {
+        SECTIONS as usize
+    }
+
+    /// Simulated time since the start.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// Goes on for some time.
+    ///
+    /// # Errors
+    /// When a promise was broken.
+    pub fn run_for(&mut self, time: Duration) -> Result<(), Failure> {
+        let end = self.elapsed + time;
+        while self.elapsed < end {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Goes on until something holds.
+    ///
+    /// # Errors
+    /// When a promise was broken, or it does not hold in time.
+    pub fn run_until(&mut self, what: &str, limit: Duration, holds: impl Fn(&World) -> bool) -> Result<(), Failure> {
+        let end = self.elapsed + limit;
+        while !holds(self) {
+            if self.elapsed >= end {
+                return Err(self.failure(format!("not within {limit:?}: {what}")));
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Breaks things for some time, then stops breaking more.
+    ///
+    /// # Errors
+    /// When a promise was broken.
+    pub fn disturb_for(&mut self, time: Duration) -> Result<(), Failure> {
+        self.next_fault = Some(self.elapsed);
+        let outcome = self.run_for(time);
+        self.next_fault = None;
+        outcome
+    }
+
+    /// Repairs everything and starts every host.
+    pub fn heal(&mut self) {
+        let links: Vec<_> = self.links.keys().copied().collect();
+        links.into_iter().for_each(|link| self.repair(link));
+        let down: Vec<_> = self.hosts.iter().filter(|(_, back)| back.is_some()).map(|(name, _)| name.clone()).collect();
+        down.iter().for_each(|name| self.restart(name));
+        self.books.note("everything heals");
+        self.books.heal();
+    }
+
+    /// Ends the clients and the run.
+    ///
+    /// # Errors
+    /// When a promise was broken.
+    pub fn finish(mut self) -> Result<(BTreeMap<&'static str, u64>, Duration), Failure> {
+        self.books.end();
+        while !self.step()? {}
+        Ok((self.books.counts(), self.elapsed))
+    }
+
+    /// One step; answers whether every client has ended.
+    fn step(&mut self) -> Result<bool, Failure> {
+        self.books.set_now(self.elapsed);
+        self.repair_what_is_due();
+        if self.next_fault.is_some_and(|at| at <= self.elapsed) {
+            self.break_something();
+            self.next_fault = Some(self.elapsed + self.time(FAULT_EVERY));
+        }
+        let ended = self.sim.step().map_err(|error| self.failure(error.to_string()))?;
+        self.elapsed += TICK;
+        match self.books.first_violation() {
+            Some(what) => Err(self.failure(what)),
+            None => Ok(ended),
+        }
+    }
+
+    fn failure(&self, what: String) -> Failure {
+        Failure { what, events: self.books.last_events() }
+    }
+
+    fn time(&mut self, (least, most): (f64, f64)) -> Duration {
+        // Short ones are more frequent: several in a row find more than one long one.
+        Duration::from_secs_f64(least + (most - least) * self.rng.f64() * self.rng.f64())
+    }
+
+    fn repair_what_is_due(&mut self) {
+        let now = self.elapsed;
+        let due: Vec<_> = self.links.iter().filter(|(_, fault)| fault.until <= now).map(|(link, _)| *link).collect();
+        due.into_iter().for_each(|link| self.repair(link));
+        let back =
+            |(name, back): (&String, &Option<Duration>)| back.is_some_and(|back| back <= now).then(|| name.clone());
+        let due: Vec<_> = self.hosts.iter().filter_map(back).collect();
+        due.iter().for_each(|name| self.restart(name));
+    }
+
+    fn break_something(&mut self) {
+        let (a, b) = (self.rng.usize(..self.names.len()), self.rng.usize(..self.names.len()));
+        let time = self.time(FAULT_FOR);
+        match self.rng.u8(..10) {
+            0..=2 => self.fault(a, b, FaultKind::Cut, time),
+            3 => self.fault(a, b, FaultKind::CutOneWay, time),
+            4 | 5 => self.fault(a, b, FaultKind::Hold, time),
+            6 => self.cut_off(a, time),
+            7 => {
+                let leader = self.books.leader().and_then(|leader| self.names.iter().position(|name| *name == leader));
+                if let Some(leader) = leader {
+                    if self.rng.bool() { self.crash(leader) } else { self.cut_off(leader, time) }
+                }
+            }
+            8 => self.crash(a),
+            _ => {
+                // Nobody is told that its connections are gone, as when a machine loses its power.
+                self.cut_off(a, time);
+                self.crash(a);
+            }
+        }
+    }
+
+    /// Cuts a host off from everybody.
+    pub fn cut_off(&mut self, host: usize, time: Duration) {
+        self.books.count("hosts cut off");
+        for other in 0..self.names.len() {
+            self.fault(host, other, FaultKind::Cut, time);
+        }
+    }
+
+    /// Cuts a host off from those whose names begin with a letter.
+    pub fn cut_off_from(&mut self, name: &str, others: char, time: Duration) {
+        let host = self.index(name);
+        for other in (0..self.names.len()).filter(|other| self.names[*other].starts_with(others)).collect::<Vec<_>>() {
+            self.fault(host, other, FaultKind::Cut, time);
+        }
+    }
+
+    /// Where a host stands.
+    ///
+    /// # Panics
+    /// When there is no such host.
+    #[must_use]
+    pub fn index(&self, name: &str) -> usize {
+        self.names.iter().position(|known| known == name).expect("a host of this world")
+    }
+
+    fn fault(&mut self, a: usize, b: usize, kind: FaultKind, time: Duration) {
+        let link = (a.min(b), a.max(b));
+        if a == b || self.links.contains_key(&link) {
+            return;
+        }
+        let (from, to) = (self.names[a].as_str(), self.names[b].as_str());
+        match kind {
+            FaultKind::Cut => self.sim.partition(from, to),
+            FaultKind::CutOneWay => self.sim.partition_oneway(from, to),
+            FaultKind::Hold => self.sim.hold(from, to),
+        }
+        self.books.note(format_args!("{kind:?} {from} {to} for {time:.1?}"));
+        self.books.count(match kind {
+            FaultKind::Cut => "links cut",
+            FaultKind::CutOneWay => "links cut one way",
+            FaultKind::Hold => "links held",
+        });
+        self.links.insert(link, Fault { kind, until: self.elapsed + time });
+    }
+
+    fn repair(&mut self, link: (usize, usize)) {
+        let Some(fault) = self.links.remove(&link) else { return };
+        let (a, b) = (self.names[link.0].as_str(), self.names[link.1].as_str());
+        match fault.kind {
+            FaultKind::Cut | FaultKind::CutOneWay => self.sim.repair(a, b),
+            FaultKind::Hold => self.sim.release(a, b),
+        }
+        self.books.note(format_args!("repaired {a} {b}"));
+    }
+
+    /// Crashes a host; clients do not crash. At most one member of the store is down at a time, and one node stays up.
+    pub fn crash(&mut self, host: usize) {
+        let name = self.names[host].clone();
+        let kind = &name[..1];
+        let alike = |(other, _): &(&String, &Option<Duration>)| other.starts_with(kind);
+        let up = self.hosts.iter().filter(alike).filter(|(_, back)| back.is_none()).count();
+        let least = if kind == "s" { STORES as usize - 1 } else { 1 };
+        if up <= least || self.hosts.get(&name).is_none_or(Option::is_some) {
+            return;
+        }
+        let time = self.time(DOWN_FOR);
+        self.books.note(format_args!("{name} crashes for {time:.1?}"));
+        self.books.count(if kind == "s" { "members crashed" } else { "nodes crashed" });
+        if let Some(status) = self.nodes.forget(&name) {
+            self.enter(&status);
+        }
+        self.sim.crash(name.as_str());
+        if let Some(disk) = self.disks.get(&name)
+            && self.rng.bool()
+        {
+            disk.cut_power();
+        }
+        self.hosts.insert(name, Some(self.elapsed + time));
+    }
+
+    fn restart(&mut self, name: &str) {
+        self.books.note(format_args!("{name} starts again"));
+        self.sim.bounce(name);
+        self.hosts.insert(name.to_owned(), None);
+    }
+
+    /// Enters what a node knows of itself at its end into the books.
+    fn enter(&self, status: &seq_proto::v1::AllocStatus) {
+        self.books.add("calls forwarded", status.forwarded);
+        self.books.add("raises by nodes", status.raises);
+        self.books.add("raises of nodes refused", status.raises_refused);
+    }
+
+    /// Enters what the running nodes know of themselves into the books; once, at the end.
+    pub fn enter_nodes(&self) {
+        let names = self.hosts.keys().filter_map(|name| self.nodes.status(name));
+        names.for_each(|status| self.enter(&status));
+    }
+}
