@@ -29,6 +29,18 @@ loom:
 turmoil *ARGS:
     cd tests/turmoil && cargo test {{ARGS}} -- --nocapture
 
+# Breaks real processes in every way there is, under load, and checks the order of every number. Needs root.
+chaos ROWS="all":
+    CHAOS={{ROWS}} cargo test --workspace --test chaos
+
+# Pauses allocators 500 times around the edge of their leases: about 25 minutes. Needs root.
+chaos-pauses:
+    CHAOS=alloc_pauses cargo test --release --workspace --test chaos
+
+# Measures how long the sections of a lost host are without an answer. Needs root.
+chaos-failover TRIALS="50":
+    CHAOS=failover CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
+
 # Feeds each fuzz target for some seconds.
 fuzz SECONDS="60" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}

@@ -33,6 +33,7 @@ mod machine;
 mod memory;
 mod sled_backend;
 mod snapshot;
+mod stall;
 mod watermark;
 
 pub use error::{LoadError, OpenError};
@@ -40,6 +41,7 @@ pub use log::{LogReader, LogStore};
 pub use machine::{SharedState, SnapshotBuilder, StateMachine};
 pub use memory::MemoryDisk;
 pub use snapshot::{SnapshotError, check_snapshot};
+pub use stall::Stall;
 
 use backend::LogBackend;
 pub(crate) use files::Files;
@@ -79,6 +81,8 @@ pub struct Opened {
     pub state: SharedState,
     /// Number of the data directory, see [`Prepared::nonce`].
     pub nonce: u64,
+    /// How long the disk has kept the writing thread waiting.
+    pub stall: Stall,
     /// Tells when everything is written and the directory is free again.
     pub closed: Closed,
 }
@@ -154,7 +158,7 @@ impl Prepared {
         let (closed, wait) = oneshot::channel();
         let gauges = gauges.unwrap_or_else(|| Gauges::of(&identity.cluster, &identity.node.to_string()));
         let worker = Worker::new(backend, watermark, &loaded, gauges, Box::new(lock), closed);
-        let counters = worker.counters();
+        let (counters, stall) = (worker.counters(), worker.stall());
         let io = match data {
             DataDir::Path(_) => {
                 Io::thread(worker).map_err(|source| LoadError::Io { place: "the storage thread".into(), source })?
@@ -164,7 +168,7 @@ impl Prepared {
         let state = SharedState::new(contents);
         let machine = StateMachine::new(state.clone(), Snapshots::new(files, io.clone(), current));
         let log = LogStore::new(io, loaded, counters);
-        Ok(Opened { log, machine, state, nonce: identity.nonce, closed: Closed(wait) })
+        Ok(Opened { log, machine, state, nonce: identity.nonce, stall, closed: Closed(wait) })
     }
 }
 

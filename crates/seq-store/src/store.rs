@@ -30,6 +30,8 @@ use crate::status::View;
 use crate::storage::{self, Closed, Files, OpenError, Opened};
 use crate::types::Raft;
 
+mod slow_disk;
+
 /// How long the others are asked about an empty data directory. One that cannot be reached is not waited for.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -196,7 +198,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         let others = addrs.clone().into_iter().filter(|(other, _)| *other != id).collect();
         unasked = ask(&me, &dial, others).await?;
     }
-    let Opened { log, machine, state, closed, .. } = prepared.named(&spec.name, &node).open()?;
+    let Opened { log, machine, state, stall, closed, .. } = prepared.named(&spec.name, &node).open()?;
     let peers = Arc::new(Peers::load(&cluster, files(data))?);
     let network = Network::new(me.clone(), peers.clone(), dial.clone(), addrs.clone(), tuning.election_min);
     let disowned = network.disowned();
@@ -243,6 +245,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer, set));
     spawn(tasks, "store hello", Kind::Critical, keep_asking(me, dial, unasked));
+    spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().keep_gauges());
     tracing::info!(store = %view.node, cluster, "the store member listens");
     Ok(StoreHandle { raft, view, tasks: tasks.clone(), closed })

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::backend::LogBackend;
 use super::loaded::{Loaded, Meta};
+use super::stall::Stall;
 use super::watermark::WatermarkFile;
 use crate::disk::{self, Watermark};
 use crate::envelope::Kind;
@@ -140,7 +141,9 @@ fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
     loop {
         if worker.is_purging() {
             // There is something to do anyway.
+            worker.stall.begin();
         } else if let Some(op) = queue.blocking_recv() {
+            worker.stall.begin();
             worker.take(op);
         } else {
             break;
@@ -151,6 +154,7 @@ fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
             worker.take(op);
         }
         worker.commit();
+        worker.stall.end();
         if queue.is_closed() && queue.is_empty() {
             break; // An unfinished purge goes on at the next start.
         }
@@ -173,6 +177,8 @@ pub(crate) struct Worker {
     purging: Option<u64>,
     waiting: Vec<Waiter>,
     counters: Arc<Counters>,
+    /// Runs from the first write of a batch to its sync.
+    stall: Stall,
     gauges: Gauges,
     /// Dropped last: tells that backend and lock are free.
     _lock: Box<dyn Send>,
@@ -211,6 +217,7 @@ impl Worker {
             purging: loaded.purged.map(|id| id.index),
             waiting: Vec::new(),
             counters: Arc::default(),
+            stall: Stall::new(),
             gauges,
             _lock: lock,
             _closed: closed,
@@ -219,6 +226,10 @@ impl Worker {
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
         self.counters.clone()
+    }
+
+    pub(crate) fn stall(&self) -> Stall {
+        self.stall.clone()
     }
 
     fn is_purging(&self) -> bool {

@@ -51,6 +51,28 @@ async fn an_append_is_answered_after_its_sync() {
 }
 
 #[tokio::test]
+async fn a_sync_that_hangs_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut opened, arrivals, let_go) = open_gated(dir.path());
+    assert_eq!(opened.stall.lasts(), Duration::ZERO);
+    let answer = start_append(&mut opened.log, vec![blank(1, 0)]).await;
+    arrivals.recv_timeout(PATIENCE).unwrap();
+    let before = opened.stall.lasts();
+    assert!(before > Duration::ZERO);
+    while opened.stall.lasts() == before {
+        tokio::task::yield_now().await;
+    }
+    let_go.send(()).unwrap();
+    answer.await.unwrap().unwrap();
+    // The thread says so itself, right after it has answered.
+    while opened.stall.lasts() > Duration::ZERO {
+        tokio::task::yield_now().await;
+    }
+    drop(let_go);
+    close(opened).await;
+}
+
+#[tokio::test]
 async fn a_vote_is_answered_after_its_sync_and_never_before_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let (mut opened, arrivals, let_go) = open_gated(dir.path());

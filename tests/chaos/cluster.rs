@@ -1,0 +1,207 @@
+//! A set of real processes, each on a host of its own, and what they say of themselves.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use seq_proto::v1;
+use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_proto::v1::status_response::Role;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::machine::eventually;
+use crate::net::{Net, scratch};
+use crate::node::{Node, SmallDisk};
+
+const STORE_PORT: u16 = 7300;
+const ALLOC_PORT: u16 = 7400;
+const HTTP_PORT: u16 = 7480;
+
+/// Uids of a section.
+pub(crate) const SECTION_SIZE: u32 = 10_000;
+
+/// How far a ceiling is raised: so little that the store is asked all the time.
+pub(crate) const STEP: u64 = 400;
+
+/// How long a node may take to say how it is.
+const LOOK_DEADLINE: Duration = Duration::from_millis(300);
+
+/// How large a set is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) stores: u64,
+    pub(crate) allocs: u32,
+    pub(crate) sections: u32,
+    /// Megabytes of the disk of the first store; 0: it lies with all others.
+    pub(crate) small_disk: u64,
+}
+
+impl Shape {
+    pub(crate) const USUAL: Shape = Shape { stores: 3, allocs: 3, sections: 12, small_disk: 0 };
+}
+
+/// A running set. What is declared first is dropped first: processes, disks, network, files.
+pub(crate) struct Cluster {
+    pub(crate) stores: Vec<Node>,
+    pub(crate) allocs: Vec<Node>,
+    pub(crate) disk: Option<SmallDisk>,
+    pub(crate) net: Net,
+    pub(crate) shape: Shape,
+    runtime: tokio::runtime::Runtime,
+    dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Makes the network and the files; nothing runs yet.
+    pub(crate) fn prepare(shape: Shape) -> Cluster {
+        let mut net = Net::new();
+        let dir = scratch();
+        let (set, config) = (dir.path().join("set.toml"), dir.path().join("config.toml"));
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();
+        let (set_arg, config_arg) = (set.display().to_string(), config.display().to_string());
+        let disk = (shape.small_disk > 0).then(|| SmallDisk::new(dir.path(), "s1-disk", shape.small_disk));
+        let mut stores = Vec::new();
+        for id in 1..=shape.stores {
+            let (name, id) = (format!("s{id}"), id.to_string());
+            let data = match &disk {
+                Some(disk) if id == "1" => disk.path.join("data"),
+                _ => dir.path().join(&name),
+            };
+            let data = data.display().to_string();
+            let args = words(&["store", "--set", &set_arg, "--id", &id, "--data", &data, "--config", &config_arg]);
+            stores.push(Node::new(&name, net.host(&name), STORE_PORT, args, dir.path()));
+        }
+        let mut allocs = Vec::new();
+        for number in 1..=shape.allocs {
+            let name = format!("a{number}");
+            let args = words(&["alloc", "--set", &set_arg, "--name", &name, "--cores", "1", "--config", &config_arg]);
+            allocs.push(Node::new(&name, net.host(&name), ALLOC_PORT, args, dir.path()));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let cluster = Cluster { stores, allocs, disk, net, shape, runtime, dir };
+        fs::write(&set, cluster.set_file("chaos")).unwrap();
+        // Snapshots come often, so that a member that was away needs one sometimes.
+        fs::write(&config, "[store]\nsnapshot_every = 2000\nlog_kept = 200\n").unwrap();
+        cluster
+    }
+
+    /// A set whose every section is served.
+    pub(crate) fn start(shape: Shape) -> Cluster {
+        let mut cluster = Cluster::prepare(shape);
+        cluster.start_all();
+        cluster
+    }
+
+    /// Starts every process and waits until every section has an owner.
+    pub(crate) fn start_all(&mut self) {
+        self.stores.iter_mut().chain(&mut self.allocs).for_each(Node::start);
+        eventually("every section has an owner", || {
+            let owners = self.owners();
+            (!owners.is_empty() && owners.iter().all(|owner| !owner.is_empty())).then_some(())
+        });
+    }
+
+    /// The set file of a cluster of this name on these hosts.
+    pub(crate) fn set_file(&self, name: &str) -> String {
+        let uids = u64::from(self.shape.sections) * u64::from(SECTION_SIZE);
+        let mut text =
+            format!("name = \"{name}\"\nuids = \"0..{uids}\"\nsection_size = {SECTION_SIZE}\nstep = {STEP}\n");
+        for (index, node) in self.stores.iter().enumerate() {
+            let (id, name, addr, ip) = (index + 1, &node.name, &node.addr, node.host.ip);
+            let http = format!("{ip}:{HTTP_PORT}");
+            writeln!(text, "[[store]]\nid = {id}\nname = \"{name}\"\naddr = \"{addr}\"\nhttp = \"{http}\"").unwrap();
+        }
+        for node in &self.allocs {
+            let (name, addr, ip) = (&node.name, &node.addr, node.host.ip);
+            writeln!(text, "[[alloc]]\nname = \"{name}\"\naddr = \"{addr}\"\nhttp = \"{ip}:{HTTP_PORT}\"").unwrap();
+        }
+        text
+    }
+
+    /// An allocator of some set file on a new host. `text` is given the host's address.
+    pub(crate) fn stranger(&mut self, host: &str, name: &str, text: impl FnOnce(&Cluster, &str) -> String) -> Node {
+        let place = self.net.host(host);
+        let set = self.path(&format!("{host}.toml"));
+        fs::write(&set, text(self, &place.ip.to_string())).unwrap();
+        let args = ["alloc", "--set", &set.display().to_string(), "--name", name, "--cores", "1"];
+        Node::new(host, place, ALLOC_PORT, args.iter().map(ToString::to_string).collect(), self.dir.path())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Where callers begin.
+    pub(crate) fn seeds(&self) -> Vec<String> {
+        self.allocs.iter().map(|node| node.addr.clone()).collect()
+    }
+
+    /// The store that leads, by its index: the member of the newest term that says so itself.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        let leads = |(index, node): (usize, &Node)| {
+            let status = self.store_status(node)?;
+            (status.leader == status.id).then_some((status.term, index))
+        };
+        self.stores.iter().enumerate().filter_map(leads).max().map(|(_, index)| index)
+    }
+
+    /// Waits for a store that leads.
+    pub(crate) fn wait_leader(&self) -> usize {
+        eventually("a store leads", || self.leader())
+    }
+
+    /// What a store says of itself; `None` while it does not answer.
+    pub(crate) fn store_status(&self, node: &Node) -> Option<v1::StoreStatus> {
+        let ask = async {
+            let mut client = AdminServiceClient::new(channel(&node.addr));
+            client.status(v1::StatusRequest {}).await
+        };
+        match self.within(ask)?.role? {
+            Role::Store(status) => Some(status),
+            Role::Alloc(_) => None,
+        }
+    }
+
+    /// The largest index that any of the stores named has applied.
+    pub(crate) fn applied(&self, stores: &[usize]) -> u64 {
+        let status = |index: &usize| self.store_status(&self.stores[*index]);
+        stores.iter().filter_map(status).map(|status| status.applied_index).max().unwrap_or(0)
+    }
+
+    /// The name of each section's owner, from the newest table that an allocator has; empty where there is none.
+    pub(crate) fn owners(&self) -> Vec<String> {
+        let tables = self.allocs.iter().filter_map(|node| {
+            let ask = async {
+                let mut client = SequenceServiceClient::new(channel(&node.addr));
+                client.get_routes(v1::GetRoutesRequest { known_version: 0 }).await
+            };
+            self.within(ask)?.routes.into_iter().next()
+        });
+        let Some(table) = tables.max_by_key(|table| table.version) else { return Vec::new() };
+        let mut owners = vec![String::new(); self.shape.sections as usize];
+        for run in &table.runs {
+            let name = table.nodes.iter().find(|node| node.id == run.owner).map_or("", |node| &*node.name);
+            let sections = run.first_section as usize..(run.first_section + run.sections) as usize;
+            owners[sections].fill(name.to_owned());
+        }
+        owners
+    }
+
+    /// The sections that an allocator owns.
+    pub(crate) fn sections_of(&self, alloc: usize) -> Vec<usize> {
+        let name = &self.allocs[alloc].name;
+        self.owners().iter().enumerate().filter(|(_, owner)| *owner == name).map(|(section, _)| section).collect()
+    }
+
+    fn within<T>(&self, ask: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Option<T> {
+        let answer = self.runtime.block_on(async { tokio::time::timeout(LOOK_DEADLINE, ask).await });
+        Some(answer.ok()?.ok()?.into_inner())
+    }
+}
+
+/// A connection for one question.
+fn channel(addr: &str) -> Channel {
+    Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(LOOK_DEADLINE).connect_lazy()
+}

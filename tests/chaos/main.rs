@@ -1,0 +1,109 @@
+//! Chaos: real processes in network namespaces of their own, real faults, and the exact order checker over every call.
+//!
+//! Each row is one named test. A short set runs with all tests; `CHAOS=all` runs every row but the long ones, and
+//! `CHAOS=NAME,NAME` runs the named ones, which is also how a failed row is run again. Rows run one after the other: a fault
+//! of one must not slow another down.
+//!
+//! What must hold in every row is the order of the numbers. Times are printed, not asserted: the machine may be busy.
+//! A machine that cannot make a fault (no root, a tool is missing) leaves the row out and says so; where `CI` is set that
+//! is a failure, because `.ci/run` installs what is needed.
+
+use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::time::Instant;
+
+mod cluster;
+mod load;
+mod machine;
+mod net;
+mod node;
+mod rows;
+mod scene;
+
+use rows::{ROWS, Row, Tier};
+
+/// Chooses rows: `all`, or names.
+const CHOICE: &str = "CHAOS";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--list") {
+        ROWS.iter().for_each(|row| println!("{}: test", row.name));
+        return ExitCode::SUCCESS;
+    }
+    let choice = std::env::var(CHOICE).unwrap_or_default();
+    let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
+    let chosen: Vec<&Row> = match choose(&choice) {
+        Ok(rows) => rows,
+        Err(unknown) => {
+            eprintln!("{CHOICE} names {unknown:?}, which is no row; `-- --list` shows them");
+            return ExitCode::FAILURE;
+        }
+    };
+    let rows: Vec<&Row> = chosen
+        .into_iter()
+        .filter(|row| filters.is_empty() || filters.iter().any(|filter| row.name.contains(*filter)))
+        .collect();
+    if !rows.is_empty() && machine::lacks(&[machine::Need::Namespaces]).is_empty() {
+        net::sweep();
+    }
+    println!("\nrunning {} tests", rows.len());
+    let began = Instant::now();
+    let (mut passed, mut failed, mut left_out) = (0, Vec::new(), 0);
+    for row in &rows {
+        match run(row) {
+            Outcome::Passed => passed += 1,
+            Outcome::Failed => failed.push(row.name),
+            Outcome::LeftOut => left_out += 1,
+        }
+    }
+    for name in &failed {
+        println!("again: {CHOICE}={name} cargo test --workspace --test chaos");
+    }
+    println!(
+        "\ntest result: {}. {passed} passed; {} failed; {left_out} ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
+        if failed.is_empty() { "ok" } else { "FAILED" },
+        failed.len(),
+        ROWS.len() - rows.len(),
+        began.elapsed().as_secs_f64()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+enum Outcome {
+    Passed,
+    Failed,
+    LeftOut,
+}
+
+fn choose(choice: &str) -> Result<Vec<&'static Row>, String> {
+    match choice {
+        "" => Ok(ROWS.iter().filter(|row| row.tier == Tier::Short).collect()),
+        "all" => Ok(ROWS.iter().filter(|row| row.tier != Tier::Long).collect()),
+        names => names
+            .split(',')
+            .map(|name| ROWS.iter().find(|row| row.name == name).ok_or_else(|| name.to_owned()))
+            .collect(),
+    }
+}
+
+fn run(row: &Row) -> Outcome {
+    let lacks = machine::lacks(row.needs);
+    if !lacks.is_empty() {
+        let why = lacks.join(", ");
+        if std::env::var_os("CI").is_some() {
+            println!("test {} ... FAILED, this machine lacks {why}", row.name);
+            return Outcome::Failed;
+        }
+        println!("test {} ... ignored, this machine lacks {why}", row.name);
+        return Outcome::LeftOut;
+    }
+    println!("test {}: {}", row.name, row.what);
+    let _ = io::stdout().flush();
+    let began = Instant::now();
+    let ran = panic::catch_unwind(AssertUnwindSafe(row.run));
+    let verdict = if ran.is_ok() { "ok" } else { "FAILED" };
+    println!("test {} ... {verdict} ({:.1} s)", row.name, began.elapsed().as_secs_f64());
+    if ran.is_ok() { Outcome::Passed } else { Outcome::Failed }
+}

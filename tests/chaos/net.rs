@@ -1,0 +1,183 @@
+//! A network of one's own: a namespace for each host, tied together by a bridge in one more; the callers are in the
+//! machine's own namespace, with one leg on the bridge.
+//!
+//! Invariant: everything carries the process id in its name and goes when its [`Net`] is dropped, also after a panic; what a
+//! process left behind that ended otherwise is swept by the next one. The machine's own firewall is never touched: packets
+//! are dropped where they arrive, in the namespace of a host, or there on their way out to the callers.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::machine::{sh, try_run};
+
+/// What every name begins with.
+const PREFIX: &str = "sq";
+
+/// The networks come from 198.18.0.0/15, which is set aside for tests of this kind.
+const FIRST_OCTETS: [u8; 2] = [198, 18];
+
+/// The callers' host number.
+const CALLERS: u8 = 1;
+
+/// A bridge with hosts.
+pub(crate) struct Net {
+    tag: String,
+    net: [u8; 3],
+    hosts: Vec<Host>,
+}
+
+/// A namespace with one address.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    pub(crate) namespace: String,
+    pub(crate) ip: Ipv4Addr,
+    port: String,
+}
+
+impl Net {
+    /// A bridge that only the callers are on.
+    pub(crate) fn new() -> Net {
+        static NETS: AtomicU8 = AtomicU8::new(0);
+        let number = NETS.fetch_add(1, Ordering::Relaxed);
+        let pid = std::process::id();
+        let net = Net { tag: format!("{PREFIX}{pid:x}x{number}"), net: free_net(pid, number), hosts: Vec::new() };
+        let (tag, bridge, ip) = (&net.tag, net.bridge(), net.address(CALLERS));
+        sh(&format!("ip netns add {bridge}"));
+        sh(&format!("ip -n {bridge} link add br0 type bridge"));
+        sh(&format!("ip -n {bridge} link set br0 up"));
+        sh(&format!("ip link add {tag} type veth peer name callers netns {bridge}"));
+        sh(&format!("ip -n {bridge} link set callers master br0 up"));
+        sh(&format!("ip addr add {ip}/24 dev {tag}"));
+        sh(&format!("ip link set {tag} up"));
+        net
+    }
+
+    /// Adds a host.
+    pub(crate) fn host(&mut self, name: &str) -> Host {
+        let number = 10 + u8::try_from(self.hosts.len()).expect("a network has few hosts");
+        let (bridge, ip) = (self.bridge(), self.address(number));
+        let host = Host { namespace: format!("{}-{name}", self.tag), ip, port: name.to_owned() };
+        let namespace = &host.namespace;
+        sh(&format!("ip netns add {namespace}"));
+        // From here on it goes with the others.
+        self.hosts.push(host.clone());
+        sh(&format!("ip -n {bridge} link add {name} type veth peer name eth0 netns {namespace}"));
+        sh(&format!("ip -n {bridge} link set {name} master br0 up"));
+        sh(&format!("ip -n {namespace} addr add {ip}/24 dev eth0"));
+        sh(&format!("ip -n {namespace} link set eth0 up"));
+        sh(&format!("ip -n {namespace} link set lo up"));
+        host
+    }
+
+    /// Nothing that `from` sends arrives at `to` any more; what `to` sends still arrives.
+    pub(crate) fn drop_packets(&self, from: &Host, to: &Host) {
+        iptables(to, &format!("-A INPUT -s {} -j DROP", from.ip));
+    }
+
+    /// Nothing passes between two hosts, in either direction.
+    pub(crate) fn cut(&self, one: &Host, other: &Host) {
+        self.drop_packets(one, other);
+        self.drop_packets(other, one);
+    }
+
+    /// Nothing that anybody sends arrives at a host.
+    pub(crate) fn cut_in(&self, host: &Host) {
+        iptables(host, "-A INPUT ! -i lo -j DROP");
+    }
+
+    /// Nothing that a host sends arrives at another host, or leaves for the callers.
+    pub(crate) fn cut_out(&self, host: &Host) {
+        for other in self.hosts.iter().filter(|other| other.ip != host.ip) {
+            self.drop_packets(host, other);
+        }
+        iptables(host, &format!("-A OUTPUT -d {} -j DROP", self.address(CALLERS)));
+    }
+
+    /// Undoes every cut.
+    pub(crate) fn heal(&self) {
+        for host in &self.hosts {
+            iptables(host, "-F");
+        }
+    }
+
+    /// Pulls a host's cable: what is on the way is lost, and nobody hears that the host is gone.
+    pub(crate) fn unplug(&self, host: &Host) {
+        sh(&format!("ip -n {} link set {} down", self.bridge(), host.port));
+    }
+
+    /// Puts it back.
+    pub(crate) fn plug(&self, host: &Host) {
+        sh(&format!("ip -n {} link set {} up", self.bridge(), host.port));
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}-bridge", self.tag)
+    }
+
+    fn address(&self, number: u8) -> Ipv4Addr {
+        let [a, b, c] = self.net;
+        Ipv4Addr::new(a, b, c, number)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        let namespaces = self.hosts.iter().map(|host| host.namespace.clone()).chain([self.bridge()]);
+        for namespace in namespaces {
+            remove_namespace(&namespace);
+        }
+        // Its other end went with the bridge; that this fails then is no fault.
+        let _ = try_run("ip", &["link", "del", &self.tag]);
+    }
+}
+
+fn iptables(host: &Host, rule: &str) {
+    sh(&format!("ip netns exec {} iptables -w 5 {rule}", host.namespace));
+}
+
+/// A network that no interface of this machine is in.
+fn free_net(pid: u32, number: u8) -> [u8; 3] {
+    let taken = sh("ip -o -4 addr");
+    let start = pid.wrapping_mul(31).wrapping_add(u32::from(number));
+    let [a, b] = FIRST_OCTETS;
+    (start..start + 512)
+        .map(|at| [a, b + (at >> 8 & 1) as u8, at as u8])
+        .find(|[a, b, c]| !taken.contains(&format!(" {a}.{b}.{c}.")))
+        .expect("one of 512 networks is free")
+}
+
+fn remove_namespace(namespace: &str) {
+    for pid in try_run("ip", &["netns", "pids", namespace]).unwrap_or_default().split_whitespace() {
+        let _ = try_run("kill", &["-9", pid]);
+    }
+    let _ = try_run("ip", &["netns", "del", namespace]);
+}
+
+/// Removes what a run left that was killed: a name says which process made it.
+pub(crate) fn sweep() {
+    let is_dead = |name: &str| {
+        let pid = name.strip_prefix(PREFIX)?.split_once('x')?.0;
+        let pid = u32::from_str_radix(pid, 16).ok()?;
+        Some(!Path::new(&format!("/proc/{pid}")).exists())
+    };
+    for line in sh("ip netns list").lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        if is_dead(name) == Some(true) {
+            remove_namespace(name);
+        }
+    }
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().and_then(is_dead) == Some(true) {
+            for disk in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                let _ = try_run("umount", &[&disk.path().display().to_string()]);
+            }
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A directory that goes when it is dropped, or with the next sweep.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix(&format!("{PREFIX}{:x}x-", std::process::id())).tempdir().unwrap()
+}

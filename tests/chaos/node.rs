@@ -1,0 +1,180 @@
+//! One server process in a host's namespace, and what can be done to it.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::machine::{eventually, tool};
+use crate::net::Host;
+
+/// A server; killed when dropped. A test that fails shows its log.
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) host: Host,
+    /// Where its gRPC port answers.
+    pub(crate) addr: String,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl Node {
+    /// A node that is not running; `dir` is for its log.
+    pub(crate) fn new(name: &str, host: Host, port: u16, args: Vec<String>, dir: &std::path::Path) -> Node {
+        let addr = format!("{}:{port}", host.ip);
+        let log = dir.join(format!("{name}.log"));
+        Node { name: name.to_owned(), host, addr, args, env: Vec::new(), log, child: None }
+    }
+
+    /// Sets a variable of the environment, from the next start on.
+    pub(crate) fn env(&mut self, key: &str, value: impl Into<String>) {
+        self.env.push((key.to_owned(), value.into()));
+    }
+
+    /// Starts the process.
+    pub(crate) fn start(&mut self) {
+        assert!(self.child.is_none(), "{} runs already", self.name);
+        let log = File::options().create(true).append(true).open(&self.log).unwrap();
+        let mut command = Command::new("ip");
+        // `ip` replaces itself: the child's id is the server's, and so are signals to it.
+        command.args(["netns", "exec", &self.host.namespace]).args(["env"]);
+        // Only the server itself gets the variables: what `ip` would do with a lying clock is not asked.
+        command.args(self.env.iter().map(|(key, value)| format!("{key}={value}")));
+        command.arg(env!("CARGO_BIN_EXE_seqsvr")).args(&self.args).stdin(Stdio::null());
+        self.child = Some(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+    }
+
+    /// Whether the process was started and has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+
+    /// Ends the process as a crash would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Kills it and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.start();
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().unwrap_or_else(|| panic!("{} runs", self.name));
+        kill_process(Pid::from_child(child), signal).unwrap();
+    }
+
+    /// Stops the process where it is, with what lies in its sockets.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Waits until the process ended by itself.
+    pub(crate) fn wait_exit(&mut self) -> ExitStatus {
+        let name = self.name.clone();
+        let child = self.child.as_mut().unwrap_or_else(|| panic!("{name} runs"));
+        let status = eventually(&format!("{name} ends"), || child.try_wait().unwrap());
+        self.child = None;
+        status
+    }
+
+    /// Makes the sync of files fail or hang, in all of the process's threads, until the tracer is dropped.
+    pub(crate) fn trouble_syncs(&self, fault: &str) -> Tracer {
+        let pid = self.child.as_ref().unwrap().id().to_string();
+        let said = self.log.with_extension("strace");
+        let stderr = File::create(&said).unwrap();
+        let inject = format!("inject=fdatasync,fsync:{fault}");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-p", &pid, "-e", "trace=fdatasync,fsync", "-e", &inject, "-o", "/dev/null"]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+        eventually("strace is attached", || fs::read_to_string(&said).unwrap().contains("attached").then_some(()));
+        Tracer { child }
+    }
+
+    /// What the process has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.len().saturating_sub(60);
+            eprintln!("== the last lines of the log of {}\n{}", self.name, lines[last..].join("\n"));
+        }
+    }
+}
+
+/// Stands between a process and the kernel.
+pub(crate) struct Tracer {
+    child: Child,
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file system of its own, of a few megabytes, that can get full.
+pub(crate) struct SmallDisk {
+    pub(crate) path: PathBuf,
+    ballast: PathBuf,
+}
+
+impl SmallDisk {
+    /// Makes a file system of so many megabytes in a file, and mounts it.
+    pub(crate) fn new(dir: &std::path::Path, name: &str, megabytes: u64) -> SmallDisk {
+        let (image, path) = (dir.join(format!("{name}.img")), dir.join(name));
+        File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
+        fs::create_dir(&path).unwrap();
+        tool("mkfs.ext4", &["-q", "-F", "-m", "0", &image.display().to_string()]);
+        tool("mount", &["-o", "loop", &image.display().to_string(), &path.display().to_string()]);
+        let ballast = path.join("ballast");
+        SmallDisk { path, ballast }
+    }
+
+    /// Takes all the room that is left.
+    pub(crate) fn fill(&self) {
+        let mut file = File::create(&self.ballast).unwrap();
+        for size in [1 << 20, 1 << 12, 1] {
+            while io_write(&mut file, size).is_ok() {}
+        }
+        let _ = file.sync_all();
+    }
+
+    /// Gives it back.
+    pub(crate) fn free(&self) {
+        fs::remove_file(&self.ballast).unwrap();
+        tool("sync", &["-f", &self.path.display().to_string()]);
+    }
+}
+
+fn io_write(file: &mut File, size: usize) -> std::io::Result<()> {
+    use std::io::Write;
+    file.write_all(&vec![7; size])
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = crate::machine::try_run("umount", &["-l", &self.path.display().to_string()]);
+    }
+}

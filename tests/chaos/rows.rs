@@ -1,0 +1,169 @@
+//! The rows: which fault, how long, and what must hold beside the order.
+
+use crate::machine::Need;
+
+mod allocs;
+mod clocks;
+mod disks;
+mod failover;
+mod names;
+mod pauses;
+mod stores;
+
+/// When a row runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// With all tests.
+    Short,
+    /// With all rows.
+    Full,
+    /// Only when it is named: it measures, or lasts very long.
+    Long,
+}
+
+/// One fault.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) tier: Tier,
+    pub(crate) needs: &'static [Need],
+    pub(crate) run: fn(),
+}
+
+const NET: &[Need] = &[Need::Namespaces];
+const CUTS: &[Need] = &[Need::Namespaces, Need::Iptables];
+const SYNCS: &[Need] = &[Need::Namespaces, Need::Strace];
+const CLOCKS: &[Need] = &[Need::Namespaces, Need::Faketime];
+const DISKS: &[Need] = &[Need::Namespaces, Need::Disk];
+
+const fn row(name: &'static str, tier: Tier, needs: &'static [Need], run: fn(), what: &'static str) -> Row {
+    Row { name, what, tier, needs, run }
+}
+
+/// All of them, in the order they run.
+pub(crate) const ROWS: &[Row] = &[
+    row("alloc_kill", Tier::Full, NET, allocs::kill, "an allocator is killed; its sections go on elsewhere"),
+    row(
+        "alloc_kill_and_restart",
+        Tier::Full,
+        NET,
+        allocs::kill_and_restart,
+        "an allocator is killed and is back at once, five times",
+    ),
+    row(
+        "alloc_pause_short",
+        Tier::Short,
+        NET,
+        pauses::short,
+        "an allocator stands still across its lease, with requests in its sockets",
+    ),
+    row("alloc_pause_long", Tier::Full, NET, pauses::long, "an allocator stands still for 1, 10 and 60 s"),
+    row("alloc_pauses", Tier::Long, NET, pauses::many, "500 pauses around the edge of the lease, allocators in turn"),
+    row(
+        "alloc_cut_from_store",
+        Tier::Short,
+        CUTS,
+        allocs::cut_from_store,
+        "an allocator and the store do not hear each other",
+    ),
+    row(
+        "alloc_deaf_to_store",
+        Tier::Full,
+        CUTS,
+        allocs::deaf_to_store,
+        "an allocator does not hear the store, which hears it",
+    ),
+    row(
+        "alloc_mute_to_store",
+        Tier::Full,
+        CUTS,
+        allocs::mute_to_store,
+        "the store does not hear an allocator, which hears it",
+    ),
+    row(
+        "alloc_cut_from_peers",
+        Tier::Full,
+        CUTS,
+        allocs::cut_from_peers,
+        "an allocator and the other allocators do not hear each other",
+    ),
+    row("alloc_cut_from_all", Tier::Full, CUTS, allocs::cut_from_all, "nobody hears an allocator, and it hears nobody"),
+    row("alloc_deaf", Tier::Full, CUTS, allocs::deaf, "an allocator hears nobody, callers neither"),
+    row("alloc_mute", Tier::Full, CUTS, allocs::mute, "nobody hears an allocator, callers neither"),
+    row(
+        "alloc_cut_from_leader",
+        Tier::Full,
+        CUTS,
+        allocs::cut_from_leader,
+        "an allocator reaches every store but the one that leads",
+    ),
+    row(
+        "store_leader_kills",
+        Tier::Full,
+        NET,
+        stores::leader_kills,
+        "the store's leader is killed every 5 s for 2 minutes",
+    ),
+    row("store_leader_kill", Tier::Short, NET, stores::leader_kill, "the store's leader is killed twice"),
+    row(
+        "store_leader_sees_one",
+        Tier::Full,
+        CUTS,
+        stores::leader_sees_one,
+        "the store's leader reaches one follower of two",
+    ),
+    row("store_leader_cut", Tier::Full, CUTS, stores::leader_cut, "the store's leader reaches no other member"),
+    row("store_majority_lost", Tier::Full, NET, stores::majority_lost, "two stores of three are gone for 6 s"),
+    row("store_disk_full", Tier::Full, DISKS, disks::full, "the disk of a store gets full, and has room again"),
+    row(
+        "store_sync_error",
+        Tier::Full,
+        SYNCS,
+        disks::sync_error,
+        "a sync of the leader's disk fails: it stops, the others go on",
+    ),
+    row("store_sync_hang", Tier::Full, SYNCS, disks::sync_hang, "a sync of the leader's disk hangs: another one leads"),
+    row(
+        "clock_steps_alloc",
+        Tier::Full,
+        CLOCKS,
+        clocks::steps_alloc,
+        "an allocator's clock jumps an hour forward and back",
+    ),
+    row(
+        "clock_steps_store",
+        Tier::Full,
+        CLOCKS,
+        clocks::steps_store,
+        "the stores' clocks jump an hour forward and back",
+    ),
+    row(
+        "clock_rates_alloc",
+        Tier::Full,
+        CLOCKS,
+        clocks::rates_alloc,
+        "an allocator's clock runs a tenth too fast, then too slow, and it is paused",
+    ),
+    row(
+        "clock_rates_store",
+        Tier::Full,
+        CLOCKS,
+        clocks::rates_store,
+        "the stores' clocks run a tenth too fast, then too slow, and an allocator is paused",
+    ),
+    row("two_allocs_of_one_name", Tier::Full, NET, names::twins, "two allocators run under one name"),
+    row(
+        "alloc_of_another_set",
+        Tier::Full,
+        NET,
+        names::another_set,
+        "an allocator of another set asks this set's store",
+    ),
+    row(
+        "failover",
+        Tier::Long,
+        NET,
+        failover::trials,
+        "an allocator's host is lost: how long are its sections without an answer?",
+    ),
+];

@@ -1,0 +1,122 @@
+//! Allocators that are killed or cut off.
+
+use std::time::Duration;
+
+use crate::cluster::Shape;
+use crate::machine::{eventually, pause};
+use crate::scene::Scene;
+
+/// How long a cut lasts: the lease runs out, the sections move, and the old owner is left alone for a while.
+const CUT: Duration = Duration::from_secs(6);
+
+/// The allocator that the faults are for.
+const VICTIM: usize = 0;
+
+pub(super) fn kill() {
+    let mut scene = Scene::start(Shape::USUAL);
+    let (sections, others) = split(&scene);
+    scene.cluster.allocs[VICTIM].kill();
+    // The process is gone and its host is there: whoever calls it hears that nobody listens.
+    scene.load.wait_served();
+    let report = scene.load.report();
+    println!(
+        "  its sections were without an answer for {:.2} s, all others for {:.2} s",
+        report.longest(sections).as_secs_f64(),
+        report.longest(others).as_secs_f64()
+    );
+    scene.cluster.allocs[VICTIM].start();
+    owns_again(&scene);
+    scene.end("killed, and back");
+}
+
+pub(super) fn kill_and_restart() {
+    let mut scene = Scene::start(Shape::USUAL);
+    for _ in 0..5 {
+        scene.cluster.allocs[VICTIM].restart();
+        scene.load.wait_served();
+        owns_again(&scene);
+    }
+    scene.end("five restarts");
+}
+
+pub(super) fn cut_from_store() {
+    cut("cut from the store", |scene| {
+        let cluster = &scene.cluster;
+        cluster.stores.iter().for_each(|store| cluster.net.cut(&store.host, &cluster.allocs[VICTIM].host));
+    });
+}
+
+pub(super) fn deaf_to_store() {
+    cut("deaf to the store", |scene| {
+        let cluster = &scene.cluster;
+        cluster.stores.iter().for_each(|store| cluster.net.drop_packets(&store.host, &cluster.allocs[VICTIM].host));
+    });
+}
+
+pub(super) fn mute_to_store() {
+    cut("mute to the store", |scene| {
+        let cluster = &scene.cluster;
+        cluster.stores.iter().for_each(|store| cluster.net.drop_packets(&cluster.allocs[VICTIM].host, &store.host));
+    });
+}
+
+pub(super) fn cut_from_peers() {
+    cut("cut from its peers", |scene| {
+        let cluster = &scene.cluster;
+        let victim = &cluster.allocs[VICTIM].host;
+        cluster.allocs.iter().skip(VICTIM + 1).for_each(|peer| cluster.net.cut(&peer.host, victim));
+    });
+}
+
+pub(super) fn cut_from_leader() {
+    cut("cut from the store's leader", |scene| {
+        let cluster = &scene.cluster;
+        let leader = cluster.wait_leader();
+        cluster.net.cut(&cluster.stores[leader].host, &cluster.allocs[VICTIM].host);
+    });
+}
+
+pub(super) fn cut_from_all() {
+    cut("cut from all", |scene| {
+        let cluster = &scene.cluster;
+        let victim = &cluster.allocs[VICTIM].host;
+        cluster.net.cut_in(victim);
+        cluster.net.cut_out(victim);
+    });
+}
+
+pub(super) fn deaf() {
+    cut("deaf", |scene| scene.cluster.net.cut_in(&scene.cluster.allocs[VICTIM].host));
+}
+
+pub(super) fn mute() {
+    cut("mute", |scene| scene.cluster.net.cut_out(&scene.cluster.allocs[VICTIM].host));
+}
+
+fn cut(what: &str, cut: impl FnOnce(&Scene)) {
+    let scene = Scene::start(Shape::USUAL);
+    let (sections, others) = split(&scene);
+    cut(&scene);
+    pause(CUT);
+    let report = scene.load.report();
+    println!(
+        "  in {} s its sections were without an answer for {:.2} s, all others for {:.2} s",
+        CUT.as_secs(),
+        report.longest(sections).as_secs_f64(),
+        report.longest(others).as_secs_f64()
+    );
+    scene.cluster.net.heal();
+    scene.end(what);
+}
+
+/// The victim's sections, and the others.
+fn split(scene: &Scene) -> (Vec<usize>, Vec<usize>) {
+    let sections = scene.cluster.sections_of(VICTIM);
+    assert!(!sections.is_empty(), "the victim owns something");
+    let others = (0..scene.cluster.shape.sections as usize).filter(|section| !sections.contains(section)).collect();
+    (sections, others)
+}
+
+fn owns_again(scene: &Scene) {
+    eventually("it owns sections again", || (!scene.cluster.sections_of(VICTIM).is_empty()).then_some(()));
+}

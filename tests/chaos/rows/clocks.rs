@@ -1,0 +1,88 @@
+//! Clocks that jump and clocks that run at another rate, for one process alone.
+//!
+//! Only the wall clock of a machine jumps; a wrong rate is one of all its clocks. Each row also pauses an allocator around
+//! the edge of its lease, because only then a clock decides anything.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Shape};
+use crate::machine::{faketime, pause};
+use crate::node::Node;
+use crate::scene::Scene;
+
+/// An hour, there and back, and further back.
+const STEPS: [&str; 4] = ["+3600s", "+0s", "-3600s", "+0s"];
+
+/// The rates that the margins of the lease are made for.
+const RATES: [&str; 2] = ["x1.1", "x0.9"];
+
+/// Pauses of an allocator with each clock.
+const PAUSES_MS: [u64; 4] = [1_700, 2_000, 2_300, 2_700];
+
+pub(super) fn steps_alloc() {
+    steps(|cluster| &mut cluster.allocs[..1]);
+}
+
+pub(super) fn steps_store() {
+    steps(|cluster| &mut cluster.stores[..]);
+}
+
+pub(super) fn rates_alloc() {
+    rates(|cluster| &mut cluster.allocs[..1]);
+}
+
+pub(super) fn rates_store() {
+    rates(|cluster| &mut cluster.stores[..]);
+}
+
+fn steps(nodes: fn(&mut Cluster) -> &mut [Node]) {
+    let mut cluster = Cluster::prepare(Shape::USUAL);
+    let clock = cluster.path("clock");
+    fs::write(&clock, "+0s").unwrap();
+    for node in nodes(&mut cluster) {
+        lie(node);
+        node.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        node.env("DONT_FAKE_MONOTONIC", "1");
+        node.env("FAKETIME_NO_CACHE", "1");
+        node.env("FAKETIME_TIMESTAMP_FILE", clock.display().to_string());
+    }
+    cluster.start_all();
+    let scene = Scene::of(cluster);
+    for step in STEPS {
+        fs::write(&clock, step).unwrap();
+        pause(Duration::from_secs(1));
+        scene.load.wait_served();
+        let victim = &scene.cluster.allocs[0];
+        victim.freeze();
+        // The clock also jumps while the process stands still.
+        fs::write(&clock, "+1800s").unwrap();
+        pause(Duration::from_millis(2_300));
+        victim.thaw();
+        scene.load.wait_served();
+    }
+    scene.end("clock steps");
+}
+
+fn rates(nodes: fn(&mut Cluster) -> &mut [Node]) {
+    for rate in RATES {
+        let mut cluster = Cluster::prepare(Shape::USUAL);
+        for node in nodes(&mut cluster) {
+            lie(node);
+            node.env("FAKETIME", format!("+0s {rate}"));
+        }
+        cluster.start_all();
+        let scene = Scene::of(cluster);
+        for length in PAUSES_MS {
+            scene.cluster.allocs[0].freeze();
+            pause(Duration::from_millis(length));
+            scene.cluster.allocs[0].thaw();
+            scene.load.wait_served();
+        }
+        scene.end(&format!("clocks at {rate}"));
+    }
+}
+
+fn lie(node: &mut Node) {
+    node.env("LD_PRELOAD", faketime().expect("looked for before").display().to_string());
+}

@@ -1,0 +1,57 @@
+//! How long the sections of a lost host are without an answer.
+//!
+//! The cable is pulled and the process killed at once, so nobody hears that it is gone: not the store, not the callers.
+
+use std::time::Duration;
+
+use crate::cluster::Shape;
+use crate::machine::eventually;
+use crate::scene::Scene;
+
+/// Losses, unless `CHAOS_TRIALS` says otherwise.
+const TRIALS: usize = 50;
+
+pub(super) fn trials() {
+    let trials = std::env::var("CHAOS_TRIALS").map_or(TRIALS, |trials| trials.parse().expect("a number of trials"));
+    let mut scene = Scene::start(Shape::USUAL);
+    let (mut times, mut failed_elsewhere, mut failed_there) = (Vec::new(), 0, 0);
+    for trial in 1..=trials {
+        let victim = trial % scene.cluster.allocs.len();
+        let sections = eventually("it owns sections again", || {
+            Some(scene.cluster.sections_of(victim)).filter(|sections| !sections.is_empty())
+        });
+        scene.load.wait_served();
+        scene.load.reset();
+        let host = scene.cluster.allocs[victim].host.clone();
+        scene.cluster.net.unplug(&host);
+        scene.cluster.allocs[victim].kill();
+        scene.load.wait_served();
+        let report = scene.load.report();
+        let time = report.longest(sections.iter().copied());
+        let (mut there, mut elsewhere) = (0, 0);
+        for (section, failed) in report.failed.iter().enumerate() {
+            *if sections.contains(&section) { &mut there } else { &mut elsewhere } += failed;
+        }
+        println!(
+            "  trial {trial}: {} sections without an answer for {:.2} s, {there} failed items there, {elsewhere} elsewhere {:?}",
+            sections.len(),
+            time.as_secs_f64(),
+            report.failures,
+        );
+        times.push(time);
+        failed_there += there;
+        failed_elsewhere += elsewhere;
+        scene.cluster.net.plug(&host);
+        scene.cluster.allocs[victim].start();
+    }
+    times.sort_unstable();
+    let show = |time: Duration| format!("{:.2} s", time.as_secs_f64());
+    println!(
+        "  {trials} losses of a host: longest time without an answer min {}, median {}, max {}; failed items: {failed_there} of \
+         its sections, {failed_elsewhere} of all others",
+        show(times[0]),
+        show(times[times.len() / 2]),
+        show(times[times.len() - 1]),
+    );
+    scene.end("hosts lost");
+}

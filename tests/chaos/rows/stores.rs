@@ -1,0 +1,84 @@
+//! Members of the store that are killed or cut off.
+
+use std::time::{Duration, Instant};
+
+use crate::cluster::Shape;
+use crate::machine::pause;
+use crate::scene::Scene;
+
+/// How long a cut lasts.
+const CUT: Duration = Duration::from_secs(6);
+
+pub(super) fn leader_kill() {
+    leader_killed(2, Duration::from_secs(3));
+}
+
+pub(super) fn leader_kills() {
+    leader_killed(24, Duration::from_secs(5));
+}
+
+fn leader_killed(kills: u32, every: Duration) {
+    let mut scene = Scene::start(Shape::USUAL);
+    let mut away = Vec::new();
+    for _ in 0..kills {
+        let next = Instant::now() + every;
+        let leader = scene.cluster.wait_leader();
+        let others: Vec<usize> = (0..scene.cluster.stores.len()).filter(|index| *index != leader).collect();
+        let seen = scene.cluster.applied(&others);
+        scene.cluster.stores[leader].kill();
+        away.push(scene.writes_go_on(&others, seen, Instant::now()));
+        scene.cluster.stores[leader].start();
+        pause(next.saturating_duration_since(Instant::now()));
+    }
+    away.sort_unstable();
+    println!(
+        "  {kills} kills: writes went on after {:.2} s in the middle and {:.2} s at the most",
+        away[away.len() / 2].as_secs_f64(),
+        away[away.len() - 1].as_secs_f64()
+    );
+    let (report, _) = scene.end("leader killed");
+    assert!(report.failures.is_empty(), "no call fails for a store's leader: {:?}", report.failures);
+}
+
+pub(super) fn leader_sees_one() {
+    let scene = Scene::start(Shape::USUAL);
+    let (cluster, leader) = (&scene.cluster, scene.cluster.wait_leader());
+    let (one, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let seen = cluster.applied(&[leader, one, other]);
+    cluster.net.cut(&cluster.stores[leader].host, &cluster.stores[other].host);
+    let took = scene.writes_go_on(&[leader, one], seen, Instant::now());
+    println!("  writes went on after {:.2} s", took.as_secs_f64());
+    pause(CUT);
+    cluster.net.heal();
+    let (report, _) = scene.end("leader sees one follower");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+}
+
+pub(super) fn leader_cut() {
+    let scene = Scene::start(Shape::USUAL);
+    let (cluster, leader) = (&scene.cluster, scene.cluster.wait_leader());
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    let seen = cluster.applied(&others);
+    for other in others {
+        cluster.net.cut(&cluster.stores[leader].host, &cluster.stores[other].host);
+    }
+    let took = scene.writes_go_on(&others, seen, Instant::now());
+    println!("  writes went on after {:.2} s", took.as_secs_f64());
+    pause(CUT);
+    cluster.net.heal();
+    let (report, _) = scene.end("leader cut from the others");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+}
+
+pub(super) fn majority_lost() {
+    let mut scene = Scene::start(Shape::USUAL);
+    for store in &mut scene.cluster.stores[..2] {
+        store.kill();
+    }
+    pause(CUT);
+    for store in &mut scene.cluster.stores[..2] {
+        store.start();
+    }
+    // Nobody can renew without a store: calls fail or wait, and go on when it is back.
+    scene.end("two stores of three gone");
+}
