@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer { name: "seq-fuzz", uses: &["seq-core", "seq-proto", "seq-store"], tests_use: &[] },
+    Layer { name: "seq-model", uses: &[], tests_use: &[] },
     Layer { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
