@@ -12,7 +12,7 @@ use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
 use seq_core::state::{Answer, Command};
 use seq_kit::metrics::RAFT_COMMIT_SECONDS;
 use seq_proto::status;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
@@ -38,6 +38,8 @@ pub(crate) struct Proposer {
     room: Arc<Semaphore>,
     timeout: Duration,
     stopping: CancellationToken,
+    /// Whom leadership was given to, while this member knows that it cannot lead.
+    aside: Arc<watch::Sender<Option<u64>>>,
 }
 
 impl Proposer {
@@ -49,7 +51,14 @@ impl Proposer {
         stopping: CancellationToken,
     ) -> Proposer {
         let room = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-        Proposer { raft, set: set.into(), addrs: Arc::new(addrs), room, timeout, stopping }
+        let aside = Arc::new(watch::Sender::new(None));
+        Proposer { raft, set: set.into(), addrs: Arc::new(addrs), room, timeout, stopping, aside }
+    }
+
+    /// Sends everybody elsewhere, those who wait as well, until it is called with `None`. The Raft library cannot say so
+    /// itself while it waits for the disk.
+    pub(crate) fn stand_aside(&self, for_whom: Option<u64>) {
+        self.aside.send_replace(for_whom);
     }
 
     /// Proposes a command and waits until this member has applied it.
@@ -57,9 +66,14 @@ impl Proposer {
         let _room = self.room.try_acquire().map_err(|_| ProposeError::Busy)?;
         let command = EncodedCommand::encode(command)?;
         let proposed = Instant::now();
+        let mut aside = self.aside.subscribe();
         let written = tokio::select! {
             () = self.stopping.cancelled() => return Err(ProposeError::Stopping),
             () = tokio::time::sleep(self.timeout) => return Err(ProposeError::TimedOut { after: self.timeout }),
+            Ok(leader) = aside.wait_for(Option::is_some) => {
+                let leader = leader.and_then(|id| self.addrs.get(&id)).cloned();
+                return Err(ProposeError::LeaderChanged { leader });
+            }
             written = self.raft.client_write(command) => written,
         };
         let response = written.map_err(|error| self.read(error))?;

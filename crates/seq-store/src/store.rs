@@ -133,7 +133,9 @@ impl StoreHandle {
     /// [`Hung`] when storage did not end in time.
     pub async fn shutdown(self) -> Result<(), Hung> {
         let StoreHandle { raft, view, tasks, closed } = self;
-        hand_over(&raft).await;
+        if let Some(next) = heir(&raft) {
+            hand_over(&raft, next).await;
+        }
         tasks.cancel();
         // Its only error is a panic of Raft's task, which the watch has reported.
         let _ = raft.shutdown().await;
@@ -243,9 +245,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), disowned));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
-    spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer, set));
+    spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer.clone(), set));
     spawn(tasks, "store hello", Kind::Critical, keep_asking(me, dial, unasked));
-    spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall));
+    spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().keep_gauges());
     tracing::info!(store = %view.node, cluster, "the store member listens");
     Ok(StoreHandle { raft, view, tasks: tasks.clone(), closed })
@@ -357,15 +359,18 @@ async fn keep_set(raft: Raft, state: storage::SharedState, proposer: Proposer, s
     }
 }
 
-/// Makes the follower with the longest log lead, so that the group is not without a leader for an election timeout.
-async fn hand_over(raft: &Raft) {
+/// The follower with the longest log, where this member leads.
+fn heir(raft: &Raft) -> Option<u64> {
+    let metrics = raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let followers = metrics.replication.iter().flatten().filter(|(id, _)| **id != metrics.id);
+    followers.max_by_key(|(_, matched)| **matched).map(|(id, _)| *id).filter(|_| raft.is_leader())
+}
+
+/// Makes a follower lead, so that the group is not without a leader for an election timeout.
+async fn hand_over(raft: &Raft, next: u64) {
     let mut metrics = raft.metrics();
-    let (me, next) = {
-        let metrics = metrics.borrow_watched();
-        let followers = metrics.replication.iter().flatten().filter(|(id, _)| **id != metrics.id);
-        (metrics.id, followers.max_by_key(|(_, matched)| **matched).map(|(id, _)| *id))
-    };
-    let Some(next) = next.filter(|_| raft.is_leader()) else { return };
+    let me = metrics.borrow_watched().id;
     if raft.trigger().transfer_leader(next).await.is_err() {
         return;
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cluster::Shape;
-use crate::machine::pause;
+use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
 /// How long a cut lasts.
@@ -19,23 +19,26 @@ pub(super) fn leader_kills() {
 
 fn leader_killed(kills: u32, every: Duration) {
     let mut scene = Scene::start(Shape::USUAL);
-    let mut away = Vec::new();
+    let (mut led, mut away) = (Vec::new(), Vec::new());
     for _ in 0..kills {
         let next = Instant::now() + every;
         let leader = scene.cluster.wait_leader();
         let others: Vec<usize> = (0..scene.cluster.stores.len()).filter(|index| *index != leader).collect();
         let seen = scene.cluster.applied(&others);
         scene.cluster.stores[leader].kill();
-        away.push(scene.writes_go_on(&others, seen, Instant::now()));
+        let since = Instant::now();
+        eventually("another store leads", || scene.cluster.leader().filter(|now| *now != leader));
+        led.push(since.elapsed());
+        away.push(scene.writes_go_on(&others, seen, since));
         scene.cluster.stores[leader].start();
         pause(next.saturating_duration_since(Instant::now()));
     }
-    away.sort_unstable();
-    println!(
-        "  {kills} kills: writes went on after {:.2} s in the middle and {:.2} s at the most",
-        away[away.len() / 2].as_secs_f64(),
-        away[away.len() - 1].as_secs_f64()
-    );
+    let show = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        let (middle, most) = (times[times.len() / 2].as_secs_f64(), times[times.len() - 1].as_secs_f64());
+        format!("{middle:.2} s in the middle and {most:.2} s at the most")
+    };
+    println!("  {kills} kills: another store led after {}, writes went on after {}", show(&mut led), show(&mut away));
     let (report, _) = scene.end("leader killed");
     assert!(report.failures.is_empty(), "no call fails for a store's leader: {:?}", report.failures);
 }
