@@ -13,6 +13,8 @@ pub(crate) struct Bounds {
     pub(crate) reads: u8,
     /// Whether calls also reach nodes that do not own the section (yet). Where they are not forwarded, they only wait there.
     pub(crate) astray: bool,
+    /// Whether the news in an answer may be read later than its entry was applied, up to when the answer arrives.
+    pub(crate) late_news: bool,
     /// The committed ceiling at the start.
     pub(crate) max_seq: u8,
     /// Renewals that each life sends.
@@ -45,6 +47,7 @@ impl Bounds {
             takes: 0,
             reads: 0,
             astray: false,
+            late_news: false,
             max_seq: 2,
             renewals: [0; LIVES],
             raises: 0,

@@ -26,7 +26,7 @@
 //! # Runs
 //!
 //! [`runs`] says what each run explores. Each must come across the events it is there for, or it fails: a model in which
-//! nothing happens proves nothing. They explore 5.4 million states in all, 30,000 to 1.1 million each; docs/safety.md has the
+//! nothing happens proves nothing. They explore 5.7 million states in all, 30,000 to 1.1 million each; docs/safety.md has the
 //! table. `MODEL_DEPTH=large` widens most bounds by one.
 //!
 //! [`bounds::Bug`] lists variations of the protocol. Each is planted in a small world, where it must be caught, and which must keep
@@ -45,8 +45,7 @@
 //!   ones do, so what holds here holds there.
 //! * More than one section and uid. A lease belongs to a node, and what is said of one section holds for each; the slots of
 //!   a section are frozen and copied one by one, each as this one is.
-//! * The store's inside: elections, its log, its disk. It is linearizable, by Raft. What an answer reads is as new as the entry
-//!   it answers; the real one may be newer, which is what a later answer would say.
+//! * The store's inside: elections, its log, its disk. It is linearizable, by Raft.
 //! * Counts above 1, `prev`, deadlines, the bound on calls that are held, placement (anybody may be proposed), SIGTERM (that is
 //!   a planned move or a release).
 //! * Three clocks that make one: the owner's is one that never stops, and a bug lets it stop.

@@ -70,6 +70,10 @@ pub(crate) enum Step {
         message: Message,
         again: bool,
     },
+    /// An answer arrives whose news are as new as can be.
+    DeliverLateNews {
+        message: Message,
+    },
     /// With a bug only: a clock is read ahead of the calls.
     CacheClock {
         life: Life,
@@ -111,6 +115,13 @@ impl Model for Protocol {
             steps.push(Step::Deliver { message, again: false });
             if world.left.duplicates > 0 {
                 steps.push(Step::Deliver { message, again: true });
+            }
+            if self.bounds.late_news
+                && let Message::Answer { life, news, over: false, .. } = message
+                && world.store.record.epoch > world.nodes[life].version
+                && news != Some(world.store.record)
+            {
+                steps.push(Step::DeliverLateNews { message });
             }
             if world.store.deposed.is_some() && matches!(message, Message::Renew { .. }) {
                 steps.push(Step::AnswerFromMemory { message });
@@ -251,6 +262,14 @@ impl Protocol {
             Step::GoOnMoving { life } => self.go_on(world, life),
             Step::AbortMove { life } => self.thaw(world, life),
             Step::Deliver { message, again } => self.deliver(world, message, again),
+            Step::DeliverLateNews { message } => {
+                remove(world, message);
+                let Message::Answer { life, sent, heard, over, about, .. } = message else {
+                    unreachable!("only an answer has news: {message:?}")
+                };
+                let news = Some(world.store.record);
+                self.on_answer(world, Message::Answer { life, sent, heard, over, news, about });
+            }
             Step::CacheClock { life } => world.nodes[life].cached = world.nodes[life].lease > 0,
             Step::AdoptUnread { life } => {
                 let record = world.nodes[life].unread.take().expect("news were put aside");

@@ -70,6 +70,11 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             must_see: &[Failover, Event::FailoverOfEndedLife, Event::EndedLifeRefused, ReassignLostToRenewal],
         },
         Run {
+            name: "there and back",
+            bounds: Bounds { reassigns: 2, slips: more, late_news: true, ..FAILOVER },
+            must_see: &[Failover, ReassignLostToRenewal, SlotOfLostSectionMoved, UpperBoundRead],
+        },
+        Run {
             name: "an owner that gives up",
             bounds: Bounds { give_ups: 1, slips: more, reassigns: 1 + more, ..FAILOVER },
             must_see: &[Event::ReleasedSectionAssigned, Failover, SlotOfLostSectionMoved],
@@ -92,7 +97,7 @@ pub(crate) fn moves(large: bool) -> Vec<Run> {
     vec![
         Run {
             name: "a move under lease",
-            bounds: Bounds { moves: 1, renewals: [more, 1, 0], slips: more, ..FAILOVER },
+            bounds: Bounds { moves: 1, renewals: [more, 1, 0], slips: more, late_news: true, ..FAILOVER },
             must_see: &[Failover, ActivatedByOwner, ActivatedByNews, Thawed, StaleCopyPassedOver, NumberAfterMove],
         },
         Run {
@@ -119,7 +124,7 @@ pub(crate) fn moves(large: bool) -> Vec<Run> {
         },
         Run {
             name: "two moves without clocks",
-            bounds: Bounds { moves: 2, renewals: [1, 1, 0], reassigns: 1, duplicates: more, ..MOVE },
+            bounds: Bounds { moves: 2, renewals: [1, 1, 0], reassigns: 1, duplicates: more, late_news: true, ..MOVE },
             must_see: &[Failover, ActivatedByOwner, Thawed, StaleCopyPassedOver, TransferRefused, NumberAfterMove],
         },
         Run {
