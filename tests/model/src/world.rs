@@ -3,7 +3,7 @@
 //! Times are held as what is left of them on the clock that counts them, so that two moments that differ only in their
 //! date are one state. [`World::normalise`] removes what nobody can tell any more.
 
-use crate::bounds::{Bounds, Setting};
+use crate::bounds::{Bounds, Bug, Setting};
 
 /// How long an answer is worth, in ticks of the owner's clock: the L - m of the contract.
 pub(crate) const LEASE: i8 = 2;
@@ -384,8 +384,8 @@ impl World {
         // Calls have no names.
         self.calls.sort_unstable();
         for node in &mut self.nodes {
-            // A copy for an epoch that is known to have begun is of no use.
-            node.staged = node.staged.filter(|copy| copy.epoch > node.version);
+            // A copy for an epoch that is known to have begun is of no use, but to a late Activate.
+            node.staged = node.staged.filter(|copy| copy.epoch > node.version || bounds.has(Bug::LateActivate));
             if node.prepared <= node.version {
                 node.prepared = 0;
             }
