@@ -93,7 +93,8 @@ fn run_here(test: &str, seed: u64, run: impl Fn(u64) -> Outcome) {
 fn run_apart(test: &str, seed: u64, with_messages: bool) -> Report {
     let binary = std::env::current_exe().expect("a test knows its program");
     let mut command = Command::new(binary);
-    command.args([test, "--exact", "--nocapture"]).env(SEED, seed.to_string());
+    // The events say more than where the run's own code noticed.
+    command.args([test, "--exact", "--nocapture"]).env(SEED, seed.to_string()).env("RUST_BACKTRACE", "0");
     if with_messages {
         command.env(MESSAGES, "1");
     }

@@ -124,6 +124,12 @@ fn spec(allocs: usize) -> SetSpec {
     }
 }
 
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 impl World {
     /// Builds a world and starts every host in it.
     #[must_use]
@@ -317,7 +323,7 @@ impl World {
             self.break_something();
             self.next_fault = Some(self.elapsed + self.time(FAULT_EVERY));
         }
-        let ended = self.sim.step().map_err(|error| self.failure(error.to_string()))?;
+        let ended = self.sim.step().map_err(|error| self.failure(chain(&*error)))?;
         self.elapsed += TICK;
         match self.books.first_violation() {
             Some(what) => Err(self.failure(what)),
