@@ -26,6 +26,8 @@ pub struct State {
     pub nodes: Vec<NodeRecord>,
     /// Version of the route table; grows with each command that changes an owner or a node's address.
     pub route_version: RouteVersion,
+    /// Every Raft id that a member of the store ever had, in order.
+    pub store_ids: Vec<u64>,
 }
 
 /// What a set is, for good.
@@ -112,6 +114,11 @@ pub enum Command {
     },
     /// Changes owners.
     Reassign(Vec<Reassign>),
+    /// Takes a Raft id for a member of the store, for good.
+    ClaimStoreId {
+        /// The id.
+        id: u64,
+    },
 }
 
 /// One section's raise.
@@ -153,6 +160,8 @@ pub enum Answer {
     Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
     /// To [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not what the proposer saw.
     Reassigned(Vec<Option<Epoch>>),
+    /// To [`Command::ClaimStoreId`]: whether it was free.
+    StoreIdClaimed(bool),
 }
 
 /// Why a command changed nothing.
@@ -218,6 +227,7 @@ impl State {
             }
             Command::Raise { node, incarnation, raises } => Answer::Raised(self.raise(*node, *incarnation, raises)),
             Command::Reassign(moves) => Answer::Reassigned(self.reassign(moves)),
+            Command::ClaimStoreId { id } => Answer::StoreIdClaimed(self.claim_store_id(*id)),
         }
     }
 
@@ -366,6 +376,16 @@ impl State {
             routed: version,
         });
         Some(record.epoch)
+    }
+
+    fn claim_store_id(&mut self, id: u64) -> bool {
+        match self.store_ids.binary_search(&id) {
+            Ok(_) => false,
+            Err(place) => {
+                self.store_ids.insert(place, id);
+                true
+            }
+        }
     }
 
     fn living(&self, id: NodeId, given: Incarnation) -> Result<(), CommandRefusal> {

@@ -1,4 +1,4 @@
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec;
 
@@ -270,6 +270,7 @@ struct Twin {
     names: Vec<String>,
     /// Epoch, owner's name, its incarnation and the ceiling.
     sections: BTreeMap<u32, (u64, Option<String>, u64, u64)>,
+    claimed: BTreeSet<u64>,
 }
 
 impl Twin {
@@ -281,6 +282,7 @@ impl Twin {
     fn apply(&mut self, command: &Command) -> Vec<Option<u64>> {
         match command {
             Command::DefineSet(_) => vec![],
+            Command::ClaimStoreId { id } => vec![self.claimed.insert(*id).then_some(*id)],
             Command::Register { name, token, .. } => {
                 if !self.nodes.contains_key(name) {
                     self.names.push(name.clone());
@@ -335,10 +337,14 @@ impl Twin {
 }
 
 /// An answer as the twin gives it: `None` for each refusal.
-fn plain(answer: Answer) -> Vec<Option<u64>> {
+fn plain(command: &Command, answer: Answer) -> Vec<Option<u64>> {
     match answer {
         Answer::SetDefined(_) => vec![],
         Answer::Registered(outcome) => vec![outcome.ok().map(|(_, incarnation)| incarnation.0)],
+        Answer::StoreIdClaimed(claimed) => {
+            let Command::ClaimStoreId { id } = command else { panic!("{command:?} was answered as a claim") };
+            vec![claimed.then_some(*id)]
+        }
         Answer::Renewed(outcome) => vec![outcome.ok().map(|()| 0)],
         Answer::Raised(Ok(raised)) => raised.iter().map(|one| one.map(|seq| seq.0)).collect(),
         Answer::Raised(Err(_)) => vec![None],
@@ -368,7 +374,8 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         Reassign { section: SectionId(section), expected: Epoch(expected), to, incarnation }
     });
     let reassign = prop::collection::vec(one_move, 0..8).prop_map(Command::Reassign);
-    let command = prop_oneof![2 => register, 2 => renew, 5 => raise, 5 => reassign];
+    let claim = (1..5u64).prop_map(|id| Command::ClaimStoreId { id });
+    let command = prop_oneof![2 => register, 2 => renew, 5 => raise, 5 => reassign, 1 => claim];
     prop::collection::vec(command, 1..60)
 }
 
@@ -379,7 +386,7 @@ proptest! {
         let mut twin = Twin { sections: (0..4).map(|section| (section, Default::default())).collect(), ..Twin::default() };
         for command in commands {
             let before = state.clone();
-            let answer = plain(state.apply(&command));
+            let answer = plain(&command, state.apply(&command));
             prop_assert_eq!(&answer, &twin.apply(&command), "{:?}", command);
             if answer.iter().all(Option::is_none) {
                 prop_assert_eq!(&state, &before, "a refused command changed something");

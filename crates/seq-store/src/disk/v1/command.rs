@@ -14,6 +14,7 @@ pub(crate) enum Command {
     Renew { node: u32, incarnation: u64, renew_seq: u64 },
     Raise { node: u32, incarnation: u64, sections: Vec<u32>, epochs: Vec<u64>, to: Vec<u64> },
     Reassign { sections: Vec<u32>, expected: Vec<u64>, to: Vec<u32>, incarnations: Vec<u64> },
+    ClaimStoreId { id: u64 },
 }
 
 /// A set's definition.
@@ -56,6 +57,7 @@ impl From<&state::Command> for Command {
                 epochs: raises.iter().map(|raise| raise.epoch.0).collect(),
                 to: raises.iter().map(|raise| raise.to.0).collect(),
             },
+            state::Command::ClaimStoreId { id } => Command::ClaimStoreId { id: *id },
             state::Command::Reassign(moves) => Command::Reassign {
                 sections: moves.iter().map(|one| one.section.0).collect(),
                 expected: moves.iter().map(|one| one.expected.0).collect(),
@@ -92,6 +94,7 @@ impl Command {
                     raises: raises.collect(),
                 }
             }
+            Command::ClaimStoreId { id } => state::Command::ClaimStoreId { id },
             Command::Reassign { sections, expected, to, incarnations } => {
                 let rows = sections.len();
                 if expected.len() != rows || to.len() != rows || incarnations.len() != rows {

@@ -22,6 +22,7 @@ pub(crate) struct State {
     route_version: u64,
     sections: Sections,
     nodes: Nodes,
+    store_ids: Vec<u64>,
 }
 
 /// One column for each field of a section's record, by section id.
@@ -52,6 +53,7 @@ impl From<&state::State> for State {
             route_version: state.route_version.0,
             sections: Sections::from_core(&state.sections),
             nodes: Nodes::from_core(&state.nodes),
+            store_ids: state.store_ids.clone(),
         }
     }
 }
@@ -65,7 +67,11 @@ impl State {
         if sections.len() != expected {
             return Err("there is not one record for each section of the set");
         }
-        Ok(state::State { set, sections, nodes, route_version: RouteVersion(self.route_version) })
+        if !self.store_ids.is_sorted_by(|a, b| a < b) {
+            return Err("the ids of members are not in order");
+        }
+        let (route_version, store_ids) = (RouteVersion(self.route_version), self.store_ids);
+        Ok(state::State { set, sections, nodes, route_version, store_ids })
     }
 }
 
