@@ -52,12 +52,12 @@ fn kills_repeat_no_number_and_lose_no_ceiling() {
 }
 
 /// A replay beside the kills. It rides over a restart; its floors carry the order over to the next one.
-struct Replay {
+pub(crate) struct Replay {
     child: Child,
 }
 
 impl Replay {
-    fn start(place: &Place, addr: &str) -> Replay {
+    pub(crate) fn start(place: &Place, addr: &str) -> Replay {
         let child = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
             .args(["replay", &trace(), "--addr", addr, "--patience-s", "120", "-o", "json", "--floors"])
             .arg(place.path("floors.csv"))
@@ -74,7 +74,7 @@ impl Replay {
         Some(self.report())
     }
 
-    fn finish(mut self) -> Value {
+    pub(crate) fn finish(mut self) -> Value {
         self.report().expect("the cluster was up")
     }
 

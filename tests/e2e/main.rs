@@ -7,4 +7,5 @@
 mod cluster;
 mod dev;
 mod kill;
+mod replace;
 mod three_node;

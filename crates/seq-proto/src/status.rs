@@ -90,6 +90,14 @@ pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     }
 }
 
+/// What a status of this service's domain says under a key of its metadata; `None` where it says nothing.
+#[must_use]
+pub fn metadata(status: &Status, key: &str) -> Option<String> {
+    let details = status.get_error_details();
+    let info = details.error_info().filter(|info| info.domain == DOMAIN)?;
+    info.metadata.get(key).filter(|value| !value.is_empty()).cloned()
+}
+
 /// The reason a status gives in this service's domain, or `None` when it is not this service's.
 #[must_use]
 pub fn reason(status: &Status) -> Option<String> {

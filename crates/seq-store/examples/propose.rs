@@ -51,6 +51,7 @@ async fn main() -> Result<(), Error> {
             cluster: spec.name.clone(),
             id,
             data: DataDir::Path(disk.path().join(format!("s{id}"))),
+            join: false,
             listener: listener.into(),
             tuning: StoreTuning::DEFAULTS,
             revision: "example".to_owned(),

@@ -39,16 +39,8 @@ pub(crate) fn check_set(state: &SharedState, given: &SetDefinition) -> Result<bo
     }
 }
 
-/// Makes an empty member the first of its group, with all stores of the set file as members. Only the store with the lowest
-/// id does it, and only while its log is empty; the others wait for it. So the group is formed once, and a member that comes
-/// later under a new id never forms another one.
-pub(crate) async fn form_group(raft: &Raft, id: u64, stores: &[StoreSpec]) -> Result<(), String> {
-    if stores.iter().any(|store| store.id < id) {
-        return Ok(());
-    }
-    if raft.is_initialized().await.map_err(|error| error.to_string())? {
-        return Ok(());
-    }
+/// Makes an empty member the first of its group, with all stores of the set file as members; [`crate::greeting`] says when.
+pub(crate) async fn form_group(raft: &Raft, stores: &[StoreSpec]) -> Result<(), String> {
     let member = |store: &StoreSpec| (store.id, Member { name: store.name.clone(), addr: store.addr.clone() });
     let members: std::collections::BTreeMap<u64, Member> = stores.iter().map(member).collect();
     match raft.initialize(members).await {

@@ -28,6 +28,8 @@ pub struct StoreConfig {
     pub id: u64,
     /// Where its data lies.
     pub data: DataDir,
+    /// Waits to be added to a group that exists; never forms one.
+    pub join: bool,
     /// Where its gRPC port listens; bound before anything else starts.
     pub listener: Listener,
     /// Times and sizes.
@@ -128,6 +130,9 @@ impl StoreConfig {
             return Err(ConfigError::StoreSize { set: self.spec.name.clone(), stores });
         }
         self.me()?;
+        if self.join && stores == 1 {
+            return Err(ConfigError::NobodyToJoin { set: self.spec.name.clone() });
+        }
         let layout = Layout::new(self.spec.uids.clone(), self.spec.section_size)
             .map_err(|source| ConfigError::Layout { set: self.spec.name.clone(), source })?;
         Ok(SetDefinition { name: self.spec.name.clone(), layout })
@@ -181,6 +186,12 @@ pub enum ConfigError {
         id: u64,
         /// The ids in the set file.
         known: Vec<u64>,
+    },
+    /// A member that is to join itself.
+    #[error("set {set:?} has no other store to join; name the members of the group in the set file, too")]
+    NobodyToJoin {
+        /// Name of the set.
+        set: String,
     },
     /// The set's uids cannot be laid out.
     #[error("set {set:?} cannot be laid out")]

@@ -11,6 +11,7 @@
 
 mod arbiter;
 mod bootstrap;
+mod claims;
 pub mod config;
 mod control_service;
 mod disk;
@@ -18,12 +19,18 @@ mod envelope;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod gate;
+mod greeting;
+mod handover;
+mod member_changes;
+mod member_service;
+mod members;
 mod network;
 mod peers;
 mod proposer;
 mod raft_service;
 mod runtime;
 mod server;
+mod standing;
 mod status;
 pub mod storage;
 mod store;

@@ -21,14 +21,15 @@ use openraft::raft::{
 use parking_lot::Mutex;
 use seq_proto::status;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
-use seq_proto::v1::{RaftMessage, SnapshotChunk};
+use seq_proto::v1::{HelloResponse, RaftMessage, SnapshotChunk};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use crate::peers::{Identity, OTHER_DATA_DIRECTORY, Peers};
+use crate::peers::{Identity, OTHER_DATA_DIRECTORY, Peers, REMOVED_MEMBER};
+use crate::standing::OwnStanding;
 use crate::types::{LogId, Member, Snapshot, SnapshotMeta, TypeConfig, Vote};
 
 /// How often an idle connection is asked whether it lives, and how long the answer may take.
@@ -81,6 +82,18 @@ enum Purpose {
     Snapshots,
 }
 
+/// Why this member can take no part any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Disownment {
+    /// The others know its id under another data directory.
+    OtherDataDirectory(String),
+    /// It was removed from the group.
+    Removed(String),
+}
+
+/// Where it is told, once, that others refuse this member for good.
+pub(crate) type Disowned = watch::Sender<Option<Disownment>>;
+
 /// The way to all other members.
 #[derive(Clone)]
 pub(crate) struct Network {
@@ -96,8 +109,8 @@ struct Inner {
     /// How long a batch of entries may take; a slow disk should not make the same batch be sent again.
     append_timeout: Duration,
     channels: Mutex<BTreeMap<(u64, Purpose), (String, Channel)>>,
-    /// Set when another member says that this one's data directory is not the one it knows.
-    disowned: watch::Sender<Option<String>>,
+    standing: Arc<OwnStanding>,
+    disowned: Disowned,
 }
 
 impl Network {
@@ -108,14 +121,18 @@ impl Network {
         addrs: BTreeMap<u64, String>,
         append_timeout: Duration,
     ) -> Network {
-        let (disowned, _) = watch::channel(None);
-        let channels = Mutex::default();
-        Network { inner: Arc::new(Inner { me, peers, dial, addrs, append_timeout, channels, disowned }) }
+        let (channels, standing, disowned) = (Mutex::default(), Arc::default(), Disowned::new(None));
+        Network { inner: Arc::new(Inner { me, peers, dial, addrs, append_timeout, channels, standing, disowned }) }
     }
 
-    /// Becomes `Some(why)` when another member refuses this one for good.
-    pub(crate) fn disowned(&self) -> watch::Receiver<Option<String>> {
-        self.inner.disowned.subscribe()
+    /// What this member says of its own place in the group; to be told once the Raft library runs.
+    pub(crate) fn standing(&self) -> Arc<OwnStanding> {
+        self.inner.standing.clone()
+    }
+
+    /// Tells when another member refuses this one for good.
+    pub(crate) fn disowned(&self) -> Disowned {
+        self.inner.disowned.clone()
     }
 
     fn peer(&self, id: u64, member: &Member, purpose: Purpose) -> Peer {
@@ -178,10 +195,14 @@ impl Peer {
         A: DeserializeOwned,
         F: Future<Output = Result<tonic::Response<RaftMessage>, Status>>,
     {
-        let message = self.inner.me.message(self.id, encode(question));
+        let message = self.message(encode(question));
         let answer = tokio::time::timeout(timeout, send(self.client()?, Request::new(message))).await;
         let answer = answer.map_err(|_| self.timed_out(action, timeout))?;
         self.read(answer.map_err(|status| self.refused(&status))?.into_inner())
+    }
+
+    fn message(&self, payload: Bytes) -> RaftMessage {
+        self.inner.me.message(self.id, self.inner.standing.number(), payload)
     }
 
     fn read<A: DeserializeOwned>(&self, answer: RaftMessage) -> Result<A> {
@@ -199,15 +220,21 @@ impl Peer {
     }
 
     fn refused(&self, status: &Status) -> RPCError<TypeConfig> {
-        if status::reason(status).as_deref() == Some(OTHER_DATA_DIRECTORY) {
-            self.inner.disowned.send_replace(Some(status.message().to_owned()));
+        let why = status.message().to_owned();
+        let disownment = match status::reason(status).as_deref() {
+            Some(OTHER_DATA_DIRECTORY) => Some(Disownment::OtherDataDirectory(why)),
+            Some(REMOVED_MEMBER) => Some(Disownment::Removed(why)),
+            _ => None,
+        };
+        if disownment.is_some() {
+            self.inner.disowned.send_replace(disownment);
         }
         Unreachable::from_string(format!("store {} at {}: {}", self.id, self.addr, status.message())).into()
     }
 
     async fn send_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<SnapshotResponse<TypeConfig>> {
         let payload = encode(&(vote, &snapshot.meta));
-        let header = SnapshotChunk { header: Some(self.inner.me.message(self.id, payload)), data: Bytes::new() };
+        let header = SnapshotChunk { header: Some(self.message(payload)), data: Bytes::new() };
         let mut rest = snapshot.snapshot;
         let body = std::iter::from_fn(move || {
             let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
@@ -293,18 +320,19 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
     postcard::from_bytes(bytes)
 }
 
-/// Asks other members, before this one becomes part of the group, whether they know its id under another data directory.
+/// Asks other members whether they know this one's id under another data directory, and what it is to their group.
 pub(crate) async fn hello(
     me: &Identity,
+    membership: u64,
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,
-) -> Vec<(u64, Result<u64, Status>)> {
+) -> Vec<(u64, Result<HelloResponse, Status>)> {
     let ask = |(id, addr): (u64, String)| async move {
         let call = async {
             let channel = dial.dial(&addr).map_err(|error| Status::unavailable(error.to_string()))?;
-            let answer = RaftServiceClient::new(channel).hello(me.message(id, Bytes::new())).await?;
-            Ok(answer.into_inner().known_nonce)
+            let answer = RaftServiceClient::new(channel).hello(me.message(id, membership, Bytes::new())).await?;
+            Ok(answer.into_inner())
         };
         let answer = tokio::time::timeout(timeout, call).await;
         (id, answer.unwrap_or_else(|_| Err(Status::new(Code::DeadlineExceeded, "no answer"))))

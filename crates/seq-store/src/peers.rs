@@ -18,8 +18,18 @@ use crate::storage::{Files, LoadError};
 /// Name of the file in the data directory that holds the nonces of the others.
 const FILE: &str = "peers";
 
-/// Reason of the refusal that the sender cannot recover from: it stops.
+/// Most ids that are remembered: a store of five that replaces a member every week for a year stays below.
+const MAX_PEERS: usize = 256;
+
+/// Format of what the Raft library says, in [`RaftMessage`]: its types as they are, in postcard. It changes with every release
+/// of the library that changes one of them.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Reason of the refusal of another data directory; the sender cannot recover from it, and stops.
 pub(crate) const OTHER_DATA_DIRECTORY: &str = "OTHER_DATA_DIRECTORY";
+
+/// Reason of the refusal of a member that was removed; it stops.
+pub(crate) const REMOVED_MEMBER: &str = "REMOVED_MEMBER";
 
 /// Who a member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,13 +41,23 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A message from this member.
-    pub(crate) fn message(&self, to: u64, payload: Bytes) -> RaftMessage {
-        RaftMessage { cluster_id: self.cluster.clone(), from: self.id, to, nonce: self.nonce, payload }
+    /// A message from this member, which the list of members of that number names.
+    pub(crate) fn message(&self, to: u64, membership: u64, payload: Bytes) -> RaftMessage {
+        let (cluster_id, from, nonce) = (self.cluster.clone(), self.id, self.nonce);
+        RaftMessage { cluster_id, from, to, nonce, payload, membership, format: FORMAT }
+    }
+
+    /// Checks what needs no memory of the sender, and that the payload can be read.
+    pub(crate) fn check(&self, message: &RaftMessage) -> Result<(), PeerRefusal> {
+        self.check_sender(message)?;
+        if message.format != FORMAT {
+            return Err(PeerRefusal::OtherFormat { from: message.from, format: message.format });
+        }
+        Ok(())
     }
 
     /// Checks what needs no memory of the sender.
-    pub(crate) fn check(&self, message: &RaftMessage) -> Result<(), PeerRefusal> {
+    pub(crate) fn check_sender(&self, message: &RaftMessage) -> Result<(), PeerRefusal> {
         if message.cluster_id != self.cluster {
             return Err(PeerRefusal::OtherCluster { mine: self.cluster.clone(), theirs: message.cluster_id.clone() });
         }
@@ -87,6 +107,7 @@ impl Peers {
         match known.get(&id) {
             Some(seen) if *seen == nonce => Ok(()),
             Some(_) => Err(PeerRefusal::OtherDataDirectory { cluster: self.cluster.clone(), id }),
+            None if known.len() == MAX_PEERS => Err(PeerRefusal::TooManyPeers { id }),
             None => {
                 let mut next = known.clone();
                 next.insert(id, nonce);
@@ -113,6 +134,12 @@ pub(crate) enum PeerRefusal {
     NoNonce { from: u64 },
     #[error("no member of this store has id {from}")]
     UnknownMember { from: u64 },
+    #[error("store {id} was removed from cluster {cluster:?} for good; a disk that comes back gets a new id")]
+    Removed { cluster: String, id: u64 },
+    #[error("store {from} speaks format {format} between members, and this member format {FORMAT}: run one version")]
+    OtherFormat { from: u64, format: u32 },
+    #[error("store {id} is one more than the {MAX_PEERS} that a member remembers")]
+    TooManyPeers { id: u64 },
     #[error("store {id} of cluster {cluster:?} has another data directory; a lost disk comes back under a new id")]
     OtherDataDirectory { cluster: String, id: u64 },
 }
@@ -124,6 +151,9 @@ impl From<PeerRefusal> for Status {
             PeerRefusal::OtherMember { .. } => (Code::FailedPrecondition, "OTHER_MEMBER"),
             PeerRefusal::NoNonce { .. } => (Code::InvalidArgument, "NO_NONCE"),
             PeerRefusal::UnknownMember { .. } => (Code::PermissionDenied, "UNKNOWN_MEMBER"),
+            PeerRefusal::Removed { .. } => (Code::FailedPrecondition, REMOVED_MEMBER),
+            PeerRefusal::OtherFormat { .. } => (Code::FailedPrecondition, "OTHER_FORMAT"),
+            PeerRefusal::TooManyPeers { .. } => (Code::ResourceExhausted, "TOO_MANY_PEERS"),
             PeerRefusal::OtherDataDirectory { .. } => (Code::FailedPrecondition, OTHER_DATA_DIRECTORY),
         };
         status::with_reason(code, reason, refusal.to_string(), [], None)
@@ -222,10 +252,16 @@ mod tests {
     fn a_message_for_somebody_else_is_refused_by_name() {
         let me = Identity { cluster: "c".into(), id: 1, nonce: 5 };
         let sender = Identity { cluster: "c".into(), id: 2, nonce: 6 };
-        assert_eq!(me.check(&sender.message(1, Bytes::new())), Ok(()));
+        let to_me = || sender.message(1, 1, Bytes::new());
+        assert_eq!(me.check(&to_me()), Ok(()));
         let check = |message| status::reason(&Status::from(me.check(&message).unwrap_err())).unwrap();
-        assert_eq!(check(sender.message(3, Bytes::new())), "OTHER_MEMBER");
-        assert_eq!(check(Identity { cluster: "d".into(), ..sender.clone() }.message(1, Bytes::new())), "OTHER_CLUSTER");
-        assert_eq!(check(Identity { nonce: 0, ..sender.clone() }.message(1, Bytes::new())), "NO_NONCE");
+        assert_eq!(check(RaftMessage { to: 3, ..to_me() }), "OTHER_MEMBER");
+        assert_eq!(check(RaftMessage { cluster_id: "d".into(), ..to_me() }), "OTHER_CLUSTER");
+        assert_eq!(check(RaftMessage { nonce: 0, ..to_me() }), "NO_NONCE");
+        for format in [0, FORMAT + 1] {
+            let message = RaftMessage { format, ..to_me() };
+            assert_eq!(me.check_sender(&message), Ok(()));
+            assert_eq!(check(message), "OTHER_FORMAT");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
 use seq_core::state::{Answer, Command};
 use seq_kit::metrics::RAFT_COMMIT_SECONDS;
@@ -16,14 +17,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use crate::types::{CommandTooLarge, EncodedCommand, Raft, TypeConfig};
+use crate::types::{CommandTooLarge, EncodedCommand, Member, Raft, TypeConfig};
 
 /// Proposals in flight: at 128 KiB each they hold 512 MiB at the very worst, and a thousandth of that with the raises of
 /// one call of an AllocSvr each.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// When to try again: about an election later there is a leader.
-const LEADER_RETRY: Duration = Duration::from_millis(200);
+pub(crate) const LEADER_RETRY: Duration = Duration::from_millis(200);
 
 /// When to try again after too many proposals: a few syncs later there is room.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
@@ -71,8 +72,10 @@ impl Proposer {
             () = self.stopping.cancelled() => return Err(ProposeError::Stopping),
             () = tokio::time::sleep(self.timeout) => return Err(ProposeError::TimedOut { after: self.timeout }),
             Ok(leader) = aside.wait_for(Option::is_some) => {
-                let leader = leader.and_then(|id| self.addrs.get(&id)).cloned();
-                return Err(ProposeError::LeaderChanged { leader });
+                let metrics = self.raft.server_metrics();
+                let metrics = metrics.borrow_watched();
+                let member = |id: u64| self.addr(id, metrics.membership_config.membership().get_node(&id));
+                return Err(ProposeError::LeaderChanged { leader: leader.and_then(member) });
             }
             written = self.raft.client_write(command) => written,
         };
@@ -81,7 +84,7 @@ impl Proposer {
         Ok(response.data.into_answer())
     }
 
-    fn read(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ProposeError {
+    pub(crate) fn read(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ProposeError {
         match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
                 ProposeError::NotLeader { leader: self.leader(&forward) }
@@ -95,8 +98,12 @@ impl Proposer {
     }
 
     fn leader(&self, forward: &ForwardToLeader<TypeConfig>) -> Option<String> {
-        let declared = forward.leader_id.and_then(|id| self.addrs.get(&id)).cloned();
-        declared.or_else(|| forward.leader_node.as_ref().map(|member| member.addr.clone()))
+        self.addr(forward.leader_id?, forward.leader_node.as_ref())
+    }
+
+    /// Where a member is reached.
+    pub(crate) fn addr(&self, id: u64, member: Option<&Member>) -> Option<String> {
+        self.addrs.get(&id).cloned().or_else(|| member.map(|member| member.addr.clone()))
     }
 }
 

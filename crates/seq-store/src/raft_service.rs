@@ -1,17 +1,16 @@
 //! The Raft network's server side: who may speak is judged here, what is said goes to the Raft library.
 //!
-//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member, or whose
-//! sender is known under another data directory.
+//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member, that is of
+//! another format, or whose sender was removed or is known under another data directory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use openraft::async_runtime::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
 use seq_proto::status;
 use seq_proto::v1::raft_service_server::RaftService;
-use seq_proto::v1::{HelloResponse, RaftMessage, SnapshotChunk};
+use seq_proto::v1::{self, HelloResponse, RaftMessage, SnapshotChunk};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -19,7 +18,8 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::gate::Gate;
 use crate::network::{self, SnapshotHeader, TransferLeader};
 use crate::peers::{Identity, PeerRefusal, Peers};
-use crate::storage;
+use crate::standing::{self, Standing};
+use crate::storage::{self, SharedState};
 use crate::types::{Raft, Snapshot};
 
 /// Largest snapshot a member takes: the most sections a set may have need 40 MiB.
@@ -32,14 +32,13 @@ const CHUNK_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct RaftServer {
     pub(crate) me: Identity,
-    /// Ids that the set file names.
-    pub(crate) declared: Arc<[u64]>,
     pub(crate) gate: Gate<RaftDoor>,
 }
 
 /// Where messages go.
 pub(crate) struct RaftDoor {
     pub(crate) raft: Raft,
+    pub(crate) state: SharedState,
     pub(crate) peers: Arc<Peers>,
 }
 
@@ -48,8 +47,14 @@ impl RaftServer {
     fn admit<Q: DeserializeOwned>(&self, message: &RaftMessage) -> Result<(&Raft, Q), Status> {
         let open = self.gate.get()?;
         self.me.check(message)?;
-        if !self.is_member(open, message.from) {
-            return Err(PeerRefusal::UnknownMember { from: message.from }.into());
+        match standing::judge(&open.raft, &open.state, message.from, message.membership) {
+            Standing::Member => {}
+            Standing::Removed => {
+                return Err(PeerRefusal::Removed { cluster: self.me.cluster.clone(), id: message.from }.into());
+            }
+            Standing::Stranger | Standing::NoGroup => {
+                return Err(PeerRefusal::UnknownMember { from: message.from }.into());
+            }
         }
         open.peers.admit(message.from, message.nonce)?;
         let question = network::decode(&message.payload).map_err(|error| {
@@ -57,12 +62,6 @@ impl RaftServer {
             status::with_reason(Code::InvalidArgument, "MALFORMED_MESSAGE", text, [], None)
         })?;
         Ok((&open.raft, question))
-    }
-
-    /// Bounds whom this member remembers.
-    fn is_member(&self, open: &RaftDoor, id: u64) -> bool {
-        let metrics = open.raft.server_metrics();
-        self.declared.contains(&id) || metrics.borrow_watched().membership_config.membership().get_node(&id).is_some()
     }
 
     fn answer<A: Serialize, E: std::error::Error>(
@@ -74,7 +73,7 @@ impl RaftServer {
             let text = format!("store {} does not take part: {error}", self.me.id);
             status::with_reason(Code::Unavailable, "RAFT_STOPPED", text, [], None)
         })?;
-        Ok(Response::new(self.me.message(to, network::encode(&answer))))
+        Ok(Response::new(self.me.message(to, 0, network::encode(&answer))))
     }
 }
 
@@ -82,9 +81,14 @@ impl RaftServer {
 impl RaftService for RaftServer {
     async fn hello(&self, request: Request<RaftMessage>) -> Result<Response<HelloResponse>, Status> {
         let message = request.into_inner();
-        self.me.check(&message)?;
-        let known_nonce = self.gate.peek().map_or(0, |open| open.peers.known(message.from));
-        Ok(Response::new(HelloResponse { known_nonce }))
+        // Not its format: a member that is upgraded is told later, by name, what it cannot say.
+        self.me.check_sender(&message)?;
+        // Behind a closed gate there is an empty directory: nobody is known.
+        let (known_nonce, standing) = self.gate.peek().map_or((0, Standing::NoGroup), |open| {
+            let standing = standing::judge(&open.raft, &open.state, message.from, message.membership);
+            (open.peers.known(message.from), standing)
+        });
+        Ok(Response::new(HelloResponse { known_nonce, standing: v1::Standing::from(standing).into() }))
     }
 
     async fn append_entries(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {

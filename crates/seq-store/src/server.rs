@@ -9,11 +9,14 @@ use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::admin_service_server::AdminServiceServer;
 use seq_proto::v1::control_service_server::ControlServiceServer;
 use seq_proto::v1::raft_service_server::RaftServiceServer;
+use seq_proto::v1::store_admin_service_server::StoreAdminServiceServer;
 use tonic::transport::Server;
 
 use crate::control_service::Control;
 use crate::gate::Gate;
+use crate::member_service::StoreAdmin;
 use crate::network::MAX_MESSAGE_BYTES;
+use crate::peers::Identity;
 use crate::raft_service::RaftServer;
 use crate::status::View;
 
@@ -41,6 +44,19 @@ pub(crate) struct Doors {
     pub(crate) raft: RaftServer,
     pub(crate) control: Gate<Control>,
     pub(crate) admin: Gate<View>,
+    pub(crate) members: Gate<StoreAdmin>,
+}
+
+impl Doors {
+    /// All that answers before the member is loaded: who it is, to others that start.
+    pub(crate) fn closed(me: &Identity) -> Doors {
+        Doors {
+            raft: RaftServer { me: me.clone(), gate: Gate::closed() },
+            control: Gate::closed(),
+            admin: Gate::closed(),
+            members: Gate::closed(),
+        }
+    }
 }
 
 /// Serves the doors on the current runtime until the group shuts down.
@@ -53,12 +69,14 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let admin = AdminServiceServer::new(doors.admin).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let members = StoreAdminServiceServer::new(doors.members).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(seq_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .with_service_name(seq_proto::v1::control_service_server::SERVICE_NAME)
         .with_service_name(seq_proto::v1::raft_service_server::SERVICE_NAME)
         .with_service_name(seq_proto::v1::admin_service_server::SERVICE_NAME)
+        .with_service_name(seq_proto::v1::store_admin_service_server::SERVICE_NAME)
         .with_service_name("grpc.health.v1.Health")
         .with_service_name("grpc.reflection.v1.ServerReflection")
         .build_v1()
@@ -81,6 +99,7 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
             .add_service(raft)
             .add_service(control)
             .add_service(admin)
+            .add_service(members)
             .add_service(health_service)
             .add_service(reflection)
             .serve_with_incoming_shutdown(incoming, stop);

@@ -13,33 +13,26 @@ use openraft::{Config, SnapshotPolicy};
 use seq_core::state::SetDefinition;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
-use seq_proto::status;
-use tonic::Code;
+use tokio::sync::watch::Receiver;
 
 use crate::arbiter::Arbiter;
 use crate::bootstrap::{self, SetMismatch};
 use crate::config::{ConfigError, DataDir, StoreConfig, StoreTuning};
 use crate::control_service::Control;
-use crate::gate::Gate;
-use crate::network::{self, Dial, Network};
-use crate::peers::{Identity, PeerRefusal, Peers, PeersError};
+use crate::greeting::{self, Greeter};
+use crate::handover;
+use crate::member_changes::MemberChanges;
+use crate::member_service::StoreAdmin;
+use crate::network::{Dial, Disownment, Network};
+use crate::peers::{Identity, Peers, PeersError};
 use crate::proposer::Proposer;
-use crate::raft_service::{RaftDoor, RaftServer};
+use crate::raft_service::RaftDoor;
 use crate::server;
 use crate::status::View;
-use crate::storage::{self, Closed, Files, OpenError, Opened};
+use crate::storage::{self, Closed, Files, OpenError, Opened, Prepared};
 use crate::types::Raft;
 
 mod slow_disk;
-
-/// How long the others are asked about an empty data directory. One that cannot be reached is not waited for.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How often one that could not be reached is asked again.
-const HELLO_AGAIN: Duration = Duration::from_secs(1);
-
-/// How long a leader that stops waits for another one to take over.
-const HANDOVER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long storage may take to write what is left.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
@@ -86,6 +79,7 @@ pub struct StoreHandle {
     view: View,
     tasks: TaskGroup,
     closed: Closed,
+    disowned: Receiver<Option<Disownment>>,
 }
 
 impl StoreHandle {
@@ -99,6 +93,12 @@ impl StoreHandle {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.raft.is_leader()
+    }
+
+    /// Tells, at any time and after the end too, whether this member was removed from its store: it stops then.
+    pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<> {
+        let disowned = self.disowned.clone();
+        move || matches!(&*disowned.borrow(), Some(Disownment::Removed(_)))
     }
 
     /// Named checks of whether this member takes part and is current.
@@ -132,10 +132,8 @@ impl StoreHandle {
     /// # Errors
     /// [`Hung`] when storage did not end in time.
     pub async fn shutdown(self) -> Result<(), Hung> {
-        let StoreHandle { raft, view, tasks, closed } = self;
-        if let Some(next) = heir(&raft) {
-            hand_over(&raft, next).await;
-        }
+        let StoreHandle { raft, view, tasks, closed, .. } = self;
+        handover::step_down(&raft).await;
         tasks.cancel();
         // Its only error is a panic of Raft's task, which the watch has reported.
         let _ = raft.shutdown().await;
@@ -164,6 +162,25 @@ pub enum StartError {
         /// What it says.
         why: String,
     },
+    /// The group has removed this member.
+    #[error("store {by} refuses: {why}")]
+    Removed {
+        /// Raft id of the other member.
+        by: u64,
+        /// What it says.
+        why: String,
+    },
+    /// There is a group, and this member is not of it.
+    #[error(
+        "store {by} is of a group that has no store {id}: start this one with --join, and add it with \
+         `seqsvr store add {id}`"
+    )]
+    NotAMember {
+        /// Raft id of the other member.
+        by: u64,
+        /// Raft id of this one.
+        id: u64,
+    },
     /// The set file describes another set.
     #[error(transparent)]
     Set(#[from] SetMismatch),
@@ -182,37 +199,25 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let node = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, listener, tuning, revision } = config;
+    let StoreConfig { spec, cluster, id, data, join, listener, tuning, revision } = config;
     let addrs: BTreeMap<u64, String> = spec.stores.iter().map(|store| (store.id, store.addr.clone())).collect();
 
     let prepared = storage::prepare(&data, &cluster, id)?;
     let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
-    let doors = server::Doors {
-        raft: RaftServer { me: me.clone(), declared: addrs.keys().copied().collect(), gate: Gate::closed() },
-        control: Gate::closed(),
-        admin: Gate::closed(),
-    };
+    let doors = server::Doors::closed(&me);
     let mut listener = Some(listener);
     let mut unasked = BTreeMap::new();
     if prepared.is_fresh() {
         // The other members may be as new as this one and ask the same question.
         server::serve(doors.clone(), listener.take().expect("served once"), tasks).map_err(StartError::Listen)?;
-        let others = addrs.clone().into_iter().filter(|(other, _)| *other != id).collect();
-        unasked = ask(&me, &dial, others).await?;
+        unasked = greeting::introduce(&me, &dial, addrs.clone(), join).await?;
     }
-    let Opened { log, machine, state, stall, closed, .. } = prepared.named(&spec.name, &node).open()?;
+    let Opened { log, machine, state, stall, closed, .. } = open(prepared.named(&spec.name, &node), &set).await?;
     let peers = Arc::new(Peers::load(&cluster, files(data))?);
     let network = Network::new(me.clone(), peers.clone(), dial.clone(), addrs.clone(), tuning.election_min);
-    let disowned = network.disowned();
-    let raft_config = Arc::new(raft_config(&cluster, &tuning)?);
-    let raft = Raft::build(id, raft_config, network, log, machine).await.map_err(|error| raft_error(&error))?;
-    if let Err(mismatch) = bootstrap::check_set(&state, &set) {
-        let _ = raft.shutdown().await;
-        drop(raft);
-        closed.wait().await;
-        return Err(mismatch.into());
-    }
-
+    let (standing, disowned) = (network.standing(), network.disowned());
+    let raft = build(id, raft_config(&cluster, &tuning)?, network, log, machine).await?;
+    standing.watch(&raft);
     let proposer = Proposer::new(raft.clone(), &set.name, addrs, tuning.commit_timeout, tasks.token());
     let view = View {
         raft: raft.clone(),
@@ -222,7 +227,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         revision: revision.into(),
         started,
     };
-    doors.raft.gate.open(RaftDoor { raft: raft.clone(), peers });
+    let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), &tuning);
+    doors.raft.gate.open(RaftDoor { raft: raft.clone(), state: state.clone(), peers });
     doors.control.open(Control {
         set: set.clone(),
         allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
@@ -230,12 +236,21 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         state: state.clone(),
     });
     doors.admin.open(view.clone());
+    doors.members.open(StoreAdmin { set: set.clone(), changes: changes.clone() });
     if let Some(listener) = listener {
         server::serve(doors, listener, tasks).map_err(StartError::Listen)?;
     }
     raft.run();
-    bootstrap::form_group(&raft, id, &spec.stores).await.map_err(|what| StartError::Raft { what })?;
 
+    let handle = StoreHandle {
+        raft: raft.clone(),
+        view: view.clone(),
+        tasks: tasks.clone(),
+        closed,
+        disowned: disowned.subscribe(),
+    };
+    let stores = spec.stores;
+    let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
     let arbiter = Arbiter {
         raft: raft.clone(),
         state: state.clone(),
@@ -243,14 +258,37 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         allocs: spec.allocs,
         grace: tuning.registration_grace,
     };
-    spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), disowned));
+    spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer.clone(), set));
-    spawn(tasks, "store hello", Kind::Critical, keep_asking(me, dial, unasked));
-    spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
-    spawn(tasks, "store gauges", Kind::Disposable, view.clone().keep_gauges());
+    spawn(tasks, "store hello", Kind::Critical, greeter.run());
+    spawn(tasks, "store members", Kind::Critical, changes.keep_settled());
+    spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft, stall, proposer));
     tracing::info!(store = %view.node, cluster, "the store member listens");
-    Ok(StoreHandle { raft, view, tasks: tasks.clone(), closed })
+    spawn(tasks, "store gauges", Kind::Disposable, view.keep_gauges());
+    Ok(handle)
+}
+
+/// Loads the data, and refuses that of another set while nothing uses it yet.
+async fn open(prepared: Prepared, set: &SetDefinition) -> Result<Opened, StartError> {
+    let opened = prepared.open()?;
+    if let Err(mismatch) = bootstrap::check_set(&opened.state, set) {
+        let Opened { log, machine, closed, .. } = opened;
+        drop((log, machine));
+        closed.wait().await;
+        return Err(mismatch.into());
+    }
+    Ok(opened)
+}
+
+async fn build(
+    id: u64,
+    config: Arc<Config>,
+    network: Network,
+    log: storage::LogStore,
+    machine: storage::StateMachine,
+) -> Result<Raft, StartError> {
+    Raft::build(id, config, network, log, machine).await.map_err(|error| raft_error(&error))
 }
 
 /// Where the files beside the log lie.
@@ -261,42 +299,8 @@ fn files(data: DataDir) -> Files {
     }
 }
 
-/// Asks the other members whether they know this id under another data directory; answers those that could not be asked.
-async fn ask(me: &Identity, dial: &Dial, others: BTreeMap<u64, String>) -> Result<BTreeMap<u64, String>, StartError> {
-    let mut unasked = BTreeMap::new();
-    for (by, answer) in network::hello(me, dial, others.clone(), HELLO_TIMEOUT).await {
-        let why = match answer {
-            Ok(0) => continue,
-            Ok(known) if known == me.nonce => continue,
-            Ok(_) => PeerRefusal::OtherDataDirectory { cluster: me.cluster.clone(), id: me.id }.to_string(),
-            Err(refusal) if refusal.code() == Code::FailedPrecondition && status::reason(&refusal).is_some() => {
-                refusal.message().to_owned()
-            }
-            Err(_) => {
-                unasked.insert(by, others[&by].clone());
-                continue;
-            }
-        };
-        return Err(StartError::Refused { by, why });
-    }
-    Ok(unasked)
-}
-
-/// Goes on asking those that could not be asked at the start; ends when one of them refuses. Meanwhile no harm is done:
-/// a member that knows another data directory does not count this one's answers.
-async fn keep_asking(me: Identity, dial: Dial, mut unasked: BTreeMap<u64, String>) {
-    while !unasked.is_empty() {
-        tokio::time::sleep(HELLO_AGAIN).await;
-        match ask(&me, &dial, unasked).await {
-            Ok(left) => unasked = left,
-            Err(refusal) => return tracing::error!(error = %refusal, "this data directory is not known to the store"),
-        }
-    }
-    std::future::pending().await
-}
-
 /// The Raft library's configuration; everything it names otherwise is its default.
-fn raft_config(cluster: &str, tuning: &StoreTuning) -> Result<Config, StartError> {
+fn raft_config(cluster: &str, tuning: &StoreTuning) -> Result<Arc<Config>, StartError> {
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let config = Config {
         cluster_name: cluster.to_owned(),
@@ -315,7 +319,7 @@ fn raft_config(cluster: &str, tuning: &StoreTuning) -> Result<Config, StartError
         backoff: RECONNECT.to_owned(),
         ..Config::default()
     };
-    config.validate().map_err(|error| StartError::Raft { what: error.to_string() })
+    config.validate().map(Arc::new).map_err(|error| raft_error(&error))
 }
 
 /// Runs a task until it ends or the group shuts down.
@@ -331,13 +335,22 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Ends when this member cannot go on: the Raft library has stopped, or another member refuses this data directory.
-async fn watch(raft: Raft, mut disowned: tokio::sync::watch::Receiver<Option<String>>) {
+/// Ends when this member cannot go on: the Raft library has stopped, or the others refuse this member for good.
+async fn watch(raft: Raft, mut disowned: Receiver<Option<Disownment>>, tasks: TaskGroup) {
     let mut metrics = raft.server_metrics();
     loop {
-        if let Some(why) = disowned.borrow_and_update().as_deref() {
-            tracing::error!(why, "this data directory is not the one that the store knows");
-            return;
+        match &*disowned.borrow_and_update() {
+            Some(Disownment::OtherDataDirectory(why)) => {
+                tracing::error!(why, "this data directory is not the one that the store knows");
+                return;
+            }
+            Some(Disownment::Removed(why)) => {
+                tracing::warn!(why, "this member was removed from the store and stops");
+                // As it is asked to: nothing is lost by it.
+                tasks.cancel();
+                return;
+            }
+            None => {}
         }
         tokio::select! {
             changed = disowned.changed() => if changed.is_err() { return },
@@ -359,33 +372,9 @@ async fn keep_set(raft: Raft, state: storage::SharedState, proposer: Proposer, s
     }
 }
 
-/// The follower with the longest log, where this member leads.
-fn heir(raft: &Raft) -> Option<u64> {
-    let metrics = raft.metrics();
-    let metrics = metrics.borrow_watched();
-    let followers = metrics.replication.iter().flatten().filter(|(id, _)| **id != metrics.id);
-    followers.max_by_key(|(_, matched)| **matched).map(|(id, _)| *id).filter(|_| raft.is_leader())
-}
-
-/// Makes a follower lead, so that the group is not without a leader for an election timeout.
-async fn hand_over(raft: &Raft, next: u64) {
-    let mut metrics = raft.metrics();
-    let me = metrics.borrow_watched().id;
-    if raft.trigger().transfer_leader(next).await.is_err() {
-        return;
-    }
-    let taken_over = async {
-        while metrics.borrow_watched().current_leader.is_none_or(|leader| leader == me) {
-            if metrics.changed().await.is_err() {
-                return;
-            }
-        }
-    };
-    if tokio::time::timeout(HANDOVER_PATIENCE, taken_over).await.is_err() {
-        tracing::info!(store = next, "leadership was not taken over in time");
-    }
-}
-
 fn raft_error(error: &impl std::fmt::Display) -> StartError {
     StartError::Raft { what: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use crate::store::StoreArgs;
     after_help = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         \
                   the next number of user 42\n  seqsvr status          who serves what\n\n\
                   Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 7 deadline, \
-                  64 a server's bad config."
+                  64 a server's bad config, 65 a removed store."
 )]
 pub(crate) struct Cli {
     /// How to print: aligned columns, one JSON object, or columns with more of them.
@@ -37,7 +37,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Starts a development cluster in one process: three stores and two allocators.
     Dev(DevArgs),
-    /// Runs one store of a set: a member of the Raft group that keeps the ceilings.
+    /// Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members.
     Store(StoreArgs),
     /// Runs one allocator of a set: it gives the numbers out.
     Alloc(AllocArgs),

@@ -216,6 +216,7 @@ async fn start_stores(
             cluster: set.cluster(),
             id: store.id,
             data: DataDir::Path(data.path().join(&store.name)),
+            join: false,
             listener: listener.into(),
             tuning: settings.store_tuning(),
             revision: REVISION.to_owned(),

@@ -21,6 +21,8 @@ pub(crate) enum Exit {
     /// A server's configuration is wrong; no socket was opened. Another code than [`Exit::Usage`], so that a supervisor
     /// can tell "do not start it again".
     Config = 64,
+    /// A member of a store was removed from it, and its id is used up: it must not be started again.
+    Removed = 65,
 }
 
 impl From<Exit> for ExitCode {

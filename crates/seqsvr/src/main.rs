@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Dev(args) => dev::run(&args, output),
-        Command::Store(args) => store::run(args),
+        Command::Store(args) => store::run(args, output),
         Command::Alloc(args) => alloc::run(&args),
         Command::Next(args) => client_runtime()?.block_on(numbers::next(args, output)),
         Command::Current(args) => client_runtime()?.block_on(numbers::current(args, output)),

@@ -1,82 +1,59 @@
-//! The command `store`: one member of a set's store, as a process of its own.
+//! The command `store`: runs a member of a set's store, or changes who the members are.
 
-use std::path::PathBuf;
+use clap::{Args, Subcommand};
 
-use clap::Args;
-use seq_store::storage::DataDir;
-use seq_store::{StartError, Store, StoreConfig};
+use crate::exit::Exit;
+use crate::output::Output;
 
-use crate::exit::{Exit, Failure};
-use crate::serve::{Process, Stage, bind_one};
-use crate::set_file;
-use crate::settings::{Settings, SettingsArgs};
-use crate::target::Chain;
-use crate::version::REVISION;
+mod change;
+mod leader;
+mod member;
+mod wait;
 
-/// Threads of the runtime: one can wait for the disk of others while the other answers heartbeats.
-const THREADS: usize = 2;
+use change::{AddArgs, LeadArgs, MembersArgs, RemoveArgs, ReplaceArgs};
+use member::MemberArgs;
+pub(crate) use member::start_failure;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1\n  \
+                  seqsvr store members --set sets/three-node.toml\n  \
+                  seqsvr store replace 3 4 --set sets/three-node.toml\n\n\
+                  A member that was removed ends with exit code 65 and must not be started again."
+)]
 pub(crate) struct StoreArgs {
-    /// The set file.
-    #[arg(long, value_name = "FILE")]
-    set: PathBuf,
-    /// Which of the set's stores this process is.
-    #[arg(long, value_name = "N")]
-    id: u64,
-    /// Directory of this member's data; it belongs to this id for good.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(subcommand)]
+    command: Option<StoreCommand>,
     #[command(flatten)]
-    settings: SettingsArgs,
+    member: MemberArgs,
 }
 
-pub(crate) fn run(args: StoreArgs) -> anyhow::Result<Exit> {
-    let settings = args.settings.load(&Settings::default(), Ok)?.value;
-    let set = set_file::load_for_server(&args.set)?;
-    let Some(spec) = set.spec.stores.iter().find(|store| store.id == args.id) else {
-        let known: Vec<String> = set.spec.stores.iter().map(|store| store.id.to_string()).collect();
-        let message = format!("{}: set {} has no store with id {}", args.set.display(), set.spec.name, args.id);
-        return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
-    };
-    let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
-    let tuning = settings.store_tuning();
-
-    let (mut process, recorder) = Process::new(settings)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    let exit = runtime.block_on(async {
-        let (listener, http) = (bind_one(&addr)?, bind_one(&http)?);
-        process.watch_signals()?;
-        let config = StoreConfig {
-            cluster: set.cluster(),
-            spec: set.spec,
-            id: args.id,
-            data: DataDir::Path(args.data),
-            listener: listener.into(),
-            tuning,
-            revision: REVISION.to_owned(),
-        };
-        let mut stage = Stage::new("store");
-        let handle = Store::start(config, stage.tasks().clone()).await.map_err(|error| start_failure(&name, &error))?;
-        let checks = handle.readiness();
-        stage.store(handle);
-        process.push(stage);
-        tracing::info!(name, grpc = addr, http = %http.local_addr()?, "serving");
-        process.open(http, recorder, checks)?;
-        process.ending().await;
-        anyhow::Ok(process.shutdown().await)
-    })?;
-    runtime.shutdown_timeout(process.patience());
-    process.join();
-    Ok(exit)
+/// What to do with a store's members.
+#[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// Lists the members as their leader sees them.
+    Members(MembersArgs),
+    /// Makes stores members: each gets the log first, then a vote.
+    Add(AddArgs),
+    /// Takes members out for good.
+    Remove(RemoveArgs),
+    /// Puts a new member in the place of one, in one change.
+    Replace(ReplaceArgs),
+    /// Hands leadership over to a member.
+    Lead(LeadArgs),
 }
 
-/// What cannot be cured by starting again ends with the code that says so.
-pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
-    let exit = match error {
-        StartError::Listen(_) | StartError::Raft { .. } => Exit::Failed,
-        _ => Exit::Config,
-    };
-    Failure::new(exit, format!("store {name} cannot start: {}", Chain(error)))
+pub(crate) fn run(args: StoreArgs, output: &Output) -> anyhow::Result<Exit> {
+    let Some(command) = args.command else { return member::run(args.member) };
+    crate::client_runtime()?.block_on(async {
+        match command {
+            StoreCommand::Members(args) => change::members(&args, output).await,
+            StoreCommand::Add(args) => change::add(args, output).await,
+            StoreCommand::Remove(args) => change::remove(args, output).await,
+            StoreCommand::Replace(args) => change::replace(args, output).await,
+            StoreCommand::Lead(args) => change::lead(&args, output).await,
+        }
+    })
 }

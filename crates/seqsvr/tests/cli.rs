@@ -43,7 +43,7 @@ fn the_help_is_a_page() {
 
         Commands:
           dev          Starts a development cluster in one process: three stores and two allocators
-          store        Runs one store of a set: a member of the Raft group that keeps the ceilings
+          store        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
           alloc        Runs one allocator of a set: it gives the numbers out
           next         Takes the next number of a user
           current      Reads the last number of users; moves nothing
@@ -67,7 +67,8 @@ fn the_help_is_a_page() {
           seqsvr next 42         the next number of user 42
           seqsvr status          who serves what
 
-        Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 7 deadline, 64 a server's bad config.
+        Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 7 deadline, 64 a server's bad config,
+        65 a removed store.
         exit 0
     "#]],
     );
@@ -100,14 +101,25 @@ fn the_help_is_a_page() {
     check(
         &["store", "-h"],
         expect![[r#"
-        Runs one store of a set: a member of the Raft group that keeps the ceilings
+        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
 
         Usage: seqsvr store [OPTIONS] --set <FILE> --id <N> --data <DIR>
+               seqsvr store <COMMAND>
+
+        Commands:
+          members  Lists the members as their leader sees them
+          add      Makes stores members: each gets the log first, then a vote
+          remove   Takes members out for good
+          replace  Puts a new member in the place of one, in one change
+          lead     Hands leadership over to a member
+          help     Print this message or the help of the given subcommand(s)
 
         Options:
               --set <FILE>           The set file
               --id <N>               Which of the set's stores this process is
               --data <DIR>           Directory of this member's data; it belongs to this id for good
+              --join                 Waits until `store add` or `store replace` makes it a member; never forms a store of its
+                                     own
               --config <FILE>        Settings file; `seqsvr config sample` prints one [env: SEQSVR_CONFIG=]
               --log-filter <FILTER>  What to log, as in "info,seq_store=debug" [key: log.filter]
               --log-format <FORMAT>  How log lines look on stderr: plain or json [key: log.format]
@@ -115,8 +127,12 @@ fn the_help_is_a_page() {
                                      SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
           -h, --help                 Print help (see more with '--help')
 
-        Example:
+        Examples:
           seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1
+          seqsvr store members --set sets/three-node.toml
+          seqsvr store replace 3 4 --set sets/three-node.toml
+
+        A member that was removed ends with exit code 65 and must not be started again.
         exit 0
     "#]],
     );
@@ -128,6 +144,10 @@ fn every_command_has_an_example() {
     {
         let help = run(Path::new("."), &[command, "--help"], &[]);
         assert!(help.contains(&format!("  seqsvr {command}")), "no example in the help of {command}:\n{help}");
+    }
+    for command in ["members", "add", "remove", "replace", "lead"] {
+        let help = run(Path::new("."), &["store", command, "--help"], &[]);
+        assert!(help.contains(&format!("  seqsvr store {command}")), "no example in the help of {command}:\n{help}");
     }
 }
 
@@ -174,6 +194,61 @@ fn wrong_usage_is_exit_2() {
         exit 2
     "#]],
     );
+}
+
+#[test]
+fn changes_of_members_are_checked_before_anybody_is_asked() {
+    let dir = sets();
+    let check = |args: &[&str], expect: Expect| expect.assert_eq(&run(dir.path(), args, &[]));
+    check(
+        &["store", "add", "9", "--set", "sets/three-node.toml"],
+        expect![[r#"
+        error: sets/three-node.toml: set im-a has no store with id 9
+        hint: name the new member in the set file first
+        exit 2
+    "#]],
+    );
+    check(
+        &["store", "replace", "3", "--set", "sets/three-node.toml"],
+        expect![[r#"
+        error: the following required arguments were not provided:
+          <NEW>
+
+        Usage: seqsvr store replace --set <FILE> <OLD> <NEW>
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    check(
+        &["store", "--id", "1", "members"],
+        expect![[r#"
+        error: the subcommand 'members' cannot be used with '--id <N>'
+
+        Usage: seqsvr store [OPTIONS] --set <FILE> --id <N> --data <DIR>
+               seqsvr store <COMMAND>
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    check(
+        &["store", "members", "--set", "none.toml"],
+        expect![[r#"
+        error: none.toml: cannot be read: No such file or directory (os error 2)
+        exit 2
+    "#]],
+    );
+    // No TCP port is likely to listen where the system just gave a UDP one.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap().to_string();
+    let said = run(dir.path(), &["store", "members", "--addr", &addr], &[]).replace(&addr, "ADDR");
+    expect![[r#"
+        error: no member of the store answered as its leader; ADDR said last: tcp connect error
+        hint: `seqsvr status` shows who answers; --set FILE or --addr URL says where to ask
+        exit 4
+    "#]]
+    .assert_eq(&said);
 }
 
 #[test]

@@ -37,6 +37,12 @@ impl SharedState {
         read(&self.0.contents.read().state)
     }
 
+    /// Reads the state together with the newest committed list of members, as of one entry.
+    pub(crate) fn read_with_members<T>(&self, read: impl FnOnce(&State, &StoredMembership) -> T) -> T {
+        let applied = self.0.contents.read();
+        read(&applied.state, &applied.membership)
+    }
+
     /// The last entry that the state covers.
     #[must_use]
     pub fn last_applied(&self) -> Option<LogId> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{hand_over, heir};
+use crate::handover::{STEP_DOWN_PATIENCE, hand_over, heir};
 use crate::proposer::Proposer;
 use crate::storage::Stall;
 use crate::types::Raft;
@@ -58,7 +58,7 @@ pub(super) async fn watch(raft: Raft, stall: Stall, proposer: Proposer) {
             if let Some(heir) = heir(&raft) {
                 tracing::warn!(to = heir, "leadership is given away");
                 proposer.stand_aside(Some(heir));
-                hand_over(&raft, heir).await;
+                hand_over(&raft, heir, STEP_DOWN_PATIENCE).await;
             }
         }
     }

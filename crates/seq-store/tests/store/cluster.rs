@@ -1,5 +1,6 @@
 //! A whole store in one process: real gRPC on loopback, each member with a task group of its own.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,14 +11,17 @@ use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient;
 use seq_proto::v1::{
     RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, StatusRequest, StoreStatus,
 };
 use seq_store::storage::MemoryDisk;
-use seq_store::{DataDir, StartError, Store, StoreConfig, StoreHandle, StoreTuning};
+use seq_store::{DataDir, Dial, StartError, Store, StoreConfig, StoreHandle, StoreTuning};
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
+
+use crate::links::Links;
 
 /// How long anything may take on a slow, busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,10 +43,17 @@ pub(crate) struct Cluster {
     pub(crate) spec: SetSpec,
     pub(crate) tuning: StoreTuning,
     pub(crate) data: Vec<DataDir>,
+    pub(crate) links: Links,
+    /// The stores that a member's set file names; that of the others names `first`.
+    pub(crate) files: BTreeMap<u64, Vec<u64>>,
+    /// Those that are told to join.
+    pub(crate) joins: BTreeSet<u64>,
+    /// The stores that form the group, unless a test says otherwise.
+    pub(crate) first: Vec<u64>,
     members: Vec<Option<Member>>,
     /// Keep the ports ours while a member is stopped.
-    _ports: Vec<Socket>,
-    _dirs: Vec<tempfile::TempDir>,
+    ports: Vec<Socket>,
+    dirs: Vec<tempfile::TempDir>,
 }
 
 pub(crate) struct Member {
@@ -53,11 +64,6 @@ pub(crate) struct Member {
 impl Cluster {
     /// A set with `stores` stores, ten sections of a hundred uids, and the AllocSvrs a1 and a2. Nothing is started.
     pub(crate) fn new(stores: usize, disk: Disk) -> Cluster {
-        let ports: Vec<Socket> = (0..stores).map(|_| reserve()).collect();
-        let store = |(port, id): (&Socket, u64)| {
-            let addr = port.local_addr().unwrap().as_socket().unwrap().to_string();
-            StoreSpec { id, name: format!("s{id}"), http: addr.clone(), addr }
-        };
         let alloc = |name: &str, port| AllocSpec {
             name: name.into(),
             addr: format!("127.0.0.1:{port}"),
@@ -69,19 +75,53 @@ impl Cluster {
             uids: 0..1_000,
             section_size: 100,
             step: 1_000,
-            stores: ports.iter().zip(1..).map(store).collect(),
+            stores: Vec::new(),
             allocs: vec![alloc("a1", 10), alloc("a2", 20)],
         };
-        let dirs: Vec<_> = match disk {
-            Disk::Memory => Vec::new(),
-            Disk::Sled => (0..stores).map(|_| tempfile::tempdir().unwrap()).collect(),
+        let mut cluster = Cluster {
+            spec,
+            tuning: StoreTuning::DEFAULTS,
+            data: Vec::new(),
+            links: Links::default(),
+            files: BTreeMap::new(),
+            joins: BTreeSet::new(),
+            first: (1..=stores as u64).collect(),
+            members: Vec::new(),
+            ports: Vec::new(),
+            dirs: Vec::new(),
         };
-        let data = match disk {
-            Disk::Memory => (0..stores).map(|_| DataDir::Memory(MemoryDisk::new())).collect(),
-            Disk::Sled => dirs.iter().map(|dir| DataDir::Path(dir.path().join("data"))).collect(),
-        };
-        let members = (0..stores).map(|_| None).collect();
-        Cluster { spec, tuning: StoreTuning::DEFAULTS, data, members, _ports: ports, _dirs: dirs }
+        for _ in 0..stores {
+            cluster.place(disk);
+        }
+        cluster
+    }
+
+    /// Makes a place for one more store; answers its id.
+    fn place(&mut self, disk: Disk) -> u64 {
+        let id = self.data.len() as u64 + 1;
+        let port = reserve();
+        let addr = port.local_addr().unwrap().as_socket().unwrap().to_string();
+        self.spec.stores.push(StoreSpec { id, name: format!("s{id}"), http: addr.clone(), addr });
+        self.data.push(match disk {
+            Disk::Memory => DataDir::Memory(MemoryDisk::new()),
+            Disk::Sled => {
+                let dir = tempfile::tempdir().unwrap();
+                let data = DataDir::Path(dir.path().join("data"));
+                self.dirs.push(dir);
+                data
+            }
+        });
+        self.ports.push(port);
+        self.members.push(None);
+        id
+    }
+
+    /// A store that is not of the group and not started; its set file names `file` and itself.
+    pub(crate) fn newcomer(&mut self, disk: Disk, file: &[u64]) -> u64 {
+        let id = self.place(disk);
+        self.files.insert(id, [file, &[id]].concat());
+        self.joins.insert(id);
+        id
     }
 
     pub(crate) async fn started(stores: usize, disk: Disk) -> Cluster {
@@ -93,11 +133,15 @@ impl Cluster {
 
     pub(crate) fn config(&self, id: u64) -> StoreConfig {
         let addr: SocketAddr = self.addr(id).parse().unwrap();
+        let mut spec = self.spec.clone();
+        let named = self.files.get(&id).unwrap_or(&self.first);
+        spec.stores.retain(|store| named.contains(&store.id));
         StoreConfig {
-            spec: self.spec.clone(),
+            spec,
             cluster: self.spec.name.clone(),
             id,
             data: self.data[id as usize - 1].clone(),
+            join: self.joins.contains(&id),
             listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0).into(),
             tuning: self.tuning.clone(),
             revision: "test".into(),
@@ -109,13 +153,15 @@ impl Cluster {
     }
 
     pub(crate) fn ids(&self) -> Vec<u64> {
-        self.spec.stores.iter().map(|store| store.id).collect()
+        self.first.clone()
     }
 
     pub(crate) async fn start_all(&mut self) {
-        let starts = self.ids().into_iter().map(|id| start(self.config(id)));
+        let starts = self.ids().into_iter().map(|id| start_with(self.config(id), self.dial(id)));
         let members = futures::future::join_all(starts).await;
-        self.members = members.into_iter().map(|member| Some(member.unwrap())).collect();
+        for (id, member) in self.ids().into_iter().zip(members) {
+            self.members[id as usize - 1] = Some(member.unwrap());
+        }
     }
 
     pub(crate) async fn start(&mut self, id: u64) {
@@ -123,8 +169,12 @@ impl Cluster {
     }
 
     pub(crate) async fn try_start(&mut self, id: u64) -> Result<(), StartError> {
-        self.members[id as usize - 1] = Some(start(self.config(id)).await?);
+        self.members[id as usize - 1] = Some(start_with(self.config(id), self.dial(id)).await?);
         Ok(())
+    }
+
+    fn dial(&self, id: u64) -> Dial {
+        self.links.dial(self.addr(id))
     }
 
     pub(crate) async fn stop(&mut self, id: u64) {
@@ -140,7 +190,7 @@ impl Cluster {
     }
 
     pub(crate) fn running(&self) -> Vec<u64> {
-        self.ids().into_iter().filter(|id| self.members[*id as usize - 1].is_some()).collect()
+        (1..).zip(&self.members).filter(|(_, member)| member.is_some()).map(|(id, _)| id).collect()
     }
 
     pub(crate) fn member(&self, id: u64) -> &Member {
@@ -192,6 +242,10 @@ impl Cluster {
 
     pub(crate) fn control(&self, id: u64) -> ControlServiceClient<Channel> {
         ControlServiceClient::new(channel(self.addr(id)))
+    }
+
+    pub(crate) fn admin(&self, id: u64) -> StoreAdminServiceClient<Channel> {
+        StoreAdminServiceClient::new(channel(self.addr(id)))
     }
 
     /// Asks members in turn until one answers for good.
@@ -278,8 +332,12 @@ pub(crate) fn raise_request(life: &RegisterResponse, section: u32, epoch: u64, t
 }
 
 pub(crate) async fn start(config: StoreConfig) -> Result<Member, StartError> {
+    start_with(config, Dial::tcp()).await
+}
+
+async fn start_with(config: StoreConfig, dial: Dial) -> Result<Member, StartError> {
     let tasks = TaskGroup::new();
-    match Store::start(config, tasks.clone()).await {
+    match Store::start_with(config, dial, tasks.clone()).await {
         Ok(handle) => Ok(Member { handle, tasks }),
         Err(error) => {
             tasks.shutdown(PATIENCE).await.unwrap();

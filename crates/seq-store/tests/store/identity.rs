@@ -12,11 +12,21 @@ async fn messages_of_strangers_are_refused_by_name() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     cluster.level().await;
     let mut raft = RaftServiceClient::new(channel(cluster.addr(1)));
-    let good = RaftMessage { cluster_id: "im-a".into(), from: 2, to: 1, nonce: 12_345, payload: vec![0xff].into() };
+    let good = RaftMessage {
+        cluster_id: "im-a".into(),
+        from: 2,
+        to: 1,
+        nonce: 12_345,
+        payload: vec![0xff].into(),
+        membership: 0,
+        format: 1,
+    };
     for (message, expected) in [
         (RaftMessage { cluster_id: "im-b".into(), ..good.clone() }, "OTHER_CLUSTER"),
         (RaftMessage { to: 3, ..good.clone() }, "OTHER_MEMBER"),
         (RaftMessage { nonce: 0, ..good.clone() }, "NO_NONCE"),
+        (RaftMessage { format: 0, ..good.clone() }, "OTHER_FORMAT"),
+        (RaftMessage { format: 2, ..good.clone() }, "OTHER_FORMAT"),
         (RaftMessage { from: 9, ..good.clone() }, "UNKNOWN_MEMBER"),
         (RaftMessage { from: 0, ..good.clone() }, "UNKNOWN_MEMBER"),
         (good.clone(), "OTHER_DATA_DIRECTORY"),
@@ -83,8 +93,8 @@ async fn a_data_directory_of_another_cluster_or_member_is_refused() {
     let error = start(config).await.err().unwrap();
     assert!(matches!(error, StartError::Storage(_)), "{error}");
 
-    cluster.spec.stores[0].id = 2;
     let mut config = cluster.config(1);
+    config.spec.stores[0].id = 2;
     config.id = 2;
     let error = start(config).await.err().unwrap();
     assert!(matches!(error, StartError::Storage(_)), "{error}");
@@ -146,7 +156,7 @@ async fn every_port_speaks_health_and_reflection() {
         panic!("no list of services")
     };
     let names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
-    for name in ["ControlService", "RaftService", "AdminService"] {
+    for name in ["ControlService", "RaftService", "AdminService", "StoreAdminService"] {
         assert!(names.contains(&format!("seqsvr.v1.{name}").as_str()), "{names:?}");
     }
     assert!(names.contains(&"grpc.health.v1.Health"), "{names:?}");

@@ -3,4 +3,8 @@
 mod cluster;
 mod control;
 mod identity;
+mod links;
+mod load;
+mod members;
 mod membership;
+mod partition;

@@ -1,0 +1,281 @@
+//! Changes of the store's members, made by its leader.
+//!
+//! Each step may be repeated and leaves the group whole: adding a learner is one entry; a change of votes is two, and when the
+//! leader is lost between them, [`MemberChanges::keep_settled`] beside the next one makes the second. One change is made at a
+//! time, each from the list of members that it was planned on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
+use openraft::metrics::RaftMetrics;
+use openraft::raft::Precondition;
+use openraft::{ChangeMembers, Instant as _};
+use tokio::sync::Mutex;
+use tonic::{Code, Status};
+
+use crate::claims;
+use crate::config::StoreTuning;
+use crate::handover::hand_over;
+use crate::members::{Group, MAX_LAG, Plan, Refusal, Wish};
+use crate::proposer::{LEADER_RETRY, ProposeError, Proposer};
+use crate::storage::SharedState;
+use crate::types::{LogId, Member, Raft, StoredMembership, TypeConfig};
+
+/// How long a hand-over may take: the chosen member may first have to get the end of the log.
+const HANDOVER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// When an unfinished change is tried again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// A member that has not answered the leader for this many of the longest election timeouts is not counted on.
+const SILENT_ELECTIONS: u32 = 2;
+
+type Changes = ChangeMembers<u64, Member>;
+
+/// Makes changes of the members. Clones make one at a time.
+#[derive(Clone)]
+pub(crate) struct MemberChanges {
+    raft: Raft,
+    state: SharedState,
+    proposer: Proposer,
+    /// How long one entry may take to be committed.
+    commit_timeout: Duration,
+    /// A member that has not answered for this long is not counted on.
+    live_within: Duration,
+    /// Held while a change is made.
+    one: Arc<Mutex<()>>,
+}
+
+/// The members as the leader sees them.
+pub(crate) struct Seen {
+    pub(crate) group: Group,
+    pub(crate) list: Arc<StoredMembership>,
+    pub(crate) last_log_index: u64,
+    /// How many entries of the leader's log each member is not known to have.
+    pub(crate) lags: BTreeMap<u64, u64>,
+}
+
+impl MemberChanges {
+    pub(crate) fn new(raft: Raft, state: SharedState, proposer: Proposer, tuning: &StoreTuning) -> MemberChanges {
+        let (commit_timeout, live_within) = (tuning.commit_timeout, tuning.election_max * SILENT_ELECTIONS);
+        MemberChanges { raft, state, proposer, commit_timeout, live_within, one: Arc::default() }
+    }
+
+    /// What the leader sees.
+    ///
+    /// # Errors
+    /// This member does not lead.
+    pub(crate) fn seen(&self) -> Result<Seen, ChangeError> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let (true, Some(replication), Some(heard)) = (self.raft.is_leader(), &metrics.replication, &metrics.heartbeat)
+        else {
+            return Err(self.not_leader(&metrics).into());
+        };
+        let last = metrics.last_log_index.unwrap_or(0);
+        let membership = metrics.membership_config.membership();
+        let mut seen = Seen {
+            group: Group { leader: metrics.id, voters: membership.voter_ids().collect(), ..Group::default() },
+            list: metrics.membership_config.clone(),
+            last_log_index: last,
+            lags: BTreeMap::new(),
+        };
+        for (id, _) in membership.nodes() {
+            let mine = *id == metrics.id;
+            let live =
+                mine || heard.get(id).copied().flatten().is_some_and(|heard| heard.elapsed() <= self.live_within);
+            let matched = replication.get(id).copied().flatten();
+            // Counted in entries, so one that has nothing lacks the one at 0 as well.
+            let lag =
+                if mine { 0 } else { (last + 1).saturating_sub(matched.map_or(0, |matched| matched.index() + 1)) };
+            seen.lags.insert(*id, lag);
+            seen.group.live.extend(live.then_some(*id));
+            seen.group.caught_up.extend((live && lag <= MAX_LAG).then_some(*id));
+        }
+        seen.group.learners = membership.learner_ids().collect();
+        seen.group.used = self.state.read(|state| state.store_ids.iter().copied().collect());
+        seen.group.used.extend(membership.nodes().map(|(id, _)| *id));
+        Ok(seen)
+    }
+
+    /// Adds members without a vote; answers which of them are new.
+    pub(crate) async fn add(&self, wanted: BTreeMap<u64, Member>) -> Result<Vec<u64>, ChangeError> {
+        let _one = self.begin()?;
+        let seen = self.settled().await?;
+        let membership = seen.list.membership();
+        let mut new = BTreeMap::new();
+        for (id, member) in wanted {
+            match membership.get_node(&id) {
+                Some(there) if *there == member => continue,
+                Some(Member { name, addr }) => {
+                    return Err(Refusal::OtherMember { id, name: name.clone(), addr: addr.clone() }.into());
+                }
+                None => seen.group.check_new_id(id)?,
+            }
+            let others = membership.nodes().chain(&new);
+            let taken = others.into_iter().find(|(_, there)| there.name == member.name || there.addr == member.addr);
+            if let Some((id, Member { name, addr })) = taken {
+                return Err(Refusal::Taken { id: *id, name: name.clone(), addr: addr.clone() }.into());
+            }
+            new.insert(id, member);
+        }
+        let ids: Vec<u64> = new.keys().copied().collect();
+        if !new.is_empty() {
+            tracing::info!(?new, "adding members without a vote");
+            self.write(ChangeMembers::AddNodes(new), &seen.list).await?;
+        }
+        for id in &ids {
+            claims::claim(&self.proposer, &self.state, *id).await?;
+        }
+        Ok(ids)
+    }
+
+    /// Changes who votes; answers the voters, and whether anything was done.
+    pub(crate) async fn change(&self, wish: &Wish) -> Result<(BTreeSet<u64>, bool), ChangeError> {
+        if wish.foresee {
+            let group = self.seen()?.group;
+            return Ok(match group.plan(wish)? {
+                Plan::Change { voters, .. } => (voters, false),
+                Plan::Nothing | Plan::HandOver { .. } => (group.voters, false),
+            });
+        }
+        let _one = self.begin()?;
+        let seen = self.settled().await?;
+        match seen.group.plan(wish)? {
+            Plan::Nothing => Ok((seen.group.voters, false)),
+            Plan::HandOver { to } => {
+                tracing::info!(to, "the leader is to be removed: handing over first");
+                hand_over(&self.raft, to, HANDOVER_PATIENCE).await;
+                Err(self.not_leader(&self.raft.metrics().borrow_watched()).into())
+            }
+            Plan::Change { promote, demote, drop, voters } => {
+                // An id is claimed before it leaves, whoever brought it in.
+                for id in demote.iter().chain(&drop).chain(&promote) {
+                    claims::claim(&self.proposer, &self.state, *id).await?;
+                }
+                tracing::info!(?promote, ?demote, ?drop, "changing members");
+                let mut list = seen.list;
+                if !drop.is_empty() {
+                    self.write(ChangeMembers::RemoveNodes(drop), &list).await?;
+                    list = self.settled().await?.list;
+                }
+                if !(promote.is_empty() && demote.is_empty()) {
+                    let both = vec![ChangeMembers::AddVoterIds(promote), ChangeMembers::RemoveVoters(demote)];
+                    self.write(ChangeMembers::Batch(both), &list).await?;
+                }
+                tracing::info!(?voters, "members changed");
+                Ok((voters, true))
+            }
+        }
+    }
+
+    /// Hands leadership over to a voter; answers who leads.
+    pub(crate) async fn lead(&self, to: u64) -> Result<u64, ChangeError> {
+        let _one = self.begin()?;
+        let seen = self.seen()?;
+        seen.group.check_successor(to)?;
+        if seen.group.leader == to {
+            return Ok(to);
+        }
+        match hand_over(&self.raft, to, HANDOVER_PATIENCE).await {
+            Some(leader) if leader == to => Ok(to),
+            _ => Err(ChangeError::NotTakenOver { to }),
+        }
+    }
+
+    /// Ends changes whose leader was lost between their two entries, while this member leads. Runs until it is dropped.
+    pub(crate) async fn keep_settled(self) {
+        let mut metrics = self.raft.server_metrics();
+        loop {
+            let joint = metrics.borrow_watched().membership_config.membership().get_joint_config().len() > 1;
+            if joint && self.raft.is_leader() {
+                let _one = self.one.lock().await;
+                if let Err(error) = self.settled().await {
+                    tracing::info!(%error, "a change of members could not be ended yet");
+                    tokio::time::sleep(RETRY).await;
+                }
+            } else if metrics.changed().await.is_err() {
+                // The Raft library has stopped, and its task says why.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ChangeError> {
+        self.one.try_lock().map_err(|_| ChangeError::InProgress)
+    }
+
+    /// Waits until the newest list of members is committed, applied here, and not joint, ending an unfinished change.
+    async fn settled(&self) -> Result<Seen, ChangeError> {
+        let mut metrics = self.raft.metrics();
+        let settling = async {
+            loop {
+                let seen = self.seen()?;
+                if seen.list.log_id().is_some() && *seen.list.log_id() <= self.state.last_applied() {
+                    if seen.list.membership().get_joint_config().len() == 1 {
+                        return Ok(seen);
+                    }
+                    // Asking for nothing makes one list of two.
+                    self.write(ChangeMembers::AddVoterIds(BTreeSet::new()), &seen.list).await?;
+                    continue;
+                }
+                if metrics.changed().await.is_err() {
+                    return Err(ProposeError::Stopping.into());
+                }
+            }
+        };
+        let late = |_| ChangeError::from(ProposeError::TimedOut { after: self.commit_timeout });
+        tokio::time::timeout(self.commit_timeout, settling).await.map_err(late)?
+    }
+
+    /// Writes one change, provided that the newest list of members is `from`.
+    async fn write(&self, changes: Changes, from: &StoredMembership) -> Result<(), ChangeError> {
+        let last_membership_log_id: Option<LogId> = *from.log_id();
+        let conditions = [Precondition::LastMembershipLogId { last_membership_log_id }];
+        // A removed member is no learner afterwards: its id is used up.
+        let written = self.raft.change_membership_if(changes, false, conditions);
+        let late = |_| ProposeError::TimedOut { after: self.commit_timeout };
+        match tokio::time::timeout(self.commit_timeout, written).await.map_err(late)? {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(
+                ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))
+                | ClientWriteError::PreconditionFailed(_),
+            )) => Err(ChangeError::InProgress),
+            Err(error) => Err(self.proposer.read(error).into()),
+        }
+    }
+
+    fn not_leader(&self, metrics: &RaftMetrics<TypeConfig>) -> ProposeError {
+        let leader = metrics.current_leader.filter(|leader| *leader != metrics.id);
+        let member = leader.and_then(|id| metrics.membership_config.membership().get_node(&id));
+        ProposeError::NotLeader { leader: leader.and_then(|id| self.proposer.addr(id, member)) }
+    }
+}
+
+/// Why a change was not made, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Propose(#[from] ProposeError),
+    #[error("another change of members is under way")]
+    InProgress,
+    #[error("store {to} did not take over in time")]
+    NotTakenOver { to: u64 },
+}
+
+impl From<ChangeError> for Status {
+    fn from(error: ChangeError) -> Status {
+        let text = error.to_string();
+        let (code, reason) = match error {
+            ChangeError::Refused(refusal) => return refusal.into(),
+            ChangeError::Propose(error) => return error.into(),
+            ChangeError::InProgress => (Code::Unavailable, "CHANGE_IN_PROGRESS"),
+            ChangeError::NotTakenOver { .. } => (Code::Aborted, "NOT_TAKEN_OVER"),
+        };
+        seq_proto::status::with_reason(code, reason, text, [], Some(LEADER_RETRY))
+    }
+}

@@ -1,0 +1,236 @@
+//! Which changes of a store's members are made, and which are refused: a plan for what an operator wants, from what the
+//! leader sees.
+//!
+//! **Invariant:** no plan leaves voters of whom a majority does not answer, and a vote is given only to a member that has
+//! about the whole log. So a change that was begun can end, and writes go on meanwhile.
+
+use std::collections::BTreeSet;
+
+use seq_core::limits;
+use seq_proto::status;
+use tonic::{Code, Status};
+
+/// Entries that a new voter may lack at most. Half a second of many writes, and fewer than are kept behind a snapshot, so that
+/// what is missing comes from the log.
+pub(crate) const MAX_LAG: u64 = 4_000;
+
+/// Most voters of a store: past five, a write waits for more disks and is no safer in practice.
+pub(crate) const MAX_VOTERS: usize = *limits::STORE_COUNTS.last().expect("there are sizes");
+
+type Ids = BTreeSet<u64>;
+
+/// A group as its leader sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) leader: u64,
+    pub(crate) voters: Ids,
+    pub(crate) learners: Ids,
+    /// Those that have answered lately, the leader among them.
+    pub(crate) live: Ids,
+    /// Live ones that lack at most [`MAX_LAG`] entries.
+    pub(crate) caught_up: Ids,
+    /// Every id that ever was a member's and is known as such.
+    pub(crate) used: Ids,
+}
+
+/// What an operator wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) add: Ids,
+    pub(crate) remove: Ids,
+    pub(crate) allow_even: bool,
+    /// Takes members to add for what they will be: there, live, with the whole log.
+    pub(crate) foresee: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// All is as wanted.
+    Nothing,
+    /// The leader is to be removed, so another member leads first.
+    HandOver {
+        /// Who leads then.
+        to: u64,
+    },
+    /// One joint change.
+    Change {
+        /// Learners that get a vote.
+        promote: Ids,
+        /// Voters that are removed.
+        demote: Ids,
+        /// Learners that are removed.
+        drop: Ids,
+        /// The voters after it.
+        voters: Ids,
+    },
+}
+
+impl Group {
+    /// Plans a change of the voters.
+    pub(crate) fn plan(&self, wish: &Wish) -> Result<Plan, Refusal> {
+        if let Some(id) = wish.add.intersection(&wish.remove).next() {
+            return Err(Refusal::AddedAndRemoved { id: *id });
+        }
+        let promote: Ids = wish.add.difference(&self.voters).copied().collect();
+        for id in &promote {
+            self.check_new_voter(*id, wish.foresee)?;
+        }
+        let is_member = |id: &u64| self.voters.contains(id) || self.learners.contains(id);
+        if let Some(id) = wish.remove.iter().find(|id| !is_member(id) && !self.used.contains(id)) {
+            return Err(Refusal::UnknownMember { id: *id });
+        }
+        let demote: Ids = wish.remove.intersection(&self.voters).copied().collect();
+        let drop: Ids = wish.remove.intersection(&self.learners).copied().collect();
+        if promote.is_empty() && demote.is_empty() && drop.is_empty() {
+            return Ok(Plan::Nothing);
+        }
+        let voters: Ids = self.voters.union(&promote).filter(|id| !demote.contains(id)).copied().collect();
+        if voters != self.voters {
+            self.check_voters(&voters, &promote, wish)?;
+        }
+        if demote.contains(&self.leader) && !wish.foresee {
+            return self.successor(&demote).map(|to| Plan::HandOver { to });
+        }
+        Ok(Plan::Change { promote, demote, drop, voters })
+    }
+
+    /// Who should lead when the leader is to go: a voter that stays and has the log.
+    fn successor(&self, leaving: &Ids) -> Result<u64, Refusal> {
+        let stays = |id: &&u64| **id != self.leader && !leaving.contains(id) && self.voters.contains(id);
+        self.caught_up.iter().find(stays).copied().ok_or(Refusal::NoSuccessor)
+    }
+
+    /// Whether leadership may go to a member.
+    pub(crate) fn check_successor(&self, to: u64) -> Result<(), Refusal> {
+        if !self.voters.contains(&to) {
+            return Err(if self.learners.contains(&to) {
+                Refusal::NotAVoter { id: to }
+            } else {
+                Refusal::UnknownMember { id: to }
+            });
+        }
+        // A leader that hands over takes no writes until the other one has them all.
+        if to != self.leader && !self.caught_up.contains(&to) {
+            return Err(Refusal::NotCaughtUp { id: to });
+        }
+        Ok(())
+    }
+
+    /// Whether an id may become a member's.
+    pub(crate) fn check_new_id(&self, id: u64) -> Result<(), Refusal> {
+        if id == 0 {
+            return Err(Refusal::BadId);
+        }
+        if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
+    }
+
+    fn check_new_voter(&self, id: u64, foresee: bool) -> Result<(), Refusal> {
+        match (self.learners.contains(&id), foresee) {
+            (true, true) => Ok(()),
+            (false, true) => self.check_new_id(id),
+            (false, false) => Err(Refusal::UnknownMember { id }),
+            (true, false) if self.caught_up.contains(&id) => Ok(()),
+            (true, false) => Err(Refusal::NotCaughtUp { id }),
+        }
+    }
+
+    fn check_voters(&self, voters: &Ids, promote: &Ids, wish: &Wish) -> Result<(), Refusal> {
+        let count = voters.len();
+        if count == 0 {
+            return Err(Refusal::NoVoters);
+        }
+        if count > MAX_VOTERS {
+            return Err(Refusal::TooManyVoters { voters: count });
+        }
+        if count.is_multiple_of(2) && !wish.allow_even {
+            return Err(Refusal::EvenVoters { voters: count });
+        }
+        let lives = |id: &&u64| self.live.contains(id) || (wish.foresee && promote.contains(id));
+        let (live, needed) = (voters.iter().filter(lives).count(), count / 2 + 1);
+        if live < needed {
+            let silent = voters.iter().filter(|id| !lives(id)).copied().collect();
+            return Err(Refusal::NoMajority { voters: count, live, needed, silent });
+        }
+        Ok(())
+    }
+}
+
+/// Why a change is not made. Nothing was done then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("the request is about set {given:?}, and this store keeps set {mine:?}")]
+    OtherSet { mine: String, given: String },
+    #[error("an id of a store is 1 or above")]
+    BadId,
+    #[error("{count} members to add are not 1..={MAX_VOTERS}")]
+    BadCount { count: usize },
+    #[error("store {id} has the address {addr:?}, which is not \"host:port\"")]
+    BadAddr { id: u64, addr: String },
+    #[error("store {id} is named {name:?}, which is empty or too long")]
+    BadName { id: u64, name: String },
+    #[error("store {id} is to be added and removed at once")]
+    AddedAndRemoved { id: u64 },
+    #[error("no member of this store has id {id}, and none ever had")]
+    UnknownMember { id: u64 },
+    #[error("store {id} does not vote")]
+    NotAVoter { id: u64 },
+    #[error(
+        "store id {id} was used before; an id belongs to one disk for good, so give the new member an id that no member \
+         ever had"
+    )]
+    UsedId { id: u64 },
+    #[error("store {id} is a member already, as {name} at {addr}")]
+    OtherMember { id: u64, name: String, addr: String },
+    #[error("store {id} has the name or the address of the one to add: {name} at {addr}")]
+    Taken { id: u64, name: String, addr: String },
+    #[error("store {id} has not caught up: it does not answer, or lacks more than {MAX_LAG} entries")]
+    NotCaughtUp { id: u64 },
+    #[error("nobody would be left to vote; the last member of a store cannot be removed")]
+    NoVoters,
+    #[error(
+        "{voters} voters are more than {MAX_VOTERS}: a write would wait for more disks and be no safer in practice"
+    )]
+    TooManyVoters { voters: usize },
+    #[error(
+        "{voters} voters survive no more failures than {}, and one more disk can fail; change two members at once, or \
+         allow an even number",
+        voters - 1
+    )]
+    EvenVoters { voters: usize },
+    #[error(
+        "of the {voters} voters after the change only {live} answer and {needed} must: no write would be accepted; \
+         silent: {silent:?}"
+    )]
+    NoMajority { voters: usize, live: usize, needed: usize, silent: Vec<u64> },
+    #[error("the leader is to be removed, and no other voter that stays has caught up")]
+    NoSuccessor,
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Status {
+        let (code, reason) = match refusal {
+            Refusal::OtherSet { .. } => (Code::FailedPrecondition, "OTHER_SET"),
+            Refusal::BadId => (Code::InvalidArgument, "BAD_STORE_ID"),
+            Refusal::BadCount { .. } => (Code::InvalidArgument, "BAD_COUNT"),
+            Refusal::BadAddr { .. } => (Code::InvalidArgument, "BAD_ADDR"),
+            Refusal::BadName { .. } => (Code::InvalidArgument, "BAD_NAME"),
+            Refusal::AddedAndRemoved { .. } => (Code::InvalidArgument, "ADDED_AND_REMOVED"),
+            Refusal::UnknownMember { .. } => (Code::NotFound, "UNKNOWN_MEMBER"),
+            Refusal::NotAVoter { .. } => (Code::FailedPrecondition, "NOT_A_VOTER"),
+            Refusal::UsedId { .. } => (Code::FailedPrecondition, "USED_STORE_ID"),
+            Refusal::OtherMember { .. } => (Code::AlreadyExists, "OTHER_MEMBER"),
+            Refusal::Taken { .. } => (Code::AlreadyExists, "TAKEN"),
+            Refusal::NotCaughtUp { .. } => (Code::FailedPrecondition, "NOT_CAUGHT_UP"),
+            Refusal::NoVoters => (Code::FailedPrecondition, "NO_VOTERS"),
+            Refusal::TooManyVoters { .. } => (Code::FailedPrecondition, "TOO_MANY_VOTERS"),
+            Refusal::EvenVoters { .. } => (Code::FailedPrecondition, "EVEN_VOTERS"),
+            Refusal::NoMajority { .. } => (Code::FailedPrecondition, "NO_MAJORITY"),
+            Refusal::NoSuccessor => (Code::FailedPrecondition, "NO_SUCCESSOR"),
+        };
+        status::with_reason(code, reason, refusal.to_string(), [], None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

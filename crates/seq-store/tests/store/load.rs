@@ -1,0 +1,108 @@
+//! Raises without pause, beside whatever a test does to the store: each is repeated until it is acknowledged, and whatever was
+//! acknowledged must still be there at the end.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::time::Duration;
+
+use futures::future::{Either, join_all, select};
+use seq_proto::status;
+use seq_proto::v1::RegisterResponse;
+use seq_proto::v1::control_service_client::ControlServiceClient;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use crate::cluster::{Cluster, PATIENCE, channel, raise_request, until};
+
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(2);
+
+/// Sections that are raised at the same time.
+const SECTIONS: u32 = 4;
+
+/// Raises of one life of an AllocSvr.
+pub(crate) struct Load {
+    life: RegisterResponse,
+    epochs: Vec<u64>,
+    members: Vec<ControlServiceClient<Channel>>,
+    /// The last acknowledged ceiling of each section.
+    ceilings: Vec<Cell<u64>>,
+}
+
+impl Load {
+    /// Takes all sections of the set; the store must be ready.
+    pub(crate) async fn begin(cluster: &Cluster) -> Load {
+        let life = cluster.register("a1", 1).await;
+        let (_, owned) = cluster.owns(&life, 10).await;
+        let epochs = owned.epochs[..SECTIONS as usize].to_vec();
+        let ceilings = epochs.iter().map(|_| Cell::new(0)).collect();
+        let members = cluster.spec.stores.iter().map(|store| ControlServiceClient::new(channel(&store.addr))).collect();
+        Load { life, epochs, members, ceilings }
+    }
+
+    /// Raises until the test has done what it does.
+    pub(crate) async fn beside<T>(&self, test: impl Future<Output = T>) -> T {
+        let raises = join_all((0..SECTIONS).map(|section| self.raise_on(section)));
+        match select(Box::pin(test), Box::pin(raises)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => unreachable!("raises have no end"),
+        }
+    }
+
+    /// Raises acknowledged so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.ceilings.iter().map(Cell::get).sum()
+    }
+
+    /// Waits for so many more acknowledged raises.
+    pub(crate) async fn more(&self, raises: u64) {
+        let goal = self.acknowledged() + raises;
+        until("raises are acknowledged", async || (self.acknowledged() >= goal).then_some(())).await;
+    }
+
+    /// Every acknowledged raise is in the store, and the store takes more.
+    pub(crate) async fn check(&self, cluster: &Cluster) {
+        for (section, ceiling) in (0..).zip(&self.ceilings) {
+            // One that is not above the ceiling answers the ceiling.
+            let epoch = self.epochs[section as usize];
+            let stored = cluster.raise(&self.life, section, epoch, 1).await.unwrap();
+            // The raise that the test's end cut short may be in, too.
+            let acknowledged = ceiling.get();
+            assert!((acknowledged..=acknowledged + 1).contains(&stored), "{stored} for {acknowledged}");
+            assert_eq!(cluster.raise(&self.life, section, epoch, stored + 1).await.unwrap(), stored + 1);
+            ceiling.set(stored + 1);
+        }
+        assert!(self.acknowledged() > 0);
+    }
+
+    /// Raises one section by one, again and again.
+    async fn raise_on(&self, section: u32) -> std::convert::Infallible {
+        let index = section as usize;
+        loop {
+            let to = self.ceilings[index].get() + 1;
+            let acknowledged = tokio::time::timeout(PATIENCE, self.raise(section, to)).await.expect("a raise in time");
+            assert_eq!(acknowledged, to, "section {section} was raised by somebody else");
+            self.ceilings[index].set(to);
+        }
+    }
+
+    /// Repeats one raise until a member acknowledges it. No refusal may be for good.
+    async fn raise(&self, section: u32, to: u64) -> u64 {
+        loop {
+            for member in &self.members {
+                let request = raise_request(&self.life, section, self.epochs[section as usize], to);
+                match tokio::time::timeout(CALL, member.clone().raise_ceilings(request)).await {
+                    Ok(Ok(answer)) => return answer.into_inner().ceilings[0],
+                    Ok(Err(status)) => {
+                        // What the member says, and not a connection that breaks as it stops.
+                        let said = status::reason(&status).is_some();
+                        let passing = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
+                        assert!(passing || !said, "{status:?}");
+                    }
+                    Err(_) => {}
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Members that are cut off: the majority goes on, the rest commits nothing, and who comes back disturbs nobody.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Disk, raise_request, until};
+use crate::load::Load;
+
+/// Three members with elections so short that a test sees many of their timeouts.
+async fn three() -> Cluster {
+    let mut cluster = Cluster::new(3, Disk::Memory);
+    cluster.tuning.registration_grace = Duration::from_millis(1);
+    cluster.tuning.heartbeat = Duration::from_millis(50);
+    cluster.tuning.election_min = Duration::from_millis(200);
+    cluster.tuning.election_max = Duration::from_millis(400);
+    cluster.start_all().await;
+    cluster.ready().await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_commits_nothing_and_follows_when_it_is_back() {
+    let mut cluster = three().await;
+    let load = Load::begin(&cluster).await;
+    let old = cluster.leader().await;
+    let life = cluster.register("a2", 2).await;
+    load.beside(async {
+        load.more(50).await;
+        cluster.links.cut_off(cluster.addr(old));
+        let new = until("the majority elects", async || {
+            let others = cluster.running().into_iter().filter(|id| *id != old);
+            let leaders: Vec<_> = others.map(|id| cluster.member(id).handle.leader()).collect();
+            leaders[0].filter(|leader| *leader != old && leaders.iter().all(|other| *other == Some(*leader)))
+        })
+        .await;
+        let term = cluster.status(new).await.term;
+        load.more(50).await;
+        // Whatever the old one is asked, it does not say that it is done.
+        let refusal = cluster.control(old).raise_ceilings(raise_request(&life, 9, 1, 77)).await;
+        assert!(refusal.is_err(), "{refusal:?}");
+        assert!(cluster.status(old).await.term < term);
+
+        cluster.links.mend();
+        until("the old leader follows", async || (cluster.member(old).handle.leader() == Some(new)).then_some(()))
+            .await;
+        load.more(50).await;
+        assert_eq!(cluster.status(new).await.term, term, "the one that came back deposed nobody");
+    })
+    .await;
+    load.check(&cluster).await;
+    cluster.level().await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_is_cut_off_deposes_nobody_when_it_is_back() {
+    let mut cluster = three().await;
+    let load = Load::begin(&cluster).await;
+    let leader = cluster.leader().await;
+    let alone = cluster.follower().await;
+    load.beside(async {
+        let term = cluster.status(leader).await.term;
+        cluster.links.cut_off(cluster.addr(alone));
+        // Many of its election timeouts: raises take a millisecond or two.
+        load.more(2_000).await;
+        assert_eq!(cluster.status(alone).await.term, term, "it asks before it stands for election");
+        cluster.links.mend();
+        let behind = cluster.status(leader).await.last_log_index;
+        until("it catches up", async || (cluster.status(alone).await.applied_index >= behind).then_some(())).await;
+        load.more(200).await;
+        let status = cluster.status(leader).await;
+        assert_eq!((status.leader, status.term), (leader, term), "nobody was deposed");
+    })
+    .await;
+    load.check(&cluster).await;
+    cluster.stop_all().await;
+}

@@ -1,0 +1,303 @@
+//! The commands that list and change the members of a store.
+//!
+//! Each is a few questions to the leader that may all be repeated: a command that was cut short is finished by the same command.
+//! What is allowed the leader judges; here it is only put into an order, so that a refusal comes before anything is done.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use seq_proto::v1::{ChangeVotersRequest, ListMembersResponse, MemberState, NewMember};
+use serde::Serialize;
+
+use super::leader::{Addrs, Leader, load};
+use super::wait;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, Table, grouped};
+use crate::set_file::SetFile;
+
+/// A set that may be found by its file or by an address.
+#[derive(Debug, Args)]
+struct Somewhere {
+    /// The set file: its stores are asked.
+    #[arg(long, value_name = "FILE")]
+    set: Option<PathBuf>,
+    #[command(flatten)]
+    addrs: Addrs,
+}
+
+/// A set whose file says where the new members are.
+#[derive(Debug, Args)]
+struct Described {
+    /// The set file, which names the new members.
+    #[arg(long, value_name = "FILE")]
+    set: PathBuf,
+    #[command(flatten)]
+    addrs: Addrs,
+}
+
+/// How a change of votes is made.
+#[derive(Debug, Args)]
+struct How {
+    /// Allows an even number of voters, which survive no more failures than one fewer.
+    #[arg(long)]
+    allow_even: bool,
+    /// Changes nothing; says who would vote.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr store members --set sets/three-node.toml\n  \
+                        seqsvr store members --addr http://127.0.0.1:7301 -o json")]
+pub(super) struct MembersArgs {
+    #[command(flatten)]
+    target: Somewhere,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example, from three members to five:\n  \
+                        seqsvr store --set five.toml --id 4 --data /var/lib/seqsvr/s4 --join   (and 5)\n  \
+                        seqsvr store add 4 5 --set five.toml")]
+pub(super) struct AddArgs {
+    /// Ids of the new members, which no member ever had.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<u64>,
+    #[command(flatten)]
+    target: Described,
+    #[command(flatten)]
+    how: How,
+    /// How long the new members may take to get the log, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    patience_s: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example, from five members to three:\n  seqsvr store remove 4 5 --set sets/five.toml\n\n\
+                        A change after which a majority of the voters would not answer is always refused.")]
+pub(super) struct RemoveArgs {
+    /// Ids of the members to take out.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<u64>,
+    #[command(flatten)]
+    target: Somewhere,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example, after store 3 lost its disk:\n  \
+                        seqsvr store --set new.toml --id 4 --data /var/lib/seqsvr/s4 --join\n  \
+                        seqsvr store replace 3 4 --set new.toml")]
+pub(super) struct ReplaceArgs {
+    /// Id of the member that goes.
+    #[arg(value_name = "OLD")]
+    old: u64,
+    /// Id of the member that comes, which no member ever had.
+    #[arg(value_name = "NEW")]
+    new: u64,
+    #[command(flatten)]
+    target: Described,
+    #[command(flatten)]
+    how: How,
+    /// How long the new member may take to get the log, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    patience_s: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr store lead --to 2 --set sets/three-node.toml")]
+pub(super) struct LeadArgs {
+    /// Id of the member that is to lead.
+    #[arg(long, value_name = "ID")]
+    to: u64,
+    #[command(flatten)]
+    target: Somewhere,
+}
+
+/// The outcome of a change.
+#[derive(Serialize)]
+struct Changed {
+    set: String,
+    /// Whether anything was done, or would be.
+    changed: bool,
+    dry_run: bool,
+    voters: Vec<u64>,
+    leader: u64,
+}
+
+pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Result<Exit> {
+    let list = args.target.leader()?.list().await?;
+    if output.is_json() {
+        output.json(&View::new(&list))?;
+    } else {
+        output.table(&table(&list))?;
+        if list.changing {
+            output.line("a change of voters is under way")?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> {
+    let set = load(&args.target.set)?;
+    let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut leader = Leader::new(Some(&set), &args.target.addrs);
+    bring_in(&mut leader, new, &[], &args.how, args.patience_s, output).await
+}
+
+pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
+    let set = load(&args.target.set)?;
+    let new = described(&set, args.new)?;
+    let mut leader = Leader::new(Some(&set), &args.target.addrs);
+    let list = leader.list().await?;
+    let votes = |id| list.members.iter().any(|member| member.id == id && member.voter);
+    if votes(args.old) && votes(args.new) {
+        let message = format!("store {} votes already, beside store {}", args.new, args.old);
+        let hint = format!("`seqsvr store remove {}` takes it out without a new one", args.old);
+        return Err(Failure::new(Exit::Failed, message).hint(hint).into());
+    }
+    bring_in(&mut leader, vec![new], &[args.old], &args.how, args.patience_s, output).await
+}
+
+pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<Exit> {
+    let mut leader = args.target.leader()?;
+    leader.list().await?;
+    let request = args.how.request(Vec::new(), args.ids);
+    let answer = leader.change_voters(&request).await?;
+    report(&mut leader, &request, answer.voters, answer.changed, output).await
+}
+
+pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exit> {
+    let mut leader = args.target.leader()?;
+    let before = leader.list().await?;
+    let now = leader.transfer(args.to).await?;
+    if output.is_json() {
+        let voters = before.members.iter().filter(|member| member.voter).map(|member| member.id).collect();
+        let changed = before.leader != now;
+        output.json(&Changed { set: before.set, changed, dry_run: false, voters, leader: now })?;
+    } else {
+        output.line(format_args!("store {now} leads set {}", before.set))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Adds members and takes others out, in one change of votes.
+async fn bring_in(
+    leader: &mut Leader,
+    new: Vec<NewMember>,
+    remove: &[u64],
+    how: &How,
+    patience_s: u64,
+    output: &Output,
+) -> anyhow::Result<Exit> {
+    let ids: Vec<u64> = new.iter().map(|member| member.id).collect();
+    let request = how.request(ids.clone(), remove.to_vec());
+    // What would be refused at the end is refused before anybody is added.
+    let foreseen = leader.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
+    if how.dry_run {
+        return report(leader, &request, foreseen.voters, false, output).await;
+    }
+    let added = leader.add_learners(new).await?;
+    wait::caught_up(leader, &ids, Duration::from_secs(patience_s), output).await?;
+    let answer = leader.change_voters(&request).await?;
+    report(leader, &request, answer.voters, answer.changed || !added.is_empty(), output).await
+}
+
+async fn report(
+    leader: &mut Leader,
+    request: &ChangeVotersRequest,
+    voters: Vec<u64>,
+    changed: bool,
+    output: &Output,
+) -> anyhow::Result<Exit> {
+    let list = leader.list().await?;
+    if output.is_json() {
+        let changed = Changed { set: list.set, changed, dry_run: request.dry_run, voters, leader: list.leader };
+        output.json(&changed)?;
+        return Ok(Exit::Ok);
+    }
+    let names = voters.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    output.line(match (request.dry_run, changed) {
+        (true, _) => format!("the voters of set {} would be {names}", list.set),
+        (false, true) => format!("the voters of set {} are {names}", list.set),
+        (false, false) => format!("nothing to do: the voters of set {} are {names}", list.set),
+    })?;
+    Ok(Exit::Ok)
+}
+
+impl Somewhere {
+    fn leader(&self) -> anyhow::Result<Leader> {
+        let set = self.set.as_deref().map(load).transpose()?;
+        Ok(Leader::new(set.as_ref(), &self.addrs))
+    }
+}
+
+impl How {
+    fn request(&self, add: Vec<u64>, remove: Vec<u64>) -> ChangeVotersRequest {
+        let How { allow_even, dry_run } = *self;
+        ChangeVotersRequest { set: String::new(), add, remove, allow_even, dry_run }
+    }
+}
+
+/// A new member as the set file describes it.
+fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
+    let Some(store) = set.spec.stores.iter().find(|store| store.id == id) else {
+        let message = format!("{}: set {} has no store with id {id}", set.path.display(), set.spec.name);
+        return Err(Failure::new(Exit::Usage, message).hint("name the new member in the set file first").into());
+    };
+    Ok(NewMember { id, name: store.name.clone(), addr: store.addr.clone() })
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    set: &'a str,
+    leader: u64,
+    changing: bool,
+    members: Vec<MemberView<'a>>,
+    used_ids: &'a [u64],
+}
+
+#[derive(Serialize)]
+struct MemberView<'a> {
+    id: u64,
+    name: &'a str,
+    addr: &'a str,
+    role: &'static str,
+    live: bool,
+    lag: u64,
+}
+
+impl<'a> View<'a> {
+    fn new(list: &'a ListMembersResponse) -> View<'a> {
+        let member = |member: &'a MemberState| {
+            let MemberState { id, name, addr, live, lag, .. } = member;
+            MemberView { id: *id, name, addr, role: role(member, list), live: *live, lag: *lag }
+        };
+        let members = list.members.iter().map(member).collect();
+        View { set: &list.set, leader: list.leader, changing: list.changing, members, used_ids: &list.used_ids }
+    }
+}
+
+fn role(member: &MemberState, list: &ListMembersResponse) -> &'static str {
+    match member {
+        _ if member.id == list.leader => "leader",
+        _ if member.voter => "voter",
+        _ => "learner",
+    }
+}
+
+fn table(list: &ListMembersResponse) -> Table {
+    let mut table = Table::new(&["id", "name", "addr", "role", "answers", "lag"]).right(&[5]);
+    for member in &list.members {
+        table.row([
+            member.id.to_string(),
+            member.name.clone(),
+            member.addr.clone(),
+            role(member, list).to_owned(),
+            if member.live { "yes" } else { "no" }.to_owned(),
+            grouped(member.lag),
+        ]);
+    }
+    table
+}

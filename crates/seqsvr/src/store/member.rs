@@ -1,0 +1,91 @@
+//! One member of a set's store, as a process of its own.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use seq_store::storage::DataDir;
+use seq_store::{StartError, Store, StoreConfig};
+
+use crate::exit::{Exit, Failure};
+use crate::serve::{Process, Stage, bind_one};
+use crate::set_file;
+use crate::settings::{Settings, SettingsArgs};
+use crate::target::Chain;
+use crate::version::REVISION;
+
+/// Threads of the runtime: one can wait for the disk of others while the other answers heartbeats.
+const THREADS: usize = 2;
+
+/// What a member needs is optional only where a subcommand stands in its place.
+#[derive(Debug, Args)]
+pub(super) struct MemberArgs {
+    /// The set file.
+    #[arg(long, value_name = "FILE", required = true)]
+    set: Option<PathBuf>,
+    /// Which of the set's stores this process is.
+    #[arg(long, value_name = "N", required = true)]
+    id: Option<u64>,
+    /// Directory of this member's data; it belongs to this id for good.
+    #[arg(long, value_name = "DIR", required = true)]
+    data: Option<PathBuf>,
+    /// Waits until `store add` or `store replace` makes it a member; never forms a store of its own.
+    #[arg(long)]
+    join: bool,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
+    let (Some(file), Some(id), Some(data)) = (args.set, args.id, args.data) else {
+        unreachable!("without a subcommand they are required")
+    };
+    let settings = args.settings.load(&Settings::default(), Ok)?.value;
+    let set = set_file::load_for_server(&file)?;
+    let Some(spec) = set.spec.stores.iter().find(|store| store.id == id) else {
+        let known: Vec<String> = set.spec.stores.iter().map(|store| store.id.to_string()).collect();
+        let message = format!("{}: set {} has no store with id {}", file.display(), set.spec.name, id);
+        return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
+    };
+    let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
+    let tuning = settings.store_tuning();
+
+    let (mut process, recorder) = Process::new(settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    let exit = runtime.block_on(async {
+        let (listener, http) = (bind_one(&addr)?, bind_one(&http)?);
+        process.watch_signals()?;
+        let config = StoreConfig {
+            cluster: set.cluster(),
+            spec: set.spec,
+            id,
+            data: DataDir::Path(data),
+            listener: listener.into(),
+            join: args.join,
+            tuning,
+            revision: REVISION.to_owned(),
+        };
+        let mut stage = Stage::new("store");
+        let handle = Store::start(config, stage.tasks().clone()).await.map_err(|error| start_failure(&name, &error))?;
+        let (checks, removal) = (handle.readiness(), handle.removal());
+        stage.store(handle);
+        process.push(stage);
+        tracing::info!(name, grpc = addr, http = %http.local_addr()?, "serving");
+        process.open(http, recorder, checks)?;
+        process.ending().await;
+        let exit = process.shutdown().await;
+        anyhow::Ok(if removal() && exit == Exit::Ok { Exit::Removed } else { exit })
+    })?;
+    runtime.shutdown_timeout(process.patience());
+    process.join();
+    Ok(exit)
+}
+
+/// What cannot be cured by starting again ends with the code that says so.
+pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
+    let exit = match error {
+        StartError::Removed { .. } => Exit::Removed,
+        StartError::Listen(_) | StartError::Raft { .. } => Exit::Failed,
+        _ => Exit::Config,
+    };
+    Failure::new(exit, format!("store {name} cannot start: {}", Chain(error)))
+}

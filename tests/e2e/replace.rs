@@ -1,0 +1,104 @@
+//! A store that was killed is replaced by a new one, by the commands that operators use, while a trace is replayed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::cluster::{Place, Server, assert_clean, eventually, seqsvr, seqsvr_json};
+use crate::kill::Replay;
+
+/// Exit code of a member that was removed.
+const REMOVED: i32 = 65;
+
+/// Exit code of a server that must not be started like this again.
+const CONFIG: i32 = 64;
+
+struct Stores {
+    place: Place,
+    set: PathBuf,
+}
+
+impl Stores {
+    fn server(&self, id: u64, set: &Path, more: &[&str]) -> Server {
+        let (name, id) = (format!("s{id}"), id.to_string());
+        let (set, data) = (set.display().to_string(), self.place.path(&name).display().to_string());
+        let args = [&["store", "--set", &set, "--id", &id, "--data", &data], more].concat();
+        self.place.server(&name, &args)
+    }
+
+    /// The set file with store 4 in the place of store 3.
+    fn new_set(&self) -> PathBuf {
+        let text = fs::read_to_string(&self.set).unwrap();
+        let (old, new) = ("id = 3\nname = \"s3\"", "id = 4\nname = \"s4\"");
+        assert!(text.contains(old), "{text}");
+        let path = self.place.path("new.toml");
+        fs::write(&path, text.replace(old, new).replace(":7303", ":7304").replace(":7313", ":7314")).unwrap();
+        path
+    }
+
+    fn members(&self, set: &str) -> Value {
+        seqsvr_json(&["store", "members", "--set", set])
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
+    let place = Place::new();
+    let set = place.set_file("three-node.toml");
+    let cluster = Stores { place, set };
+    let old = cluster.set.display().to_string();
+    let mut stores: Vec<Server> = (1..=3).map(|id| cluster.server(id, &cluster.set, &[])).collect();
+    let alloc = |name| cluster.place.server(name, &["alloc", "--set", &old, "--name", name, "--cores", "1"]);
+    let _allocs = ["a1", "a2"].map(alloc);
+    let addr = format!("http://{}:7400", cluster.place.host);
+    eventually("a number is given out", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
+    let replay = Replay::start(&cluster.place, &addr);
+
+    stores[2].kill();
+    let file = cluster.new_set();
+    let new = file.display().to_string();
+    // A member that is not told to join is refused by name.
+    let mut alone = cluster.server(4, &file, &[]);
+    assert_eq!(alone.wait_exit(), Some(CONFIG), "{}", alone.log());
+    assert!(alone.log().contains("--join"), "{}", alone.log());
+    drop(alone);
+    let _joined = cluster.server(4, &file, &["--join"]);
+
+    let foreseen = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--dry-run"]);
+    assert_eq!((&foreseen["voters"], &foreseen["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
+    assert_eq!(cluster.members(&old)["members"].as_array().unwrap().len(), 3, "a dry run adds nobody");
+    let changed = seqsvr_json(&["store", "replace", "3", "4", "--set", &new]);
+    assert_eq!((&changed["voters"], &changed["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(true)));
+    let again = seqsvr_json(&["store", "replace", "3", "4", "--set", &new]);
+    assert_eq!((&again["voters"], &again["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
+
+    // The old one comes back with its disk, and is told.
+    stores[2] = cluster.server(3, &cluster.set, &[]);
+    assert_eq!(stores[2].wait_exit(), Some(REMOVED), "{}", stores[2].log());
+    assert!(stores[2].log().contains("removed"), "{}", stores[2].log());
+    let refused = seqsvr(&["store", "replace", "4", "3", "--set", &old]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("USED_STORE_ID"), "{}", stderr(&refused));
+
+    let led = eventually("the new one may lead", || {
+        let led = seqsvr(&["store", "lead", "--to", "4", "--set", &new, "-o", "json"]);
+        led.status.success().then_some(led)
+    });
+    assert_eq!(serde_json::from_slice::<Value>(&led.stdout).unwrap()["leader"], 4);
+    let members = cluster.members(&new);
+    let ids: Vec<u64> = members["members"].as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap()).collect();
+    assert_eq!((&members["leader"], ids), (&Value::from(4), vec![1, 2, 4]));
+
+    // The new one is needed now: with one of the others gone, it makes the majority.
+    stores[0].kill();
+    assert_clean(&replay.finish());
+    eventually("sections are raised still", || {
+        seqsvr(&["next", "9000000", "--addr", &addr]).status.success().then_some(())
+    });
+}
