@@ -165,6 +165,11 @@ impl Greeter {
                 answers.check_member(self.me.id)?;
             }
             let is_first = self.stores.iter().all(|store| store.id >= self.me.id);
+            if self.join && answers.groupless > 0 && answers.stranger_to.or(answers.member_of).is_none() {
+                tracing::warn!(
+                    "stores of the set file are up and of no group; start those that form it without --join"
+                );
+            }
             if self.join || !is_first || answers.member_of.is_some() {
                 return Ok(());
             }

@@ -77,7 +77,7 @@ async fn ask_change(cluster: &Cluster, request: ChangeVotersRequest) -> Result<V
 }
 
 /// Adds, waits, gives the votes: as an operator does.
-async fn promote(cluster: &Cluster, add: &[u64], remove: &[u64]) -> Vec<u64> {
+pub(crate) async fn promote(cluster: &Cluster, add: &[u64], remove: &[u64]) -> Vec<u64> {
     for id in add {
         add_learner(cluster, *id).await.unwrap();
     }
@@ -89,6 +89,27 @@ async fn promote(cluster: &Cluster, add: &[u64], remove: &[u64]) -> Vec<u64> {
         }
     })
     .await
+}
+
+/// Hands leadership over, once the member can take it.
+pub(crate) async fn lead(cluster: &Cluster, to: u64) {
+    until("leadership goes over", async || {
+        let answer = ask(cluster, |mut admin| {
+            let request = TransferLeaderRequest { set: "im-a".into(), to };
+            async move { admin.transfer_leader(request).await }
+        });
+        match answer.await {
+            Ok(answer) => {
+                assert_eq!(answer.leader, to);
+                Some(())
+            }
+            Err(refusal) => {
+                assert_eq!(status::reason(&refusal).as_deref(), Some("NOT_CAUGHT_UP"), "{refusal:?}");
+                None
+            }
+        }
+    })
+    .await;
 }
 
 /// Three members under load, with a section's owner that never waits for another one.

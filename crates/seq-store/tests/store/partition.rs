@@ -4,16 +4,22 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, Disk, raise_request, until};
 use crate::load::Load;
+use crate::members::{lead, promote};
 
 /// Three members with elections so short that a test sees many of their timeouts.
 async fn three() -> Cluster {
+    let mut cluster = short_elections();
+    cluster.start_all().await;
+    cluster.ready().await;
+    cluster
+}
+
+fn short_elections() -> Cluster {
     let mut cluster = Cluster::new(3, Disk::Memory);
     cluster.tuning.registration_grace = Duration::from_millis(1);
     cluster.tuning.heartbeat = Duration::from_millis(50);
     cluster.tuning.election_min = Duration::from_millis(200);
     cluster.tuning.election_max = Duration::from_millis(400);
-    cluster.start_all().await;
-    cluster.ready().await;
     cluster
 }
 
@@ -72,5 +78,35 @@ async fn a_follower_that_is_cut_off_deposes_nobody_when_it_is_back() {
     })
     .await;
     load.check(&cluster).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_was_away_during_a_change_hears_the_leader_that_it_does_not_know() {
+    let mut cluster = short_elections();
+    let new = cluster.newcomer(Disk::Memory, &[1, 2]);
+    cluster.start_all().await;
+    cluster.ready().await;
+    let load = Load::begin(&cluster).await;
+    let away = cluster.follower().await;
+    let goes = (1..=3).find(|id| *id != away && Some(*id) != cluster.member(*id).handle.leader()).unwrap();
+    load.beside(async {
+        cluster.links.cut_off(cluster.addr(away));
+        cluster.start(new).await;
+        promote(&cluster, &[new], &[goes]).await;
+        lead(&cluster, new).await;
+        load.more(50).await;
+        // Neither its list of members nor its set file names the one that leads now.
+        cluster.links.mend();
+        until("it follows", async || (cluster.member(away).handle.leader() == Some(new)).then_some(())).await;
+        cluster.stop(goes).await;
+        // It is needed: the two are the majority.
+        let other = 6 - away - goes;
+        cluster.stop(other).await;
+        load.more(50).await;
+    })
+    .await;
+    load.check(&cluster).await;
+    cluster.level().await;
     cluster.stop_all().await;
 }
