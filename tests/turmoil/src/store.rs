@@ -41,6 +41,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         spec,
         id,
         data: DataDir::Memory(disk),
+        join: false,
         listener: net::listen().await?,
         tuning,
         revision: "simulated".to_owned(),
