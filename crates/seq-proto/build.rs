@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-const PROTOS: [&str; 5] = ["route", "sequence", "control", "raft", "admin"];
+const PROTOS: [&str; 6] = ["route", "sequence", "control", "handover", "raft", "admin"];
 
 #[expect(clippy::disallowed_methods, reason = "cargo speaks to a build script through the environment")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

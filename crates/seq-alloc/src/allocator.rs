@@ -1,14 +1,17 @@
 //! The handle: numbers from memory, at the price of one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use seq_client::pool::{Dial, Pool};
+use seq_core::lease::Lease;
+use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
-use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, SlotIndex, Step, Uid};
+use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Uid};
 use seq_kit::frontend::{Allocation, Ask, Call, Current, Frontend};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -17,12 +20,13 @@ use tokio::sync::Notify;
 
 use crate::config::{AllocConfig, TuningError};
 use crate::counters::Counters;
+use crate::handing::Handings;
 use crate::line::Line;
-use crate::owned::{OwnedSection, OwnedTable};
-use crate::settle::Item;
+use crate::owned::OwnedTable;
+use crate::settle::{Holds, Item, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
-use crate::{ceiling, session, shared};
+use crate::{ceiling, handing, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -75,7 +79,7 @@ impl Allocator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start_with(config: AllocConfig, dial: &Dial, group: &TaskGroup) -> Result<Allocator, StartError> {
-        let AllocConfig { spec, name, advertise, tuning } = config;
+        let AllocConfig { spec, name, advertise, tuning, clock } = config;
         tuning.validate()?;
         let set = spec.name.clone();
         let layout: Layout = spec.validate().map_err(|problems| StartError::Spec { set: set.clone(), problems })?;
@@ -86,13 +90,19 @@ impl Allocator {
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, tuning.store_timeout));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
+            owner: Mutex::new(Owner::new(&set, layout, tuning.terms())),
+            lease: Lease::default(),
+            confirmed: AtomicU64::new(0),
+            clock,
             owned: OwnedTable::new(layout.sections()),
             routes: ArcSwapOption::empty(),
             node: AtomicU32::new(0),
-            life: Mutex::new(None),
             fault: Mutex::new(None),
             line: Line::default(),
             renew_now: Notify::new(),
+            news: Notify::new(),
+            holds: Holds::default(),
+            handings: Handings::default(),
             peers: Pool::with_dial(tuning.connections, dial.clone()),
             shutdown: group.token(),
             step: Step(spec.step),
@@ -103,6 +113,7 @@ impl Allocator {
             tuning,
         });
         group.spawn("session keeper", Kind::Critical, session::run(shared.clone(), link.clone()));
+        group.spawn("move keeper", Kind::Critical, handing::keep(shared.clone(), link.clone()));
         group.spawn("ceiling keeper", Kind::Critical, ceiling::keep(shared.clone(), link));
         group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
         Ok(Allocator { shared })
@@ -112,7 +123,7 @@ impl Allocator {
     #[must_use]
     pub fn status(&self) -> v1::AllocStatus {
         let shared = &self.shared;
-        let life = *shared.life.lock();
+        let life = shared.owner.lock().life();
         let (raises, raises_refused) = shared.counters.raises();
         let owned = shared.owned.load();
         v1::AllocStatus {
@@ -135,7 +146,12 @@ impl Allocator {
         let shared = self.shared.clone();
         checks.add("registered", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "not registered yet".to_owned());
-            if shared.life.lock().is_some() { Ok(()) } else { Err(reason()) }
+            if shared.owner.lock().life().is_some() { Ok(()) } else { Err(reason()) }
+        });
+        let shared = self.shared.clone();
+        checks.add("lease", move || {
+            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not answer".to_owned());
+            if shared.leased() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
         checks.add("routes", move || {
@@ -164,39 +180,37 @@ impl Allocator {
         self.shared.publish();
     }
 
-    /// Reads a uid's last number in a section that this node owns.
-    pub(crate) fn read(&self, owned: &OwnedSection, slot: SlotIndex, epoch: Epoch) -> Result<Current, Refusal> {
-        if epoch > owned.epoch {
-            return Err(self.shared.stale(owned, epoch));
-        }
-        let reading = owned.section.current(slot).ok_or(Refusal::Unserved { section: owned.id })?;
-        Ok(Current { reading, epoch: owned.epoch })
+    /// Has everything that this node owns moved to others, each section with its exact values, while calls are answered
+    /// as before. Where nobody is there to take them, the sections are given up. Ends when the store knows, or after
+    /// `patience`; answers whether the node owns nothing any more.
+    pub async fn leave(&self, patience: Duration) -> bool {
+        let shared = &*self.shared;
+        shared.step(|owner, _| owner.leave());
+        shared.renew_now.notify_one();
+        let emptied = async {
+            loop {
+                let news = shared.news.notified();
+                if shared.owner.lock().is_empty() && shared.handings.are_done() {
+                    return;
+                }
+                tokio::select! {
+                    () = news => {}
+                    // That the store took back what was given up changes nothing here, so nothing is signalled.
+                    () = tokio::time::sleep(shared.tuning.claim_every) => {}
+                }
+            }
+        };
+        tokio::time::timeout(patience, emptied).await.is_ok()
     }
 }
 
 impl Frontend for Allocator {
     async fn next(&self, call: Call, ask: Ask) -> Result<Allocation, Refusal> {
-        let shared = &*self.shared;
-        let (section, slot) = match shared.layout.locate(ask.uid) {
-            Ok(place) => place,
-            Err(refusal) => {
-                shared.counters.refused(call.via, &refusal, 1);
-                return Err(refusal);
-            }
-        };
-        // The guard of the table ends with the block: nothing is held over a wait.
-        let answer = {
-            let table = shared.owned.load();
-            table.get(section).and_then(|owned| shared.take(owned, &ask, slot))
-        };
-        match answer {
-            Some(result) => {
-                shared.count(&call, &ask, &result);
-                result
-            }
-            // Boxed, so that the usual call does not carry the size of the rare one.
-            None => Box::pin(shared.next_later(call, Item { index: 0, ask, section, slot })).await,
+        let answer = self.one::<Take>(call, ask).await;
+        if let Err(refusal) = &answer {
+            self.shared.counters.refused(call.via, refusal, 1);
         }
+        answer
     }
 
     async fn next_many(&self, call: Call, asks: Vec<Result<Ask, Refusal>>) -> Vec<Result<Allocation, Refusal>> {
@@ -204,14 +218,7 @@ impl Frontend for Allocator {
     }
 
     async fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> Result<Current, Refusal> {
-        let shared = &*self.shared;
-        let (section, slot) = shared.layout.locate(uid)?;
-        if let Some(owned) = shared.owned.load().get(section) {
-            return self.read(owned, slot, epoch);
-        }
-        let owner = shared.owners().elsewhere(&call, section)?;
-        let item = Item { index: 0, ask: Ask { uid, count: Count::ONE, epoch }, section, slot };
-        Box::pin(shared.forward_current(call, owner, &item)).await
+        self.one::<Read>(call, Ask { uid, count: Count::ONE, epoch }).await
     }
 
     async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
@@ -228,21 +235,29 @@ impl Frontend for Allocator {
     }
 }
 
-impl Shared {
-    /// A call that is not answered at once: the section is at its ceiling, or another node's.
-    async fn next_later(&self, call: Call, item: Item) -> Result<Allocation, Refusal> {
-        if self.owned.load().get(item.section).is_none() {
-            let owner = self.owners().elsewhere(&call, item.section);
-            let result = match owner {
-                Ok(owner) => self.forward_next(call, owner, &item).await,
-                Err(refusal) => Err(refusal),
-            };
-            if let Err(refusal) = &result {
-                self.counters.refused(call.via, refusal, 1);
-            }
-            return result;
+impl Allocator {
+    /// Answers one item: here and now in the usual case.
+    #[inline]
+    async fn one<W: Work>(&self, call: Call, ask: Ask) -> Result<W::Answer, Refusal> {
+        let shared = &*self.shared;
+        let (section, slot) = shared.layout.locate(ask.uid)?;
+        let item = Item { index: 0, ask, section, slot };
+        // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
+        // over a wait.
+        let answer = if shared.leased() {
+            let table = shared.owned.load();
+            table.get(section).and_then(|owned| W::here(shared, owned, &item))
+        } else {
+            None
+        };
+        let Some(answer) = answer else {
+            // Boxed, so that the usual call does not carry the size of the rare one.
+            let settled = Box::pin(shared.settle::<W>(call, vec![item])).await;
+            return settled.into_iter().next().expect("one answer for one item").1;
+        };
+        if answer.is_ok() {
+            shared.counters.given(call.via, W::numbers(&item));
         }
-        let (_, result) = self.settle(call, vec![item]).await.pop().expect("one answer for one item");
-        result
+        answer
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use seq_core::Seq;
+use seq_core::owner::Life;
+use seq_core::{Epoch, SectionId, Seq};
 use seq_proto::v1;
 use tokio::time::Instant;
 
 use crate::counters::RaiseOutcome;
 use crate::owned::OwnedSection;
-use crate::shared::{Life, Shared};
+use crate::shared::Shared;
 use crate::store_link::{Backoff, StoreError, StoreLink};
 
 /// Sections and the ceilings to ask for, under one life of the node.
@@ -69,7 +70,7 @@ fn gather(shared: &Shared) -> Option<Batch> {
             return None;
         }
         let (life, table) = shared.held()?;
-        let held = waiting.into_iter().filter(|owned| table.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned)));
+        let held = waiting.into_iter().filter(|owned| table.has(owned));
         let sections: Vec<_> =
             held.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
         if !sections.is_empty() {
@@ -80,18 +81,27 @@ fn gather(shared: &Shared) -> Option<Batch> {
 
 async fn raise(shared: &Shared, link: &StoreLink, batch: Batch) -> Answered {
     let started = Instant::now();
+    // Read before the question goes out: a raise renews the lease, counted from here.
+    let sent = shared.clock.now();
     let question = v1::RaiseCeilingsRequest {
         node_id: batch.life.node.0,
         incarnation: batch.life.incarnation.0,
         sections: batch.sections.iter().map(|(owned, _)| owned.id.0).collect(),
         epochs: batch.sections.iter().map(|(owned, _)| owned.epoch.0).collect(),
         ceilings: batch.sections.iter().map(|(_, target)| target.0).collect(),
+        route_version: shared.known_version().0,
     };
     let answer = link.call(question).await;
     shared.counters.raise_took(started.elapsed(), batch.sections.len());
     match answer {
         Ok(answer) if is_sound(&batch, &answer.ceilings) => {
+            let life = batch.life;
             settle(shared, batch, &answer.ceilings);
+            let news = shared.read_news(answer.news.as_ref(), life.node);
+            let adopted = news.map(|news| shared.step(|owner, effects| owner.on_news(life, sent, news, effects)));
+            if !matches!(adopted, Ok(Ok(()))) {
+                tracing::error!(?adopted, "cannot use what the store says of owners");
+            }
             Answered::Yes
         }
         Ok(_) => {
@@ -124,13 +134,13 @@ fn is_sound(batch: &Batch, ceilings: &[u64]) -> bool {
 /// Durable, then visible: the ceilings in the store's answer are committed, and only now do they become the sections'.
 fn settle(shared: &Shared, batch: Batch, ceilings: &[u64]) {
     let mut lost = Vec::new();
-    let mut raised = 0;
+    let mut raised = Vec::new();
     for ((owned, _), ceiling) in batch.sections.into_iter().zip(ceilings) {
         if *ceiling == 0 {
-            lost.push(owned);
+            lost.push((owned.id, owned.epoch));
             continue;
         }
-        raised += 1;
+        raised.push((owned.id, owned.epoch));
         shared.counters.raise_moved(ceiling - owned.section.ceiling().0.min(*ceiling));
         let again = owned.section.raised(Seq(*ceiling));
         owned.changed.notify_waiters();
@@ -138,17 +148,23 @@ fn settle(shared: &Shared, batch: Batch, ceilings: &[u64]) {
             shared.line.join(owned);
         }
     }
-    shared.counters.raise(RaiseOutcome::Raised, raised);
+    shared.counters.raise(RaiseOutcome::Raised, raised.len());
+    shared.step(|owner, effects| {
+        owner.on_raised(&raised);
+        owner.on_lost(&lost, effects);
+    });
     if !lost.is_empty() {
         shared.counters.raise(RaiseOutcome::Refused, lost.len());
         tracing::info!(sections = lost.len(), "sections have another owner now");
-        shared.owned.lose(&lost);
         shared.renew_now.notify_one();
     }
 }
 
 fn put_back(shared: &Shared, batch: Batch) {
     shared.counters.raise(RaiseOutcome::Failed, batch.sections.len());
+    let failed: Vec<(SectionId, Epoch)> = batch.sections.iter().map(|(owned, _)| (owned.id, owned.epoch)).collect();
+    let now = shared.clock.now();
+    shared.step(|owner, _| owner.on_raise_failed(&failed, now));
     for (owned, _) in batch.sections {
         shared.line.join(owned);
     }

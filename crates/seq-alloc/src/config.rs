@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use seq_core::lease::{LeaseTerms, TermsError};
 use seq_core::limits;
 use seq_core::set_spec::SetSpec;
+use seq_kit::clock::Clock;
 
 /// An AllocSvr's place in its set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AllocConfig {
     /// The set it serves.
     pub spec: SetSpec,
@@ -16,11 +18,18 @@ pub struct AllocConfig {
     pub advertise: String,
     /// Paces and bounds.
     pub tuning: AllocTuning,
+    /// The clocks that its lease is counted with.
+    pub clock: Clock,
 }
 
 /// Paces and bounds of an AllocSvr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocTuning {
+    /// How long an answer of the store lets it serve, from when the question was sent. The store refuses a node whose
+    /// lease could outlast its own patience.
+    pub lease: Duration,
+    /// How much sooner it stops.
+    pub lease_margin: Duration,
     /// Time between renewals while it owns sections.
     pub renew_every: Duration,
     /// Time between renewals while it owns none, and the least time between any two.
@@ -45,15 +54,23 @@ const MAX_RAISES_IN_FLIGHT: usize = 64;
 impl AllocTuning {
     /// What fits an ordinary network.
     pub const DEFAULTS: AllocTuning = AllocTuning {
-        renew_every: Duration::from_millis(400),
+        lease: LeaseTerms::DEFAULTS.lease,
+        lease_margin: LeaseTerms::DEFAULTS.margin,
+        renew_every: LeaseTerms::DEFAULTS.renew_every,
         claim_every: Duration::from_millis(50),
-        store_timeout: Duration::from_secs(1),
+        store_timeout: Duration::from_millis(500),
         retry_min: Duration::from_millis(20),
         retry_max: Duration::from_secs(1),
         raise_batch: limits::MAX_RAISES,
         raises_in_flight: 4,
         connections: 2,
     };
+
+    /// The terms of its lease. The wait is the store's, which compares it with the lease when the node registers.
+    pub(crate) fn terms(&self) -> LeaseTerms {
+        let AllocTuning { lease, lease_margin: margin, renew_every, .. } = *self;
+        LeaseTerms { lease, margin, renew_every, wait: lease * 2 }
+    }
 
     /// Checks every value and the relations between them.
     ///
@@ -68,6 +85,10 @@ impl AllocTuning {
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| value.is_zero()) {
             return Err(TuningError::Zero { key });
+        }
+        self.terms().validate()?;
+        if self.renew_every + self.store_timeout * 2 >= self.lease - self.lease_margin {
+            return Err(TuningError::SlowStore { tuning: *self });
         }
         if self.claim_every > self.renew_every {
             return Err(TuningError::SlowClaim { claim: self.claim_every, renew: self.renew_every });
@@ -95,6 +116,19 @@ pub enum TuningError {
     Zero {
         /// The key.
         key: &'static str,
+    },
+    /// The lease does not hold.
+    #[error(transparent)]
+    Terms(#[from] TermsError),
+    /// A leader of the store that dies would cost the lease.
+    #[error(
+        "renew_every {:?} + store_timeout {:?} * 2 is not below lease {:?} - lease_margin {:?}: a renewal that is lost with \
+         the store's leader, and the next one, must fit into a lease",
+        tuning.renew_every, tuning.store_timeout, tuning.lease, tuning.lease_margin
+    )]
+    SlowStore {
+        /// The values.
+        tuning: AllocTuning,
     },
     /// A node without sections would ask for them less often than one that has them.
     #[error("claim_every {claim:?} is above renew_every {renew:?}: a node without sections must ask at least as often")]

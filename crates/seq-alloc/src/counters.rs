@@ -46,6 +46,10 @@ pub(crate) struct Counters {
     raise_sections: Histogram,
     raise_distance: Histogram,
     stall_seconds: Histogram,
+    /// In the order of [`HandoverOutcome`].
+    handovers: [Count; 3],
+    handover_seconds: Histogram,
+    lease: Gauge,
     sections: Gauge,
     route_version: Gauge,
     slot_bytes: Gauge,
@@ -78,6 +82,17 @@ impl fmt::Debug for Counters {
     }
 }
 
+/// What became of a planned move from this node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HandoverOutcome {
+    /// The section has its new owner.
+    Made,
+    /// The target did not take part; the section served on.
+    Refused,
+    /// It was frozen, and serves again.
+    Thawed,
+}
+
 /// What became of the raises of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RaiseOutcome {
@@ -97,7 +112,12 @@ impl Counters {
         let raises = raises.map(|is| counter!(names::CEILING_RAISES_TOTAL, "set" => set.clone(), "outcome" => is));
         let renewals = ["failed", "ok"];
         let renewals = renewals.map(|is| counter!(names::RENEWALS_TOTAL, "set" => set.clone(), "outcome" => is));
+        let handovers = ["made", "refused", "thawed"];
+        let handovers = handovers.map(|is| counter!(names::HANDOVERS_TOTAL, "set" => set.clone(), "outcome" => is));
         Counters {
+            handovers: handovers.map(Count::new),
+            handover_seconds: histogram!(names::HANDOVER_STAGE_SECONDS, "set" => set.clone()),
+            lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
             published: Mutex::default(),
             forwarded: Count::new(counter!(names::FORWARDED_TOTAL, "set" => set.clone(), "node" => node.clone())),
@@ -181,6 +201,16 @@ impl Counters {
         (total(RaiseOutcome::Raised), total(RaiseOutcome::Refused))
     }
 
+    /// A planned move came out so.
+    pub(crate) fn handover(&self, outcome: HandoverOutcome) {
+        self.handovers[outcome as usize].add(1);
+    }
+
+    /// A frozen section's copy reached its target in this time.
+    pub(crate) fn handover_staged(&self, time: Duration) {
+        self.handover_seconds.record(time);
+    }
+
     /// Brings the process' metrics up to date with the shards.
     pub(crate) fn publish(&self) {
         let mut published = self.published.lock();
@@ -198,7 +228,8 @@ impl Counters {
     }
 
     /// Publishes what is measured rather than counted.
-    pub(crate) fn publish_state(&self, sections: usize, route_version: u64) {
+    pub(crate) fn publish_state(&self, sections: usize, route_version: u64, lease: Duration) {
+        self.lease.set(lease.as_secs_f64());
         self.sections.set(sections as f64);
         self.route_version.set(route_version as f64);
     }

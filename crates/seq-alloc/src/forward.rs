@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use crate::settle::{Item, Settled};
+use crate::settle::{Item, MAX_HELD, Settled};
 use crate::shared::Shared;
 
 type Owner = SequenceServiceClient<Channel>;
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    fn channel(&self, to: NodeId) -> Option<Channel> {
+    pub(crate) fn channel(&self, to: NodeId) -> Option<Channel> {
         let routes = self.routes();
         let addr = &routes.as_ref()?.node(to)?.addr;
         self.peers.get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
@@ -79,26 +79,22 @@ impl Shared {
     }
 
     /// Asks the owner for many items, in their order.
-    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: Vec<Item>) -> Vec<Settled<Allocation>> {
+    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Allocation>> {
         self.counters.forwarded(items.len());
         let question = v1::NextManyRequest {
             uids: items.iter().map(|item| item.ask.uid.0).collect(),
             counts: items.iter().map(|item| item.ask.count.get()).collect(),
             route_version: None,
             hops: call.hops + 1,
+            known_epochs: items.iter().map(|item| item.ask.epoch.0).collect(),
         };
-        let settled =
-            match self.ask(&call, to, question, async |mut owner, request| owner.next_many(request).await).await {
-                Ok(answer) => {
-                    let v1::NextManyResponse { values, prevs, epochs, errors, .. } = answer;
-                    self.told(to, &items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?))
-                }
-                Err(failure) => self.failed(to, &items, &failure),
-            };
-        for refusal in settled.iter().filter_map(|(_, result)| result.as_ref().err()) {
-            self.counters.refused(call.via, refusal, 1);
+        match self.ask(&call, to, question, async |mut owner, request| owner.next_many(request).await).await {
+            Ok(answer) => {
+                let v1::NextManyResponse { values, prevs, epochs, errors, .. } = answer;
+                self.told(to, items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?))
+            }
+            Err(failure) => self.failed(to, items, &failure),
         }
-        settled
     }
 
     /// Reads one uid's last number at its owner.
@@ -113,7 +109,7 @@ impl Shared {
     }
 
     /// Reads many uids' last numbers at their owner, in order.
-    pub(crate) async fn forward_current_many(&self, call: Call, to: NodeId, items: Vec<Item>) -> Vec<Settled<Current>> {
+    pub(crate) async fn forward_current_many(&self, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Current>> {
         self.counters.forwarded(items.len());
         let question = v1::CurrentManyRequest {
             uids: items.iter().map(|item| item.ask.uid.0).collect(),
@@ -123,9 +119,9 @@ impl Shared {
         match self.ask(&call, to, question, async |mut owner, request| owner.current_many(request).await).await {
             Ok(answer) => {
                 let v1::CurrentManyResponse { values, exactness, epochs, errors, .. } = answer;
-                self.told(to, &items, errors, |at| read(*values.get(at)?, *exactness.get(at)?, *epochs.get(at)?))
+                self.told(to, items, errors, |at| read(*values.get(at)?, *exactness.get(at)?, *epochs.get(at)?))
             }
-            Err(failure) => self.failed(to, &items, &failure),
+            Err(failure) => self.failed(to, items, &failure),
         }
     }
 
@@ -170,13 +166,15 @@ impl Shared {
 
 /// Everything an owner may refuse a forwarded item with. The epoch it holds is not in its answer; all that matters of it
 /// is that the caller's is newer.
-fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 8] {
+fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 10] {
     let Item { ask, section, .. } = *item;
     let (uids, count) = (layout.uids(), ask.count.get());
     [
         Refusal::NotOwner { section, owner: Some(to) },
         Refusal::Unserved { section },
         Refusal::StaleEpoch { section, mine: Epoch(ask.epoch.0.saturating_sub(1)), callers: ask.epoch },
+        Refusal::LeaseExpired { section },
+        Refusal::TooManyHeld { section, held: MAX_HELD },
         Refusal::CeilingStalled { section },
         Refusal::Exhausted { uid: ask.uid, count },
         Refusal::ShuttingDown,

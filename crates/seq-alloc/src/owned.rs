@@ -1,8 +1,8 @@
 //! The sections this process serves from, as one table that readers load with one atomic and never wait for.
 //!
-//! Owners change seldom and numbers are given out always, so a change copies the table.
+//! Which sections those are is decided by `seq_core::owner`; here they are. Owners change seldom and numbers are given out
+//! always, so a change copies the table.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -42,24 +42,34 @@ impl Owned {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<OwnedSection>> {
         self.sections.iter().flatten()
     }
+
+    /// Whether this very section is served.
+    pub(crate) fn has(&self, owned: &Arc<OwnedSection>) -> bool {
+        self.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned))
+    }
+}
+
+/// A change of one section.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// It is served from now on; what was served of it before leaves.
+    Enter(Arc<OwnedSection>),
+    /// It is served no more under this ownership.
+    Leave(SectionId, Epoch),
 }
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct OwnedTable {
     current: ArcSwap<Owned>,
-    /// Held while a change is made: the newest epoch that was ever held of each section. Invariant: a section enters the
-    /// table only under a higher one.
-    held: Mutex<Box<[Epoch]>>,
+    /// Held while a change is made.
+    changing: Mutex<()>,
 }
 
 impl OwnedTable {
     pub(crate) fn new(sections: u32) -> OwnedTable {
-        let sections = sections as usize;
-        OwnedTable {
-            current: ArcSwap::from_pointee(Owned { sections: vec![None; sections].into() }),
-            held: Mutex::new(vec![Epoch(0); sections].into()),
-        }
+        let sections = vec![None; sections as usize].into();
+        OwnedTable { current: ArcSwap::from_pointee(Owned { sections }), changing: Mutex::new(()) }
     }
 
     /// The table as it stands. Do not keep the guard over a wait.
@@ -68,51 +78,38 @@ impl OwnedTable {
         self.current.load()
     }
 
-    /// Takes sections in and drops those that `keep` does not want, in one step. A granted section replaces one of an
-    /// older epoch; one whose epoch was held already is left out. Answers how many entered and how many left.
-    pub(crate) fn change(
-        &self,
-        granted: Vec<Arc<OwnedSection>>,
-        keep: impl Fn(&OwnedSection) -> bool,
-    ) -> (usize, usize) {
-        let mut held = self.held.lock();
+    /// Makes changes, in order and in one step.
+    ///
+    /// # Panics
+    /// When a section enters under an older ownership than the one that is served: two lives of a section would overlap.
+    pub(crate) fn change(&self, changes: Vec<Change>) {
+        if changes.is_empty() {
+            return;
+        }
+        let _changing = self.changing.lock();
         let mut next = Owned::clone(&self.current.load());
         let mut left = Vec::new();
-        let mut entered = 0;
-        for section in granted {
-            let index = section.id.0 as usize;
-            if section.epoch <= held[index] {
-                continue;
+        for change in changes {
+            match change {
+                Change::Enter(section) => {
+                    let entry = &mut next.sections[section.id.0 as usize];
+                    let older = entry.as_ref().is_none_or(|served| served.epoch <= section.epoch);
+                    assert!(older, "section {} would fall back to epoch {}", section.id, section.epoch);
+                    left.extend(entry.replace(section));
+                }
+                Change::Leave(id, epoch) => {
+                    let entry = &mut next.sections[id.0 as usize];
+                    if entry.as_ref().is_some_and(|served| served.epoch == epoch) {
+                        left.extend(entry.take());
+                    }
+                }
             }
-            held[index] = section.epoch;
-            entered += 1;
-            left.extend(next.sections[index].replace(section));
-        }
-        for entry in &mut next.sections {
-            if entry.as_ref().is_some_and(|section| !keep(section)) {
-                left.extend(entry.take());
-            }
-        }
-        if entered == 0 && left.is_empty() {
-            return (0, 0);
         }
         self.current.store(Arc::new(next));
         // Out of the table first, then the signal: a waiter that wakes, or that looked just before, finds it gone.
         for section in &left {
             section.changed.notify_waiters();
         }
-        (entered, left.len())
-    }
-
-    /// Drops sections under exactly these ownerships.
-    pub(crate) fn lose(&self, lost: &[Arc<OwnedSection>]) {
-        let lost: BTreeMap<SectionId, Epoch> = lost.iter().map(|lost| (lost.id, lost.epoch)).collect();
-        self.change(Vec::new(), |section| lost.get(&section.id) != Some(&section.epoch));
-    }
-
-    /// Drops all sections.
-    pub(crate) fn clear(&self) {
-        self.change(Vec::new(), |_| false);
     }
 }
 
@@ -122,9 +119,13 @@ mod tests {
 
     use super::*;
 
-    fn section(id: u32, epoch: u64) -> Arc<OwnedSection> {
+    fn enter(id: u32, epoch: u64) -> Change {
         let section = Section::takeover(10, Seq(0), Step(10));
-        OwnedSection::new(SectionId(id), Epoch(epoch), section)
+        Change::Enter(OwnedSection::new(SectionId(id), Epoch(epoch), section))
+    }
+
+    fn leave(id: u32, epoch: u64) -> Change {
+        Change::Leave(SectionId(id), Epoch(epoch))
     }
 
     fn epochs(table: &OwnedTable) -> Vec<(u32, u64)> {
@@ -132,26 +133,32 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_held_once() {
+    fn sections_come_and_go_by_ownership() {
         let table = OwnedTable::new(4);
-        assert_eq!(table.change(vec![section(0, 1), section(2, 1)], |_| true), (2, 0));
-        let lost = table.load().get(SectionId(2)).cloned().unwrap();
-        table.lose(&[lost]);
-        assert_eq!(epochs(&table), [(0, 1)]);
-        assert_eq!(table.change(vec![section(0, 1), section(2, 1)], |_| true), (0, 0), "held before");
-        assert_eq!(table.change(vec![section(0, 2), section(2, 2)], |_| true), (2, 1));
+        table.change(vec![enter(0, 1), enter(2, 1)]);
+        table.change(vec![leave(0, 2), leave(2, 1)]);
+        assert_eq!(epochs(&table), [(0, 1)], "another ownership than the one that leaves stays");
+        table.change(vec![enter(0, 2), enter(2, 2), leave(0, 1)]);
         assert_eq!(epochs(&table), [(0, 2), (2, 2)]);
     }
 
-    #[test]
-    fn losing_an_old_ownership_leaves_the_new_one() {
+    #[tokio::test]
+    async fn whoever_waits_for_a_section_hears_that_it_left() {
         let table = OwnedTable::new(1);
-        let old = section(0, 1);
-        table.change(vec![old.clone()], |_| true);
-        table.change(vec![section(0, 2)], |_| true);
-        table.lose(&[old]);
-        assert_eq!(epochs(&table), [(0, 2)]);
-        table.clear();
-        assert_eq!(epochs(&table), []);
+        table.change(vec![enter(0, 1)]);
+        let waited_for = table.load().get(SectionId(0)).cloned().unwrap();
+        let mut waiting = std::pin::pin!(waited_for.changed.notified());
+        waiting.as_mut().enable();
+        table.change(vec![enter(0, 2)]);
+        waiting.await;
+        assert!(!table.load().has(&waited_for));
+    }
+
+    #[test]
+    #[should_panic(expected = "section 0 would fall back to epoch 1")]
+    fn an_older_ownership_never_replaces_a_newer_one() {
+        let table = OwnedTable::new(1);
+        table.change(vec![enter(0, 2)]);
+        table.change(vec![enter(0, 1)]);
     }
 }

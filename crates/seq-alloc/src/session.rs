@@ -1,4 +1,4 @@
-//! Keeps this process known to the store: registers it, renews, and adopts what the answers say it owns.
+//! Keeps this process known to the store: registers it, renews, and has what the answers say of owners taken in.
 //!
 //! A life lasts from a registration until the store says that there is a newer one. Then every section is dropped and a
 //! new life begins with a new token.
@@ -6,14 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use seq_core::route::{Adopted, RouteTable, RouteUpdate};
-use seq_core::{Epoch, Incarnation, Layout, NodeId, RouteVersion, Section, SectionId, Seq};
-use seq_proto::convert::RoutesError;
+use seq_core::owner::{AdoptError, Life, News, Renewal};
+use seq_core::{Incarnation, NodeId, RouteVersion, SectionId};
+use seq_proto::owners::{self, NewsError};
 use seq_proto::v1;
 use tokio::time::Instant;
 
-use crate::owned::OwnedSection;
-use crate::shared::{Life, Shared};
+use crate::shared::Shared;
 use crate::store_link::{Backoff, StoreError, StoreLink};
 
 /// Lives the node's lives, one after the other, until shutdown.
@@ -45,6 +44,7 @@ async fn register(shared: &Shared, link: &StoreLink) -> Life {
         node: shared.name.clone(),
         addr: shared.advertise.clone(),
         token: fastrand::u64(1..),
+        lease_ms: u64::try_from(shared.tuning.lease.as_millis()).unwrap_or(u64::MAX),
     };
     let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
     loop {
@@ -67,30 +67,25 @@ async fn register(shared: &Shared, link: &StoreLink) -> Life {
 /// Renews until the life is over. A renewal without an answer is repeated under the same number.
 async fn live(shared: &Shared, link: &StoreLink, life: Life) {
     let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
-    let mut renew_seq = 1;
-    // After an answer that did not fit the table, everything is asked for anew.
-    let mut whole = false;
-    while *shared.life.lock() == Some(life) {
-        let sent = Instant::now();
-        let known = shared.routes().as_ref().map_or(RouteVersion(0), |routes| routes.version());
-        let question = v1::RenewRequest {
-            node_id: life.node.0,
-            incarnation: life.incarnation.0,
-            renew_seq,
-            route_version: if whole { 0 } else { known.0 },
-        };
-        match link.call(question).await {
+    loop {
+        let Some(renewal) = shared.owner.lock().renewal().filter(|renewal| renewal.life == life) else { return };
+        let began = Instant::now();
+        // Read before the question goes out: whatever the answer grants is counted from here.
+        let sent = shared.clock.now();
+        match link.call(question(&renewal)).await {
             Ok(answer) => {
-                renew_seq += 1;
                 shared.counters.renewed(true);
-                let adopted = shared.adopt(life, &answer);
-                whole = adopted.is_err();
+                let adopted =
+                    shared.read_news(answer.news.as_ref(), life.node).map_err(NoNews::Unread).and_then(|news| {
+                        let renewed = shared.step(|owner, effects| owner.on_renewed(&renewal, sent, news, effects));
+                        renewed.map_err(NoNews::Adopt)
+                    });
                 if let Err(error) = &adopted {
                     tracing::error!(%error, "cannot use what the store says of owners");
                 }
                 shared.note_fault(adopted.err().map(|error| error.to_string()));
                 backoff.reset();
-                shared.next_renewal(sent).await;
+                shared.next_renewal(began).await;
             }
             Err(StoreError::LifeOver { message }) => {
                 tracing::warn!(message, "this life is over; every section is dropped");
@@ -106,52 +101,58 @@ async fn live(shared: &Shared, link: &StoreLink, life: Life) {
     }
 }
 
-/// Why the store's word on owners cannot be adopted. Nothing of it was.
+/// Why an answer says nothing of owners. No lease was extended by it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AdoptError {
-    /// The lists are not parallel, or a value is out of its range.
-    #[error("the grants are malformed")]
-    Grants,
-    /// The routes cannot be read.
+enum NoNews {
     #[error(transparent)]
-    Routes(#[from] RoutesError),
-    /// The store's set is not the one this node was configured with.
-    #[error(
-        "the store holds set {set} with uids {:?} in sections of {}, and the set file says otherwise",
-        layout.uids(), layout.section_size()
-    )]
-    OtherSet { set: String, layout: Layout },
-    /// The change does not build on the table held.
-    #[error("the routes at version {version} build on version {base}, which is not held here")]
-    Gap { version: RouteVersion, base: RouteVersion },
+    Unread(NewsError),
+    #[error(transparent)]
+    Adopt(AdoptError),
+}
+
+fn question(renewal: &Renewal) -> v1::RenewRequest {
+    v1::RenewRequest {
+        node_id: renewal.life.node.0,
+        incarnation: renewal.life.incarnation.0,
+        renew_seq: renewal.renew_seq.0,
+        route_version: renewal.route_version.0,
+        released: renewal.released.iter().map(|(section, _)| section.0).collect(),
+        released_epochs: renewal.released.iter().map(|(_, epoch)| epoch.0).collect(),
+        leaving: renewal.leaving,
+    }
 }
 
 impl Shared {
     fn begin_life(&self, life: Life) {
         self.node.store(life.node.0, Relaxed);
-        *self.life.lock() = Some(life);
+        self.step(|owner, _| owner.on_registered(life));
         self.note_fault(None);
     }
 
     /// Ends a life, if it still is the current one: nothing is given out under it any more.
     pub(crate) fn end_life(&self, life: Life) {
-        let mut current = self.life.lock();
-        if *current == Some(life) {
-            *current = None;
-            self.owned.clear();
-            self.renew_now.notify_one();
-        }
+        self.step(|owner, effects| owner.on_life_over(life, effects));
+        self.renew_now.notify_one();
     }
 
     fn note_fault(&self, fault: Option<String>) {
         *self.fault.lock() = fault;
     }
 
-    /// Waits for the next renewal: soon while nothing is owned or what is known proved old, else at the usual pace.
+    /// Version of the routes that a question to the store should name.
+    pub(crate) fn known_version(&self) -> RouteVersion {
+        self.owner.lock().known_version()
+    }
+
+    /// Reads what the store says of owners.
+    pub(crate) fn read_news(&self, news: Option<&v1::News>, me: NodeId) -> Result<News, NewsError> {
+        owners::news(news, &self.layout, me)
+    }
+
+    /// Waits for the next renewal: soon while news are expected, else at the usual pace.
     async fn next_renewal(&self, last: Instant) {
-        let soonest = last + self.tuning.claim_every;
-        tokio::time::sleep_until(soonest).await;
-        if self.expects_sections() {
+        tokio::time::sleep_until(last + self.tuning.claim_every).await;
+        if self.expects_news() {
             return;
         }
         tokio::select! {
@@ -160,73 +161,17 @@ impl Shared {
         }
     }
 
-    /// Whether the next answer may well bring the first sections: this node has none, and some have no owner or an earlier
-    /// life of this node as their owner.
-    fn expects_sections(&self) -> bool {
-        let routes = self.routes();
-        let Some(routes) = routes.as_ref() else { return true };
+    /// Whether the next answer may well bring what somebody waits for: an owner for a section that callers ask for, more
+    /// sections to hand over, or the first ones of this node.
+    fn expects_news(&self) -> bool {
+        let owner = self.owner.lock();
+        if self.holds.seek() || owner.moves_under_way() > 0 || owner.is_leaving() {
+            return true;
+        }
+        let Some(routes) = owner.routes() else { return true };
         let mine = NodeId(self.node.load(Relaxed));
         let may_come =
             |id| routes.get(SectionId(id)).is_some_and(|route| route.owner.is_none_or(|owner| owner == mine));
-        self.owned.load().iter().next().is_none() && (0..self.layout.sections()).any(may_come)
-    }
-
-    /// Adopts a renewal's answer: the grants become sections, the sections that have another owner go, the routes follow.
-    fn adopt(&self, life: Life, answer: &v1::RenewResponse) -> Result<(), AdoptError> {
-        let granted = self.granted(answer)?;
-        let next = match &answer.routes {
-            Some(routes) => self.next_routes(&RouteUpdate::try_from(routes)?)?,
-            None => None,
-        };
-        let still_mine = |owned: &OwnedSection| match &next {
-            None => true,
-            Some(routes) => {
-                routes.get(owned.id).is_some_and(|route| route.owner == Some(life.node) && route.epoch == owned.epoch)
-            }
-        };
-        // Locked until the table is changed: a life that ends meanwhile leaves no sections behind.
-        let current = self.life.lock();
-        if *current != Some(life) {
-            return Ok(());
-        }
-        let (entered, left) = self.owned.change(granted, still_mine);
-        if let Some(next) = next {
-            tracing::info!(version = next.version().0, entered, left, "routes changed");
-            self.routes.store(Some(Arc::new(next)));
-        }
-        drop(current);
-        Ok(())
-    }
-
-    /// The granted sections, each at its committed ceiling: what was given out before is unknown, and none of it is above.
-    fn granted(&self, answer: &v1::RenewResponse) -> Result<Vec<Arc<OwnedSection>>, AdoptError> {
-        let v1::RenewResponse { sections, epochs, ceilings, .. } = answer;
-        if epochs.len() != sections.len() || ceilings.len() != sections.len() {
-            return Err(AdoptError::Grants);
-        }
-        let of = |((section, epoch), ceiling): ((&u32, &u64), &u64)| {
-            let uids = self.layout.uids_of(SectionId(*section));
-            if uids.is_empty() || *epoch == 0 || *ceiling > Seq::MAX.0 {
-                return Err(AdoptError::Grants);
-            }
-            let counters = Section::takeover((uids.end - uids.start) as u32, Seq(*ceiling), self.step);
-            Ok(OwnedSection::new(SectionId(*section), Epoch(*epoch), counters))
-        };
-        sections.iter().zip(epochs).zip(ceilings).map(of).collect()
-    }
-
-    /// The table after an update; `None` when it is as new already.
-    fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
-        if update.set != self.set || update.layout != self.layout {
-            return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout });
-        }
-        let gap = AdoptError::Gap { version: update.version, base: update.base };
-        let Some(held) = self.routes.load_full() else { return RouteTable::from_whole(update).map(Some).ok_or(gap) };
-        let mut next = RouteTable::clone(&held);
-        match next.adopt(update) {
-            Adopted::Newer => Ok(Some(next)),
-            Adopted::NotNewer => Ok(None),
-            Adopted::Mismatch => Err(gap),
-        }
+        owner.owned().next().is_none() && (0..self.layout.sections()).any(may_come)
     }
 }

@@ -1,14 +1,34 @@
-//! Calls that cannot be answered at once: held until their section's ceiling is raised, or sent on when the section went.
+//! Calls that cannot be answered at once: held until their section can be served, here or elsewhere, or their time is over.
+//!
+//! A section may be at its ceiling, frozen for a move, on its way to another node, or without an owner for as long as a dead
+//! one's lease runs. In a planned move nobody is refused: whoever comes late is held here, then sent on. How many calls are
+//! held is bounded, and each of them to its deadline.
 
-use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
-use seq_core::{Refusal, SectionId, SlotIndex};
-use seq_kit::frontend::{Allocation, Ask, Call};
+use seq_core::lease::Clocks;
+use seq_core::{NodeId, Refusal, SectionId, SlotIndex};
+use seq_kit::frontend::{Allocation, Ask, Call, Current};
 use tokio::time::Instant;
 
 use crate::owned::OwnedSection;
 use crate::shared::Shared;
+
+/// Most calls that one node holds at a time: with a kilobyte or two each they take what one large batch takes, and a node
+/// that holds more is not about to catch up.
+pub(crate) const MAX_HELD: usize = 16_384;
+
+/// How soon a call is tried again although nothing was heard: an owner that could not be reached may be back. Doubles up to
+/// [`LAST_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(25);
+
+/// The longest wait between two tries.
+const LAST_RETRY: Duration = Duration::from_millis(400);
+
+/// How long an owner that was replaced may still take to answer: longer than a planned move takes.
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// An ask that waits, with its place in the call's answer.
 #[derive(Clone, Copy, Debug)]
@@ -22,86 +42,289 @@ pub(crate) struct Item {
 /// An item's answer, with its place.
 pub(crate) type Settled<T> = (usize, Result<T, Refusal>);
 
-/// What ended a wait at the ceiling.
-enum Woken {
-    /// The ceiling was raised, or the section is no longer here.
-    Changed,
-    /// The call may not wait longer.
-    Over(Refusal),
+/// What is done with an item: [`Take`] or [`Read`].
+pub(crate) trait Work: Send + Sync {
+    type Answer: Send;
+
+    /// How many numbers an item that was done took.
+    fn numbers(item: &Item) -> u64;
+
+    /// Does it from a section that is served here. `None`: not now; why is for [`Shared::settle`] to find out.
+    fn here(shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Self::Answer, Refusal>>;
+
+    /// Has the owner do it, for items in order.
+    fn there(
+        shared: &Shared,
+        call: Call,
+        to: NodeId,
+        items: &[Item],
+    ) -> impl Future<Output = Vec<Settled<Self::Answer>>> + Send;
+}
+
+/// Takes numbers.
+pub(crate) struct Take;
+
+/// Reads the last number.
+pub(crate) struct Read;
+
+impl Work for Take {
+    type Answer = Allocation;
+
+    fn numbers(item: &Item) -> u64 {
+        item.ask.count.get().into()
+    }
+
+    fn here(shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Allocation, Refusal>> {
+        shared.take(owned, &item.ask, item.slot)
+    }
+
+    async fn there(shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Allocation>> {
+        match items {
+            [item] => vec![(item.index, shared.forward_next(call, to, item).await)],
+            items => shared.forward_many(call, to, items).await,
+        }
+    }
+}
+
+impl Work for Read {
+    type Answer = Current;
+
+    fn numbers(_: &Item) -> u64 {
+        0
+    }
+
+    fn here(_: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Current, Refusal>> {
+        if item.ask.epoch > owned.epoch {
+            return None;
+        }
+        let reading = owned.section.current(item.slot)?;
+        Some(Ok(Current { reading, epoch: owned.epoch }))
+    }
+
+    async fn there(shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Current>> {
+        match items {
+            [item] => vec![(item.index, shared.forward_current(call, to, item).await)],
+            items => shared.forward_current_many(call, to, items).await,
+        }
+    }
 }
 
 impl Shared {
-    /// Answers items of one section in their order: from here while the section is owned, waiting at its ceiling as long
-    /// as the call may, else from its owner.
+    /// Answers items of one section in their order: from here while the section is served here, else from its owner,
+    /// waiting as long as the call may.
     ///
     /// Order matters: a later item of the same uid must not be answered before an earlier one that waits.
-    pub(crate) async fn settle(&self, call: Call, items: Vec<Item>) -> Vec<Settled<Allocation>> {
+    pub(crate) async fn settle<W: Work>(&self, call: Call, items: Vec<Item>) -> Vec<Settled<W::Answer>> {
+        let Some(section) = items.first().map(|item| item.section) else { return Vec::new() };
+        let arrived = self.clock.now();
         let mut settled = Vec::with_capacity(items.len());
-        let mut stalled_since = None;
-        let mut rest = items.as_slice();
-        while let [item, later @ ..] = rest {
-            let Some(owned) = self.owned.load().get(item.section).cloned() else { break };
-            if let Some(result) = self.take(&owned, &item.ask, item.slot) {
-                self.count(&call, &item.ask, &result);
-                settled.push((item.index, result));
-                rest = later;
-                continue;
-            }
-            stalled_since.get_or_insert_with(Instant::now);
-            match self.changed(&call, &owned, item).await {
-                Woken::Changed => {}
-                Woken::Over(refusal) => {
-                    self.counters.refused(call.via, &refusal, rest.len());
-                    settled.extend(rest.iter().map(|item| (item.index, Err(refusal))));
-                    rest = &[];
+        let mut rest = items;
+        let mut held: Option<Held<'_>> = None;
+        let mut retry = FIRST_RETRY;
+        loop {
+            // Made before anything is looked at: what is signalled from here on is not missed.
+            let news = self.news.notified();
+            let owned = self.owned.load().get(section).cloned();
+            let changed = owned.as_ref().map(|owned| owned.changed.notified());
+            let why = match &owned {
+                Some(owned) => self.try_here::<W>(&call, owned, arrived, &mut rest, &mut settled),
+                None => self.try_elsewhere::<W>(call, section, &mut rest, &mut settled).await,
+            };
+            let Some(why) = why else { break };
+            let Ok(waiting) = held.take().map_or_else(|| self.hold(section), Ok) else {
+                let refusal = Refusal::TooManyHeld { section, held: MAX_HELD };
+                settled.extend(rest.iter().map(|item| (item.index, Err(refusal))));
+                break;
+            };
+            held.insert(waiting).waits_for(why);
+            let refusal = tokio::select! {
+                () = async { match changed { Some(changed) => changed.await, None => std::future::pending().await } } => None,
+                () = news => None,
+                () = tokio::time::sleep_until((Instant::now() + retry).min(call.deadline)) => {
+                    retry = (retry * 2).min(LAST_RETRY);
+                    (Instant::now() >= call.deadline).then_some(why)
                 }
+                () = self.shutdown.cancelled() => Some(Refusal::ShuttingDown),
+            };
+            if let Some(refusal) = refusal {
+                settled.extend(rest.iter().map(|item| (item.index, Err(refusal))));
+                break;
             }
-        }
-        if let Some(since) = stalled_since {
-            self.counters.stalled(since.elapsed());
-        }
-        if let Some(first) = rest.first() {
-            settled.extend(self.send_on(call, first.section, rest.to_vec()).await);
         }
         settled
     }
 
-    /// Waits at the ceiling of a section.
-    async fn changed(&self, call: &Call, owned: &Arc<OwnedSection>, item: &Item) -> Woken {
-        let mut changed = pin!(owned.changed.notified());
-        changed.as_mut().enable();
-        // From here on no signal is lost. What was signalled before shows in the table or in the ceiling.
-        let here = self.owned.load().get(item.section).is_some_and(|now| Arc::ptr_eq(now, owned));
-        let reading = owned.section.current(item.slot);
-        let free = reading.is_none_or(|at| at.value.0 + u64::from(item.ask.count.get()) <= owned.section.ceiling().0);
-        if !here || free {
-            return Woken::Changed;
+    /// Answers what it can from a section that is served here; why the rest must wait, or `None` when there is no rest.
+    fn try_here<W: Work>(
+        &self,
+        call: &Call,
+        owned: &Arc<OwnedSection>,
+        arrived: Clocks,
+        rest: &mut Vec<Item>,
+        settled: &mut Vec<Settled<W::Answer>>,
+    ) -> Option<Refusal> {
+        let section = owned.id;
+        // The lease first, then the table: see `seq_core::lease`.
+        if !self.leased() || !self.owned.load().has(owned) {
+            return Some(Refusal::LeaseExpired { section });
         }
-        tokio::select! {
-            () = changed => Woken::Changed,
-            () = tokio::time::sleep_until(call.deadline) => {
-                Woken::Over(Refusal::CeilingStalled { section: item.section })
+        let mut done = 0;
+        let mut why = None;
+        for item in rest.iter() {
+            let mut item = *item;
+            if item.ask.epoch > owned.epoch {
+                if !self.confirmed_since(arrived) {
+                    self.renew_now.notify_one();
+                    why = Some(Refusal::StaleEpoch { section, mine: owned.epoch, callers: item.ask.epoch });
+                    break;
+                }
+                // The store said after the call came that this ownership is the newest: the caller's word is wrong.
+                item.ask.epoch = owned.epoch;
             }
-            () = self.shutdown.cancelled() => Woken::Over(Refusal::ShuttingDown),
+            let Some(result) = W::here(self, owned, &item) else {
+                why = Some(Refusal::CeilingStalled { section });
+                break;
+            };
+            if result.is_ok() {
+                self.counters.given(call.via, W::numbers(&item));
+            }
+            settled.push((item.index, result));
+            done += 1;
         }
+        rest.drain(..done);
+        why
     }
 
-    /// Sends items of one section to its owner.
-    async fn send_on(&self, call: Call, section: SectionId, items: Vec<Item>) -> Vec<Settled<Allocation>> {
+    /// Has the owner answer what it can; why the rest must wait, or `None` when there is no rest.
+    async fn try_elsewhere<W: Work>(
+        &self,
+        call: Call,
+        section: SectionId,
+        rest: &mut Vec<Item>,
+        settled: &mut Vec<Settled<W::Answer>>,
+    ) -> Option<Refusal> {
         let owner = self.owners().elsewhere(&call, section);
-        match owner {
-            Ok(owner) => self.forward_many(call, owner, items).await,
-            Err(refusal) => {
-                self.counters.refused(call.via, &refusal, items.len());
-                items.into_iter().map(|item| (item.index, Err(refusal))).collect()
+        let to = match owner {
+            Ok(to) => to,
+            Err(refusal) => return Some(refusal),
+        };
+        let Some(answers) = self.asked::<W>(call, section, to, rest).await else {
+            return Some(Refusal::OwnerTimedOut { section, owner: to });
+        };
+        let mut why = None;
+        let mut left = Vec::new();
+        for (index, result) in answers {
+            match result {
+                Err(refusal) if passes(&refusal) => {
+                    why = Some(refusal);
+                    left.push(index);
+                }
+                result => settled.push((index, result)),
             }
+        }
+        rest.retain(|item| left.contains(&item.index));
+        why
+    }
+
+    /// Asks an owner; `None` when it stays silent although its section went to another one. An owner that hands a section
+    /// over answers late calls as well, by way of the new one, so silence means that it is gone.
+    pub(crate) async fn asked<W: Work>(
+        &self,
+        call: Call,
+        section: SectionId,
+        to: NodeId,
+        items: &[Item],
+    ) -> Option<Vec<Settled<W::Answer>>> {
+        let replaced = async {
+            loop {
+                let news = self.news.notified();
+                let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
+                if owner != Some(to) {
+                    return tokio::time::sleep(LAST_WORD).await;
+                }
+                news.await;
+            }
+        };
+        tokio::select! {
+            answers = W::there(self, call, to, items) => Some(answers),
+            () = replaced => None,
         }
     }
 
-    pub(crate) fn count(&self, call: &Call, ask: &Ask, result: &Result<Allocation, Refusal>) {
-        match result {
-            Ok(_) => self.counters.given(call.via, u64::from(ask.count.get())),
-            Err(refusal) => self.counters.refused(call.via, refusal, 1),
+    fn hold(&self, section: SectionId) -> Result<Held<'_>, Refusal> {
+        if self.holds.calls.fetch_add(1, Relaxed) >= MAX_HELD {
+            self.holds.calls.fetch_sub(1, Relaxed);
+            return Err(Refusal::TooManyHeld { section, held: MAX_HELD });
+        }
+        Ok(Held { shared: self, seeks: false, stalled_since: None })
+    }
+}
+
+/// Whether an owner's refusal says that nothing moved and that another try, here or elsewhere, may succeed soon.
+pub(crate) fn passes(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NotOwner { .. }
+            | Refusal::Unserved { .. }
+            | Refusal::OwnerUnreachable { .. }
+            | Refusal::StaleEpoch { .. }
+            | Refusal::LeaseExpired { .. }
+            | Refusal::ShuttingDown
+    )
+}
+
+/// How many calls are held.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    calls: AtomicUsize,
+    /// Those that wait for somebody to own their section.
+    seeking: AtomicUsize,
+}
+
+impl Holds {
+    /// Whether a call waits for news of an owner.
+    pub(crate) fn seek(&self) -> bool {
+        self.seeking.load(Relaxed) > 0
+    }
+}
+
+/// One held call.
+struct Held<'a> {
+    shared: &'a Shared,
+    seeks: bool,
+    /// Since when it waits at a ceiling.
+    stalled_since: Option<Instant>,
+}
+
+impl Held<'_> {
+    /// Notes what the call waits for now.
+    fn waits_for(&mut self, why: Refusal) {
+        if matches!(why, Refusal::CeilingStalled { .. }) {
+            self.stalled_since.get_or_insert_with(Instant::now);
+        }
+        let here = matches!(why, Refusal::CeilingStalled { .. } | Refusal::LeaseExpired { .. });
+        self.seek(!here);
+    }
+
+    fn seek(&mut self, seeks: bool) {
+        if seeks != self.seeks {
+            self.seeks = seeks;
+            let seeking = &self.shared.holds.seeking;
+            if seeks {
+                seeking.fetch_add(1, Relaxed)
+            } else {
+                seeking.fetch_sub(1, Relaxed)
+            };
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.seek(false);
+        self.shared.holds.calls.fetch_sub(1, Relaxed);
+        if let Some(since) = self.stalled_since {
+            self.shared.counters.stalled(since.elapsed());
         }
     }
 }

@@ -1,29 +1,28 @@
 //! What the handles and the keepers of one allocator share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use seq_client::pool::Pool;
+use seq_core::lease::{Clocks, Lease};
+use seq_core::limits;
+use seq_core::owner::{Life, Owner};
 use seq_core::route::RouteTable;
-use seq_core::{Epoch, Incarnation, Layout, NodeId, Refusal, SectionId, SlotIndex, Step, Take};
+use seq_core::{Layout, NodeId, Refusal, SectionId, SlotIndex, Step, Take};
+use seq_kit::clock::Clock;
 use seq_kit::frontend::{Allocation, Ask, Call};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AllocTuning;
 use crate::counters::Counters;
+use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
-
-/// A life of this node, as the store knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: Incarnation,
-}
+use crate::settle::Holds;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -33,18 +32,26 @@ pub(crate) struct Shared {
     pub(crate) layout: Layout,
     pub(crate) step: Step,
     pub(crate) tuning: AllocTuning,
+    pub(crate) clock: Clock,
+    /// Decides what is owned; changed by [`Shared::step`] only, which carries out what it says. Never locked on the way of
+    /// a number.
+    pub(crate) owner: Mutex<Owner>,
+    pub(crate) lease: Lease,
+    /// When the newest question was sent whose answer was taken in, on the boot clock.
+    pub(crate) confirmed: AtomicU64,
     pub(crate) owned: OwnedTable,
     pub(crate) routes: ArcSwapOption<RouteTable>,
     /// The node's id, the same in every life; 0 before the first registration.
     pub(crate) node: AtomicU32,
-    /// `None` before registration, and between the end of a life and the next one. Invariant: while this is held locked,
-    /// the table holds only sections of this life.
-    pub(crate) life: Mutex<Option<Life>>,
     /// Why the store's answers cannot be used, while they cannot.
     pub(crate) fault: Mutex<Option<String>>,
     pub(crate) line: Line,
     /// Signalled when what this node knows of owners proved old.
     pub(crate) renew_now: Notify,
+    /// Signalled when a held call may go on: the table, the routes or the lease changed.
+    pub(crate) news: Notify,
+    pub(crate) holds: Holds,
+    pub(crate) handings: Handings,
     /// Connections to the other nodes.
     pub(crate) peers: Pool,
     pub(crate) counters: Counters,
@@ -52,8 +59,19 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Takes an ask's numbers from a section that this node owns. `None`: they are above the ceiling, and a raise is on
-    /// its way.
+    /// Whether the lease holds now. Asked after the call to be answered is in memory, and before the table is read.
+    #[inline]
+    pub(crate) fn leased(&self) -> bool {
+        self.lease.holds(self.clock.now())
+    }
+
+    /// Whether an answer of the store was taken in whose question was sent after `then`.
+    pub(crate) fn confirmed_since(&self, then: Clocks) -> bool {
+        self.confirmed.load(Acquire) > then.boottime
+    }
+
+    /// Takes an ask's numbers from a section that this node owns, under a lease that holds. `None`: not now. They are above
+    /// the ceiling and a raise is on its way, or the section is frozen, or the caller has seen a newer ownership.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -62,7 +80,7 @@ impl Shared {
         slot: SlotIndex,
     ) -> Option<Result<Allocation, Refusal>> {
         if ask.epoch > owned.epoch {
-            return Some(Err(self.stale(owned, ask.epoch)));
+            return None;
         }
         match owned.section.take(slot, ask.count) {
             Take::Given { value, prev, raise_due } => {
@@ -77,16 +95,9 @@ impl Shared {
                 }
                 None
             }
-            Take::Frozen => Some(Err(Refusal::Unserved { section: owned.id })),
+            Take::Frozen => None,
             Take::Exhausted => Some(Err(Refusal::Exhausted { uid: ask.uid, count: ask.count.get() })),
         }
-    }
-
-    /// The refusal to a caller that has seen a newer ownership.
-    #[cold]
-    pub(crate) fn stale(&self, owned: &OwnedSection, callers: Epoch) -> Refusal {
-        self.renew_now.notify_one();
-        Refusal::StaleEpoch { section: owned.id, mine: owned.epoch, callers }
     }
 
     /// Who owns what, for one call.
@@ -96,8 +107,8 @@ impl Shared {
 
     /// The current life and the sections it owns; `None` between lives, when nothing is owned.
     pub(crate) fn held(&self) -> Option<(Life, Guard<Arc<Owned>>)> {
-        let life = self.life.lock();
-        life.map(|life| (life, self.owned.load()))
+        let owner = self.owner.lock();
+        owner.life().map(|life| (life, self.owned.load()))
     }
 
     /// The routes as they stand.
@@ -110,7 +121,8 @@ impl Shared {
     pub(crate) fn publish(&self) {
         self.counters.publish();
         let version = self.routes().as_ref().map_or(0, |routes| routes.version().0);
-        self.counters.publish_state(self.owned.load().iter().count(), version);
+        let lease = self.lease.left(self.clock.now());
+        self.counters.publish_state(self.owned.load().iter().count(), version, lease);
     }
 
     /// Bytes that hold counters of touched pages. Looks at every page there could be.
@@ -128,14 +140,21 @@ pub(crate) struct Owners<'a> {
 
 impl Owners<'_> {
     /// The other node that owns a section this one does not, if the call may go there.
+    ///
+    /// # Errors
+    /// Why it cannot: nobody is known to own the section, or the call was forwarded too often. Newer routes may help.
     #[cold]
     pub(crate) fn elsewhere(&self, call: &Call, section: SectionId) -> Result<NodeId, Refusal> {
         let route = self.routes.as_ref().and_then(|routes| routes.get(section));
         let owner = route.and_then(|route| route.owner).filter(|owner| *owner != self.mine);
-        if call.hops > 0 {
+        if owner.is_none() || call.hops > 0 {
             // The node that sent it here has other routes than this one: one of the two is old.
-            self.shared.counters.wrong_owner();
+            if call.hops > 0 {
+                self.shared.counters.wrong_owner();
+            }
             self.shared.renew_now.notify_one();
+        }
+        if owner.is_some() && call.hops >= limits::MAX_HOPS {
             return Err(Refusal::NotOwner { section, owner });
         }
         owner.ok_or(Refusal::Unserved { section })

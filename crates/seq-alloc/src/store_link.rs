@@ -47,6 +47,7 @@ macro_rules! question {
 question!(v1::RegisterRequest => v1::RegisterResponse, register);
 question!(v1::RenewRequest => v1::RenewResponse, renew);
 question!(v1::RaiseCeilingsRequest => v1::RaiseCeilingsResponse, raise_ceilings);
+question!(v1::TransferRequest => v1::TransferResponse, transfer);
 
 /// Why the store did not answer a question.
 #[derive(Debug, thiserror::Error)]

@@ -49,6 +49,7 @@ impl Ask for NextMany {
             counts: counts.to_vec(),
             route_version: Some(target.route_version),
             hops: 0,
+            known_epochs: Vec::new(),
         });
         let answer = attempts.attempt(target.client.next_many(request)).await?;
         let fits = [&answer.values, &answer.prevs, &answer.epochs].iter().all(|list| list.len() == uids.len());

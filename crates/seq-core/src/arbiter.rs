@@ -1,17 +1,26 @@
 //! Who should own what: the changes of owner that the arbiter beside the store's leader proposes.
 //!
-//! A plan is only a proposal. Each change names the epoch it was made for, and the store applies it only if the record
-//! still has that epoch, so a plan made from an old state harms nobody. What is left to the caller: when to plan, how long
-//! the grace is, and cutting a plan into log entries.
+//! An AllocSvr is heard of when the store applies a renewal, a raise or a transfer of it. One that was not heard of for the
+//! whole wait, on the arbiter's own clock, is taken for dead, and its sections are proposed to others. The proposal names
+//! how often the owner had been heard of, so that whatever it said in between wins when the log is applied.
+//!
+//! An [`Arbiter`] starts knowing nothing, counts every wait from when it first looked, and is thrown away when its member of
+//! the store leads no more: nothing has to be armed again after an election. Two of them at a time do no harm.
+//!
+//! Left to the shell: reading the clock, committing what is proposed, cutting it into log entries.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use crate::id::SectionId;
+use crate::id::{Epoch, Heard, Incarnation, NodeId, RouteVersion, SectionId};
 use crate::placement::{self, Candidate};
-use crate::state::{Reassign, SectionRecord, State};
+use crate::state::{NodeRecord, Reassign, SectionRecord, State};
 
-/// Most changes of owner in one log entry: as many as raises, for the same reason. The entry is one write of the log.
-pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES;
+/// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one write of
+/// the log.
+pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 
 /// An AllocSvr that the set file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,125 +31,247 @@ pub struct Declared<'a> {
     pub weight: u32,
 }
 
-/// Plans the changes of owner that `state` calls for, in order of section.
-///
-/// A section whose owner has begun a new life goes to that life. A section without an owner goes where
-/// [`placement::propose`] puts it among the declared nodes that have registered, once all of them have or `grace_over`:
-/// sections handed out before the last node came would all have to move.
-#[must_use]
-pub fn plan(state: &State, declared: &[Declared<'_>], grace_over: bool) -> Vec<Reassign> {
-    let candidates = registered(state, declared);
-    let place = !candidates.is_empty()
-        && (grace_over || candidates.len() == declared.len())
-        && state.sections.iter().any(|record| record.owner.is_none());
-    let placed = if place { placement::propose(state.sections.len() as u32, &candidates) } else { Vec::new() };
+/// How patient an arbiter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// How long nothing is heard of a node before its sections are given away.
+    pub wait: Duration,
+    /// How long sections that nobody ever owned wait for declared nodes that are not there yet.
+    pub grace: Duration,
+    /// How long the same nodes must have been there before sections are moved only to even the load: a node that comes and
+    /// goes would have them moved back and forth.
+    pub steady: Duration,
+}
 
-    let change = |(record, section): (&SectionRecord, u32)| {
-        let to = match record.owner {
-            Some(owner) => owner,
-            None => *placed.get(section as usize)?,
+/// One life of an AllocSvr.
+type Life = (NodeId, Incarnation);
+
+/// A planned move: the owner should hand the section over, exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The section.
+    pub section: SectionId,
+    /// The ownership that should end.
+    pub epoch: Epoch,
+    /// Its owner.
+    pub from: NodeId,
+    /// The next owner.
+    pub to: NodeId,
+    /// Its life.
+    pub incarnation: Incarnation,
+}
+
+/// What the state calls for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Sections to be given to somebody now, in order of section.
+    pub reassigns: Vec<Reassign>,
+    /// Sections that their living owners should hand over, in order of section.
+    pub moves: Vec<Move>,
+    /// Nodes from which everything is to be moved at once; moves from others only even the load and have time.
+    pub emptied: BTreeSet<NodeId>,
+    /// Nodes to be emptied although nobody is there to take what they own.
+    pub alone: BTreeSet<NodeId>,
+}
+
+/// What is remembered of a life.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    heard: Heard,
+    /// When this count was seen first, on the arbiter's clock.
+    since: Duration,
+    /// Whether the node is in a newer life.
+    over: bool,
+}
+
+/// The part of what was seen that a plan depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    routes: RouteVersion,
+    sections: usize,
+    /// Lives that are heard of, with whether they are drained, and whether they are leaving.
+    living: BTreeMap<Life, (bool, bool)>,
+    /// Lives that are over or dead, and still own sections.
+    dead: BTreeSet<Life>,
+    grace_over: bool,
+    steady: bool,
+}
+
+/// The arbiter of one set, while one member of its store leads.
+#[derive(Debug)]
+pub struct Arbiter {
+    patience: Patience,
+    watches: BTreeMap<Life, Watch>,
+    /// Lives that own sections, as of a version of the routes.
+    owners: (RouteVersion, BTreeSet<Life>),
+    /// The nodes that may own sections, and since when they are the same.
+    candidates: (BTreeSet<Life>, Duration),
+    /// Since when sections that nobody ever owned wait for nodes.
+    waits_since: Option<Duration>,
+    seen: Option<Seen>,
+    plan: Arc<Plan>,
+    deadline: Option<Duration>,
+}
+
+impl Arbiter {
+    /// An arbiter that has seen nothing.
+    #[must_use]
+    pub fn new(patience: Patience) -> Arbiter {
+        Arbiter {
+            patience,
+            watches: BTreeMap::new(),
+            owners: (RouteVersion(0), BTreeSet::new()),
+            candidates: (BTreeSet::new(), Duration::ZERO),
+            waits_since: None,
+            seen: None,
+            plan: Arc::default(),
+            deadline: None,
+        }
+    }
+
+    /// Looks at the applied state. `now` is the arbiter's time, from any origin, and never falls.
+    ///
+    /// The plan stands until the next look. It is made from the state alone, so a proposal that was lost is made again.
+    pub fn look(&mut self, now: Duration, state: &State, declared: &[Declared<'_>]) -> &Arc<Plan> {
+        self.watch(now, state);
+        let seen = self.see(now, state, declared);
+        if self.seen.as_ref() != Some(&seen) {
+            self.plan = Arc::new(make(state, declared, &seen, &self.watches));
+            self.seen = Some(seen);
+        }
+        &self.plan
+    }
+
+    /// When to look again although nothing was applied: a wait, the grace or the steady time will be over then.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+
+    /// Whether a life is heard of, as of the last look.
+    #[must_use]
+    pub fn is_living(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.living.contains_key(&(node, incarnation)))
+    }
+
+    /// Brings the watches up to date: one for each node's life, and one for each earlier life that still owns sections.
+    fn watch(&mut self, now: Duration, state: &State) {
+        if self.owners.0 != state.route_version {
+            let life = |record: &SectionRecord| record.owner.map(|owner| (owner, record.incarnation));
+            self.owners = (state.route_version, state.sections.iter().filter_map(life).collect());
+        }
+        for (id, node) in state.nodes() {
+            let fresh = Watch { heard: node.heard, since: now, over: false };
+            let watch = self.watches.entry((id, node.incarnation)).or_insert(fresh);
+            if watch.heard != node.heard {
+                *watch = fresh;
+            }
+        }
+        let current = |life: &Life| state.node(life.0).is_some_and(|node| node.incarnation == life.1);
+        let owners = &self.owners.1;
+        for life in owners.iter().filter(|life| !current(life)) {
+            // Nothing is heard of a life that is over. It may have been heard of once more since the last look, so the wait
+            // begins when it is first seen to be over.
+            let over = Watch { heard: Heard(0), since: now, over: true };
+            let watch = self.watches.entry(*life).or_insert(over);
+            if !watch.over {
+                *watch = over;
+            }
+        }
+        self.watches.retain(|life, _| current(life) || owners.contains(life));
+    }
+
+    fn see(&mut self, now: Duration, state: &State, declared: &[Declared<'_>]) -> Seen {
+        let Patience { wait, grace, steady } = self.patience;
+        let mut deadlines = Vec::new();
+        let (mut living, mut dead) = (BTreeMap::new(), BTreeSet::new());
+        for (life, watch) in &self.watches {
+            let node = state.node(life.0).expect("watched lives are of known nodes");
+            let silent = now.saturating_sub(watch.since) >= wait;
+            if !silent {
+                deadlines.push(watch.since + wait);
+            }
+            if node.incarnation == life.1 && !silent {
+                living.insert(*life, (node.drained, node.leaving));
+            } else if silent && self.owners.1.contains(life) {
+                dead.insert(*life);
+            }
+        }
+        let free: BTreeSet<Life> =
+            living.iter().filter(|(_, flags)| **flags == (false, false)).map(|(life, _)| *life).collect();
+        if self.candidates.0 != free {
+            self.candidates = (free, now);
+        }
+        let is_steady = now.saturating_sub(self.candidates.1) >= steady;
+        if !is_steady {
+            deadlines.push(self.candidates.1 + steady);
+        }
+
+        let all_there = declared.iter().all(|one| {
+            let there = |life: &Life| state.node(life.0).is_some_and(|node| node.name == one.name);
+            living.keys().any(there)
+        });
+        let never_owned = |record: &SectionRecord| record.owner.is_none() && record.epoch == Epoch(0);
+        let waits = !all_there && !living.is_empty() && state.sections.iter().any(never_owned);
+        self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
+        let grace_over = self.waits_since.is_none_or(|since| now.saturating_sub(since) >= grace);
+        if let Some(since) = self.waits_since.filter(|_| !grace_over) {
+            deadlines.push(since + grace);
+        }
+        self.deadline = deadlines.into_iter().min();
+        let (routes, sections) = (state.route_version, state.sections.len());
+        Seen { routes, sections, living, dead, grace_over, steady: is_steady }
+    }
+}
+
+/// Plans for what was seen.
+fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMap<Life, Watch>) -> Plan {
+    let mut plan = Plan::default();
+    let candidates = candidates(state, declared, seen);
+    let placed = placement::propose(state.sections.len() as u32, &candidates);
+    let to_be_emptied = seen.living.iter().filter(|(_, flags)| **flags != (false, false));
+    plan.emptied = to_be_emptied.map(|(life, _)| life.0).collect();
+    let alone = |node: &&NodeId| candidates.iter().all(|candidate| candidate.id == **node);
+    plan.alone = plan.emptied.iter().filter(alone).copied().collect();
+
+    for (record, id) in state.sections.iter().zip(0..) {
+        let Some(to) = placed.get(id as usize).copied() else { break };
+        let section = SectionId(id);
+        let incarnation = state.node(to).expect("candidates are known nodes").incarnation;
+        let owner = record.owner.map(|owner| (owner, record.incarnation));
+        let take = match owner {
+            None => record.epoch > Epoch(0) || seen.grace_over,
+            Some(life) => seen.dead.contains(&life),
         };
-        let incarnation = state.node(to)?.incarnation;
-        let settled = record.owner.is_some() && record.incarnation == incarnation;
-        (!settled).then_some(Reassign { section: SectionId(section), expected: record.epoch, to, incarnation })
-    };
-    state.sections.iter().zip(0..).filter_map(change).collect()
+        if take {
+            // As often as when the silence began, not as often as now.
+            let heard = owner.map(|life| watches[&life]).filter(|watch| !watch.over).map(|watch| watch.heard);
+            plan.reassigns.push(Reassign { section, expected: record.epoch, heard, to, incarnation });
+        } else if let Some(life) = owner
+            && seen.living.contains_key(&life)
+            && life.0 != to
+            && (seen.steady || plan.emptied.contains(&life.0))
+        {
+            plan.moves.push(Move { section, epoch: record.epoch, from: life.0, to, incarnation });
+        }
+    }
+    plan
 }
 
-/// Whether sections wait for nodes that have not registered yet, so that a plan after the grace would differ.
-#[must_use]
-pub fn waits(state: &State, declared: &[Declared<'_>]) -> bool {
-    let candidates = registered(state, declared);
-    !candidates.is_empty()
-        && candidates.len() < declared.len()
-        && state.sections.iter().any(|record| record.owner.is_none())
-}
-
-fn registered<'a>(state: &State, declared: &[Declared<'a>]) -> Vec<Candidate<'a>> {
-    let find = |node: &Declared<'a>| {
-        let (id, _) = state.nodes().find(|(_, record)| record.name == node.name)?;
-        Some(Candidate { id, name: node.name, weight: node.weight })
+/// Who may be given sections: the declared nodes that are heard of and not to be emptied, or, where there is none, those
+/// that an operator drained: better served by one of them than by nobody.
+fn candidates<'a>(state: &State, declared: &[Declared<'a>], seen: &Seen) -> Vec<Candidate<'a>> {
+    let living = |may: &dyn Fn(&NodeRecord) -> bool| -> Vec<Candidate<'a>> {
+        let find = |one: &Declared<'a>| {
+            let (id, record) = state.nodes().find(|(_, record)| record.name == one.name)?;
+            let there = seen.living.contains_key(&(id, record.incarnation)) && may(record);
+            there.then_some(Candidate { id, name: one.name, weight: one.weight })
+        };
+        declared.iter().filter_map(find).collect()
     };
-    declared.iter().filter_map(find).collect()
+    let free = living(&|record| !record.drained && !record.leaving);
+    if free.is_empty() { living(&|record| !record.leaving) } else { free }
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::string::String;
-
-    use super::*;
-    use crate::id::{Epoch, Incarnation, NodeId};
-    use crate::layout::Layout;
-    use crate::state::{Answer, Command, SetDefinition};
-
-    const BOTH: [Declared<'_>; 2] = [Declared { name: "a1", weight: 1 }, Declared { name: "a2", weight: 1 }];
-
-    fn set_of(sections: u64) -> State {
-        let mut state = State::default();
-        let layout = Layout::new(0..sections * 10, 10).unwrap();
-        state.apply(&Command::DefineSet(SetDefinition { name: String::from("s"), layout }));
-        state
-    }
-
-    fn register(state: &mut State, name: &str, token: u64) -> (NodeId, Incarnation) {
-        let command = Command::Register { name: name.into(), addr: "127.0.0.1:1".into(), token };
-        match state.apply(&command) {
-            Answer::Registered(Ok(life)) => life,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn settle(state: &mut State, grace_over: bool) -> usize {
-        let changes = plan(state, &BOTH, grace_over);
-        let made = changes.len();
-        match state.apply(&Command::Reassign(changes)) {
-            Answer::Reassigned(outcome) => assert!(outcome.iter().all(Option::is_some)),
-            other => panic!("{other:?}"),
-        }
-        made
-    }
-
-    #[test]
-    fn sections_wait_for_all_declared_nodes_or_the_grace() {
-        let mut state = set_of(100);
-        assert_eq!(plan(&state, &BOTH, true), [], "nobody registered");
-        assert!(!waits(&state, &BOTH));
-        register(&mut state, "a1", 1);
-        assert_eq!(plan(&state, &BOTH, false), []);
-        assert!(waits(&state, &BOTH));
-        assert_eq!(plan(&state, &BOTH, true).len(), 100);
-        register(&mut state, "a2", 2);
-        assert!(!waits(&state, &BOTH));
-
-        assert_eq!(settle(&mut state, false), 100);
-        for node in [1, 2] {
-            let owned = state.owned_by(NodeId(node), Incarnation(1)).count();
-            assert!((45..=55).contains(&owned), "node {node} owns {owned} of 100");
-        }
-        assert_eq!(plan(&state, &BOTH, true), [], "a settled state calls for nothing");
-    }
-
-    #[test]
-    fn a_new_life_takes_its_sections_back_under_the_next_epoch() {
-        let mut state = set_of(10);
-        register(&mut state, "a1", 1);
-        register(&mut state, "a2", 2);
-        settle(&mut state, false);
-        let before: Vec<SectionId> = state.owned_by(NodeId(1), Incarnation(1)).map(|(section, _)| section).collect();
-
-        register(&mut state, "a1", 3);
-        assert_eq!(settle(&mut state, false), before.len());
-        let after: Vec<_> = state.owned_by(NodeId(1), Incarnation(2)).map(|(id, record)| (id, record.epoch)).collect();
-        assert_eq!(after, before.iter().map(|section| (*section, Epoch(2))).collect::<Vec<_>>());
-        assert_eq!(plan(&state, &BOTH, true), []);
-    }
-
-    #[test]
-    fn a_node_that_the_set_file_does_not_name_is_given_nothing() {
-        let mut state = set_of(10);
-        register(&mut state, "a9", 1);
-        assert_eq!(plan(&state, &BOTH, true), []);
-        register(&mut state, "a1", 2);
-        assert!(plan(&state, &BOTH, true).iter().all(|change| change.to == NodeId(2)));
-    }
-}
+mod tests;

@@ -53,6 +53,14 @@ number! {
     RenewSeq(u64)
 }
 number! {
+    /// How often the store heard of an AllocSvr, over all its lives; what the arbiter watches. 0: never.
+    Heard(u64)
+}
+number! {
+    /// Number of an attempt to hand a section over, counted by its owner from 1. 0: no such attempt.
+    Handover(u64)
+}
+number! {
     /// Version of a set's table section -> owner. 0: no table yet.
     RouteVersion(u64)
 }
@@ -76,6 +84,17 @@ impl Epoch {
     #[must_use]
     pub fn next(self) -> Epoch {
         Epoch(self.0.checked_add(1).expect("epochs do not run out"))
+    }
+}
+
+impl Heard {
+    /// The count with one more.
+    ///
+    /// # Panics
+    /// After 2^64-1 of them; one a microsecond takes 584,000 years.
+    #[must_use]
+    pub fn next(self) -> Heard {
+        Heard(self.0.checked_add(1).expect("what is heard does not run out"))
     }
 }
 

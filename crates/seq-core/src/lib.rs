@@ -1,8 +1,9 @@
 //! The rules of the sequence service, without I/O, clocks or threads of its own.
 //!
 //! Everything that decides lives here and is tested here: where a uid lies ([`layout`]), how a number is taken
-//! ([`section`]), when a ceiling is raised ([`raise`]), what the store accepts ([`state`]), who is told about owners
-//! ([`route`]) and which owner is proposed ([`placement`]). The crates around it move bytes.
+//! ([`section`]), when a ceiling is raised ([`raise`]), how long an owner may answer ([`lease`]), what an AllocSvr owns
+//! ([`owner`]), what the store accepts ([`state`]), who is told about owners ([`route`]), which owner is proposed
+//! ([`placement`]) and when ([`arbiter`]). The crates around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in it
 //! iterates a map in random order. What it needs from the world is an argument.
@@ -13,7 +14,9 @@ extern crate alloc;
 pub mod arbiter;
 pub mod id;
 pub mod layout;
+pub mod lease;
 pub mod limits;
+pub mod owner;
 pub mod placement;
 pub mod raise;
 pub mod refusal;
@@ -24,7 +27,9 @@ mod slots;
 pub mod state;
 mod sync;
 
-pub use id::{Count, Epoch, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, SlotIndex, Step, Uid};
+pub use id::{
+    Count, Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, SlotIndex, Step, Uid,
+};
 pub use layout::Layout;
 pub use refusal::Refusal;
 pub use section::{Reading, Section, Take};

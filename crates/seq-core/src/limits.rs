@@ -14,8 +14,9 @@ pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 /// Largest answer a client accepts, in bytes: a whole route table of [`MAX_SECTIONS`] sections, with room.
 pub const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How often servers may forward a call: the caller's own hop and one more reach the owner, or the tables disagree.
-pub const MAX_HOPS: u32 = 1;
+/// How often servers may forward a call: from a node whose table is old to the owner in that table, and from there to whom
+/// the section was moved meanwhile.
+pub const MAX_HOPS: u32 = 2;
 
 /// Most raises in one call to the store: the Raft entry stays under 128 KiB, one write of the log.
 pub const MAX_RAISES: usize = 4_096;

@@ -31,12 +31,12 @@ pub enum Refusal {
         /// Items in the request.
         items: usize,
     },
-    /// Counts were given, but not one for each uid.
-    #[error("{counts} counts for {uids} uids: send one for each uid, or none")]
+    /// Counts or epochs were given, but not one for each uid.
+    #[error("{counts} counts or epochs for {uids} uids: send one for each uid, or none")]
     CountsMismatch {
         /// Uids in the request.
         uids: usize,
-        /// Counts in the request.
+        /// Counts or epochs in the request.
         counts: usize,
     },
     /// The call was forwarded here already, and this node does not own the section either.
@@ -78,6 +78,20 @@ pub enum Refusal {
         mine: Epoch,
         /// The caller's epoch.
         callers: Epoch,
+    },
+    /// The node owns the section, and has not heard from the store for so long that another one may own it by now.
+    #[error("section {section} waits for the node's lease to be renewed")]
+    LeaseExpired {
+        /// The uid's section.
+        section: SectionId,
+    },
+    /// As many calls as may be wait already for sections that cannot be served now.
+    #[error("section {section} cannot be served now, and {held} calls wait already")]
+    TooManyHeld {
+        /// The uid's section.
+        section: SectionId,
+        /// The bound.
+        held: usize,
     },
     /// The section's ceiling was not raised before the call's time was over.
     #[error("section {section} waits for its ceiling to be raised")]

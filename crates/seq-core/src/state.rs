@@ -6,14 +6,21 @@
 //! A ceiling moves only for the owner that the record names, under its epoch, in its incarnation. A new ownership starts
 //! at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or is
 //! refused. That is why no number is given out twice, without any clock.
+//!
+//! Whoever proposes to take a section from a silent owner names how often that owner had been heard of; every renewal,
+//! raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never whether it holds.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::id::{Epoch, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
 use crate::layout::Layout;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteUpdate};
+
+mod command;
+
+pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Transfer, Transferred};
 
 /// The committed state of one set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +59,8 @@ pub struct SectionRecord {
     pub max_seq: Seq,
     /// Version of the route table that changed the owner last.
     pub routed: RouteVersion,
+    /// The planned move that began this ownership; 0 when no such move did, so that it begins at the ceiling.
+    pub handover: Handover,
 }
 
 impl SectionRecord {
@@ -78,139 +87,12 @@ pub struct NodeRecord {
     pub token: u64,
     /// Its last renewal in that life.
     pub renew_seq: RenewSeq,
-}
-
-/// An entry of the store's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Says what the set is. The first one counts; repeating it is harmless, another one is refused.
-    DefineSet(SetDefinition),
-    /// Starts a new life of an AllocSvr.
-    Register {
-        /// Name in the set file.
-        name: String,
-        /// Address of its gRPC port.
-        addr: String,
-        /// Random number of the process, not 0.
-        token: u64,
-    },
-    /// Says that a life of an AllocSvr goes on.
-    Renew {
-        /// The node.
-        node: NodeId,
-        /// Its life.
-        incarnation: Incarnation,
-        /// The last renewal's number plus one, or the last one again.
-        renew_seq: RenewSeq,
-    },
-    /// Raises ceilings.
-    Raise {
-        /// The node that owns the sections.
-        node: NodeId,
-        /// Its life.
-        incarnation: Incarnation,
-        /// The sections, with the ownership and the ceiling wanted.
-        raises: Vec<Raise>,
-    },
-    /// Changes owners.
-    Reassign(Vec<Reassign>),
-    /// Takes a Raft id for a member of the store, for good.
-    ClaimStoreId {
-        /// The id.
-        id: u64,
-    },
-}
-
-/// One section's raise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Raise {
-    /// The section.
-    pub section: SectionId,
-    /// The ownership that asks.
-    pub epoch: Epoch,
-    /// The absolute ceiling wanted, up to [`Seq::MAX`]. One that is not above the committed ceiling changes nothing; its
-    /// answer is the committed ceiling.
-    pub to: Seq,
-}
-
-/// One section's change of owner, made only if its record still is what the proposer saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reassign {
-    /// The section.
-    pub section: SectionId,
-    /// Its epoch as the proposer saw it.
-    pub expected: Epoch,
-    /// The new owner.
-    pub to: NodeId,
-    /// The life of the new owner as the proposer saw it.
-    pub incarnation: Incarnation,
-}
-
-/// What applying a command answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// To [`Command::DefineSet`]: the set as it stands.
-    SetDefined(Result<(), CommandRefusal>),
-    /// To [`Command::Register`].
-    Registered(Result<(NodeId, Incarnation), CommandRefusal>),
-    /// To [`Command::Renew`].
-    Renewed(Result<(), CommandRefusal>),
-    /// To [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
-    /// section under that epoch, or wants more than [`Seq::MAX`].
-    Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
-    /// To [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not what the proposer saw.
-    Reassigned(Vec<Option<Epoch>>),
-    /// To [`Command::ClaimStoreId`]: whether it was free.
-    StoreIdClaimed(bool),
-}
-
-/// Why a command changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommandRefusal {
-    /// The stored set has another name or layout.
-    #[error(
-        "the stored set is {} with uids {:?} in sections of {}, not {} with uids {:?} in sections of {}",
-        stored.name, stored.layout.uids(), stored.layout.section_size(),
-        given.name, given.layout.uids(), given.layout.section_size()
-    )]
-    OtherSet {
-        /// What the store holds.
-        stored: SetDefinition,
-        /// What the command says.
-        given: SetDefinition,
-    },
-    /// No set is defined yet.
-    #[error("the store has no set yet")]
-    NoSet,
-    /// The set has as many nodes as it may.
-    #[error("the set has {} nodes already, the most it may have", limits::MAX_NODES)]
-    TooManyNodes,
-    /// No such node registered.
-    #[error("no node with id {node} registered here")]
-    UnknownNode {
-        /// The id in the command.
-        node: NodeId,
-    },
-    /// The life is over, or never was.
-    #[error("node {node} is in incarnation {current}, not {given}")]
-    OtherIncarnation {
-        /// The node.
-        node: NodeId,
-        /// Its newest life.
-        current: Incarnation,
-        /// The life in the command.
-        given: Incarnation,
-    },
-    /// The renewal is neither the next one nor the last one again.
-    #[error("node {node} renewed {current} times, so renewal {given} is out of order")]
-    OtherRenewal {
-        /// The node.
-        node: NodeId,
-        /// Its last renewal.
-        current: RenewSeq,
-        /// The renewal in the command.
-        given: RenewSeq,
-    },
+    /// How often it was heard of, in all its lives; never falls.
+    pub heard: Heard,
+    /// Whether an operator wants it to own nothing.
+    pub drained: bool,
+    /// Whether that life is about to exit.
+    pub leaving: bool,
 }
 
 impl State {
@@ -222,11 +104,17 @@ impl State {
         match command {
             Command::DefineSet(given) => Answer::SetDefined(self.define_set(given)),
             Command::Register { name, addr, token } => Answer::Registered(self.register(name, addr, *token)),
-            Command::Renew { node, incarnation, renew_seq } => {
-                Answer::Renewed(self.renew(*node, *incarnation, *renew_seq))
+            Command::Renew { node, incarnation, renew_seq, released, leaving } => {
+                let renewed = self.renew(*node, *incarnation, *renew_seq);
+                Answer::Renewed(renewed.map(|()| {
+                    self.nodes[node.0 as usize - 1].leaving = *leaving;
+                    self.release(*node, *incarnation, released);
+                }))
             }
             Command::Raise { node, incarnation, raises } => Answer::Raised(self.raise(*node, *incarnation, raises)),
             Command::Reassign(moves) => Answer::Reassigned(self.reassign(moves)),
+            Command::Transfer(transfer) => Answer::Transferred(self.transfer(transfer)),
+            Command::Drain { name, drained } => Answer::Drained(self.drain(name, *drained)),
             Command::ClaimStoreId { id } => Answer::StoreIdClaimed(self.claim_store_id(*id)),
         }
     }
@@ -298,6 +186,7 @@ impl State {
                 node.incarnation = node.incarnation.next();
                 node.token = token;
                 node.renew_seq = RenewSeq(0);
+                node.leaving = false;
                 if node.addr != addr {
                     node.addr = String::from(addr);
                     self.route_version.0 += 1;
@@ -312,6 +201,9 @@ impl State {
                     incarnation: Incarnation(1),
                     token,
                     renew_seq: RenewSeq(0),
+                    heard: Heard(0),
+                    drained: false,
+                    leaving: false,
                 });
                 self.route_version.0 += 1;
                 self.nodes.len() - 1
@@ -328,7 +220,28 @@ impl State {
             return Err(CommandRefusal::OtherRenewal { node: id, current: node.renew_seq, given: renew_seq });
         }
         node.renew_seq = renew_seq;
+        // A repeat counts too: its sender counts its lease from when it sent the repeat.
+        node.heard = node.heard.next();
         Ok(())
+    }
+
+    /// Takes back what a life gives up. Nobody owns it until the next change of owner.
+    fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
+        let version = RouteVersion(self.route_version.0 + 1);
+        for &(section, epoch) in released {
+            let Some(record) = self.sections.get_mut(section.0 as usize) else { continue };
+            if record.owner == Some(node) && record.incarnation == incarnation && record.epoch == epoch {
+                record.advance(SectionRecord {
+                    epoch: record.epoch.next(),
+                    owner: None,
+                    incarnation: Incarnation(0),
+                    max_seq: record.max_seq,
+                    routed: version,
+                    handover: Handover(0),
+                });
+                self.route_version = version;
+            }
+        }
     }
 
     fn raise(
@@ -338,6 +251,8 @@ impl State {
         raises: &[Raise],
     ) -> Result<Vec<Option<Seq>>, CommandRefusal> {
         self.living(node, incarnation)?;
+        let heard = &mut self.nodes[node.0 as usize - 1].heard;
+        *heard = heard.next();
         let raise_one = |raise: &Raise| {
             let record = self.sections.get_mut(raise.section.0 as usize)?;
             let owns = record.owner == Some(node) && record.incarnation == incarnation && record.epoch == raise.epoch;
@@ -364,18 +279,60 @@ impl State {
 
     fn reassign_one(&mut self, change: &Reassign, version: RouteVersion) -> Option<Epoch> {
         self.living(change.to, change.incarnation).ok()?;
-        let record = self.sections.get_mut(change.section.0 as usize)?;
-        if record.epoch != change.expected {
+        let record = *self.sections.get(change.section.0 as usize)?;
+        let owner = record.owner.and_then(|owner| self.node(owner));
+        let heard = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.heard);
+        if record.epoch != change.expected || heard != change.heard {
             return None;
         }
-        record.advance(SectionRecord {
-            epoch: record.epoch.next(),
+        let epoch = record.epoch.next();
+        self.sections[change.section.0 as usize].advance(SectionRecord {
+            epoch,
             owner: Some(change.to),
             incarnation: change.incarnation,
             max_seq: record.max_seq,
             routed: version,
+            handover: Handover(0),
         });
-        Some(record.epoch)
+        Some(epoch)
+    }
+
+    fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred, CommandRefusal> {
+        let Transfer { section, epoch, from, incarnation, to, to_incarnation, handover } = *transfer;
+        self.living(from, incarnation)?;
+        let target = self.living(to, to_incarnation);
+        let version = RouteVersion(self.route_version.0 + 1);
+        let none = CommandRefusal::OtherOwnership { section, current: Epoch(0), from, given: epoch };
+        let record = self.sections.get_mut(section.0 as usize).ok_or(none)?;
+        let next = SectionRecord {
+            epoch: epoch.next(),
+            owner: Some(to),
+            incarnation: to_incarnation,
+            max_seq: record.max_seq,
+            routed: version,
+            handover,
+        };
+        let repeat = SectionRecord { routed: record.routed, ..next } == *record;
+        if !repeat {
+            if (record.epoch, record.owner, record.incarnation) != (epoch, Some(from), incarnation) {
+                return Err(CommandRefusal::OtherOwnership { section, current: record.epoch, from, given: epoch });
+            }
+            // Asked last: a repeat of a move that was made must not be told that the target is gone since, because whoever
+            // is told that goes on serving.
+            target?;
+            record.advance(next);
+            self.route_version = version;
+        }
+        let heard = &mut self.nodes[from.0 as usize - 1].heard;
+        *heard = heard.next();
+        Ok(Transferred { epoch: next.epoch, max_seq: next.max_seq })
+    }
+
+    fn drain(&mut self, name: &str, drained: bool) -> Result<NodeId, CommandRefusal> {
+        let unknown = || CommandRefusal::UnknownName { name: name.into() };
+        let index = self.nodes.iter().position(|node| node.name == name).ok_or_else(unknown)?;
+        self.nodes[index].drained = drained;
+        Ok(NodeId(index as u32 + 1))
     }
 
     fn claim_store_id(&mut self, id: u64) -> bool {

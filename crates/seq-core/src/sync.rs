@@ -1,6 +1,6 @@
 //! The atomics of the counters: core's, or loom's when its model checker runs the tests.
 
-pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::AtomicU64;

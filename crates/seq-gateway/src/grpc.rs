@@ -15,6 +15,7 @@ use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
 use seq_proto::v1::sequence_service_server::SequenceServiceServer;
 use tokio_stream::StreamExt;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
@@ -46,7 +47,8 @@ const DRAIN: Duration = Duration::from_secs(3);
 /// Answers `AdminService.Status`.
 pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
 
-/// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down. What the nodes of
+/// the set call each other for is served `beside`, on the same port.
 ///
 /// # Errors
 /// When the runtime cannot take the listener over.
@@ -56,6 +58,7 @@ pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
 pub fn serve<F: Frontend>(
     frontend: F,
     admin: AdminView,
+    beside: Routes,
     listener: impl Into<Listener>,
     group: &TaskGroup,
 ) -> io::Result<()> {
@@ -88,6 +91,7 @@ pub fn serve<F: Frontend>(
             .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .add_routes(beside)
             .add_service(sequence)
             .add_service(admin)
             .add_service(health_service)

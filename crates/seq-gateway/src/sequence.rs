@@ -55,8 +55,9 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
         let call = call(&request, request.get_ref().hops)?;
         let _sample = self.latency.sample(call.via);
         let request = request.into_inner();
-        let items = Items::new(&request.uids, &request.counts).map_err(|refusal| status::to_status(&refusal))?;
-        let asks = items.iter().map(|(uid, count)| Ok(Ask { uid, count: count?, epoch: Epoch(0) })).collect();
+        let items = Items::new(&request.uids, &request.counts, &request.known_epochs)
+            .map_err(|refusal| status::to_status(&refusal))?;
+        let asks = items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })).collect();
         let results = self.frontend.next_many(call, asks).await;
         let mut answer = v1::NextManyResponse {
             values: Vec::with_capacity(results.len()),

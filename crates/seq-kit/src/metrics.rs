@@ -102,6 +102,12 @@ catalogue! {
     FORWARDED_TOTAL = "seqsvr_forwarded_total", Counter, Count, ["set", "node"];
     /// Forwarded items that reached a node which does not own their section either.
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
+    /// What is left of an AllocSvr's lease; without one it answers nothing.
+    LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
+    /// Planned moves of sections away from an AllocSvr, by outcome (made, refused, thawed).
+    HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
+    /// Time in which a section that is handed over was frozen, copied and received.
+    HANDOVER_STAGE_SECONDS = "seqsvr_handover_stage_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Renewals of an AllocSvr's life, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.

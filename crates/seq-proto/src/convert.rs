@@ -14,6 +14,8 @@ pub struct Items<'a> {
     uids: &'a [u64],
     /// Empty: one number each.
     counts: &'a [u32],
+    /// Empty: the caller has seen none.
+    epochs: &'a [u64],
 }
 
 impl<'a> Items<'a> {
@@ -21,19 +23,22 @@ impl<'a> Items<'a> {
     ///
     /// # Errors
     /// [`Refusal::EmptyBatch`], [`Refusal::BatchTooLarge`] or [`Refusal::CountsMismatch`].
-    pub fn new(uids: &'a [u64], counts: &'a [u32]) -> Result<Items<'a>, Refusal> {
+    pub fn new(uids: &'a [u64], counts: &'a [u32], epochs: &'a [u64]) -> Result<Items<'a>, Refusal> {
         check_items(uids)?;
-        if !counts.is_empty() && counts.len() != uids.len() {
-            return Err(Refusal::CountsMismatch { uids: uids.len(), counts: counts.len() });
+        for list in [counts.len(), epochs.len()] {
+            if list != 0 && list != uids.len() {
+                return Err(Refusal::CountsMismatch { uids: uids.len(), counts: list });
+            }
         }
-        Ok(Items { uids, counts })
+        Ok(Items { uids, counts, epochs })
     }
 
-    /// The items in request order; an item whose count is out of range is a refusal.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>)> {
+    /// The items in request order, with the newest epoch that the caller has seen; an item whose count is out of range is
+    /// a refusal.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
             let count = self.counts.get(index).map_or(Ok(Count::ONE), |count| Count::new(*count));
-            (Uid(*uid), count)
+            (Uid(*uid), count, Epoch(self.epochs.get(index).copied().unwrap_or(0)))
         })
     }
 }

@@ -1,8 +1,9 @@
 //! The wire: types generated from `proto/`, and the border where they become core types.
 //!
-//! Nothing from the wire is trusted before it passed [`convert`]. [`status`] is the one map from refusals to gRPC codes.
+//! Nothing from the wire is trusted before it passed [`convert`] or [`owners`]. [`status`] is the one map from refusals to gRPC codes.
 
 pub mod convert;
+pub mod owners;
 pub mod status;
 
 /// Types and services generated from `proto/seqsvr/v1`.

@@ -45,6 +45,8 @@ pub fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::OwnerUnreachable { .. } => (Code::Unavailable, "OWNER_UNREACHABLE", Some(OWNER_RETRY)),
         Refusal::OwnerTimedOut { .. } => (Code::DeadlineExceeded, "OWNER_TIMED_OUT", Some(OWNER_RETRY)),
         Refusal::StaleEpoch { .. } => (Code::Unavailable, "STALE_EPOCH", Some(OWNER_RETRY)),
+        Refusal::LeaseExpired { .. } => (Code::Unavailable, "LEASE_EXPIRED", Some(OWNER_RETRY)),
+        Refusal::TooManyHeld { .. } => (Code::ResourceExhausted, "TOO_MANY_HELD", Some(CEILING_RETRY)),
         Refusal::CeilingStalled { .. } => (Code::Unavailable, "CEILING_STALLED", Some(CEILING_RETRY)),
         Refusal::Exhausted { .. } => (Code::ResourceExhausted, "EXHAUSTED", None),
         Refusal::TooManyHops { .. } => (Code::InvalidArgument, "TOO_MANY_HOPS", None),

@@ -71,14 +71,17 @@ fn bad_routes_are_named() {
 
 #[test]
 fn batches_are_checked_before_anything_moves() {
-    assert_eq!(Items::new(&[], &[]).unwrap_err(), Refusal::EmptyBatch);
+    assert_eq!(Items::new(&[], &[], &[]).unwrap_err(), Refusal::EmptyBatch);
     let many = vec![1; 10_001];
-    assert_eq!(Items::new(&many, &[]).unwrap_err(), Refusal::BatchTooLarge { items: 10_001 });
-    assert_eq!(Items::new(&[1, 2], &[1]).unwrap_err(), Refusal::CountsMismatch { uids: 2, counts: 1 });
-    let items = Items::new(&[7, 8], &[3, 0]).unwrap();
+    assert_eq!(Items::new(&many, &[], &[]).unwrap_err(), Refusal::BatchTooLarge { items: 10_001 });
+    assert_eq!(Items::new(&[1, 2], &[1], &[]).unwrap_err(), Refusal::CountsMismatch { uids: 2, counts: 1 });
+    assert_eq!(Items::new(&[1, 2], &[], &[1]).unwrap_err(), Refusal::CountsMismatch { uids: 2, counts: 1 });
+    let items = Items::new(&[7, 8], &[3, 0], &[0, 9]).unwrap();
     let items: Vec<_> = items.iter().collect();
-    assert_eq!(items, [(Uid(7), Count::new(3)), (Uid(8), Err(Refusal::CountOutOfRange { count: 0 }))]);
-    assert_eq!(check_hops(2), Err(Refusal::TooManyHops { hops: 2 }));
+    let zero = Err(Refusal::CountOutOfRange { count: 0 });
+    assert_eq!(items, [(Uid(7), Count::new(3), Epoch(0)), (Uid(8), zero, Epoch(9))]);
+    assert_eq!(check_hops(2), Ok(()));
+    assert_eq!(check_hops(3), Err(Refusal::TooManyHops { hops: 3 }));
 }
 
 /// One of each refusal; a new variant fails to compile in `status::verdict` first and is added here.
@@ -88,6 +91,8 @@ fn refusals() -> Vec<Refusal> {
         Refusal::UidOutOfRange { uid: Uid(1), start: 2, end: 3 },
         Refusal::CountOutOfRange { count: 0 },
         Refusal::EmptyBatch,
+        Refusal::LeaseExpired { section },
+        Refusal::TooManyHeld { section, held: 9 },
         Refusal::BatchTooLarge { items: 10_001 },
         Refusal::CountsMismatch { uids: 1, counts: 2 },
         Refusal::NotOwner { section, owner: None },
@@ -113,7 +118,10 @@ fn every_refusal_has_its_own_reason_and_keeps_it_on_the_wire() {
         assert_eq!(sent.message(), refusal.to_string());
         let hint = sent.get_details_retry_info().and_then(|info| info.retry_delay);
         assert_eq!(hint, verdict.retry_after, "{refusal}");
-        assert_eq!(verdict.retry_after.is_some(), matches!(verdict.code, Code::Unavailable | Code::DeadlineExceeded));
+        let passes = matches!(verdict.code, Code::Unavailable | Code::DeadlineExceeded);
+        // A node that holds too much has room again soon; a uid without numbers never has more.
+        let passes = passes || matches!(refusal, Refusal::TooManyHeld { .. });
+        assert_eq!(verdict.retry_after.is_some(), passes, "{refusal}");
     }
 }
 

@@ -54,6 +54,7 @@ async fn main() -> Result<(), Error> {
             join: false,
             listener: listener.into(),
             tuning: StoreTuning::DEFAULTS,
+            clock: seq_kit::clock::Clock::System,
             revision: "example".to_owned(),
         };
         let tasks = TaskGroup::new();
@@ -110,12 +111,12 @@ fn spec(addrs: &[String]) -> SetSpec {
 /// Registers the only AllocSvr and waits until it owns all sections.
 async fn begin(control: &mut Control) -> Result<Life, Error> {
     let addr = "127.0.0.1:1".to_owned();
-    let request = RegisterRequest { set: "propose".to_owned(), node: "a1".to_owned(), addr, token: 1 };
+    let request = RegisterRequest { set: "propose".to_owned(), node: "a1".to_owned(), addr, token: 1, lease_ms: 2_000 };
     let life = control.register(request).await?.into_inner();
     for renew_seq in 1.. {
-        let request =
-            RenewRequest { node_id: life.node_id, incarnation: life.incarnation, renew_seq, route_version: 0 };
-        let owned = control.renew(request).await?.into_inner();
+        let (node_id, incarnation) = (life.node_id, life.incarnation);
+        let request = RenewRequest { node_id, incarnation, renew_seq, ..RenewRequest::default() };
+        let owned = control.renew(request).await?.into_inner().news.unwrap_or_default();
         if owned.sections.len() as u64 == SECTIONS {
             let epochs = Arc::new(owned.epochs);
             return Ok(Life { node_id: life.node_id, incarnation: life.incarnation, epochs });
@@ -140,6 +141,7 @@ async fn measure(channels: &[Channel], life: &Life, proposers: usize, raises: us
             while Instant::now() < end {
                 let request = RaiseCeilingsRequest {
                     node_id: life.node_id,
+                    route_version: u64::MAX,
                     incarnation: life.incarnation,
                     ceilings: vec![times.len() as u64 + 1; raises],
                     sections: sections.clone(),

@@ -1,17 +1,19 @@
-//! The arbiter's shell: beside the leader, it proposes the changes of owner that the applied state calls for.
+//! The arbiter's shell: beside the leader, it has the changes of owner committed that `seq_core::arbiter` proposes, and shows
+//! what it wants of the owners to the control service.
 //!
-//! It looks at the state as it is, not at what happened: whatever wakes it, a plan is made afresh, and a proposal that was
-//! lost is made again. Two arbiters, one beside a leader that does not know yet that it was deposed, do no harm: each
-//! change names the epoch it was made for.
+//! It looks at the state as it is, not at what happened: whatever wakes it, it looks afresh, and a proposal that was lost is
+//! made again. Two arbiters, one beside a leader that does not know yet that it was deposed, do no harm: each change names
+//! what it was made for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use seq_core::RouteVersion;
-use seq_core::arbiter::{self, Declared, MAX_REASSIGNS};
+use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{Command, State};
-use tokio::time::Instant;
+use seq_core::state::{Answer, Command};
+use seq_kit::clock::Clock;
+use tokio::sync::watch;
 
 use crate::proposer::{ProposeError, Proposer};
 use crate::storage::SharedState;
@@ -23,60 +25,45 @@ const PACE: Duration = Duration::from_millis(5);
 /// When a proposal that failed is made again: about an election later.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What of the state a plan depends on; cheap to read for every look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    routes: RouteVersion,
-    /// Sum of all incarnations: grows whenever a life begins.
-    lives: u64,
-    sections: usize,
-    grace_over: bool,
-}
-
-/// Plans and proposes while this member leads.
-pub(crate) struct Arbiter {
+/// Looks and proposes while this member leads.
+pub(crate) struct ArbiterShell {
     pub(crate) raft: Raft,
     pub(crate) state: SharedState,
     pub(crate) proposer: Proposer,
     pub(crate) allocs: Vec<AllocSpec>,
-    pub(crate) grace: Duration,
+    pub(crate) patience: Patience,
+    pub(crate) clock: Clock,
+    /// What is wanted of the owners; empty while this member does not lead.
+    pub(crate) plan: watch::Sender<Arc<Plan>>,
 }
 
-impl Arbiter {
+impl ArbiterShell {
     /// Runs until it is dropped, or the Raft library has stopped.
     pub(crate) async fn run(self) {
         let mut metrics = self.raft.metrics();
-        // When sections began to wait for nodes that have not registered.
-        let mut waits_since: Option<Instant> = None;
-        let mut settled: Option<Seen> = None;
+        // Made when leadership begins and thrown away when it ends: nothing has to be armed again.
+        let mut machine: Option<Arbiter> = None;
+        let origin = self.clock.now();
         loop {
-            let mut wake_at = None;
+            let mut look_again = None;
             if self.raft.is_leader() {
-                let grace_over = waits_since.is_some_and(|since| since.elapsed() >= self.grace);
-                let seen = self.state.read(|state| see(state, grace_over));
-                if settled != Some(seen) {
-                    match self.settle(grace_over).await {
-                        Ok(waits) => {
-                            waits_since = if waits { waits_since.or(Some(Instant::now())) } else { None };
-                            // A plan that was proposed changed the state: look again.
-                            settled = Some(seen);
-                        }
-                        Err(error) => {
-                            tracing::info!(%error, "owners could not be assigned yet");
-                            wake_at = Some(Instant::now() + RETRY);
-                        }
-                    }
-                }
-                if !grace_over {
-                    wake_at = wake_at.or(waits_since.map(|since| since + self.grace));
+                let machine = machine.get_or_insert_with(|| Arbiter::new(self.patience));
+                let now = self.clock.now().at_least_since(origin);
+                let plan = self.look(machine, now);
+                self.show(&plan);
+                look_again = machine.next_deadline().map(|at| at.saturating_sub(now));
+                if let Err(error) = self.propose(&plan).await {
+                    tracing::info!(%error, "owners could not be assigned yet");
+                    look_again = Some(RETRY);
                 }
             } else {
-                (waits_since, settled) = (None, None);
+                machine = None;
+                self.show(&Arc::default());
             }
             tokio::time::sleep(PACE).await;
             let timer = async {
-                match wake_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
+                match look_again {
+                    Some(after) => tokio::time::sleep(after).await,
                     None => std::future::pending().await,
                 }
             };
@@ -87,29 +74,29 @@ impl Arbiter {
         }
     }
 
-    /// Makes a plan, proposes it, and says whether sections wait for nodes.
-    async fn settle(&self, grace_over: bool) -> Result<bool, ProposeError> {
+    fn look(&self, machine: &mut Arbiter, now: Duration) -> Arc<Plan> {
         let declared: Vec<Declared<'_>> =
             self.allocs.iter().map(|node| Declared { name: &node.name, weight: node.weight }).collect();
-        let (plan, waits) = self.state.read(|state| {
-            let plan = arbiter::plan(state, &declared, grace_over);
-            (plan, !grace_over && arbiter::waits(state, &declared))
-        });
-        if !plan.is_empty() {
-            tracing::info!(sections = plan.len(), grace_over, "assigning owners");
-        }
-        for part in plan.chunks(MAX_REASSIGNS) {
-            self.proposer.propose(&Command::Reassign(part.to_vec())).await?;
-        }
-        Ok(waits)
+        self.state.read(|state| machine.look(now, state, &declared).clone())
     }
-}
 
-fn see(state: &State, grace_over: bool) -> Seen {
-    Seen {
-        routes: state.route_version,
-        lives: state.nodes.iter().map(|node| node.incarnation.0).sum(),
-        sections: state.sections.len(),
-        grace_over,
+    fn show(&self, plan: &Arc<Plan>) {
+        self.plan.send_if_modified(|shown| {
+            let newer = shown != plan;
+            if newer {
+                shown.clone_from(plan);
+            }
+            newer
+        });
+    }
+
+    async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
+        for part in plan.reassigns.chunks(MAX_REASSIGNS) {
+            let answer = self.proposer.propose(&Command::Reassign(part.to_vec())).await?;
+            let Answer::Reassigned(outcome) = answer else { panic!("a reassignment was answered with {answer:?}") };
+            let made = outcome.iter().flatten().count();
+            tracing::info!(sections = made, overtaken = part.len() - made, "owners assigned");
+        }
+        Ok(())
     }
 }

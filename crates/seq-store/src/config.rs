@@ -5,10 +5,13 @@
 
 use std::time::Duration;
 
+use seq_core::arbiter::Patience;
 use seq_core::layout::LayoutError;
+use seq_core::lease::LeaseTerms;
 use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::state::SetDefinition;
 use seq_core::{Layout, limits};
+use seq_kit::clock::Clock;
 use seq_kit::connection::Listener;
 
 pub use crate::storage::DataDir;
@@ -34,6 +37,8 @@ pub struct StoreConfig {
     pub listener: Listener,
     /// Times and sizes.
     pub tuning: StoreTuning,
+    /// The clocks that the arbiter waits by.
+    pub clock: Clock,
     /// Source revision of the program, for operators; "unknown" where it is not known.
     pub revision: String,
 }
@@ -57,6 +62,11 @@ pub struct StoreTuning {
     pub log_kept: u64,
     /// How long sections wait for AllocSvrs that have not registered, counted from when the first one has.
     pub registration_grace: Duration,
+    /// How long nothing is heard of an AllocSvr before its sections are given away. No AllocSvr registers here whose lease
+    /// could outlast it.
+    pub lease_wait: Duration,
+    /// How long the same AllocSvrs must have been there before sections are moved only to even the load.
+    pub rebalance_after: Duration,
 }
 
 impl StoreTuning {
@@ -70,7 +80,14 @@ impl StoreTuning {
         snapshot_every: 20_000,
         log_kept: 5_000,
         registration_grace: Duration::from_secs(3),
+        lease_wait: LeaseTerms::DEFAULTS.wait,
+        rebalance_after: Duration::from_secs(10),
     };
+
+    /// How patient the arbiter is.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { wait: self.lease_wait, grace: self.registration_grace, steady: self.rebalance_after }
+    }
 
     /// Checks the relations between the values.
     ///
@@ -104,6 +121,11 @@ impl StoreTuning {
             self.snapshot_timeout >= Duration::from_secs(1),
             "snapshot_timeout >= 1 s",
             "a follower far behind would never get a whole snapshot",
+        )?;
+        relation(
+            self.election_max < self.lease_wait,
+            "election_max < lease_wait",
+            "an election must not cost the AllocSvrs their sections",
         )?;
         relation(self.snapshot_every >= 1, "snapshot_every >= 1", "the log would grow for ever")
     }
@@ -216,12 +238,13 @@ mod tests {
     fn each_relation_is_checked_and_gives_its_reason() {
         let ms = Duration::from_millis;
         type Change = fn(&mut StoreTuning);
-        let changes: [(Change, &str); 6] = [
+        let changes: [(Change, &str); 7] = [
             (|tuning| tuning.heartbeat = Duration::ZERO, "heartbeat >= 10 ms"),
             (|tuning| tuning.heartbeat = tuning.election_min / 2, "heartbeat * 3 <= election_min"),
             (|tuning| tuning.election_max = tuning.election_min, "election_min < election_max"),
             (|tuning| tuning.commit_timeout = tuning.election_max, "election_max < commit_timeout"),
             (|tuning| tuning.snapshot_timeout = Duration::ZERO, "snapshot_timeout >= 1 s"),
+            (|tuning| tuning.lease_wait = tuning.election_max, "election_max < lease_wait"),
             (|tuning| tuning.snapshot_every = 0, "snapshot_every >= 1"),
         ];
         for (change, relation) in changes {

@@ -8,13 +8,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::state::{Answer, Command, CommandRefusal, Raise, SetDefinition, State};
-use seq_core::{Epoch, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, limits};
+use seq_core::arbiter::{Move, Plan};
+use seq_core::lease::LeaseTerms;
+use seq_core::owner::{Grant, Life, News, handing};
+use seq_core::state::{Answer, Command, CommandRefusal, Raise, SetDefinition, State, Transfer};
+use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, limits};
 use seq_proto::status;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
+    TransferRequest, TransferResponse,
 };
+use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
 use crate::gate::Gate;
@@ -32,6 +37,10 @@ pub(crate) struct Control {
     pub(crate) allocs: Arc<BTreeSet<String>>,
     pub(crate) proposer: Proposer,
     pub(crate) state: SharedState,
+    /// How long the arbiter waits before it gives a silent node's sections away.
+    pub(crate) lease_wait: Duration,
+    /// What the arbiter beside the leader wants.
+    pub(crate) plan: watch::Receiver<Arc<Plan>>,
 }
 
 #[tonic::async_trait]
@@ -50,16 +59,12 @@ impl ControlService for Gate<Control> {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let (node, incarnation) = life(request.node_id, request.incarnation)?;
-        if request.renew_seq == 0 {
-            return Err(bad("BAD_RENEW_SEQ", "renew_seq 0: the first renewal of a life is 1".to_owned()));
-        }
-        let renew_seq = RenewSeq(request.renew_seq);
-        let answer = this.proposer.propose(&Command::Renew { node, incarnation, renew_seq }).await?;
+        let life = life(request.node_id, request.incarnation)?;
+        let command = this.check_renewal(life, &request)?;
+        let answer = this.proposer.propose(&command).await?;
         let Answer::Renewed(outcome) = answer else { panic!("a renewal was answered with {answer:?}") };
         outcome.map_err(refused)?;
-        let news = |state: &State| news(state, node, incarnation, RouteVersion(request.route_version));
-        Ok(Response::new(this.state.read(news).map_err(refused)?))
+        Ok(Response::new(RenewResponse { news: Some(this.news(life, request.route_version)?) }))
     }
 
     async fn raise_ceilings(
@@ -68,13 +73,28 @@ impl ControlService for Gate<Control> {
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let (node, incarnation) = life(request.node_id, request.incarnation)?;
+        let life = life(request.node_id, request.incarnation)?;
         let raises = this.check_raises(&request)?;
+        let Life { node, incarnation } = life;
         let answer = this.proposer.propose(&Command::Raise { node, incarnation, raises }).await?;
         let Answer::Raised(outcome) = answer else { panic!("raises were answered with {answer:?}") };
         let ceilings =
             outcome.map_err(refused)?.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
-        Ok(Response::new(RaiseCeilingsResponse { ceilings }))
+        Ok(Response::new(RaiseCeilingsResponse { ceilings, news: Some(this.news(life, request.route_version)?) }))
+    }
+
+    async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
+        let this = self.get()?;
+        let request = request.into_inner();
+        let life = life(request.node_id, request.incarnation)?;
+        let transfer = this.check_transfer(life, &request)?;
+        let answer = this.proposer.propose(&Command::Transfer(transfer)).await?;
+        let Answer::Transferred(outcome) = answer else { panic!("a transfer was answered with {answer:?}") };
+        let made = outcome.map_err(|refusal| refused_transfer(refusal, transfer.to))?;
+        Ok(Response::new(TransferResponse {
+            ceiling: made.max_seq.0,
+            news: Some(this.news(life, request.route_version)?),
+        }))
     }
 }
 
@@ -93,10 +113,78 @@ impl Control {
             let most = limits::MAX_ADDR_BYTES;
             return Err(bad("BAD_ADDR", format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr)));
         }
+        let lease = Duration::from_millis(request.lease_ms);
+        let terms = LeaseTerms { lease, wait: self.lease_wait, ..LeaseTerms::DEFAULTS };
+        if lease.is_zero() || !terms.outlasted() {
+            let text = format!(
+                "a lease of {lease:?} does not fit this store, which gives sections away after {:?}: {}",
+                self.lease_wait,
+                LeaseTerms::OUTLASTED,
+            );
+            return Err(status::with_reason(Code::FailedPrecondition, "LEASE_TOO_LONG", text, [], None));
+        }
         if request.token == 0 {
             return Err(bad("BAD_TOKEN", "token 0: draw a random one for each life".to_owned()));
         }
         Ok(())
+    }
+
+    /// What changed of owners, read from the applied state: no older than the entry that was just applied here.
+    fn news(&self, life: Life, since: u64) -> Result<seq_proto::v1::News, Status> {
+        let plan = self.plan.borrow().clone();
+        let news = self.state.read(|state| news(state, &plan, life, RouteVersion(since))).map_err(refused)?;
+        Ok((&news).into())
+    }
+
+    fn check_renewal(&self, life: Life, request: &RenewRequest) -> Result<Command, Status> {
+        if request.renew_seq == 0 {
+            return Err(bad("BAD_RENEW_SEQ", "renew_seq 0: the first renewal of a life is 1".to_owned()));
+        }
+        let RenewRequest { released, released_epochs, leaving, .. } = request;
+        let lens = (released.len(), released_epochs.len());
+        if lens.0 != lens.1 {
+            return Err(bad("LISTS_MISMATCH", format!("{lens:?} released sections and epochs: send one of each")));
+        }
+        if lens.0 > limits::MAX_RAISES {
+            let text = format!("{} releases are more than the {} of one call", lens.0, limits::MAX_RAISES);
+            return Err(bad("BATCH_TOO_LARGE", text));
+        }
+        let released = released.iter().zip(released_epochs);
+        Ok(Command::Renew {
+            node: life.node,
+            incarnation: life.incarnation,
+            renew_seq: RenewSeq(request.renew_seq),
+            released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
+            leaving: *leaving,
+        })
+    }
+
+    fn check_transfer(&self, life: Life, request: &TransferRequest) -> Result<Transfer, Status> {
+        let TransferRequest { section, epoch, to_node_id, to_incarnation, handover, .. } = *request;
+        let count = self.set.layout.sections();
+        if section >= count {
+            return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
+        }
+        if epoch == 0 {
+            return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
+        }
+        if to_node_id == 0 || to_node_id == life.node.0 || to_incarnation == 0 {
+            let text =
+                format!("section {section} cannot be handed to node {to_node_id} in incarnation {to_incarnation}");
+            return Err(bad("BAD_TARGET", text));
+        }
+        if handover == 0 {
+            return Err(bad("BAD_HANDOVER", format!("section {section}: attempts are counted from 1")));
+        }
+        Ok(Transfer {
+            section: SectionId(section),
+            epoch: Epoch(epoch),
+            from: life.node,
+            incarnation: life.incarnation,
+            to: NodeId(to_node_id),
+            to_incarnation: Incarnation(to_incarnation),
+            handover: Handover(handover),
+        })
     }
 
     fn check_raises(&self, request: &RaiseCeilingsRequest) -> Result<Vec<Raise>, Status> {
@@ -134,37 +222,54 @@ impl Control {
     }
 }
 
-/// What a living node learns from its renewal: what it owns among the sections that changed, and the newer routes.
-fn news(
-    state: &State,
-    node: NodeId,
-    incarnation: Incarnation,
-    since: RouteVersion,
-) -> Result<RenewResponse, CommandRefusal> {
-    // The next life may have begun between the renewal and this read.
+/// Most planned moves told in one answer: as many as a node makes at a time.
+const MAX_MOVES_TOLD: usize = handing::MAX_OUTGOING;
+
+/// Most planned moves told in one answer where they only even the load: a few for each renewal, so that callers hardly
+/// notice them.
+const MAX_MOVES_TO_EVEN: usize = 2;
+
+/// What a living node learns with each answer: what it owns among the sections that changed, the newer routes, and what it
+/// should hand over.
+fn news(state: &State, plan: &Plan, life: Life, since: RouteVersion) -> Result<News, CommandRefusal> {
+    let Life { node, incarnation: given } = life;
+    // The next life may have begun between the entry and this read.
     let current = state.node(node).map_or(Incarnation(0), |record| record.incarnation);
-    if current != incarnation {
-        return Err(CommandRefusal::OtherIncarnation { node, current, given: incarnation });
+    if current != given {
+        return Err(CommandRefusal::OtherIncarnation { node, current, given });
     }
-    let mut answer = RenewResponse::default();
-    let Some(routes) = state.routes_since(since) else { return Ok(answer) };
-    answer.routes = Some((&routes).into());
-    for (section, record) in state.owned_by(node, incarnation).filter(|(_, record)| record.routed > since) {
-        answer.sections.push(section.0);
-        answer.epochs.push(record.epoch.0);
-        answer.ceilings.push(record.max_seq.0);
-    }
-    Ok(answer)
+    let most = if plan.emptied.contains(&node) { MAX_MOVES_TOLD } else { MAX_MOVES_TO_EVEN };
+    // The plan may be older than the state; what it says of an ownership that is over is of no use.
+    let stands = |one: &&Move| {
+        one.from == node && state.sections.get(one.section.0 as usize).is_some_and(|record| record.epoch == one.epoch)
+    };
+    let mut news = News {
+        moves: plan.moves.iter().filter(stands).take(most).copied().collect(),
+        alone: plan.alone.contains(&node),
+        ..News::default()
+    };
+    let Some(routes) = state.routes_since(since) else { return Ok(news) };
+    news.routes = Some(routes);
+    let changed = state.owned_by(node, given).filter(|(_, record)| record.routed > since);
+    news.grants = changed
+        .map(|(section, record)| Grant {
+            section,
+            epoch: record.epoch,
+            ceiling: record.max_seq,
+            handover: record.handover,
+        })
+        .collect();
+    Ok(news)
 }
 
-fn life(node: u32, incarnation: u64) -> Result<(NodeId, Incarnation), Status> {
+fn life(node: u32, incarnation: u64) -> Result<Life, Status> {
     if node == 0 {
         return Err(bad("BAD_NODE_ID", "node_id 0 is no node: register first".to_owned()));
     }
     if incarnation == 0 {
         return Err(bad("BAD_INCARNATION", "incarnation 0 is no life: register first".to_owned()));
     }
-    Ok((NodeId(node), Incarnation(incarnation)))
+    Ok(Life { node: NodeId(node), incarnation: Incarnation(incarnation) })
 }
 
 fn bad(reason: &'static str, text: String) -> Status {
@@ -178,7 +283,19 @@ fn refused(refusal: CommandRefusal) -> Status {
         CommandRefusal::TooManyNodes => (Code::ResourceExhausted, "TOO_MANY_NODES", None),
         CommandRefusal::UnknownNode { .. } => (Code::FailedPrecondition, "UNKNOWN_NODE", None),
         CommandRefusal::OtherIncarnation { .. } => (Code::FailedPrecondition, "OTHER_INCARNATION", None),
+        CommandRefusal::UnknownName { .. } => (Code::NotFound, "UNKNOWN_NAME", None),
+        CommandRefusal::OtherOwnership { .. } => (Code::FailedPrecondition, "OTHER_OWNERSHIP", None),
         CommandRefusal::OtherRenewal { .. } => (Code::FailedPrecondition, "OTHER_RENEWAL", None),
     };
     status::with_reason(code, reason, refusal.to_string(), [], retry)
+}
+
+/// The refusal of a planned move. That its target is gone is another matter than that its source is.
+fn refused_transfer(refusal: CommandRefusal, target: NodeId) -> Status {
+    match &refusal {
+        CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node } if *node == target => {
+            status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), [], None)
+        }
+        _ => refused(refusal),
+    }
 }

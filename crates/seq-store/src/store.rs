@@ -15,7 +15,7 @@ use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use tokio::sync::watch::Receiver;
 
-use crate::arbiter::Arbiter;
+use crate::arbiter::ArbiterShell;
 use crate::bootstrap::{self, SetMismatch};
 use crate::config::{ConfigError, DataDir, StoreConfig, StoreTuning};
 use crate::control_service::Control;
@@ -199,7 +199,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let node = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, listener, tuning, revision } = config;
+    let StoreConfig { spec, cluster, id, data, join, listener, tuning, clock, revision } = config;
     let addrs: BTreeMap<u64, String> = spec.stores.iter().map(|store| (store.id, store.addr.clone())).collect();
 
     let prepared = storage::prepare(&data, &cluster, id)?;
@@ -229,8 +229,11 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), &tuning);
     doors.raft.gate.open(RaftDoor { raft: raft.clone(), state: state.clone(), peers });
+    let (plan, planned) = tokio::sync::watch::channel(Arc::default());
     doors.control.open(Control {
         set: set.clone(),
+        lease_wait: tuning.lease_wait,
+        plan: planned,
         allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
         proposer: proposer.clone(),
         state: state.clone(),
@@ -251,12 +254,14 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     let stores = spec.stores;
     let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
-    let arbiter = Arbiter {
+    let arbiter = ArbiterShell {
         raft: raft.clone(),
         state: state.clone(),
         proposer: proposer.clone(),
         allocs: spec.allocs,
-        grace: tuning.registration_grace,
+        patience: tuning.patience(),
+        clock,
+        plan,
     };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_alloc::AllocConfig;
+use seq_kit::clock::Clock;
 use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         advertise: addr.clone(),
         tuning: settings.alloc_tuning(),
         spec: set.spec,
+        clock: Clock::System,
     };
     let threads = settings.serving_threads();
 

@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use seq_alloc::AllocConfig;
 use seq_core::set_spec::SetSpec;
+use seq_kit::clock::Clock;
 use seq_kit::http::Checks;
 use seq_store::storage::DataDir;
 use seq_store::{Store, StoreConfig};
@@ -184,6 +185,7 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
             name: alloc.name.clone(),
             advertise: alloc.addr.clone(),
             tuning: settings.alloc_tuning(),
+            clock: Clock::System,
         };
         let allocator = alloc_node::start(config, listeners, &mut keepers, &mut doors, settings.patience())
             .with_context(|| format!("allocator {} cannot start", alloc.name))?;
@@ -219,6 +221,7 @@ async fn start_stores(
             join: false,
             listener: listener.into(),
             tuning: settings.store_tuning(),
+            clock: Clock::System,
             revision: REVISION.to_owned(),
         };
         let tasks = stage.tasks().clone();

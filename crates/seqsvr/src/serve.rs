@@ -1,6 +1,6 @@
 //! How a server process lives: stages that start in one order and stop in the opposite one.
 //!
-//! Shutdown: the process is not ready, the doors stop accepting and finish what is in flight, the allocators stop, the
+//! Shutdown: the process is not ready, the allocators hand their sections over while all is served, the doors stop accepting and finish what is in flight, the allocators stop, the
 //! stores stop Raft and flush, the port for probes closes. What does not end in time is named and left.
 //!
 //! Invariant: a stage is asked to end only after every later one has ended, so no call loses what it waits for.
@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::Context;
+use seq_alloc::Allocator;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, TaskGroup};
@@ -28,12 +29,14 @@ pub(crate) struct Stage {
     threads: Vec<Cores>,
     /// Members of the store; they end before the rest of the stage.
     stores: Vec<StoreHandle>,
+    /// Allocators; they hand their sections over before anything ends.
+    allocators: Vec<Allocator>,
 }
 
 impl Stage {
     /// A stage without tasks.
     pub(crate) fn new(name: &'static str) -> Stage {
-        Stage { name, tasks: TaskGroup::new(), threads: Vec::new(), stores: Vec::new() }
+        Stage { name, tasks: TaskGroup::new(), threads: Vec::new(), stores: Vec::new(), allocators: Vec::new() }
     }
 
     /// Its tasks, wherever they run.
@@ -49,6 +52,11 @@ impl Stage {
     /// Adds a member of the store, whose tasks are among the stage's.
     pub(crate) fn store(&mut self, store: StoreHandle) {
         self.stores.push(store);
+    }
+
+    /// Adds an allocator, whose tasks are among the stage's.
+    pub(crate) fn allocator(&mut self, allocator: Allocator) {
+        self.allocators.push(allocator);
     }
 
     /// Asks everything to end and waits for it.
@@ -133,6 +141,7 @@ impl Process {
         // From here on `/readyz` says no.
         self.root.cancel();
         let mut exit = Exit::Ok;
+        self.hand_over().await;
         for stage in self.stages.iter_mut().rev() {
             if let Some(task) = stage.tasks.failed() {
                 tracing::error!(stage = stage.name, task, "ended by the loss of a task");
@@ -152,6 +161,15 @@ impl Process {
             tracing::error!(stage = "probes", "{hung}");
         }
         exit
+    }
+
+    /// Has the sections of every allocator moved away, while its doors and keepers still run.
+    async fn hand_over(&self) {
+        let running = self.stages.iter().filter(|stage| !stage.tasks.token().is_cancelled());
+        let leaving = running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.leave(self.patience()));
+        if !futures::future::join_all(leaving).await.into_iter().all(|emptied| emptied) {
+            tracing::warn!("sections were left behind; they are served again when their lease is over");
+        }
     }
 
     /// Waits for the threads of the stages that ended. Blocks; after [`Process::shutdown`], outside of a runtime.

@@ -54,11 +54,15 @@ pub(crate) struct StoreSettings {
     pub(crate) snapshot_every: u64,
     pub(crate) log_kept: u64,
     pub(crate) registration_grace_ms: u64,
+    pub(crate) lease_wait_ms: u64,
+    pub(crate) rebalance_after_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AllocSettings {
     pub(crate) cores: usize,
+    pub(crate) lease_ms: u64,
+    pub(crate) lease_margin_ms: u64,
     pub(crate) renew_every_ms: u64,
     pub(crate) claim_every_ms: u64,
     pub(crate) store_timeout_ms: u64,
@@ -84,9 +88,13 @@ impl Default for Settings {
                 snapshot_every: store.snapshot_every,
                 log_kept: store.log_kept,
                 registration_grace_ms: to_ms(store.registration_grace),
+                lease_wait_ms: to_ms(store.lease_wait),
+                rebalance_after_ms: to_ms(store.rebalance_after),
             },
             alloc: AllocSettings {
                 cores: 0,
+                lease_ms: to_ms(alloc.lease),
+                lease_margin_ms: to_ms(alloc.lease_margin),
                 renew_every_ms: to_ms(alloc.renew_every),
                 claim_every_ms: to_ms(alloc.claim_every),
                 store_timeout_ms: to_ms(alloc.store_timeout),
@@ -117,12 +125,16 @@ impl Settings {
             snapshot_every,
             log_kept,
             registration_grace: Duration::from_millis(self.store.registration_grace_ms),
+            lease_wait: Duration::from_millis(self.store.lease_wait_ms),
+            rebalance_after: Duration::from_millis(self.store.rebalance_after_ms),
         }
     }
 
     pub(crate) fn alloc_tuning(&self) -> AllocTuning {
         let AllocSettings { raise_batch, raises_in_flight, connections, .. } = self.alloc;
         AllocTuning {
+            lease: Duration::from_millis(self.alloc.lease_ms),
+            lease_margin: Duration::from_millis(self.alloc.lease_margin_ms),
             renew_every: Duration::from_millis(self.alloc.renew_every_ms),
             claim_every: Duration::from_millis(self.alloc.claim_every_ms),
             store_timeout: Duration::from_millis(self.alloc.store_timeout_ms),

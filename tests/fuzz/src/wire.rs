@@ -2,7 +2,8 @@
 
 use prost::Message;
 use seq_core::route::{RouteTable, RouteUpdate};
-use seq_proto::{convert, v1};
+use seq_core::{Layout, NodeId};
+use seq_proto::{convert, owners, v1};
 
 /// Largest table that is built for one input. A set may have more sections; the memory for them would only slow the fuzzer.
 const MAX_TABLE: u32 = 10_000;
@@ -22,10 +23,14 @@ pub fn wire(data: &[u8]) {
             }
         }
         2 => {
-            if let Ok(answer) = v1::RenewResponse::decode(body)
-                && let Some(routes) = &answer.routes
-            {
-                update(routes);
+            if let Ok(answer) = v1::RenewResponse::decode(body) {
+                let layout = Layout::new(0..1_000, 100).expect("a layout");
+                if let Ok(news) = owners::news(answer.news.as_ref(), &layout, NodeId(1)) {
+                    assert_eq!(owners::news(Some(&v1::News::from(&news)), &layout, NodeId(1)), Ok(news));
+                }
+                if let Some(routes) = &answer.news.unwrap_or_default().routes {
+                    update(routes);
+                }
             }
         }
         3 => {
@@ -43,7 +48,7 @@ pub fn wire(data: &[u8]) {
 
 /// A batch that passes the border has one item for each uid.
 fn items(request: &v1::NextManyRequest) {
-    if let Ok(items) = convert::Items::new(&request.uids, &request.counts) {
+    if let Ok(items) = convert::Items::new(&request.uids, &request.counts, &request.known_epochs) {
         assert_eq!(items.iter().count(), request.uids.len());
     }
 }

@@ -54,7 +54,7 @@ pub async fn run(node: Node) -> turmoil::Result {
     let Node { spec, name, tuning, nodes, books } = node;
     let (set, tasks) = (spec.name.clone(), TaskGroup::new());
     let listener = net::listen().await?;
-    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), tuning };
+    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), tuning, clock: net::clock() };
     let allocator = Allocator::start_with(config, &Dial::new(net::dial), &tasks)?;
     let (view, node) = (allocator.clone(), name.clone());
     let admin = move || v1::StatusResponse {
@@ -63,7 +63,7 @@ pub async fn run(node: Node) -> turmoil::Result {
         role: Some(v1::status_response::Role::Alloc(view.status())),
         ..v1::StatusResponse::default()
     };
-    seq_gateway::grpc::serve(allocator.clone(), Arc::new(admin), listener, &tasks)?;
+    seq_gateway::grpc::serve(allocator.clone(), Arc::new(admin), allocator.peer_routes(), listener, &tasks)?;
     nodes.0.borrow_mut().insert(name.clone(), allocator);
     tasks.shutting_down().await;
     books.violation(format_args!("{name} ended by itself: {:?}", tasks.failed()));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use seq_client::pool::{Dial, Pool};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{
-    RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
+    RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, News,
 };
 use seq_proto::{status, v1};
 use tonic::transport::Channel;
@@ -77,7 +77,7 @@ impl Ceilings {
         (known.acknowledged.clone(), known.epochs.clone())
     }
 
-    fn granted(&self, life: Life, answer: &RenewResponse, floors: &(Vec<u64>, Vec<u64>)) {
+    fn granted(&self, life: Life, answer: &News, floors: &(Vec<u64>, Vec<u64>)) {
         let mut known = self.known.borrow_mut();
         for ((&section, &epoch), &ceiling) in answer.sections.iter().zip(&answer.epochs).zip(&answer.ceilings) {
             let at = section as usize;
@@ -160,6 +160,7 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Life> {
         node: raiser.name.clone(),
         addr: net::addr(&raiser.name),
         token: fastrand::u64(1..),
+        lease_ms: 2_000,
     };
     match link.call(question, async |mut to, question| to.register(question).await).await? {
         Ok(RegisterResponse { node_id, incarnation, .. }) => Some(Life { node: node_id, incarnation }),
@@ -194,6 +195,7 @@ async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
             };
             match link.call(question, async |mut to, question| to.renew(question).await).await? {
                 Ok(answer) => {
+                    let answer = answer.news.unwrap_or_default();
                     ceilings.granted(life, &answer, &floors);
                     owned = answer.sections.into_iter().zip(answer.epochs).collect();
                     renew_seq += 1;
@@ -261,6 +263,7 @@ fn raises(life: Life, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
         sections: raises.iter().map(|raise| raise.0).collect(),
         epochs: raises.iter().map(|raise| raise.1).collect(),
         ceilings: raises.iter().map(|raise| raise.2).collect(),
+        route_version: 0,
     }
 }
 

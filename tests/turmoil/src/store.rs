@@ -44,6 +44,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         join: false,
         listener: net::listen().await?,
         tuning,
+        clock: net::clock(),
         revision: "simulated".to_owned(),
     };
     let tasks = TaskGroup::new();

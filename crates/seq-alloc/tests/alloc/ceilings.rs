@@ -1,16 +1,14 @@
 //! Raises: early, in batches, waited for, survived.
 
-use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
-
 use futures::FutureExt;
 use futures::future::join_all;
 use seq_alloc::AllocTuning;
 use seq_core::{Refusal, SectionId, Seq};
 use seq_kit::frontend::Frontend;
+use std::sync::atomic::Ordering::SeqCst;
 
 use crate::store::Mode;
-use crate::world::{SECTIONS, SIZE, STEP, World, ask, call, given, impatient, quick, until};
+use crate::world::{SECTIONS, SIZE, STEP, World, ask, call, given, impatient, quick, slow, until};
 
 #[tokio::test]
 async fn sections_that_wait_together_share_a_call() {
@@ -112,9 +110,7 @@ async fn the_raise_hides_behind_the_numbers_that_are_left() {
 #[tokio::test]
 async fn a_refused_raise_is_the_end_of_the_ownership() {
     let world = World::new();
-    let slow =
-        AllocTuning { renew_every: Duration::from_secs(3_600), claim_every: Duration::from_millis(5), ..quick() };
-    let node = world.start_with("a1", slow);
+    let node = world.start_with("a1", slow());
     world.registered_after("a1", None).await;
     world.store.assign("a1", 0..2);
     until("the sections are granted", || node.allocator.status().sections == 2).await;

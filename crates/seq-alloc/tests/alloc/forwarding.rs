@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use seq_core::{Epoch, NodeId, Refusal, SectionId, Uid};
-use seq_kit::frontend::{Ask, Call, Frontend, Via};
+use seq_kit::frontend::{Call, Frontend, Via};
 use tokio::time::Instant;
 
 use crate::store::Mode;
-use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given};
+use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient};
 
 /// a1 owns the first half of the sections, a2 the other.
 async fn two_nodes() -> (World, Node, Node) {
@@ -63,24 +63,22 @@ async fn the_owners_refusals_are_told_as_they_are() {
     world.store.set_mode(Mode::HoldRaises);
     let stalled = Err(Refusal::CeilingStalled { section: theirs });
     // Long enough that the owner's refusal arrives also on a busy machine.
-    let impatient = || Call { deadline: Instant::now() + Duration::from_millis(800), ..call() };
-    assert_eq!(one.allocator.next(impatient(), ask(THEIRS, 1)).await, stalled);
+    let patient = || Call { deadline: Instant::now() + Duration::from_millis(800), ..call() };
+    assert_eq!(one.allocator.next(patient(), ask(THEIRS, 1)).await, stalled);
     let asks = vec![Ok(ask(THEIRS, 1)), Ok(ask(THEIRS, 1))];
-    assert_eq!(one.allocator.next_many(impatient(), asks).await, [stalled, stalled]);
+    assert_eq!(one.allocator.next_many(patient(), asks).await, [stalled, stalled]);
     world.store.set_mode(Mode::Serve);
-    let newer = Ask { epoch: Epoch(2), ..ask(THEIRS, 1) };
-    let stale = Refusal::StaleEpoch { section: theirs, mine: Epoch(1), callers: Epoch(2) };
-    assert_eq!(one.allocator.next(call(), newer).await, Err(stale));
     assert_eq!(two.next(THEIRS).await, Ok(given(1, 0, 1)), "refused calls moved nothing");
 }
 
 #[tokio::test]
-async fn a_call_is_forwarded_once() {
+async fn a_call_is_forwarded_twice_at_most() {
     let (_world, one, _two) = two_nodes().await;
-    let forwarded = Call { hops: 1, via: Via::Forwarded, ..call() };
+    let forwarded = |hops| Call { hops, via: Via::Forwarded, ..impatient() };
     let not_owner = Refusal::NotOwner { section: SectionId(SECTIONS / 2), owner: Some(NodeId(2)) };
-    assert_eq!(one.allocator.next(forwarded, ask(THEIRS, 1)).await, Err(not_owner));
+    assert_eq!(one.allocator.next(forwarded(2), ask(THEIRS, 1)).await, Err(not_owner));
     assert_eq!(one.allocator.status().forwarded, 0);
+    assert_eq!(one.allocator.next(Call { hops: 1, ..call() }, ask(THEIRS, 1)).await, Ok(given(1, 0, 1)));
 }
 
 #[tokio::test]
@@ -88,8 +86,10 @@ async fn a_dead_owner_costs_only_its_own_items() {
     let (_world, one, two) = two_nodes().await;
     two.group.shutdown(PATIENCE).await.unwrap();
     let unreachable = Refusal::OwnerUnreachable { section: SectionId(SECTIONS / 2), owner: NodeId(2) };
-    assert_eq!(one.next(THEIRS).await, Err(unreachable));
-    assert_eq!(one.next_many(&[(1, 1), (THEIRS, 1), (2, 1)]).await, [Ok(1), Err(unreachable), Ok(1)]);
-    let read = one.allocator.current(call(), Uid(THEIRS), Epoch(0)).await;
+    assert_eq!(one.impatient(THEIRS).await, Err(unreachable));
+    let asks = [1, THEIRS, 2].map(|uid| Ok(ask(uid, 1))).to_vec();
+    let answers = one.allocator.next_many(impatient(), asks).await;
+    assert_eq!(answers, [Ok(given(1, 0, 1)), Err(unreachable), Ok(given(1, 0, 1))]);
+    let read = one.allocator.current(impatient(), Uid(THEIRS), Epoch(0)).await;
     assert_eq!(read, Err(unreachable));
 }

@@ -3,6 +3,7 @@
 mod books;
 mod ceilings;
 mod forwarding;
+mod handover;
 mod session;
 mod store;
 mod threads;

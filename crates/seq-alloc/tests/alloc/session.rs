@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
+use seq_alloc::AllocTuning;
 use seq_core::state::Command;
 use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
 use seq_kit::frontend::{Ask, Frontend};
 
 use crate::store::{Mode, Store};
-use crate::world::{SECTIONS, STEP, World, ask, call, given, quick, spec, until};
+use crate::world::{SECTIONS, STEP, World, ask, call, given, impatient, quick, slow, spec, until};
 
 #[tokio::test]
 async fn a_node_registers_is_granted_sections_and_serves() {
@@ -31,7 +33,7 @@ async fn a_node_registers_is_granted_sections_and_serves() {
 async fn before_sections_are_granted_nothing_is_served() {
     let world = World::new();
     let node = world.start("a1");
-    assert_eq!(node.next(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
+    assert_eq!(node.impatient(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
     let failing = node.allocator.ready().unwrap_err();
     assert!(failing.iter().any(|(name, _)| name == "routes"), "{failing:?}");
 }
@@ -58,7 +60,7 @@ async fn a_life_that_is_over_gives_nothing_out_and_a_new_one_begins() {
     world.store.state.lock().apply(&other);
     until("the node begins a new life", || world.store.incarnation("a1") == Some(Incarnation(3))).await;
     until("the sections are dropped", || node.allocator.status().sections == 0).await;
-    assert_eq!(node.next(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
+    assert_eq!(node.impatient(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
     world.store.assign("a1", 0..SECTIONS);
     until("the sections are granted again", || node.allocator.status().sections == SECTIONS).await;
     assert_eq!(node.next(42).await, Ok(given(STEP + 1, 0, 2)));
@@ -103,32 +105,58 @@ async fn a_store_of_another_set_is_not_served_from() {
     other.assign("a1", 0..11);
     let named = || format!("{:?}", node.allocator.ready()).contains("sections of 7");
     until("the probe names the difference", named).await;
-    assert_eq!(node.next(1).await, Err(Refusal::Unserved { section: SectionId(0) }));
+    assert_eq!(node.impatient(1).await, Err(Refusal::Unserved { section: SectionId(0) }));
 }
 
 #[tokio::test]
-async fn a_caller_that_has_seen_a_newer_ownership_is_not_answered() {
+async fn a_caller_that_has_seen_a_newer_ownership_is_answered_after_one_word_of_the_store() {
     let world = World::new();
-    let node = world.start_owning("a1", 0..1).await;
-    let newer = Ask { epoch: Epoch(2), ..ask(42, 1) };
-    let stale = Refusal::StaleEpoch { section: SectionId(0), mine: Epoch(1), callers: Epoch(2) };
-    assert_eq!(node.allocator.next(call(), newer).await, Err(stale));
-    assert_eq!(node.allocator.current(call(), Uid(42), Epoch(2)).await, Err(stale));
-    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)), "the refused call moved nothing");
+    let node = world.start_with("a1", slow());
+    world.registered_after("a1", None).await;
+    world.store.assign("a1", 0..1);
+    until("the section is granted", || node.allocator.status().sections == 1).await;
+    let forged = Ask { epoch: Epoch(7), ..ask(42, 1) };
+    world.store.set_mode(Mode::Down);
+    let stale = Refusal::StaleEpoch { section: SectionId(0), mine: Epoch(1), callers: Epoch(7) };
+    assert_eq!(node.allocator.next(impatient(), forged).await, Err(stale));
+    assert_eq!(node.allocator.current(impatient(), Uid(42), Epoch(7)).await, Err(stale));
+    world.store.set_mode(Mode::Serve);
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)), "the refused calls moved nothing");
+    let before = world.store.state.lock().nodes[0].renew_seq.0;
+    assert_eq!(node.allocator.next(call(), forged).await, Ok(given(2, 1, 1)));
+    let asked = world.store.state.lock().nodes[0].renew_seq.0 - before;
+    assert!((1..=3).contains(&asked), "{asked} renewals for one wrong epoch");
 }
 
 #[tokio::test]
 async fn old_routes_are_refreshed_as_soon_as_they_prove_old() {
     let world = World::new();
-    let slow = seq_alloc::AllocTuning { renew_every: Duration::from_secs(3_600), ..quick() };
-    let node = world.start_with("a1", slow);
+    let node = world.start_with("a1", slow());
     world.registered_after("a1", None).await;
     world.store.assign("a1", 0..1);
     until("the section is granted", || node.allocator.status().sections == 1).await;
     world.store.assign("a1", 0..1);
-    let newer = || Ask { epoch: Epoch(2), ..ask(42, 1) };
-    while node.allocator.next(call(), newer()).await.is_err() {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(node.allocator.status().sections, 1);
+    let newer = Ask { epoch: Epoch(2), ..ask(42, 1) };
+    assert_eq!(node.allocator.next(call(), newer).await, Ok(given(1, 0, 2)));
+}
+
+#[tokio::test]
+async fn without_a_lease_nothing_is_answered_and_with_the_next_one_it_goes_on() {
+    let world = World::new();
+    let ms = Duration::from_millis;
+    let short = AllocTuning { lease: ms(400), lease_margin: ms(50), store_timeout: ms(100), ..quick() };
+    let node = world.start_with("a1", short);
+    world.registered_after("a1", None).await;
+    world.store.assign("a1", 0..1);
+    until("the section is granted", || node.allocator.status().sections == 1).await;
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
+    world.store.set_mode(Mode::Down);
+    until("the lease is over", || format!("{:?}", node.allocator.ready()).contains("lease")).await;
+    let expired = Refusal::LeaseExpired { section: SectionId(0) };
+    assert_eq!(node.impatient(42).await, Err(expired));
+    assert_eq!(node.allocator.current(impatient(), Uid(42), Epoch(0)).await, Err(expired));
+    let mut held = Box::pin(node.next(42));
+    assert_eq!((&mut held).now_or_never(), None);
+    world.store.set_mode(Mode::Serve);
+    assert_eq!(held.await, Ok(given(2, 1, 1)));
 }

@@ -2,12 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
-use seq_core::state::{Answer, Command, Raise, Reassign, SetDefinition, State};
-use seq_core::{Epoch, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use seq_core::arbiter::Move;
+use seq_core::owner::handing::MAX_OUTGOING;
+use seq_core::owner::{Grant, Life, News};
+use seq_core::state::{
+    Answer, Command, CommandRefusal, Raise, Reassign, SectionRecord, SetDefinition, State, Transfer,
+};
+use seq_core::{Epoch, Handover, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_server::{ControlService, ControlServiceServer};
@@ -38,6 +44,8 @@ pub(crate) struct Store {
     /// Raise calls that came in, held ones included.
     pub(crate) raise_calls: Arc<AtomicUsize>,
     pub(crate) calls: Arc<AtomicUsize>,
+    /// Sections that should be moved.
+    moves: Arc<Mutex<Vec<Move>>>,
     /// Set on a follower: the address of the leader.
     leader: Option<String>,
 }
@@ -52,6 +60,7 @@ impl Store {
             mode: Arc::new(watch::Sender::new(Mode::Serve)),
             raise_calls: Arc::default(),
             calls: Arc::default(),
+            moves: Arc::default(),
             leader: None,
         }
     }
@@ -88,15 +97,49 @@ impl Store {
         let (to, incarnation) = life_of(&state, node).expect("the node registered");
         let moves = sections
             .into_iter()
-            .map(|section| Reassign {
-                section: SectionId(section),
-                expected: state.sections[section as usize].epoch,
-                to,
-                incarnation,
+            .map(|section| {
+                let record = state.sections[section as usize];
+                let owner = record.owner.and_then(|owner| state.node(owner));
+                let heard = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.heard);
+                Reassign { section: SectionId(section), expected: record.epoch, heard, to, incarnation }
             })
             .collect();
         let Answer::Reassigned(done) = state.apply(&Command::Reassign(moves)) else { unreachable!() };
         assert!(done.iter().all(Option::is_some));
+    }
+
+    /// Has the newest life of a node move sections to another one's, exactly.
+    pub(crate) fn plan(&self, sections: Range<u32>, to: &str) {
+        let state = self.state.lock();
+        let (to, incarnation) = life_of(&state, to).expect("the node registered");
+        let one = |section: u32| {
+            let record = state.sections[section as usize];
+            Move { section: SectionId(section), epoch: record.epoch, from: record.owner.unwrap(), to, incarnation }
+        };
+        *self.moves.lock() = sections.map(one).collect();
+    }
+
+    /// What changed of owners since a version, for one life.
+    fn news(&self, life: Life, since: u64) -> v1::News {
+        let state = self.state.lock();
+        let since = RouteVersion(since);
+        let owned = state.owned_by(life.node, life.incarnation).filter(|(_, record)| record.routed > since);
+        let grant = |(section, record): (SectionId, &SectionRecord)| Grant {
+            section,
+            epoch: record.epoch,
+            ceiling: record.max_seq,
+            handover: record.handover,
+        };
+        let stands = |one: &&Move| one.from == life.node && state.sections[one.section.0 as usize].epoch == one.epoch;
+        let wanted = self.moves.lock();
+        let leaving = state.node(life.node).is_some_and(|node| node.leaving);
+        (&News {
+            routes: state.routes_since(since),
+            grants: owned.map(grant).collect(),
+            moves: wanted.iter().filter(stands).take(MAX_OUTGOING).copied().collect(),
+            alone: leaving && wanted.is_empty(),
+        })
+            .into()
     }
 
     /// The newest life of a node.
@@ -129,7 +172,6 @@ fn life_of(state: &State, node: &str) -> Option<(NodeId, Incarnation)> {
 }
 
 fn refused(refusal: &seq_core::state::CommandRefusal) -> Status {
-    use seq_core::state::CommandRefusal;
     let reason = match refusal {
         CommandRefusal::OtherIncarnation { .. } => "OTHER_INCARNATION",
         CommandRefusal::OtherRenewal { .. } => "OTHER_RENEWAL",
@@ -142,31 +184,50 @@ fn refused(refusal: &seq_core::state::CommandRefusal) -> Status {
 #[tonic::async_trait]
 impl ControlService for Store {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
-        let v1::RegisterRequest { node: name, addr, token, .. } = request.into_inner();
+        let v1::RegisterRequest { node: name, addr, token, lease_ms, .. } = request.into_inner();
+        assert!(lease_ms > 0, "a node says how long its lease is");
         let Answer::Registered(answer) = self.apply(&Command::Register { name, addr, token })? else { unreachable!() };
         let (node, incarnation) = answer.map_err(|refusal| refused(&refusal))?;
         Ok(Response::new(v1::RegisterResponse { node_id: node.0, incarnation: incarnation.0 }))
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
-        let v1::RenewRequest { node_id, incarnation, renew_seq, route_version } = request.into_inner();
-        let (node, incarnation) = (NodeId(node_id), Incarnation(incarnation));
-        let renew = Command::Renew { node, incarnation, renew_seq: RenewSeq(renew_seq) };
+        let request = request.into_inner();
+        let life = Life { node: NodeId(request.node_id), incarnation: Incarnation(request.incarnation) };
+        let released = request.released.iter().zip(&request.released_epochs);
+        let renew = Command::Renew {
+            node: life.node,
+            incarnation: life.incarnation,
+            renew_seq: RenewSeq(request.renew_seq),
+            released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
+            leaving: request.leaving,
+        };
         let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
         answer.map_err(|refusal| refused(&refusal))?;
-        let state = self.state.lock();
-        let mut response = v1::RenewResponse {
-            routes: state.routes_since(RouteVersion(route_version)).as_ref().map(v1::Routes::from),
-            ..v1::RenewResponse::default()
-        };
-        for (section, record) in state.owned_by(node, incarnation) {
-            if record.routed > RouteVersion(route_version) {
-                response.sections.push(section.0);
-                response.epochs.push(record.epoch.0);
-                response.ceilings.push(record.max_seq.0);
+        Ok(Response::new(v1::RenewResponse { news: Some(self.news(life, request.route_version)) }))
+    }
+
+    async fn transfer(&self, request: Request<v1::TransferRequest>) -> Result<Response<v1::TransferResponse>, Status> {
+        let request = request.into_inner();
+        let life = Life { node: NodeId(request.node_id), incarnation: Incarnation(request.incarnation) };
+        let transfer = Command::Transfer(Transfer {
+            section: SectionId(request.section),
+            epoch: Epoch(request.epoch),
+            from: life.node,
+            incarnation: life.incarnation,
+            to: NodeId(request.to_node_id),
+            to_incarnation: Incarnation(request.to_incarnation),
+            handover: Handover(request.handover),
+        });
+        let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
+        let made = answer.map_err(|refusal| match refusal {
+            CommandRefusal::OtherIncarnation { node, .. } if node.0 == request.to_node_id => {
+                status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), [], None)
             }
-        }
-        Ok(Response::new(response))
+            refusal => refused(&refusal),
+        })?;
+        let news = Some(self.news(life, request.route_version));
+        Ok(Response::new(v1::TransferResponse { ceiling: made.max_seq.0, news }))
     }
 
     async fn raise_ceilings(
@@ -175,7 +236,8 @@ impl ControlService for Store {
     ) -> Result<Response<v1::RaiseCeilingsResponse>, Status> {
         self.raise_calls.fetch_add(1, SeqCst);
         self.mode.subscribe().wait_for(|mode| *mode != Mode::HoldRaises).await.unwrap();
-        let v1::RaiseCeilingsRequest { node_id, incarnation, sections, epochs, ceilings } = request.into_inner();
+        let request = request.into_inner();
+        let v1::RaiseCeilingsRequest { node_id, incarnation, sections, epochs, ceilings, route_version } = request;
         let distinct: BTreeSet<_> = sections.iter().collect();
         if distinct.len() < sections.len() {
             let text = format!("a section stands twice in {sections:?}");
@@ -191,6 +253,7 @@ impl ControlService for Store {
         let Answer::Raised(answer) = self.apply(&raise)? else { unreachable!() };
         let committed = answer.map_err(|refusal| refused(&refusal))?;
         let ceilings = committed.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
-        Ok(Response::new(v1::RaiseCeilingsResponse { ceilings }))
+        let news = Some(self.news(Life { node, incarnation }, route_version));
+        Ok(Response::new(v1::RaiseCeilingsResponse { ceilings, news }))
     }
 }

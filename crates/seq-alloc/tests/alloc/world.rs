@@ -7,6 +7,7 @@ use std::time::Duration;
 use seq_alloc::{AllocConfig, AllocTuning, Allocator};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
+use seq_kit::clock::Clock;
 use seq_kit::frontend::{Allocation, Ask, Call, Frontend, Via};
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
@@ -60,10 +61,11 @@ impl World {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let advertise = listener.local_addr().unwrap().to_string();
         let group = TaskGroup::new();
-        let config = AllocConfig { spec: self.spec.clone(), name: name.to_owned(), advertise, tuning };
+        let config =
+            AllocConfig { spec: self.spec.clone(), name: name.to_owned(), advertise, tuning, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
-        seq_gateway::grpc::serve(allocator.clone(), admin, listener, &group).unwrap();
+        seq_gateway::grpc::serve(allocator.clone(), admin, allocator.peer_routes(), listener, &group).unwrap();
         Node { allocator, group }
     }
 
@@ -97,6 +99,11 @@ impl Drop for World {
 impl Node {
     pub(crate) async fn next(&self, uid: u64) -> Result<Allocation, Refusal> {
         self.allocator.next(call(), ask(uid, 1)).await
+    }
+
+    /// As [`Node::next`], for a call that waits a short time.
+    pub(crate) async fn impatient(&self, uid: u64) -> Result<Allocation, Refusal> {
+        self.allocator.next(impatient(), ask(uid, 1)).await
     }
 
     /// The last numbers given to a batch of single asks.
@@ -145,6 +152,12 @@ pub(crate) fn quick() -> AllocTuning {
         retry_max: Duration::from_millis(20),
         ..AllocTuning::DEFAULTS
     }
+}
+
+/// Paces of a node that renews only when it has a reason to.
+pub(crate) fn slow() -> AllocTuning {
+    let (lease, renew_every) = (Duration::from_secs(36_000), Duration::from_secs(3_600));
+    AllocTuning { lease, renew_every, claim_every: Duration::from_millis(5), ..quick() }
 }
 
 pub(crate) fn call() -> Call {

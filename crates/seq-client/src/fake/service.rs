@@ -121,16 +121,16 @@ impl SequenceService for Service {
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
         let has_deadline = has_deadline(&request);
-        let v1::NextManyRequest { uids, counts, route_version, hops } = request.into_inner();
+        let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request.into_inner();
         self.node.admit("NextMany", &uids, route_version, has_deadline).await?;
-        let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &counts));
+        let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &counts, &known_epochs));
         let items = checked.map_err(|refusal| status::to_status(&refusal))?;
         let mut answer = v1::NextManyResponse { routes: self.routes(route_version), ..Default::default() };
-        for ((uid, count), index) in items.iter().zip(0..) {
+        for ((uid, count, epoch), index) in items.iter().zip(0..) {
             let next = || {
                 let count = count?;
                 self.node.check(uid.0)?;
-                self.world.next(uid, count, Epoch(0))
+                self.world.next(uid, count, epoch)
             };
             let (value, prev, epoch) = next().unwrap_or_else(|refusal| {
                 answer.errors.push(status::to_item(index, &refusal));

@@ -1,4 +1,4 @@
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec;
 
@@ -37,7 +37,8 @@ fn register(state: &mut State, name: &str, token: u64) -> Result<(NodeId, Incarn
 
 fn renew(state: &mut State, (node, incarnation): (u32, u64), renew_seq: u64) -> Result<(), CommandRefusal> {
     let (node, incarnation) = (NodeId(node), Incarnation(incarnation));
-    match state.apply(&Command::Renew { node, incarnation, renew_seq: RenewSeq(renew_seq) }) {
+    let renew_seq = RenewSeq(renew_seq);
+    match state.apply(&Command::Renew { node, incarnation, renew_seq, released: vec![], leaving: false }) {
         Answer::Renewed(outcome) => outcome,
         other => panic!("{other:?}"),
     }
@@ -61,11 +62,19 @@ fn raise(
     }
 }
 
+/// How often the owner of a section was heard of, as a proposer sees it now.
+fn heard(state: &State, section: u32) -> Option<Heard> {
+    let record = state.sections.get(section as usize)?;
+    let owner = state.node(record.owner?)?;
+    (owner.incarnation == record.incarnation).then_some(owner.heard)
+}
+
 /// Changes of (section, expected epoch, new owner, its incarnation).
 fn reassign(state: &mut State, moves: &[(u32, u64, u32, u64)]) -> Vec<Option<Epoch>> {
     let one = |&(section, expected, to, incarnation): &(u32, u64, u32, u64)| Reassign {
         section: SectionId(section),
         expected: Epoch(expected),
+        heard: heard(state, section),
         to: NodeId(to),
         incarnation: Incarnation(incarnation),
     };
@@ -223,6 +232,101 @@ fn a_change_of_owner_is_made_once() {
 }
 
 #[test]
+fn whatever_was_heard_in_between_wins_over_a_change_of_owner() {
+    let change = |heard| {
+        Command::Reassign(vec![Reassign {
+            section: SectionId(0),
+            expected: Epoch(1),
+            heard,
+            to: NodeId(2),
+            incarnation: Incarnation(1),
+        }])
+    };
+    let refused = Answer::Reassigned(vec![None]);
+    let mut state = served();
+    let seen = heard(&state, 0);
+    renew(&mut state, (1, 1), 1).unwrap();
+    assert_eq!(state.apply(&change(seen)), refused, "a renewal");
+    let seen = heard(&state, 0);
+    renew(&mut state, (1, 1), 1).unwrap();
+    assert_eq!(state.apply(&change(seen)), refused, "a repeated one");
+    let seen = heard(&state, 0);
+    raise(&mut state, (1, 1), &[(1, 1, 500)]).unwrap();
+    assert_eq!(state.apply(&change(seen)), refused, "a raise of another section");
+    let seen = heard(&state, 0);
+    register(&mut state, "a1", 12).unwrap();
+    assert_eq!(state.apply(&change(seen)), refused, "the life ended, and may have been heard of before that");
+    assert_eq!(state.apply(&change(None)), Answer::Reassigned(vec![Some(Epoch(2))]));
+}
+
+fn transfer(state: &mut State, to: (u32, u64), handover: u64) -> Result<Transferred, CommandRefusal> {
+    let transfer = Transfer {
+        section: SectionId(0),
+        epoch: Epoch(1),
+        from: NodeId(1),
+        incarnation: Incarnation(1),
+        to: NodeId(to.0),
+        to_incarnation: Incarnation(to.1),
+        handover: Handover(handover),
+    };
+    match state.apply(&Command::Transfer(transfer)) {
+        Answer::Transferred(outcome) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_planned_move_keeps_the_ceiling_and_is_answered_again() {
+    let mut state = served();
+    let made = Ok(Transferred { epoch: Epoch(2), max_seq: Seq(100) });
+    assert_eq!(transfer(&mut state, (2, 1), 7), made);
+    let record = state.sections[0];
+    assert_eq!((record.owner, record.epoch, record.handover), (Some(NodeId(2)), Epoch(2), Handover(7)));
+    let version = state.route_version;
+    assert_eq!(transfer(&mut state, (2, 1), 7), made);
+    assert_eq!(state.route_version, version);
+    assert_eq!(raise(&mut state, (1, 1), &[(0, 1, 900)]), Ok(vec![None]), "the old owner raises no more");
+    register(&mut state, "a2", 22).unwrap();
+    assert_eq!(transfer(&mut state, (2, 1), 7), made, "a repeat is not told that the target is gone since");
+    let other =
+        CommandRefusal::OtherOwnership { section: SectionId(0), current: Epoch(2), from: NodeId(1), given: Epoch(1) };
+    assert_eq!(transfer(&mut state, (2, 1), 8), Err(other), "another attempt");
+}
+
+#[test]
+fn a_planned_move_to_a_life_that_is_over_is_refused_for_good() {
+    let mut state = served();
+    register(&mut state, "a2", 22).unwrap();
+    assert_eq!(transfer(&mut state, (2, 1), 1), Err(other_incarnation(2, 2, 1)));
+    assert_eq!(state.sections[0].owner, Some(NodeId(1)));
+    assert!(transfer(&mut state, (2, 2), 2).is_ok());
+}
+
+#[test]
+fn what_a_life_gives_up_is_nobodys_under_the_next_epoch() {
+    let mut state = served();
+    let released = vec![(SectionId(0), Epoch(1)), (SectionId(1), Epoch(9)), (SectionId(7), Epoch(1))];
+    let (node, incarnation, renew_seq) = (NodeId(1), Incarnation(1), RenewSeq(1));
+    let answer = state.apply(&Command::Renew { node, incarnation, renew_seq, released, leaving: true });
+    assert_eq!(answer, Answer::Renewed(Ok(())));
+    let owners: Vec<_> = state.sections.iter().map(|record| (record.owner, record.epoch.0, record.max_seq.0)).collect();
+    assert_eq!(owners, [(None, 2, 100), (Some(NodeId(1)), 1, 100), (None, 0, 0), (None, 0, 0)]);
+    assert!(state.nodes[0].leaving);
+    register(&mut state, "a1", 12).unwrap();
+    assert!(!state.nodes[0].leaving, "a new life stays");
+}
+
+#[test]
+fn an_id_of_a_store_member_is_claimed_once() {
+    let mut state = defined();
+    let claim = |state: &mut State, id| state.apply(&Command::ClaimStoreId { id });
+    for (id, free) in [(3, true), (1, true), (3, false), (2, true), (1, false)] {
+        assert_eq!(claim(&mut state, id), Answer::StoreIdClaimed(free), "id {id}");
+    }
+    assert_eq!(state.store_ids, [1, 2, 3]);
+}
+
+#[test]
 fn a_section_does_not_go_to_a_life_that_is_over_or_to_no_section_at_all() {
     let mut state = served();
     register(&mut state, "a2", 22).unwrap();
@@ -264,13 +368,13 @@ fn a_change_of_owner_within_an_epoch_stops_the_process() {
 /// The rules again, as plainly as they can be put: names and numbers in maps, one command at a time.
 #[derive(Default)]
 struct Twin {
-    /// Incarnation, token and renewals, by name.
-    nodes: BTreeMap<String, (u64, u64, u64)>,
+    /// Incarnation, token, renewals and how often it was heard of, by name.
+    nodes: BTreeMap<String, (u64, u64, u64, u64)>,
     /// Names by id, in the order of their first registration.
     names: Vec<String>,
-    /// Epoch, owner's name, its incarnation and the ceiling.
-    sections: BTreeMap<u32, (u64, Option<String>, u64, u64)>,
-    claimed: BTreeSet<u64>,
+    /// Epoch, owner's name, its incarnation, the ceiling and the attempt that moved it here.
+    sections: BTreeMap<u32, (u64, Option<String>, u64, u64, u64)>,
+    store_ids: Vec<u64>,
 }
 
 impl Twin {
@@ -279,32 +383,55 @@ impl Twin {
         (self.nodes[name].0 == incarnation.0).then(|| name.clone())
     }
 
+    fn transfer(&mut self, transfer: &Transfer) -> Option<u64> {
+        let from = self.lives(transfer.from, transfer.incarnation)?;
+        let to = self.names.get((transfer.to.0 as usize).wrapping_sub(1)).cloned();
+        let living = self.lives(transfer.to, transfer.to_incarnation).is_some();
+        let record = self.sections.get_mut(&transfer.section.0)?;
+        let next = (transfer.epoch.0 + 1, to, transfer.to_incarnation.0, record.3, transfer.handover.0);
+        let mine = (record.0, record.1.as_ref(), record.2) == (transfer.epoch.0, Some(&from), transfer.incarnation.0);
+        if *record != next && !(mine && living) {
+            return None;
+        }
+        *record = next;
+        self.nodes.get_mut(&from).unwrap().3 += 1;
+        Some(record.0)
+    }
+
     fn apply(&mut self, command: &Command) -> Vec<Option<u64>> {
         match command {
             Command::DefineSet(_) => vec![],
-            Command::ClaimStoreId { id } => vec![self.claimed.insert(*id).then_some(*id)],
             Command::Register { name, token, .. } => {
                 if !self.nodes.contains_key(name) {
                     self.names.push(name.clone());
-                    self.nodes.insert(name.clone(), (0, 0, 0));
+                    self.nodes.insert(name.clone(), (0, 0, 0, 0));
                 }
                 let node = self.nodes.get_mut(name).unwrap();
                 if node.1 != *token {
-                    *node = (node.0 + 1, *token, 0);
+                    *node = (node.0 + 1, *token, 0, node.3);
                 }
                 vec![Some(node.0)]
             }
-            Command::Renew { node, incarnation, renew_seq } => {
+            Command::Renew { node, incarnation, renew_seq, released, .. } => {
                 let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
                 let node = self.nodes.get_mut(&name).unwrap();
                 let accepted = renew_seq.0 == node.2 || renew_seq.0 == node.2 + 1;
                 if accepted {
                     node.2 = renew_seq.0;
+                    node.3 += 1;
+                    for (section, epoch) in released {
+                        if let Some(record) = self.sections.get_mut(&section.0)
+                            && (record.0, record.1.as_ref(), record.2) == (epoch.0, Some(&name), incarnation.0)
+                        {
+                            *record = (record.0 + 1, None, 0, record.3, 0);
+                        }
+                    }
                 }
                 vec![accepted.then_some(0)]
             }
             Command::Raise { node, incarnation, raises } => {
                 let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
+                self.nodes.get_mut(&name).unwrap().3 += 1;
                 let mut answers = Vec::new();
                 for raise in raises {
                     let owned = (raise.epoch.0, Some(name.clone()), incarnation.0);
@@ -324,32 +451,53 @@ impl Twin {
                     let name = self.lives(change.to, change.incarnation);
                     answers.push(match (self.sections.get_mut(&change.section.0), name) {
                         (Some(record), Some(name)) if record.0 == change.expected.0 => {
-                            *record = (record.0 + 1, Some(name), change.incarnation.0, record.3);
-                            Some(record.0)
+                            let owner = record.1.as_ref().map(|owner| self.nodes[owner]);
+                            let heard = owner.filter(|owner| owner.0 == record.2).map(|owner| owner.3);
+                            if heard == change.heard.map(|heard| heard.0) {
+                                *record = (record.0 + 1, Some(name), change.incarnation.0, record.3, 0);
+                                Some(record.0)
+                            } else {
+                                None
+                            }
                         }
                         _ => None,
                     });
                 }
                 answers
             }
+            Command::Transfer(transfer) => vec![self.transfer(transfer)],
+            Command::Drain { name, .. } => vec![self.nodes.contains_key(name).then_some(0)],
+            Command::ClaimStoreId { id } => {
+                let free = !self.store_ids.contains(id);
+                if free {
+                    self.store_ids.push(*id);
+                }
+                vec![free.then_some(0)]
+            }
         }
     }
 }
 
 /// An answer as the twin gives it: `None` for each refusal.
-fn plain(command: &Command, answer: Answer) -> Vec<Option<u64>> {
+fn plain(answer: Answer) -> Vec<Option<u64>> {
     match answer {
         Answer::SetDefined(_) => vec![],
         Answer::Registered(outcome) => vec![outcome.ok().map(|(_, incarnation)| incarnation.0)],
-        Answer::StoreIdClaimed(claimed) => {
-            let Command::ClaimStoreId { id } = command else { panic!("{command:?} was answered as a claim") };
-            vec![claimed.then_some(*id)]
-        }
         Answer::Renewed(outcome) => vec![outcome.ok().map(|()| 0)],
         Answer::Raised(Ok(raised)) => raised.iter().map(|one| one.map(|seq| seq.0)).collect(),
         Answer::Raised(Err(_)) => vec![None],
         Answer::Reassigned(moved) => moved.iter().map(|one| one.map(|epoch| epoch.0)).collect(),
+        Answer::Transferred(outcome) => vec![outcome.ok().map(|made| made.epoch.0)],
+        Answer::Drained(outcome) => vec![outcome.ok().map(|_| 0)],
+        Answer::StoreIdClaimed(free) => vec![free.then_some(0)],
     }
+}
+
+/// The state without what was heard of nodes: a raise of which every part is refused says that its node lives, too.
+fn deaf(state: &State) -> State {
+    let mut state = state.clone();
+    state.nodes.iter_mut().for_each(|node| node.heard = Heard(0));
+    state
 }
 
 /// Commands from so small a world that most of them nearly fit the state.
@@ -358,11 +506,17 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
     let incarnation = || (1..4u64).prop_map(Incarnation);
     let register = (prop::sample::select(vec!["a1", "a2", "a3"]), 1..4u64)
         .prop_map(|(name, token)| Command::Register { name: name.into(), addr: format!("{name}:{token}"), token });
-    let renew = (node(), incarnation(), 0..5u64).prop_map(|(node, incarnation, seq)| Command::Renew {
-        node,
-        incarnation,
-        renew_seq: RenewSeq(seq),
-    });
+    let ownership = (0..5u32, 0..5u64).prop_map(|(section, epoch)| (SectionId(section), Epoch(epoch)));
+    let released = prop::collection::vec(ownership, 0..3);
+    let renew = (node(), incarnation(), 0..5u64, released, any::<bool>()).prop_map(
+        |(node, incarnation, seq, released, leaving)| Command::Renew {
+            node,
+            incarnation,
+            renew_seq: RenewSeq(seq),
+            released,
+            leaving,
+        },
+    );
     let one_raise = (0..5u32, 0..5u64, 0..1_000u64).prop_map(|(section, epoch, to)| Raise {
         section: SectionId(section),
         epoch: Epoch(epoch),
@@ -370,12 +524,30 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
     });
     let raise = (node(), incarnation(), prop::collection::vec(one_raise, 0..8))
         .prop_map(|(node, incarnation, raises)| Command::Raise { node, incarnation, raises });
-    let one_move = (0..5u32, 0..5u64, node(), incarnation()).prop_map(|(section, expected, to, incarnation)| {
-        Reassign { section: SectionId(section), expected: Epoch(expected), to, incarnation }
-    });
+    let heard = || prop::option::of((0..6u64).prop_map(Heard));
+    let one_move =
+        (0..5u32, 0..5u64, heard(), node(), incarnation()).prop_map(|(section, expected, heard, to, incarnation)| {
+            Reassign { section: SectionId(section), expected: Epoch(expected), heard, to, incarnation }
+        });
     let reassign = prop::collection::vec(one_move, 0..8).prop_map(Command::Reassign);
+    let transfer = (0..5u32, 0..5u64, node(), incarnation(), node(), incarnation(), 1..3u64).prop_map(
+        |(section, epoch, from, incarnation, to, to_incarnation, handover)| {
+            Command::Transfer(Transfer {
+                section: SectionId(section),
+                epoch: Epoch(epoch),
+                from,
+                incarnation,
+                to,
+                to_incarnation,
+                handover: Handover(handover),
+            })
+        },
+    );
+    let drain = (prop::sample::select(vec!["a1", "a2", "a9"]), any::<bool>())
+        .prop_map(|(name, drained)| Command::Drain { name: name.into(), drained });
     let claim = (1..5u64).prop_map(|id| Command::ClaimStoreId { id });
-    let command = prop_oneof![2 => register, 2 => renew, 5 => raise, 5 => reassign, 1 => claim];
+    let command =
+        prop_oneof![2 => register, 2 => renew, 5 => raise, 5 => reassign, 5 => transfer, 1 => drain, 1 => claim];
     prop::collection::vec(command, 1..60)
 }
 
@@ -386,22 +558,26 @@ proptest! {
         let mut twin = Twin { sections: (0..4).map(|section| (section, Default::default())).collect(), ..Twin::default() };
         for command in commands {
             let before = state.clone();
-            let answer = plain(&command, state.apply(&command));
+            let answer = plain(state.apply(&command));
             prop_assert_eq!(&answer, &twin.apply(&command), "{:?}", command);
             if answer.iter().all(Option::is_none) {
-                prop_assert_eq!(&state, &before, "a refused command changed something");
+                prop_assert_eq!(&deaf(&state), &deaf(&before), "a refused command changed something");
             }
             for (old, new) in before.sections.iter().zip(&state.sections) {
                 prop_assert!(new.epoch >= old.epoch && new.max_seq >= old.max_seq && new.routed >= old.routed);
             }
             for (old, new) in before.nodes.iter().zip(&state.nodes) {
-                prop_assert!(new.incarnation >= old.incarnation);
+                prop_assert!(new.incarnation >= old.incarnation && new.heard >= old.heard);
             }
             prop_assert!(state.route_version >= before.route_version);
         }
-        for (record, (epoch, owner, incarnation, max_seq)) in state.sections.iter().zip(twin.sections.values()) {
+        for (record, known) in state.sections.iter().zip(twin.sections.values()) {
             let name = record.owner.map(|id| state.node(id).unwrap().name.clone());
-            prop_assert_eq!((record.epoch.0, &name, record.incarnation.0, record.max_seq.0), (*epoch, owner, *incarnation, *max_seq));
+            let SectionRecord { epoch, incarnation, max_seq, handover, .. } = record;
+            prop_assert_eq!(&(epoch.0, name, incarnation.0, max_seq.0, handover.0), known);
+        }
+        for node in &state.nodes {
+            prop_assert_eq!(node.heard.0, twin.nodes[&node.name].3);
         }
     }
 

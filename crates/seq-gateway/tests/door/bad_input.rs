@@ -24,15 +24,15 @@ async fn a_bad_call_for_one_uid_is_refused() {
         (next(1, 0, 0), Code::InvalidArgument, "COUNT_OUT_OF_RANGE", "count 0 is not in 1..=1000000"),
         (next(1, MAX_COUNT + 1, 0), Code::InvalidArgument, "COUNT_OUT_OF_RANGE", "1..=1000000"),
         (next(1, u32::MAX, 0), Code::InvalidArgument, "COUNT_OUT_OF_RANGE", "1..=1000000"),
-        (next(1, 1, 2), Code::InvalidArgument, "TOO_MANY_HOPS", "2 hops are more than the 1"),
+        (next(1, 1, 3), Code::InvalidArgument, "TOO_MANY_HOPS", "3 hops are more than the 2"),
         (next(UIDS, 1, 0), Code::OutOfRange, "UID_OUT_OF_RANGE", "uid 1000 is outside"),
     ];
     for (request, code, reason, says) in table {
         check(&door.client().next(request).await.unwrap_err(), code, reason, says);
     }
-    let read = v1::CurrentRequest { uid: 1, hops: 2, ..v1::CurrentRequest::default() };
+    let read = v1::CurrentRequest { uid: 1, hops: 3, ..v1::CurrentRequest::default() };
     let refused = door.client().current(read).await.unwrap_err();
-    check(&refused, Code::InvalidArgument, "TOO_MANY_HOPS", "2 hops");
+    check(&refused, Code::InvalidArgument, "TOO_MANY_HOPS", "3 hops");
     assert_eq!(door.twin.calls().len(), 1, "only the uid was for the frontend to judge");
     assert_eq!(door.twin.last(1), 0);
 }
@@ -49,9 +49,9 @@ async fn a_bad_batch_is_refused_whole() {
     let table = [
         (many(0, vec![], 0), "EMPTY_BATCH", "1..=10000"),
         (many(MAX_ITEMS + 1, vec![], 0), "BATCH_TOO_LARGE", "10001 items are more than the 10000"),
-        (many(3, vec![1, 1], 0), "COUNTS_MISMATCH", "2 counts for 3 uids"),
-        (many(1, vec![1, 1], 0), "COUNTS_MISMATCH", "2 counts for 1 uids"),
-        (many(1, vec![], 2), "TOO_MANY_HOPS", "2 hops"),
+        (many(3, vec![1, 1], 0), "COUNTS_MISMATCH", "2 counts or epochs for 3 uids"),
+        (many(1, vec![1, 1], 0), "COUNTS_MISMATCH", "2 counts or epochs for 1 uids"),
+        (many(1, vec![], 3), "TOO_MANY_HOPS", "3 hops"),
     ];
     for (request, reason, says) in table {
         check(&door.client().next_many(request).await.unwrap_err(), Code::InvalidArgument, reason, says);
@@ -113,7 +113,7 @@ async fn a_message_over_the_limit_is_refused_unread() {
 async fn the_largest_batch_fits() {
     let door = Door::open().await;
     let (uids, counts) = (vec![UIDS - 1; MAX_ITEMS], vec![MAX_COUNT; MAX_ITEMS]);
-    let request = v1::NextManyRequest { uids, counts, route_version: Some(u64::MAX), hops: 1 };
+    let request = v1::NextManyRequest { uids, counts, route_version: Some(u64::MAX), hops: 1, known_epochs: vec![] };
     let answer = door.client().next_many(request).await.unwrap().into_inner();
     assert_eq!(answer.values.last(), Some(&(MAX_ITEMS as u64 * u64::from(MAX_COUNT))));
 }

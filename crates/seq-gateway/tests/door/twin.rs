@@ -11,6 +11,7 @@ use seq_kit::frontend::{Allocation, Ask, Call, Current, Frontend};
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
+use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint};
 
 /// Uids of the twin's set.
@@ -129,7 +130,7 @@ impl Door {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
         let status = || v1::StatusResponse { node: "a1".to_owned(), ..v1::StatusResponse::default() };
-        seq_gateway::grpc::serve(twin.clone(), Arc::new(status), listener, &group).unwrap();
+        seq_gateway::grpc::serve(twin.clone(), Arc::new(status), Routes::default(), listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         Door { twin, group, addr, channel }
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use seq_core::state::{Command, NodeRecord, Raise, Reassign, SectionRecord, SetDefinition, State};
-use seq_core::{Epoch, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use seq_core::state::{Command, NodeRecord, Raise, Reassign, SectionRecord, SetDefinition, State, Transfer};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
 
 use super::*;
 use crate::types::{EncodedCommand, LeaderId, Member, Membership, Payload, StoredMembership};
@@ -53,6 +53,7 @@ fn state() -> State {
         incarnation: Incarnation(epoch),
         max_seq: Seq(max_seq),
         routed: RouteVersion(epoch),
+        handover: Handover(epoch * 2),
     };
     let node = NodeRecord {
         name: "a1".into(),
@@ -60,13 +61,16 @@ fn state() -> State {
         incarnation: Incarnation(4),
         token: 0xfeed,
         renew_seq: RenewSeq(9),
+        heard: Heard(31),
+        drained: true,
+        leaving: false,
     };
     State {
         set: Some(set()),
         sections: vec![section(3, Some(NodeId(1)), 10_000), section(0, None, 0)],
         nodes: vec![node],
         route_version: RouteVersion(3),
-        store_ids: vec![1, 2, 3],
+        store_ids: vec![1, 2, 4],
     }
 }
 
@@ -75,40 +79,87 @@ fn commands() {
     check_command(
         &Command::DefineSet(set()),
         expect![[r#"
-        5351535201000100280000008f6bdd740000000000000000646576ffffffffff
-        0000000000000000e803000000000000f401000000000000"#]],
+            535153520100010040000000a786475e0000000000000000646576ffffffffff
+            0000000000000000e803000000000000f4010000000000000000000000000000
+            00000000000000000000000000000000"#]],
     );
     let register = Command::Register { name: "a1".into(), addr: "127.0.0.1:7100".into(), token: 0x0102_0304 };
     check_command(
         &register,
         expect![[r#"
-        535153520100010038000000d320fe8e3132372e302e302e313a373130300000
-        010000006131ffffffffffff8e000000e4ffffff000000000403020100000000
-        0000000000000000"#]],
+            535153520100010050000000ba1bb2463132372e302e302e313a373130300000
+            010000006131ffffffffffff8e000000e4ffffff000000000403020100000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
-    let renew = Command::Renew { node: NodeId(1), incarnation: Incarnation(2), renew_seq: RenewSeq(3) };
+    let renew = Command::Renew {
+        node: NodeId(1),
+        incarnation: Incarnation(2),
+        renew_seq: RenewSeq(3),
+        released: vec![(SectionId(4), Epoch(5))],
+        leaving: true,
+    };
     check_command(
         &renew,
         expect![[r#"
-        5351535201000100280000007a6b809a02000000010000000200000000000000
-        030000000000000000000000000000000000000000000000"#]],
+            5351535201000100500000007cccb10504000000000000000500000000000000
+            020000000100000002000000000000000300000000000000d8ffffff01000000
+            d8ffffff01000000010000000000000000000000000000000000000000000000"#]],
     );
     let raise = |section, epoch, to| Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) };
     let raises = vec![raise(0, 3, 20_000), raise(1, 4, 30_000)];
     check_command(
         &Command::Raise { node: NodeId(1), incarnation: Incarnation(2), raises },
         expect![[r#"
-        535153520100010050000000ab15f52400000000010000000300000000000000
-        0400000000000000204e00000000000030750000000000000300000001000000
-        0200000000000000c8ffffff02000000c8ffffff02000000d0ffffff02000000"#]],
+            535153520100010068000000ad71022a00000000010000000300000000000000
+            0400000000000000204e00000000000030750000000000000300000001000000
+            0200000000000000c8ffffff02000000c8ffffff02000000d0ffffff02000000
+            000000000000000000000000000000000000000000000000"#]],
     );
-    let reassign = Reassign { section: SectionId(1), expected: Epoch(3), to: NodeId(2), incarnation: Incarnation(5) };
+    let reassign = |heard| Reassign {
+        section: SectionId(1),
+        expected: Epoch(3),
+        heard,
+        to: NodeId(2),
+        incarnation: Incarnation(5),
+    };
     check_command(
-        &Command::Reassign(vec![reassign]),
+        &Command::Reassign(vec![reassign(Some(Heard(6))), reassign(None)]),
         expect![[r#"
-        535153520100010048000000c668e93e01000000000000000300000000000000
-        0200000000000000050000000000000004000000dcffffff01000000dcffffff
-        01000000dcffffff01000000dcffffff0100000000000000"#]],
+            535153520100010090000000ce6dc5f101000000010000000300000000000000
+            0300000000000000010000000000000006000000000000000000000000000000
+            0000000000000000020000000200000005000000000000000500000000000000
+            04000000acffffff02000000acffffff02000000b4ffffff02000000ccffffff
+            02000000ccffffff020000000000000000000000000000000000000000000000"#]],
+    );
+    let transfer = Transfer {
+        section: SectionId(1),
+        epoch: Epoch(2),
+        from: NodeId(3),
+        incarnation: Incarnation(4),
+        to: NodeId(5),
+        to_incarnation: Incarnation(6),
+        handover: Handover(7),
+    };
+    check_command(
+        &Command::Transfer(transfer),
+        expect![[r#"
+        5351535201000100400000001512e25905000000000000000100000000000000
+        0200000000000000030000000000000004000000000000000500000000000000
+        06000000000000000700000000000000"#]],
+    );
+    check_command(
+        &Command::Drain { name: "a1".into(), drained: true },
+        expect![[r#"
+        535153520100010040000000836ffc32060000006131ffffffffffff01000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        00000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::ClaimStoreId { id: 4 },
+        expect![[r#"
+        535153520100010040000000f55a227507000000000000000400000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        00000000000000000000000000000000"#]],
     );
 }
 
@@ -117,6 +168,14 @@ fn the_largest_command_fits_an_entry_and_one_more_does_not() {
     let raise = Raise { section: SectionId(u32::MAX), epoch: Epoch(u64::MAX), to: Seq::MAX };
     let command = |raises| Command::Raise { node: NodeId(1), incarnation: Incarnation(1), raises };
     EncodedCommand::encode(&command(vec![raise; seq_core::limits::MAX_RAISES])).unwrap();
+    let change = Reassign {
+        section: SectionId(u32::MAX),
+        expected: Epoch(u64::MAX),
+        heard: Some(Heard(u64::MAX)),
+        to: NodeId(u32::MAX),
+        incarnation: Incarnation(u64::MAX),
+    };
+    EncodedCommand::encode(&Command::Reassign(vec![change; seq_core::arbiter::MAX_REASSIGNS])).unwrap();
     let error = EncodedCommand::encode(&command(vec![raise; 2 * seq_core::limits::MAX_RAISES])).unwrap_err();
     assert!(error.to_string().ends_with("send it in parts"), "{error}");
 }
@@ -220,23 +279,25 @@ fn snapshots() {
     };
     let record = write_snapshot(&snapshot);
     expect![[r#"
-        5351535207000100f8010000380a118a01000000000000000200000000000000
+        535153520700010038020000c182a15301000000000000000200000000000000
         02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
         0100000000000000020000000000000003000000000000007331ffffffffffff
         7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
         73333a37323031ff030000000000000000000000000000000100000000000000
         0300000000000000000000000000000010270000000000000000000000000000
-        030000000000000000000000000000006131ffffffffffff3132372e302e302e
-        313a3731303000008e000000f0ffffff0400000000000000edfe000000000000
-        0900000000000000010000000000000002000000000000000300000000000000
+        0300000000000000000000000000000006000000000000000000000000000000
+        6131ffffffffffff3132372e302e302e313a3731303000008e000000f0ffffff
+        0400000000000000edfe00000000000009000000000000001f00000000000000
+        0100000000000000010000000000000002000000000000000400000000000000
         0100000000000000070000000000000002000000000000002900000000000000
         0100000000000000010000000000000001000000000000000000000000000000
-        d0feffff02000000d8feffff03000000e8feffff03000000f8feffff03000000
+        b0feffff02000000b8feffff03000000c8feffff03000000d8feffff03000000
         0100000000000000646576ffffffffff0000000000000000e803000000000000
-        f4010000000000000300000000000000d8feffff02000000e0feffff02000000
-        e0feffff02000000e8feffff02000000f0feffff02000000f8feffff01000000
-        08ffffff0100000008ffffff0100000008ffffff0100000008ffffff01000000
-        08ffffff03000000"#]]
+        f4010000000000000300000000000000b8feffff02000000c0feffff02000000
+        c0feffff02000000c8feffff02000000d0feffff02000000d8feffff02000000
+        e0feffff01000000f0feffff01000000f0feffff01000000f0feffff01000000
+        f0feffff01000000f0feffff01000000f0feffff01000000e9feffff01000000
+        e8feffff03000000"#]]
     .assert_eq(&hex(&record));
     let read = read_snapshot(&record).unwrap();
     assert_eq!(read.state.into_core().unwrap(), state());

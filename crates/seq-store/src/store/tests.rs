@@ -35,6 +35,7 @@ async fn three(tasks: &TaskGroup) -> Vec<StoreHandle> {
             join: false,
             listener: port.into(),
             tuning: StoreTuning::DEFAULTS,
+            clock: seq_kit::clock::Clock::System,
             revision: "test".into(),
         };
         Store::start(config, tasks.clone())

@@ -13,7 +13,8 @@ use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient;
 use seq_proto::v1::{
-    RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, StatusRequest, StoreStatus,
+    News, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, StatusRequest,
+    StoreStatus,
 };
 use seq_store::storage::MemoryDisk;
 use seq_store::{DataDir, Dial, StartError, Store, StoreConfig, StoreHandle, StoreTuning};
@@ -56,6 +57,12 @@ pub(crate) struct Cluster {
     dirs: Vec<tempfile::TempDir>,
 }
 
+/// The lease that the lives of these tests say they have.
+pub(crate) const LEASE_MS: u64 = 500;
+
+/// Longer than any of these tests: their lives renew when the test does.
+const LEASE_WAIT: Duration = Duration::from_secs(600);
+
 pub(crate) struct Member {
     pub(crate) handle: StoreHandle,
     pub(crate) tasks: TaskGroup,
@@ -80,7 +87,7 @@ impl Cluster {
         };
         let mut cluster = Cluster {
             spec,
-            tuning: StoreTuning::DEFAULTS,
+            tuning: StoreTuning { lease_wait: LEASE_WAIT, ..StoreTuning::DEFAULTS },
             data: Vec::new(),
             links: Links::default(),
             files: BTreeMap::new(),
@@ -144,6 +151,7 @@ impl Cluster {
             join: self.joins.contains(&id),
             listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0).into(),
             tuning: self.tuning.clone(),
+            clock: seq_kit::clock::Clock::System,
             revision: "test".into(),
         }
     }
@@ -269,7 +277,8 @@ impl Cluster {
 
     pub(crate) async fn register(&self, node: &str, token: u64) -> RegisterResponse {
         let addr = "127.0.0.1:9".to_owned();
-        let request = RegisterRequest { set: self.spec.name.clone(), node: node.into(), addr, token };
+        let request =
+            RegisterRequest { set: self.spec.name.clone(), node: node.into(), addr, token, lease_ms: LEASE_MS };
         self.ask(|mut control| {
             let request = request.clone();
             async move { control.register(request).await }
@@ -279,18 +288,22 @@ impl Cluster {
     }
 
     pub(crate) async fn renew(&self, life: &RegisterResponse, renew_seq: u64) -> Result<RenewResponse, Status> {
-        let request =
-            RenewRequest { node_id: life.node_id, incarnation: life.incarnation, renew_seq, route_version: 0 };
-        self.ask(|mut control| async move { control.renew(request).await }).await
+        let (node_id, incarnation) = (life.node_id, life.incarnation);
+        let request = RenewRequest { node_id, incarnation, renew_seq, ..RenewRequest::default() };
+        self.ask(|mut control| {
+            let request = request.clone();
+            async move { control.renew(request).await }
+        })
+        .await
     }
 
     /// Renews until the life owns `sections` sections; answers the number of the last renewal, and what it owns.
-    pub(crate) async fn owns(&self, life: &RegisterResponse, sections: usize) -> (u64, RenewResponse) {
+    pub(crate) async fn owns(&self, life: &RegisterResponse, sections: usize) -> (u64, News) {
         let mut renew_seq = 0;
         let renewals = async {
             loop {
                 renew_seq += 1;
-                let owned = self.renew(life, renew_seq).await.unwrap();
+                let owned = self.renew(life, renew_seq).await.unwrap().news.unwrap();
                 if owned.sections.len() == sections {
                     return owned;
                 }
@@ -328,6 +341,7 @@ pub(crate) fn raise_request(life: &RegisterResponse, section: u32, epoch: u64, t
         sections: vec![section],
         epochs: vec![epoch],
         ceilings: vec![to],
+        route_version: 0,
     }
 }
 

@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
-use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest};
+use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, TransferRequest};
 use tonic_types::StatusExt;
 
-use crate::cluster::{Cluster, Disk, raise_request, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, raise_request, reason, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_refuses_and_names_the_leader() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
-    let request = RegisterRequest { set: "im-a".into(), node: "a1".into(), addr: "127.0.0.1:9".into(), token: 1 };
+    let request = RegisterRequest {
+        set: "im-a".into(),
+        node: "a1".into(),
+        addr: "127.0.0.1:9".into(),
+        token: 1,
+        lease_ms: LEASE_MS,
+    };
     let refusal = cluster.control(follower).register(request).await.unwrap_err();
     assert_eq!(refusal.code(), tonic::Code::Unavailable);
     let details = refusal.get_error_details();
@@ -28,7 +34,13 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
     cluster.register("a1", 1).await;
     let before = cluster.level().await;
 
-    let good = RegisterRequest { set: "im-a".into(), node: "a1".into(), addr: "127.0.0.1:9".into(), token: 1 };
+    let good = RegisterRequest {
+        set: "im-a".into(),
+        node: "a1".into(),
+        addr: "127.0.0.1:9".into(),
+        token: 1,
+        lease_ms: LEASE_MS,
+    };
     let long = format!("{}:1", "h".repeat(300));
     for (request, expected) in [
         (RegisterRequest { set: "im-b".into(), ..good.clone() }, "OTHER_SET"),
@@ -39,18 +51,50 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
         (RegisterRequest { addr: "host:0".into(), ..good.clone() }, "BAD_ADDR"),
         (RegisterRequest { addr: "host:65536".into(), ..good.clone() }, "BAD_ADDR"),
         (RegisterRequest { addr: long, ..good.clone() }, "BAD_ADDR"),
+        (RegisterRequest { lease_ms: 0, ..good.clone() }, "LEASE_TOO_LONG"),
+        (RegisterRequest { lease_ms: u64::MAX, ..good.clone() }, "LEASE_TOO_LONG"),
         (RegisterRequest { token: 0, ..good.clone() }, "BAD_TOKEN"),
     ] {
         assert_eq!(reason(cluster.control(1).register(request.clone()).await), expected, "{request:?}");
     }
 
-    let good = RenewRequest { node_id: 1, incarnation: 1, renew_seq: 1, route_version: 0 };
+    let good = RenewRequest { node_id: 1, incarnation: 1, renew_seq: 1, ..RenewRequest::default() };
+    let released = |sections: usize, epochs: usize| RenewRequest {
+        released: vec![1; sections],
+        released_epochs: vec![1; epochs],
+        ..good.clone()
+    };
     for (request, expected) in [
-        (RenewRequest { node_id: 0, ..good }, "BAD_NODE_ID"),
-        (RenewRequest { incarnation: 0, ..good }, "BAD_INCARNATION"),
-        (RenewRequest { renew_seq: 0, ..good }, "BAD_RENEW_SEQ"),
+        (RenewRequest { node_id: 0, ..good.clone() }, "BAD_NODE_ID"),
+        (RenewRequest { incarnation: 0, ..good.clone() }, "BAD_INCARNATION"),
+        (RenewRequest { renew_seq: 0, ..good.clone() }, "BAD_RENEW_SEQ"),
+        (released(2, 1), "LISTS_MISMATCH"),
+        (released(4_097, 4_097), "BATCH_TOO_LARGE"),
     ] {
-        assert_eq!(reason(cluster.control(1).renew(request).await), expected, "{request:?}");
+        assert_eq!(reason(cluster.control(1).renew(request.clone()).await), expected, "{request:?}");
+    }
+
+    let good = TransferRequest {
+        node_id: 1,
+        incarnation: 1,
+        section: 0,
+        epoch: 1,
+        to_node_id: 2,
+        to_incarnation: 1,
+        handover: 1,
+        route_version: 0,
+    };
+    for (request, expected) in [
+        (TransferRequest { node_id: 0, ..good }, "BAD_NODE_ID"),
+        (TransferRequest { incarnation: 0, ..good }, "BAD_INCARNATION"),
+        (TransferRequest { section: 10, ..good }, "UNKNOWN_SECTION"),
+        (TransferRequest { epoch: 0, ..good }, "BAD_EPOCH"),
+        (TransferRequest { to_node_id: 0, ..good }, "BAD_TARGET"),
+        (TransferRequest { to_node_id: 1, ..good }, "BAD_TARGET"),
+        (TransferRequest { to_incarnation: 0, ..good }, "BAD_TARGET"),
+        (TransferRequest { handover: 0, ..good }, "BAD_HANDOVER"),
+    ] {
+        assert_eq!(reason(cluster.control(1).transfer(request).await), expected, "{request:?}");
     }
 
     let life = RegisterResponse { node_id: 1, incarnation: 1 };
@@ -88,6 +132,7 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
 async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     let mut cluster = Cluster::new(3, Disk::Memory);
     cluster.spec.allocs.truncate(1);
+    cluster.tuning.lease_wait = Duration::from_secs(1);
     cluster.start_all().await;
     cluster.ready().await;
     let first = cluster.register("a1", 1).await;
@@ -105,7 +150,8 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     cluster.renew(&first, renewed).await.unwrap();
     assert_eq!(reason(cluster.renew(&first, renewed + 2).await), "OTHER_RENEWAL");
 
-    // The process restarts: a new life, the same sections under the next epoch, from the committed ceilings.
+    // The process restarts: a new life, and when the earlier one's lease is over for certain, the same sections under the
+    // next epoch, from the committed ceilings.
     let second = cluster.register("a1", 2).await;
     assert_eq!((second.node_id, second.incarnation), (first.node_id, first.incarnation + 1));
     let (_, owned) = cluster.owns(&second, 10).await;

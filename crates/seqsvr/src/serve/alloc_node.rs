@@ -41,7 +41,10 @@ pub(crate) fn start(
         let (tasks, opened) = (tasks.clone(), opened.clone());
         let (allocator, admin) = (serving.clone(), admin.clone());
         async move {
-            let outcome = grpc::serve(allocator, admin, listener, &tasks);
+            let outcome = {
+                let beside = allocator.peer_routes();
+                grpc::serve(allocator, admin, beside, listener, &tasks)
+            };
             let open = outcome.is_ok();
             // The starter waits for every outcome; it is gone only when another thread failed.
             let _ = opened.send(outcome);
@@ -55,6 +58,7 @@ pub(crate) fn start(
     for outcome in outcomes.iter().take(count) {
         outcome.context("cannot open the gRPC port")?;
     }
+    keepers.allocator(allocator.clone());
     Ok(allocator)
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use seq_kit::clock::Clock;
 use seq_store::storage::DataDir;
 use seq_store::{StartError, Store, StoreConfig};
 
@@ -62,6 +63,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             listener: listener.into(),
             join: args.join,
             tuning,
+            clock: Clock::System,
             revision: REVISION.to_owned(),
         };
         let mut stage = Stage::new("store");

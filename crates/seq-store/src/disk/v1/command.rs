@@ -2,7 +2,7 @@
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::state::{self, SetDefinition};
-use seq_core::{Epoch, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq};
 
 use super::Malformed;
 
@@ -11,10 +11,52 @@ use super::Malformed;
 pub(crate) enum Command {
     DefineSet(Set),
     Register { name: String, addr: String, token: u64 },
-    Renew { node: u32, incarnation: u64, renew_seq: u64 },
+    Renew { node: u32, incarnation: u64, renew_seq: u64, released: Vec<u32>, epochs: Vec<u64>, leaving: bool },
     Raise { node: u32, incarnation: u64, sections: Vec<u32>, epochs: Vec<u64>, to: Vec<u64> },
-    Reassign { sections: Vec<u32>, expected: Vec<u64>, to: Vec<u32>, incarnations: Vec<u64> },
+    Reassign { sections: Vec<u32>, expected: Vec<u64>, heard: Vec<Option<u64>>, to: Vec<u32>, incarnations: Vec<u64> },
+    Transfer(Transfer),
+    Drain { name: String, drained: bool },
     ClaimStoreId { id: u64 },
+}
+
+/// A planned move.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct Transfer {
+    section: u32,
+    epoch: u64,
+    from: u32,
+    incarnation: u64,
+    to: u32,
+    to_incarnation: u64,
+    handover: u64,
+}
+
+impl From<&state::Transfer> for Transfer {
+    fn from(transfer: &state::Transfer) -> Transfer {
+        Transfer {
+            section: transfer.section.0,
+            epoch: transfer.epoch.0,
+            from: transfer.from.0,
+            incarnation: transfer.incarnation.0,
+            to: transfer.to.0,
+            to_incarnation: transfer.to_incarnation.0,
+            handover: transfer.handover.0,
+        }
+    }
+}
+
+impl From<Transfer> for state::Transfer {
+    fn from(transfer: Transfer) -> state::Transfer {
+        state::Transfer {
+            section: SectionId(transfer.section),
+            epoch: Epoch(transfer.epoch),
+            from: NodeId(transfer.from),
+            incarnation: Incarnation(transfer.incarnation),
+            to: NodeId(transfer.to),
+            to_incarnation: Incarnation(transfer.to_incarnation),
+            handover: Handover(transfer.handover),
+        }
+    }
 }
 
 /// A set's definition.
@@ -47,9 +89,14 @@ impl From<&state::Command> for Command {
             state::Command::Register { name, addr, token } => {
                 Command::Register { name: name.clone(), addr: addr.clone(), token: *token }
             }
-            state::Command::Renew { node, incarnation, renew_seq } => {
-                Command::Renew { node: node.0, incarnation: incarnation.0, renew_seq: renew_seq.0 }
-            }
+            state::Command::Renew { node, incarnation, renew_seq, released, leaving } => Command::Renew {
+                node: node.0,
+                incarnation: incarnation.0,
+                renew_seq: renew_seq.0,
+                released: released.iter().map(|(section, _)| section.0).collect(),
+                epochs: released.iter().map(|(_, epoch)| epoch.0).collect(),
+                leaving: *leaving,
+            },
             state::Command::Raise { node, incarnation, raises } => Command::Raise {
                 node: node.0,
                 incarnation: incarnation.0,
@@ -57,13 +104,16 @@ impl From<&state::Command> for Command {
                 epochs: raises.iter().map(|raise| raise.epoch.0).collect(),
                 to: raises.iter().map(|raise| raise.to.0).collect(),
             },
-            state::Command::ClaimStoreId { id } => Command::ClaimStoreId { id: *id },
             state::Command::Reassign(moves) => Command::Reassign {
                 sections: moves.iter().map(|one| one.section.0).collect(),
                 expected: moves.iter().map(|one| one.expected.0).collect(),
+                heard: moves.iter().map(|one| one.heard.map(|heard| heard.0)).collect(),
                 to: moves.iter().map(|one| one.to.0).collect(),
                 incarnations: moves.iter().map(|one| one.incarnation.0).collect(),
             },
+            state::Command::Transfer(transfer) => Command::Transfer(transfer.into()),
+            state::Command::Drain { name, drained } => Command::Drain { name: name.clone(), drained: *drained },
+            state::Command::ClaimStoreId { id } => Command::ClaimStoreId { id: *id },
         }
     }
 }
@@ -73,11 +123,14 @@ impl Command {
         Ok(match self {
             Command::DefineSet(set) => state::Command::DefineSet(set.into_core()?),
             Command::Register { name, addr, token } => state::Command::Register { name, addr, token },
-            Command::Renew { node, incarnation, renew_seq } => state::Command::Renew {
-                node: NodeId(node),
-                incarnation: Incarnation(incarnation),
-                renew_seq: RenewSeq(renew_seq),
-            },
+            Command::Renew { node, incarnation, renew_seq, released, epochs, leaving } => {
+                if epochs.len() != released.len() {
+                    return Err("a renewal's columns differ in length");
+                }
+                let released = released.into_iter().map(SectionId).zip(epochs.into_iter().map(Epoch)).collect();
+                let (node, incarnation, renew_seq) = (NodeId(node), Incarnation(incarnation), RenewSeq(renew_seq));
+                state::Command::Renew { node, incarnation, renew_seq, released, leaving }
+            }
             Command::Raise { node, incarnation, sections, epochs, to } => {
                 if epochs.len() != sections.len() || to.len() != sections.len() {
                     return Err("a raise's columns differ in length");
@@ -94,21 +147,22 @@ impl Command {
                     raises: raises.collect(),
                 }
             }
-            Command::ClaimStoreId { id } => state::Command::ClaimStoreId { id },
-            Command::Reassign { sections, expected, to, incarnations } => {
-                let rows = sections.len();
-                if expected.len() != rows || to.len() != rows || incarnations.len() != rows {
+            Command::Reassign { sections, expected, heard, to, incarnations } => {
+                if [expected.len(), heard.len(), to.len(), incarnations.len()] != [sections.len(); 4] {
                     return Err("a reassignment's columns differ in length");
                 }
-                let moves = sections.into_iter().zip(expected).zip(to).zip(incarnations);
-                let moves = moves.map(|(((section, expected), to), incarnation)| state::Reassign {
-                    section: SectionId(section),
-                    expected: Epoch(expected),
-                    to: NodeId(to),
-                    incarnation: Incarnation(incarnation),
+                let moves = (0..sections.len()).map(|row| state::Reassign {
+                    section: SectionId(sections[row]),
+                    expected: Epoch(expected[row]),
+                    heard: heard[row].map(Heard),
+                    to: NodeId(to[row]),
+                    incarnation: Incarnation(incarnations[row]),
                 });
                 state::Command::Reassign(moves.collect())
             }
+            Command::Transfer(transfer) => state::Command::Transfer(transfer.into()),
+            Command::Drain { name, drained } => state::Command::Drain { name, drained },
+            Command::ClaimStoreId { id } => state::Command::ClaimStoreId { id },
         })
     }
 }

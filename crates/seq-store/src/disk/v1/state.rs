@@ -2,7 +2,7 @@
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::state::{self, NodeRecord, SectionRecord};
-use seq_core::{Epoch, Incarnation, NodeId, RenewSeq, RouteVersion, Seq};
+use seq_core::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, Seq};
 
 use super::command::Set;
 use super::{LogId, Malformed, StoredMembership};
@@ -34,6 +34,7 @@ struct Sections {
     incarnations: Vec<u64>,
     max_seqs: Vec<u64>,
     routed: Vec<u64>,
+    handovers: Vec<u64>,
 }
 
 /// One column for each field of a node's record, by node id minus one.
@@ -44,6 +45,9 @@ struct Nodes {
     incarnations: Vec<u64>,
     tokens: Vec<u64>,
     renew_seqs: Vec<u64>,
+    heard: Vec<u64>,
+    drained: Vec<bool>,
+    leaving: Vec<bool>,
 }
 
 impl From<&state::State> for State {
@@ -68,7 +72,7 @@ impl State {
             return Err("there is not one record for each section of the set");
         }
         if !self.store_ids.is_sorted_by(|a, b| a < b) {
-            return Err("the ids of members are not in order");
+            return Err("the ids of the store's members are not in order");
         }
         let (route_version, store_ids) = (RouteVersion(self.route_version), self.store_ids);
         Ok(state::State { set, sections, nodes, route_version, store_ids })
@@ -83,13 +87,14 @@ impl Sections {
             incarnations: records.iter().map(|record| record.incarnation.0).collect(),
             max_seqs: records.iter().map(|record| record.max_seq.0).collect(),
             routed: records.iter().map(|record| record.routed.0).collect(),
+            handovers: records.iter().map(|record| record.handover.0).collect(),
         }
     }
 
     fn into_core(self, nodes: usize) -> Result<Vec<SectionRecord>, Malformed> {
         let rows = self.epochs.len();
-        let others = [self.owners.len(), self.incarnations.len(), self.max_seqs.len(), self.routed.len()];
-        if others != [rows; 4] {
+        let Sections { owners, incarnations, max_seqs, routed, handovers, .. } = &self;
+        if [owners.len(), incarnations.len(), max_seqs.len(), routed.len(), handovers.len()] != [rows; 5] {
             return Err("the sections' columns differ in length");
         }
         if self.owners.iter().any(|owner| *owner as usize > nodes) {
@@ -104,6 +109,7 @@ impl Sections {
             incarnation: Incarnation(self.incarnations[row]),
             max_seq: Seq(self.max_seqs[row]),
             routed: RouteVersion(self.routed[row]),
+            handover: Handover(self.handovers[row]),
         };
         Ok((0..rows).map(record).collect())
     }
@@ -117,13 +123,17 @@ impl Nodes {
             incarnations: records.iter().map(|record| record.incarnation.0).collect(),
             tokens: records.iter().map(|record| record.token).collect(),
             renew_seqs: records.iter().map(|record| record.renew_seq.0).collect(),
+            heard: records.iter().map(|record| record.heard.0).collect(),
+            drained: records.iter().map(|record| record.drained).collect(),
+            leaving: records.iter().map(|record| record.leaving).collect(),
         }
     }
 
     fn into_core(self) -> Result<Vec<NodeRecord>, Malformed> {
         let rows = self.names.len();
-        let others = [self.addrs.len(), self.incarnations.len(), self.tokens.len(), self.renew_seqs.len()];
-        if others != [rows; 4] {
+        let Nodes { addrs, incarnations, tokens, renew_seqs, heard, drained, leaving, .. } = &self;
+        let others = [addrs.len(), incarnations.len(), tokens.len(), renew_seqs.len()];
+        if others != [rows; 4] || [heard.len(), drained.len(), leaving.len()] != [rows; 3] {
             return Err("the nodes' columns differ in length");
         }
         let record = |(row, (name, addr))| NodeRecord {
@@ -132,6 +142,9 @@ impl Nodes {
             incarnation: Incarnation(self.incarnations[row]),
             token: self.tokens[row],
             renew_seq: RenewSeq(self.renew_seqs[row]),
+            heard: Heard(self.heard[row]),
+            drained: self.drained[row],
+            leaving: self.leaving[row],
         };
         Ok(self.names.into_iter().zip(self.addrs).enumerate().map(record).collect())
     }

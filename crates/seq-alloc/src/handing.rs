@@ -1,0 +1,211 @@
+//! The source's side of planned moves: sends what `seq_core::owner` says, and tells it the answers.
+//!
+//! Every move is a row of short calls, one after the other, and several moves are under way at a time. From the freezing to
+//! the commit callers of the section wait, so nothing here waits for anything else.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use seq_core::owner::handing::{Commit, Handing, Offer};
+use seq_core::owner::{Effect, Life};
+use seq_core::{NodeId, Seq};
+use seq_proto::owners;
+use seq_proto::v1;
+use seq_proto::v1::handover_service_client::HandoverServiceClient;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use crate::counters::HandoverOutcome;
+use crate::shared::Shared;
+use crate::store_link::{Backoff, StoreError, StoreLink};
+
+/// How long a target may take to expect a section or to start it: a round trip, and a busy core.
+const ANSWER_TIME: Duration = Duration::from_millis(500);
+
+/// How long a target may take to receive a copy: the largest section's takes a second on a fast network.
+const STAGE_TIME: Duration = Duration::from_secs(5);
+
+/// What the machine wants sent, in line. Bounded by the moves that it has under way, each of which waits for one answer.
+#[derive(Debug, Default)]
+pub(crate) struct Handings {
+    waiting: Mutex<VecDeque<Effect>>,
+    arrived: Notify,
+    /// What was pushed and is not answered yet.
+    open: AtomicUsize,
+}
+
+impl Handings {
+    pub(crate) fn push(&self, effect: Effect) {
+        self.open.fetch_add(1, SeqCst);
+        self.waiting.lock().push_back(effect);
+        self.arrived.notify_one();
+    }
+
+    /// Whether everything that was to be sent was sent and answered.
+    pub(crate) fn are_done(&self) -> bool {
+        self.open.load(SeqCst) == 0
+    }
+}
+
+/// Sends until shutdown.
+pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        while let Some(effect) = { shared.handings.waiting.lock().pop_front() } {
+            let (shared, link) = (&*shared, &*link);
+            under_way.push(async move {
+                send(shared, link, effect).await;
+                shared.handings.open.fetch_sub(1, SeqCst);
+            });
+        }
+        tokio::select! {
+            () = shared.shutdown.cancelled() => return,
+            () = shared.handings.arrived.notified() => {}
+            Some(()) = under_way.next() => {}
+        }
+    }
+}
+
+async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
+    match effect {
+        Effect::Prepare(handing) => {
+            let accepted = accepted("prepare", &handing, shared.prepare(&handing).await);
+            shared.step(|owner, effects| owner.on_prepared(&handing, accepted, effects));
+            if !accepted {
+                shared.counters.handover(HandoverOutcome::Refused);
+            }
+        }
+        Effect::Stage(handing) => {
+            let frozen = Instant::now();
+            let accepted = accepted("stage", &handing, shared.stage(&handing).await);
+            shared.step(|owner, effects| owner.on_staged(&handing, accepted, effects));
+            if accepted {
+                shared.counters.handover_staged(frozen.elapsed());
+            } else {
+                shared.counters.handover(HandoverOutcome::Thawed);
+            }
+        }
+        Effect::Commit(handing) => commit(shared, link, &handing).await,
+        Effect::Activate { handing, ceiling } => {
+            // The target hears of it with its next renewal at the latest.
+            accepted("activate", &handing, shared.activate(&handing, ceiling).await);
+            shared.counters.handover(HandoverOutcome::Made);
+            // There may be more to move.
+            shared.renew_now.notify_one();
+        }
+        other => unreachable!("{other:?} is nothing to be sent"),
+    }
+}
+
+/// A target that does not answer has not accepted.
+fn accepted(step: &'static str, handing: &Handing, outcome: Result<(), Status>) -> bool {
+    if let Err(status) = &outcome {
+        let (section, to) = (handing.section.0, handing.to.0);
+        tracing::warn!(step, section, to, status = status.message(), "a planned move did not go on");
+    }
+    outcome.is_ok()
+}
+
+/// Has the store commit a move, until there is an answer or the life that owns the section is over.
+async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
+    let Life { node, incarnation } = handing.life;
+    let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
+    loop {
+        let sent = shared.clock.now();
+        let question = v1::TransferRequest {
+            node_id: node.0,
+            incarnation: incarnation.0,
+            section: handing.section.0,
+            epoch: handing.epoch.0,
+            to_node_id: handing.to.0,
+            to_incarnation: handing.incarnation.0,
+            handover: handing.handover.0,
+            route_version: shared.known_version().0,
+        };
+        let outcome = match link.call(question).await {
+            Ok(answer) => match shared.read_news(answer.news.as_ref(), node) {
+                Ok(news) if answer.ceiling <= Seq::MAX.0 => Commit::Made { ceiling: Seq(answer.ceiling), news },
+                // It was made, for all that can be known; the next answer says so again.
+                _ => Commit::Unknown,
+            },
+            Err(StoreError::Refused { reason, .. }) if reason == "TARGET_GONE" => Commit::TargetGone,
+            Err(StoreError::Refused { reason, .. }) if reason == "OTHER_OWNERSHIP" => Commit::Lost,
+            Err(StoreError::LifeOver { .. }) => {
+                return shared.step(|owner, effects| owner.on_life_over(handing.life, effects));
+            }
+            Err(error) => {
+                tracing::warn!(%error, section = handing.section.0, "a planned move is not committed yet");
+                Commit::Unknown
+            }
+        };
+        if matches!(outcome, Commit::Unknown) {
+            tokio::time::sleep(backoff.wait()).await;
+            if shared.owner.lock().life() == Some(handing.life) {
+                continue;
+            }
+            return;
+        }
+        if !matches!(outcome, Commit::Made { .. }) {
+            shared.counters.handover(HandoverOutcome::Thawed);
+        }
+        let adopted = shared.step(|owner, effects| owner.on_committed(handing, sent, outcome, effects));
+        if let Err(error) = adopted {
+            tracing::error!(%error, "cannot use what the store says of owners");
+        }
+        return;
+    }
+}
+
+impl Shared {
+    async fn prepare(&self, handing: &Handing) -> Result<(), Status> {
+        let request = v1::PrepareRequest { offer: Some(self.offer(handing)) };
+        let mut target = self.target(handing.to)?;
+        within(ANSWER_TIME, request, async |request| target.prepare(request).await.map(drop)).await
+    }
+
+    /// Freezes the section and sends its copy.
+    async fn stage(&self, handing: &Handing) -> Result<(), Status> {
+        let served = self.owned.load().get(handing.section).filter(|owned| owned.epoch == handing.epoch).cloned();
+        let Some(owned) = served else { return Err(Status::aborted("the section left")) };
+        let messages = owners::to_stage(self.offer(handing), owned.section.freeze());
+        let mut target = self.target(handing.to)?;
+        within(STAGE_TIME, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
+    }
+
+    async fn activate(&self, handing: &Handing, ceiling: Seq) -> Result<(), Status> {
+        let request = v1::ActivateRequest { offer: Some(self.offer(handing)), ceiling: ceiling.0 };
+        let mut target = self.target(handing.to)?;
+        within(ANSWER_TIME, request, async |request| target.activate(request).await.map(drop)).await
+    }
+
+    fn offer(&self, handing: &Handing) -> v1::HandoverOffer {
+        let Handing { section, epoch, handover, incarnation, .. } = *handing;
+        owners::to_offer(&Offer { section, epoch: epoch.next(), handover, incarnation }, &self.set)
+    }
+
+    fn target(&self, to: NodeId) -> Result<HandoverServiceClient<Channel>, Status> {
+        let channel = self.channel(to).ok_or_else(|| Status::unavailable("the target's address is not known"))?;
+        Ok(HandoverServiceClient::new(channel))
+    }
+}
+
+/// Makes a call that carries its own deadline.
+async fn within<M>(
+    time: Duration,
+    message: M,
+    call: impl AsyncFnOnce(Request<M>) -> Result<(), Status>,
+) -> Result<(), Status> {
+    let mut request = Request::new(message);
+    request.set_timeout(time);
+    match tokio::time::timeout(time, call(request)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {time:?}"))),
+    }
+}

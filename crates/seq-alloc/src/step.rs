@@ -1,0 +1,75 @@
+//! One step of the owner's machine: it decides, and what it says is carried out in its order before anybody else has a turn.
+//!
+//! **Invariant:** the table of owned sections, the routes and the lease are changed here only, under the machine's lock, and
+//! the lease last: who serves reads the lease first and the table after it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+use seq_core::owner::{Effect, Owner};
+use seq_core::section::SectionCopy;
+use seq_core::{Epoch, Section, SectionId, Seq};
+
+use crate::owned::{Change, OwnedSection};
+use crate::shared::Shared;
+
+impl Shared {
+    /// Lets the machine take a step.
+    pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Vec<Effect>) -> T) -> T {
+        let mut owner = self.owner.lock();
+        let mut effects = Vec::new();
+        let outcome = step(&mut owner, &mut effects);
+        if !effects.is_empty() {
+            self.carry_out(&owner, effects);
+        }
+        outcome
+    }
+
+    fn carry_out(&self, owner: &Owner, effects: Vec<Effect>) {
+        let mut changes = Vec::new();
+        let mut wakes = false;
+        for effect in effects {
+            wakes |= !matches!(effect, Effect::Extend { .. });
+            match effect {
+                Effect::Publish => self.routes.store(owner.routes().cloned()),
+                Effect::Enter { section, epoch, ceiling, copy } => {
+                    changes.push(Change::Enter(self.section(section, epoch, ceiling, copy.as_ref())));
+                }
+                Effect::Leave { section, epoch } => changes.push(Change::Leave(section, epoch)),
+                Effect::Thaw { section, epoch } => changes.extend(self.thawed(section, epoch).map(Change::Enter)),
+                Effect::Extend { sent } => {
+                    self.owned.change(std::mem::take(&mut changes));
+                    // A lease that was over lets held calls go on, and so does an answer that some of them wait for.
+                    wakes |= !self.leased() || self.holds.seek();
+                    self.lease.extend(sent, self.tuning.terms().served());
+                    self.confirmed.fetch_max(sent.boottime, Release);
+                }
+                Effect::EndLease => self.lease.end(),
+                effect @ (Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate { .. }) => {
+                    self.handings.push(effect);
+                }
+            }
+        }
+        self.owned.change(changes);
+        if wakes {
+            self.news.notify_waiters();
+        }
+    }
+
+    /// A section as its ownership begins: at the exact values of a copy, or above everything that may have been given out.
+    fn section(&self, id: SectionId, epoch: Epoch, ceiling: Seq, copy: Option<&SectionCopy>) -> Arc<OwnedSection> {
+        let uids = self.layout.uids_of(id);
+        let uids = (uids.end - uids.start) as u32;
+        let section = match copy {
+            Some(copy) => Section::handed_over(uids, copy, ceiling, self.step),
+            None => Section::takeover(uids, ceiling, self.step),
+        };
+        OwnedSection::new(id, epoch, section)
+    }
+
+    /// A section with the values of one that was frozen for a move which failed for good; `None` when it left meanwhile.
+    fn thawed(&self, id: SectionId, epoch: Epoch) -> Option<Arc<OwnedSection>> {
+        let frozen = self.owned.load().get(id).filter(|owned| owned.epoch == epoch).cloned()?;
+        Some(self.section(id, epoch, frozen.section.ceiling(), Some(&frozen.section.freeze())))
+    }
+}

@@ -1,0 +1,144 @@
+//! Planned moves: exact, with nobody refused, and taken back or finished whatever fails on the way.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{join, join_all};
+use seq_core::{Epoch, Refusal, Uid};
+use seq_kit::frontend::Frontend;
+
+use crate::store::Mode;
+use crate::world::{Node, PATIENCE, SIZE, World, call, given, until};
+
+/// Sections that are moved.
+const MOVED: u32 = 8;
+
+/// a1 owns some sections, a2 none of them.
+async fn source_and_target() -> (World, Node, Node) {
+    let world = World::new();
+    let source = world.start_owning("a1", 0..MOVED).await;
+    let target = world.start_owning("a2", MOVED..MOVED + 1).await;
+    world.routed(&[&source, &target]).await;
+    (world, source, target)
+}
+
+async fn moved(target: &Node) {
+    until("the sections are moved", || target.allocator.status().sections == MOVED + 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_go_on_exactly_across_a_move_and_nobody_is_refused() {
+    let (world, source, target) = source_and_target().await;
+    let done = AtomicBool::new(false);
+    let caller = |node: &Node, uid: u64| {
+        let (allocator, done) = (node.allocator.clone(), &done);
+        async move {
+            let mut last = 0;
+            while !done.load(SeqCst) {
+                let taken = allocator.next(call(), crate::world::ask(uid, 1)).await.unwrap();
+                assert_eq!((taken.value.0, taken.prev.0), (last + 1, last), "uid {uid}");
+                last += 1;
+            }
+            last
+        }
+    };
+    let uids = || (0..u64::from(MOVED)).flat_map(|section| [section * SIZE, section * SIZE + 50]);
+    let callers = uids().map(|uid| caller(if uid % SIZE == 0 { &source } else { &target }, uid));
+    let operator = async {
+        until("numbers go", || source.allocator.status().allocations > 1_000).await;
+        world.store.plan(0..MOVED, "a2");
+        moved(&target).await;
+        let before = target.allocator.status().allocations;
+        until("numbers go on", || target.allocator.status().allocations > before + 1_000).await;
+        done.store(true, SeqCst);
+    };
+    let (lasts, ()) = join(join_all(callers), operator).await;
+    assert!(lasts.iter().all(|last| *last > 0));
+    assert_eq!(source.allocator.status().sections, 0);
+    for (uid, last) in uids().zip(lasts) {
+        let read = source.allocator.current(call(), Uid(uid), Epoch(0)).await.unwrap();
+        assert_eq!((read.reading.value.0, read.reading.exact, read.epoch.0), (last, true, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_uid_that_never_had_a_number_reads_so_after_a_move() {
+    let (world, _source, target) = source_and_target().await;
+    world.store.plan(0..MOVED, "a2");
+    moved(&target).await;
+    let read = target.allocator.current(call(), Uid(3), Epoch(0)).await.unwrap();
+    assert_eq!((read.reading.value.0, read.reading.exact), (0, true));
+    assert_eq!(target.next(3).await, Ok(given(1, 0, 2)));
+}
+
+#[tokio::test]
+async fn a_move_to_a_node_that_is_gone_moves_nothing() {
+    let (world, source, target) = source_and_target().await;
+    assert_eq!(source.next(3).await, Ok(given(1, 0, 1)));
+    target.group.shutdown(PATIENCE).await.unwrap();
+    world.store.plan(0..MOVED, "a2");
+    let renewals = || world.store.state.lock().nodes[0].renew_seq.0;
+    let before = renewals();
+    until("the move was tried", || renewals() > before + 10).await;
+    assert_eq!(source.next(3).await, Ok(given(2, 1, 1)));
+    assert_eq!(source.allocator.status().sections, MOVED);
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_was_lost_is_asked_for_again_and_callers_wait() {
+    let (world, source, target) = source_and_target().await;
+    assert_eq!(source.next(3).await, Ok(given(1, 0, 1)));
+    world.store.plan(0..1, "a2");
+    // From the moment that the section is frozen the store forgets its answers.
+    let mut held = None;
+    while held.is_none() {
+        let mut next = Box::pin(source.next(3));
+        if (&mut next).now_or_never().is_none() {
+            world.store.set_mode(Mode::ForgetAnswers);
+            held = Some(next);
+        } else {
+            tokio::task::yield_now().await;
+        }
+    }
+    let calls = world.store.calls.load(SeqCst);
+    until("answers are lost", || world.store.calls.load(SeqCst) > calls + 5).await;
+    world.store.set_mode(Mode::Serve);
+    let taken = held.unwrap().await.unwrap();
+    assert_eq!(taken.prev.0 + 1, taken.value.0);
+    until("the section is moved", || target.allocator.status().sections == 2).await;
+    let next = target.next(3).await.unwrap();
+    assert_eq!((next.prev, next.epoch.0), (taken.value, 2));
+}
+
+#[tokio::test]
+async fn whoever_leaves_hands_everything_over_first() {
+    let (world, source, target) = source_and_target().await;
+    assert_eq!(source.next(3).await, Ok(given(1, 0, 1)));
+    world.store.plan(0..MOVED, "a2");
+    assert!(source.allocator.leave(PATIENCE).await);
+    assert_eq!((source.allocator.status().sections, target.allocator.status().sections), (0, MOVED + 1));
+    assert_eq!(source.next(3).await, Ok(given(2, 1, 2)), "late calls are sent on");
+}
+
+#[tokio::test]
+async fn whoever_leaves_alone_gives_its_sections_up() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..MOVED).await;
+    assert_eq!(node.next(3).await, Ok(given(1, 0, 1)));
+    assert!(node.allocator.leave(PATIENCE).await);
+    let owners: Vec<_> = world.store.state.lock().sections.iter().map(|record| record.owner).collect();
+    assert!(owners.iter().all(Option::is_none));
+    let unserved = node.impatient(3).await.unwrap_err();
+    assert!(matches!(unserved, Refusal::Unserved { .. }), "{unserved:?}");
+    let again = world.start_owning("a2", 0..MOVED).await;
+    assert!(again.next(3).await.unwrap().value.0 > 1);
+}
+
+#[tokio::test]
+async fn without_the_store_nobody_leaves_in_time() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..MOVED).await;
+    world.store.set_mode(Mode::Down);
+    assert!(!node.allocator.leave(Duration::from_millis(50)).await);
+}

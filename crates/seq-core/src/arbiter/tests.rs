@@ -1,0 +1,233 @@
+use alloc::string::String;
+use alloc::vec;
+
+use super::*;
+use crate::id::RenewSeq;
+use crate::layout::Layout;
+use crate::state::{Answer, Command, SetDefinition};
+
+const NAMES: [&str; 3] = ["a1", "a2", "a3"];
+
+const PATIENCE: Patience =
+    Patience { wait: Duration::from_secs(5), grace: Duration::from_secs(3), steady: Duration::from_secs(60) };
+
+/// A set, its arbiter, and the time.
+struct World {
+    state: State,
+    arbiter: Arbiter,
+    now: Duration,
+    tokens: u64,
+}
+
+impl World {
+    fn new(sections: u64) -> World {
+        let mut state = State::default();
+        let layout = Layout::new(0..sections * 10, 10).unwrap();
+        state.apply(&Command::DefineSet(SetDefinition { name: String::from("s"), layout }));
+        World { state, arbiter: Arbiter::new(PATIENCE), now: Duration::ZERO, tokens: 0 }
+    }
+
+    /// A set whose three nodes have taken their sections.
+    fn settled(sections: u64) -> World {
+        let mut world = World::new(sections);
+        for name in NAMES {
+            world.register(name);
+        }
+        assert_eq!(world.settle(), sections as usize);
+        world
+    }
+
+    fn register(&mut self, name: &str) -> Life {
+        self.tokens += 1;
+        let command = Command::Register { name: name.into(), addr: "127.0.0.1:1".into(), token: self.tokens };
+        match self.state.apply(&command) {
+            Answer::Registered(Ok(life)) => life,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn renew_with(&mut self, name: &str, leaving: bool) {
+        let (node, record) = self.state.nodes().find(|(_, node)| node.name == name).unwrap();
+        let (incarnation, renew_seq) = (record.incarnation, RenewSeq(record.renew_seq.0 + 1));
+        let renew = Command::Renew { node, incarnation, renew_seq, released: vec![], leaving };
+        assert_eq!(self.state.apply(&renew), Answer::Renewed(Ok(())));
+    }
+
+    fn renew(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.renew_with(name, false));
+    }
+
+    fn look(&mut self) -> Arc<Plan> {
+        let declared = NAMES.map(|name| Declared { name, weight: 1 });
+        self.arbiter.look(self.now, &self.state, &declared).clone()
+    }
+
+    fn after(&mut self, seconds: u64) -> &mut World {
+        self.now += Duration::from_secs(seconds);
+        self
+    }
+
+    /// Lets time pass in which these nodes renew.
+    fn pass(&mut self, seconds: u64, renewing: &[&str]) {
+        for _ in 0..seconds {
+            self.renew(renewing);
+            self.look();
+            self.after(1);
+        }
+    }
+
+    /// Applies what the plan reassigns; how many sections that were.
+    fn settle(&mut self) -> usize {
+        let plan = self.look();
+        match self.state.apply(&Command::Reassign(plan.reassigns.clone())) {
+            Answer::Reassigned(outcome) => outcome.into_iter().flatten().count(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn owned(&self, name: &str) -> usize {
+        let (id, node) = self.state.nodes().find(|(_, node)| node.name == name).unwrap();
+        self.state.owned_by(id, node.incarnation).count()
+    }
+}
+
+#[test]
+fn sections_wait_for_all_declared_nodes_or_the_grace() {
+    let mut world = World::new(100);
+    assert_eq!(*world.look(), Plan::default(), "nobody registered");
+    world.register("a1");
+    assert_eq!(world.look().reassigns, []);
+    assert_eq!(world.arbiter.next_deadline(), Some(PATIENCE.grace));
+    world.after(2);
+    world.register("a2");
+    assert_eq!(world.look().reassigns, []);
+    assert_eq!(world.after(1).settle(), 100);
+    for name in ["a1", "a2"] {
+        assert!((45..=55).contains(&world.owned(name)), "{name} owns {} of 100", world.owned(name));
+    }
+    assert_eq!(world.look().reassigns, []);
+}
+
+#[test]
+fn a_node_that_falls_silent_loses_its_sections_to_all_others() {
+    let mut world = World::settled(300);
+    let lost = world.owned("a1");
+    world.pass(4, &["a2", "a3"]);
+    assert_eq!(world.settle(), 0, "not before the wait is over");
+    world.pass(1, &["a2", "a3"]);
+    assert_eq!(world.settle(), lost);
+    assert_eq!(world.owned("a1"), 0);
+    for name in ["a2", "a3"] {
+        assert!(world.owned(name) <= 165 + 5, "{name} owns {} of 300", world.owned(name));
+    }
+}
+
+#[test]
+fn whatever_a_node_says_wins_over_a_plan_made_before() {
+    let mut world = World::settled(30);
+    world.pass(5, &["a2", "a3"]);
+    let plan = world.look();
+    assert!(!plan.reassigns.is_empty());
+    world.renew(&["a1"]);
+    let Answer::Reassigned(outcome) = world.state.apply(&Command::Reassign(plan.reassigns.clone())) else { panic!() };
+    assert!(outcome.iter().all(Option::is_none));
+    assert_eq!(world.look().reassigns, [], "it is heard of again");
+}
+
+#[test]
+fn a_new_arbiter_counts_every_wait_from_its_first_look() {
+    let mut world = World::settled(30);
+    world.pass(4, &["a2", "a3"]);
+    world.arbiter = Arbiter::new(PATIENCE);
+    world.pass(4, &["a2", "a3"]);
+    assert_eq!(world.settle(), 0);
+    world.pass(1, &["a2", "a3"]);
+    assert!(world.settle() > 0);
+}
+
+#[test]
+fn the_sections_of_an_earlier_life_wait_and_go_back_to_the_node() {
+    let mut world = World::settled(30);
+    let owned = world.owned("a1");
+    world.pass(3, &NAMES);
+    world.register("a1");
+    world.pass(4, &NAMES);
+    assert_eq!(world.settle(), 0, "the earlier life may still serve");
+    world.pass(1, &NAMES);
+    assert_eq!(world.settle(), owned);
+    assert_eq!(world.owned("a1"), owned);
+}
+
+/// The arbiter was not scheduled while the old life renewed once more and the new one began.
+#[test]
+fn the_wait_for_an_earlier_life_begins_when_it_is_seen_to_be_over() {
+    let mut world = World::settled(30);
+    world.pass(1, &NAMES);
+    world.after(3).renew(&NAMES);
+    world.register("a1");
+    world.look();
+    world.after(4).renew(&NAMES);
+    assert_eq!(world.settle(), 0);
+    world.after(1).renew(&["a2", "a3"]);
+    assert!(world.settle() > 0);
+}
+
+#[test]
+fn a_node_that_returns_gets_its_share_by_planned_moves_and_only_when_it_stays() {
+    let mut world = World::settled(300);
+    let share = world.owned("a1");
+    world.pass(6, &["a2", "a3"]);
+    world.settle();
+    world.register("a1");
+    world.pass(59, &NAMES);
+    let plan = world.look();
+    assert_eq!((plan.reassigns.len(), plan.moves.len()), (0, 0));
+    world.pass(2, &NAMES);
+    let moves = world.look().moves.clone();
+    assert_eq!(moves.iter().filter(|one| one.to == NodeId(1)).count(), share);
+    assert!(moves.len() < share + 30, "{} moves for a share of {share}", moves.len());
+    world.pass(6, &["a2", "a3"]);
+    assert_eq!(world.look().moves.iter().filter(|one| one.to == NodeId(1)).count(), 0, "it went again");
+}
+
+#[test]
+fn a_drained_node_is_emptied_at_once_and_given_nothing() {
+    let mut world = World::settled(300);
+    world.state.apply(&Command::Drain { name: "a2".into(), drained: true });
+    let plan = world.look();
+    assert_eq!(plan.emptied, BTreeSet::from([NodeId(2)]));
+    assert_eq!(plan.alone, BTreeSet::new());
+    assert_eq!(plan.moves.len(), world.owned("a2"));
+    assert!(plan.moves.iter().all(|one| one.from == NodeId(2) && one.to != NodeId(2)));
+    world.pass(6, &["a2", "a3"]);
+    assert!(world.look().reassigns.iter().all(|one| one.to == NodeId(3)));
+    world.state.apply(&Command::Drain { name: "a2".into(), drained: false });
+    assert_eq!(world.look().moves, [], "not to be emptied any more");
+}
+
+#[test]
+fn the_last_node_to_leave_is_told_that_it_is_alone() {
+    let mut world = World::settled(30);
+    world.renew_with("a1", true);
+    let plan = world.look();
+    assert_eq!((plan.moves.len(), plan.alone.len()), (world.owned("a1"), 0));
+    world.renew_with("a2", true);
+    world.renew_with("a3", true);
+    let plan = world.look();
+    assert_eq!((plan.moves.len(), plan.alone.len(), plan.reassigns.len()), (0, 3, 0));
+    world.state.apply(&Command::Drain { name: "a3".into(), drained: true });
+    world.renew(&["a3"]);
+    assert_eq!(world.look().alone, BTreeSet::from([NodeId(3)]), "a drained node serves where there is no other");
+}
+
+#[test]
+fn a_node_that_the_set_file_does_not_name_is_given_nothing() {
+    let mut world = World::new(10);
+    world.register("a9");
+    assert_eq!(world.look().reassigns, []);
+    world.register("a1");
+    world.look();
+    world.after(3);
+    assert!(world.look().reassigns.iter().all(|change| change.to == NodeId(2)));
+    assert_eq!(world.settle(), 10);
+}

@@ -1,0 +1,233 @@
+//! The owner's right to answer, in time.
+//!
+//! A lease is counted from the moment *before* a question to the store was sent, whose answer grants it: counted from the
+//! answer it would outlast what the store's arbiter waits. It ends as soon as any of three clocks says so, because each of
+//! them can stand still alone: the raw one while the machine sleeps, the boot one where a hypervisor froze it, the wall
+//! clock when it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and nothing else.
+//!
+//! **Order matters.** Who serves reads the clocks after the call is in memory, then the lease, then the table of owned
+//! sections; who renews changes the table first and the lease last. So a lease that was renewed is never read together
+//! with a table from before.
+
+use core::time::Duration;
+
+use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
+
+/// A reading of the machine's clocks, in nanoseconds. Compared only within one life of one process, never stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// `CLOCK_BOOTTIME`: goes on while the machine sleeps.
+    pub boottime: u64,
+    /// `CLOCK_MONOTONIC_RAW`: its rate is not adjusted.
+    pub raw: u64,
+    /// `CLOCK_REALTIME`: may be set.
+    pub realtime: u64,
+}
+
+impl Clocks {
+    /// The time since an earlier reading, as an owner counts it: the most that any clock says.
+    #[must_use]
+    pub fn since(&self, earlier: Clocks) -> Duration {
+        let boottime = self.boottime.saturating_sub(earlier.boottime);
+        let raw = self.raw.saturating_sub(earlier.raw);
+        Duration::from_nanos(boottime.max(raw).max(self.realtime.saturating_sub(earlier.realtime)))
+    }
+
+    /// The time since an earlier reading, as an arbiter counts it: the least that a clock says which nobody can set.
+    #[must_use]
+    pub fn at_least_since(&self, earlier: Clocks) -> Duration {
+        let boottime = self.boottime.saturating_sub(earlier.boottime);
+        Duration::from_nanos(boottime.min(self.raw.saturating_sub(earlier.raw)))
+    }
+}
+
+/// How long leases last, and how long the arbiter waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTerms {
+    /// How long an answer of the store is worth, from when its question was sent.
+    pub lease: Duration,
+    /// How much sooner the owner stops.
+    pub margin: Duration,
+    /// How long the arbiter hears nothing of an owner before it gives the owner's sections away.
+    pub wait: Duration,
+    /// Time between renewals.
+    pub renew_every: Duration,
+}
+
+/// How much faster or slower than real time a clock may run, in hundredths. Quartz is off by 0.01 % and a clock under
+/// correction by 0.05 %; what is allowed for here is a virtual machine whose clock drifts badly and is not yet corrected.
+const RATE_MARGIN_PERCENT: u32 = 11;
+
+/// Renewals that fit into a lease; two of them may be lost.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+impl LeaseTerms {
+    /// What fits a network of one region.
+    pub const DEFAULTS: LeaseTerms = LeaseTerms {
+        lease: Duration::from_millis(2_000),
+        margin: Duration::from_millis(100),
+        wait: Duration::from_millis(2_500),
+        renew_every: Duration::from_millis(400),
+    };
+
+    /// Checks the relations that promise 2 and a quiet life rest on.
+    ///
+    /// # Errors
+    /// [`TermsError`] says which does not hold, and why it must.
+    pub fn validate(&self) -> Result<(), TermsError> {
+        let broken = |what, why| Err(TermsError { what, why, terms: *self });
+        if self.renew_every.is_zero() {
+            return broken("renew_every > 0", "renewals would follow each other without pause");
+        }
+        if self.margin >= self.lease {
+            return broken("margin < lease", "nothing would be left of a lease");
+        }
+        if self.renew_every * RENEWALS_PER_LEASE >= self.lease {
+            return broken("renew_every * 3 < lease", "two lost renewals in a row must not end a lease");
+        }
+        if !self.outlasted() {
+            return broken(
+                LeaseTerms::OUTLASTED,
+                "with clocks whose rates differ a new owner could answer before the old one has stopped",
+            );
+        }
+        Ok(())
+    }
+
+    /// The relation that [`LeaseTerms::outlasted`] checks.
+    pub const OUTLASTED: &'static str = "wait >= lease * 1.11 / 0.89";
+
+    /// Whether the arbiter waits longer than any lease lasts, although the owner's clock may run slow and its own fast.
+    #[must_use]
+    pub fn outlasted(&self) -> bool {
+        self.wait * (100 - RATE_MARGIN_PERCENT) >= self.lease * (100 + RATE_MARGIN_PERCENT)
+    }
+
+    /// How long an owner serves, from when the question was sent.
+    #[must_use]
+    pub fn served(&self) -> Duration {
+        self.lease - self.margin
+    }
+}
+
+/// A relation between the terms that does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} does not hold with {terms:?}: {why}")]
+pub struct TermsError {
+    /// The relation.
+    pub what: &'static str,
+    /// Why it must hold.
+    pub why: &'static str,
+    /// The terms.
+    pub terms: LeaseTerms,
+}
+
+/// A lease as the threads that serve read it: without a lock, one load for each clock.
+///
+/// Each clock's end only grows within a life. A reader may see the end of one clock from before an extension and that of another from
+/// after it; since all must hold, it sees a lease that is shorter than the extended one, never longer.
+#[derive(Debug)]
+pub struct Lease {
+    boottime_end: AtomicU64,
+    raw_end: AtomicU64,
+    realtime_end: AtomicU64,
+}
+
+impl Default for Lease {
+    fn default() -> Lease {
+        Lease { boottime_end: AtomicU64::new(0), raw_end: AtomicU64::new(0), realtime_end: AtomicU64::new(0) }
+    }
+}
+
+impl Lease {
+    /// Extends the lease to `served` after `sent`; one that lasts longer already is left alone.
+    pub fn extend(&self, sent: Clocks, served: Duration) {
+        let served = u64::try_from(served.as_nanos()).unwrap_or(u64::MAX);
+        self.boottime_end.fetch_max(sent.boottime.saturating_add(served), AcqRel);
+        self.raw_end.fetch_max(sent.raw.saturating_add(served), AcqRel);
+        self.realtime_end.fetch_max(sent.realtime.saturating_add(served), AcqRel);
+    }
+
+    /// Ends the lease, because the life that held it is over.
+    pub fn end(&self) {
+        self.boottime_end.store(0, Release);
+        self.raw_end.store(0, Release);
+        self.realtime_end.store(0, Release);
+    }
+
+    /// Whether the lease holds at a reading that was taken after the call to be answered had arrived.
+    #[inline]
+    #[must_use]
+    pub fn holds(&self, now: Clocks) -> bool {
+        now.boottime < self.boottime_end.load(Acquire)
+            && now.raw < self.raw_end.load(Acquire)
+            && now.realtime < self.realtime_end.load(Acquire)
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub fn left(&self, now: Clocks) -> Duration {
+        let boottime = self.boottime_end.load(Acquire).saturating_sub(now.boottime);
+        let raw = self.raw_end.load(Acquire).saturating_sub(now.raw);
+        let realtime = self.realtime_end.load(Acquire).saturating_sub(now.realtime);
+        Duration::from_nanos(boottime.min(raw).min(realtime))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(boottime: u64, raw: u64, realtime: u64) -> Clocks {
+        Clocks { boottime: boottime * SECOND, raw: raw * SECOND, realtime: realtime * SECOND }
+    }
+
+    #[test]
+    fn a_lease_ends_when_any_clock_says_so() {
+        let lease = Lease::default();
+        assert!(!lease.holds(at(0, 0, 0)), "nothing was granted yet");
+        lease.extend(at(10, 20, 1_000), Duration::from_secs(2));
+        assert!(lease.holds(at(11, 21, 1_001)));
+        assert!(lease.holds(at(11, 21, 5)), "a wall clock that is set back alone ends nothing");
+        for over in [at(12, 21, 1_001), at(11, 22, 1_001), at(11, 21, 1_002)] {
+            assert!(!lease.holds(over), "{over:?}");
+            assert_eq!(lease.left(over), Duration::ZERO);
+        }
+        assert_eq!(lease.left(at(11, 20, 1_000)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_shortens_nothing() {
+        let lease = Lease::default();
+        lease.extend(at(10, 10, 10), Duration::from_secs(2));
+        lease.extend(at(9, 9, 9), Duration::from_secs(2));
+        assert!(lease.holds(Clocks { boottime: 12 * SECOND - 1, raw: 12 * SECOND - 1, realtime: 12 * SECOND - 1 }));
+    }
+
+    #[test]
+    fn an_owner_counts_the_most_and_an_arbiter_the_least() {
+        let (earlier, later) = (at(10, 10, 100), at(15, 12, 40));
+        assert_eq!(later.since(earlier), Duration::from_secs(5));
+        assert_eq!(later.at_least_since(earlier), Duration::from_secs(2));
+        assert_eq!(at(10, 10, 110).since(earlier), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn the_defaults_hold_and_each_relation_is_named() {
+        let d = LeaseTerms::DEFAULTS;
+        assert_eq!(d.validate(), Ok(()));
+        let ms = Duration::from_millis;
+        let table = [
+            (LeaseTerms { renew_every: ms(0), ..d }, "renew_every > 0"),
+            (LeaseTerms { margin: ms(2_000), ..d }, "margin < lease"),
+            (LeaseTerms { renew_every: ms(667), ..d }, "renew_every * 3 < lease"),
+            (LeaseTerms { wait: ms(2_494), ..d }, "wait >= lease * 1.11 / 0.89"),
+        ];
+        for (terms, what) in table {
+            assert_eq!(terms.validate().unwrap_err().what, what);
+        }
+        assert_eq!(LeaseTerms { wait: ms(2_495), ..d }.validate(), Ok(()));
+    }
+}

@@ -1,0 +1,454 @@
+//! What an AllocSvr owns, as far as it may believe it, and its side of planned moves.
+//!
+//! The machine decides; its shell keeps the sections themselves, sends the questions and carries the effects out in the
+//! order in which they are given. What an answer of the store says of owners is taken in first, and only then does the
+//! answer extend the lease: sections that are not its owner's any more leave before they could be served for longer.
+//!
+//! An ownership that left is never entered again. A section that was frozen for a move which failed for good is thawed,
+//! under the same ownership. The moves are in [`handing`].
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::arbiter::Move;
+use crate::id::{Epoch, Handover, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use crate::layout::Layout;
+use crate::lease::{Clocks, LeaseTerms};
+use crate::route::{Adopted, RouteTable, RouteUpdate};
+use crate::section::SectionCopy;
+
+pub mod handing;
+
+use handing::{Handing, Incoming, Outgoing};
+
+/// A life of an AllocSvr, as the store knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The node's id, the same in every life.
+    pub node: NodeId,
+    /// Number of the life.
+    pub incarnation: Incarnation,
+}
+
+/// What the store says of owners beside each answer, read from what it had applied after the question itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Routes newer than the version that the question named; `None` when there are none.
+    pub routes: Option<RouteUpdate>,
+    /// Sections among the changed ones that the asking life owns.
+    pub grants: Vec<Grant>,
+    /// Sections that it should hand over.
+    pub moves: Vec<Move>,
+    /// Whether it is to be emptied, and nobody is there to take what it owns.
+    pub alone: bool,
+}
+
+/// A section that a life owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The section.
+    pub section: SectionId,
+    /// The ownership.
+    pub epoch: Epoch,
+    /// The committed ceiling.
+    pub ceiling: Seq,
+    /// The planned move that began the ownership; 0 where no such move did.
+    pub handover: Handover,
+}
+
+/// A renewal to be sent. A raise and a transfer renew as well, with the same [`News`] in their answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The life.
+    pub life: Life,
+    /// Its number.
+    pub renew_seq: RenewSeq,
+    /// Version of the routes that are known.
+    pub route_version: RouteVersion,
+    /// Ownerships given up.
+    pub released: Vec<(SectionId, Epoch)>,
+    /// Whether the process is about to exit.
+    pub leaving: bool,
+}
+
+/// What the shell must do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// [`Owner::routes`] is newer: show it to whoever forwards.
+    Publish,
+    /// Serve a section from now on.
+    Enter {
+        /// The section.
+        section: SectionId,
+        /// The ownership.
+        epoch: Epoch,
+        /// The committed ceiling.
+        ceiling: Seq,
+        /// The exact values to start from; without them every uid starts at the ceiling.
+        copy: Option<SectionCopy>,
+    },
+    /// Serve the section no more under this ownership.
+    Leave {
+        /// The section.
+        section: SectionId,
+        /// The ownership.
+        epoch: Epoch,
+    },
+    /// The lease lasts from `sent` on.
+    Extend {
+        /// When the question was sent.
+        sent: Clocks,
+    },
+    /// The lease ends: the life is over.
+    EndLease,
+    /// Ask the target to hold early calls; then [`Owner::on_prepared`].
+    Prepare(Handing),
+    /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
+    Stage(Handing),
+    /// Have the store commit the move; then [`Owner::on_committed`].
+    Commit(Handing),
+    /// Tell the target that it owns the section now.
+    Activate {
+        /// The move.
+        handing: Handing,
+        /// The committed ceiling.
+        ceiling: Seq,
+    },
+    /// Replace the frozen section by one with the same values that serves, under the same ownership.
+    Thaw {
+        /// The section.
+        section: SectionId,
+        /// The ownership.
+        epoch: Epoch,
+    },
+}
+
+/// Why the store's word on owners cannot be taken in. Nothing of it was, and no lease was extended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdoptError {
+    /// The store's set is not the one this node was configured with.
+    #[error(
+        "the store holds set {set} with uids {:?} in sections of {}, and the set file says otherwise",
+        layout.uids(), layout.section_size()
+    )]
+    OtherSet {
+        /// Its name.
+        set: String,
+        /// Its layout.
+        layout: Layout,
+    },
+    /// The change does not build on the table held. The next question asks for the whole table.
+    #[error("the routes at version {version} build on version {base}, which is not held here")]
+    Gap {
+        /// The version offered.
+        version: RouteVersion,
+        /// The version it builds on.
+        base: RouteVersion,
+    },
+}
+
+/// The machine. One for each AllocSvr process.
+#[derive(Debug)]
+pub struct Owner {
+    set: String,
+    layout: Layout,
+    terms: LeaseTerms,
+    life: Option<Life>,
+    /// Number of the last renewal that was answered in this life.
+    renewed: RenewSeq,
+    routes: Option<Arc<RouteTable>>,
+    /// Whether the next question must ask for the whole table.
+    whole: bool,
+    /// The newest epoch that was ever entered of each section. Invariant: a section is entered only under a higher one.
+    held: Vec<Epoch>,
+    /// What is served. Invariant: empty without a life.
+    owned: BTreeMap<SectionId, Epoch>,
+    /// Given up, and not yet known to be so by the store.
+    released: BTreeMap<SectionId, Epoch>,
+    /// Ownerships whose raises fail, and since when.
+    failing: BTreeMap<SectionId, (Epoch, Clocks)>,
+    leaving: bool,
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+impl Owner {
+    /// A machine that owns nothing.
+    #[must_use]
+    pub fn new(set: &str, layout: Layout, terms: LeaseTerms) -> Owner {
+        Owner {
+            set: set.into(),
+            layout,
+            terms,
+            life: None,
+            renewed: RenewSeq(0),
+            routes: None,
+            whole: false,
+            held: alloc::vec![Epoch(0); layout.sections() as usize],
+            owned: BTreeMap::new(),
+            released: BTreeMap::new(),
+            failing: BTreeMap::new(),
+            leaving: false,
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+        }
+    }
+
+    /// The current life; `None` between two of them.
+    #[must_use]
+    pub fn life(&self) -> Option<Life> {
+        self.life
+    }
+
+    /// The newest routes known.
+    #[must_use]
+    pub fn routes(&self) -> Option<&Arc<RouteTable>> {
+        self.routes.as_ref()
+    }
+
+    /// The sections served, with their ownerships.
+    pub fn owned(&self) -> impl Iterator<Item = (SectionId, Epoch)> {
+        self.owned.iter().map(|(section, epoch)| (*section, *epoch))
+    }
+
+    /// Version of the routes that a question should name.
+    #[must_use]
+    pub fn known_version(&self) -> RouteVersion {
+        let version = self.routes.as_ref().map_or(RouteVersion(0), |routes| routes.version());
+        if self.whole { RouteVersion(0) } else { version }
+    }
+
+    /// Whether everything is moved away or given up, and the store knows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.owned.is_empty() && self.released.is_empty()
+    }
+
+    /// The process is about to exit: the next renewals ask that everything be moved away.
+    pub fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Whether the process is about to exit.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Begins a life that the store registered.
+    ///
+    /// # Panics
+    /// When another one is not over.
+    pub fn on_registered(&mut self, life: Life) {
+        assert_eq!(self.life, None, "two lives at a time");
+        self.life = Some(life);
+        self.renewed = RenewSeq(0);
+    }
+
+    /// The renewal to send now; the same one until it is answered.
+    #[must_use]
+    pub fn renewal(&self) -> Option<Renewal> {
+        let life = self.life?;
+        Some(Renewal {
+            life,
+            renew_seq: RenewSeq(self.renewed.0 + 1),
+            route_version: self.known_version(),
+            released: self.released.iter().map(|(section, epoch)| (*section, *epoch)).collect(),
+            leaving: self.leaving,
+        })
+    }
+
+    /// Takes in the answer to a renewal that was sent at `sent`.
+    ///
+    /// # Errors
+    /// [`AdoptError`]. The renewal counts as answered, and the lease is not extended.
+    pub fn on_renewed(
+        &mut self,
+        renewal: &Renewal,
+        sent: Clocks,
+        news: News,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), AdoptError> {
+        if self.life != Some(renewal.life) || renewal.renew_seq.0 != self.renewed.0 + 1 {
+            return Ok(());
+        }
+        self.renewed = renewal.renew_seq;
+        for (section, epoch) in &renewal.released {
+            if self.released.get(section) == Some(epoch) {
+                self.released.remove(section);
+            }
+        }
+        self.on_news(renewal.life, sent, news, effects)?;
+        self.give_up(sent, effects);
+        Ok(())
+    }
+
+    /// Takes in what came with an answer to a question that was sent at `sent`, and extends the lease.
+    ///
+    /// # Errors
+    /// [`AdoptError`]; the lease is not extended then.
+    pub fn on_news(
+        &mut self,
+        life: Life,
+        sent: Clocks,
+        news: News,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), AdoptError> {
+        if self.life != Some(life) {
+            return Ok(());
+        }
+        self.adopt(life, news.routes.as_ref(), &news.grants, effects).inspect_err(|_| self.whole = true)?;
+        effects.push(Effect::Extend { sent });
+        for one in &news.moves {
+            self.begin_move(one, effects);
+        }
+        if self.leaving && news.alone {
+            self.release_all(effects);
+        }
+        Ok(())
+    }
+
+    /// Ends a life: the store said that there is a newer one.
+    pub fn on_life_over(&mut self, life: Life, effects: &mut Vec<Effect>) {
+        if self.life != Some(life) {
+            return;
+        }
+        self.life = None;
+        effects.push(Effect::EndLease);
+        let left = core::mem::take(&mut self.owned);
+        effects.extend(left.into_iter().map(|(section, epoch)| Effect::Leave { section, epoch }));
+        self.released.clear();
+        self.failing.clear();
+        self.outgoing = core::mem::take(&mut self.outgoing).forget();
+        self.incoming = Incoming::default();
+    }
+
+    /// A raise of these ownerships got no answer, or one that cannot be used.
+    pub fn on_raise_failed(&mut self, raises: &[(SectionId, Epoch)], now: Clocks) {
+        for &(section, epoch) in raises {
+            let since = self.failing.get(&section).filter(|(failing, _)| *failing == epoch);
+            if since.is_none() && self.owned.get(&section) == Some(&epoch) {
+                self.failing.insert(section, (epoch, now));
+            }
+        }
+    }
+
+    /// A raise of these ownerships was answered.
+    pub fn on_raised(&mut self, raises: &[(SectionId, Epoch)]) {
+        for (section, _) in raises {
+            self.failing.remove(section);
+        }
+    }
+
+    /// The store said that these ownerships are over.
+    pub fn on_lost(&mut self, lost: &[(SectionId, Epoch)], effects: &mut Vec<Effect>) {
+        for &(section, epoch) in lost {
+            self.drop_section(section, epoch, effects);
+        }
+    }
+
+    /// Gives up what cannot be raised although the store answers renewals: somebody else may do better.
+    fn give_up(&mut self, sent: Clocks, effects: &mut Vec<Effect>) {
+        let patience = self.terms.lease / 2;
+        let hopeless = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= patience;
+        let given_up: Vec<_> = self.failing.iter().filter(hopeless).map(|(id, (epoch, _))| (*id, *epoch)).collect();
+        for (section, epoch) in given_up {
+            self.release(section, epoch, effects);
+        }
+    }
+
+    fn release_all(&mut self, effects: &mut Vec<Effect>) {
+        let idle: Vec<_> = self.owned().filter(|(section, _)| !self.outgoing.has(*section)).collect();
+        for (section, epoch) in idle {
+            self.release(section, epoch, effects);
+        }
+    }
+
+    fn release(&mut self, section: SectionId, epoch: Epoch, effects: &mut Vec<Effect>) {
+        if self.drop_section(section, epoch, effects) {
+            self.released.insert(section, epoch);
+        }
+    }
+
+    /// Takes routes and grants in: what is routed elsewhere leaves, what is granted anew enters.
+    fn adopt(
+        &mut self,
+        life: Life,
+        update: Option<&RouteUpdate>,
+        grants: &[Grant],
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), AdoptError> {
+        let Some(update) = update else { return Ok(()) };
+        if let Some(next) = self.next_routes(update)? {
+            self.routes = Some(Arc::new(next));
+            effects.push(Effect::Publish);
+        }
+        self.whole = false;
+        let Some(routes) = self.routes.clone() else { return Ok(()) };
+        for (section, epoch) in self.owned().collect::<Vec<_>>() {
+            let route = routes.get(section).unwrap_or_default();
+            // An older route than the ownership: it was handed over to this node after the routes were read.
+            let mine = route.owner == Some(life.node) && route.epoch == epoch;
+            if !mine && route.epoch >= epoch {
+                self.drop_section(section, epoch, effects);
+            }
+        }
+        for grant in grants {
+            let route = routes.get(grant.section).unwrap_or_default();
+            // Newer routes than the grant may be known by now.
+            if route.owner == Some(life.node) && route.epoch == grant.epoch {
+                self.enter(grant, effects);
+            }
+        }
+        self.incoming.forget_past(&routes);
+        Ok(())
+    }
+
+    fn enter(&mut self, grant: &Grant, effects: &mut Vec<Effect>) {
+        let Grant { section, epoch, ceiling, handover } = *grant;
+        let held = &mut self.held[section.0 as usize];
+        if epoch <= *held {
+            return;
+        }
+        *held = epoch;
+        // The copy counts only if the store says that this very attempt began the ownership: its owner may have gone on
+        // after another one.
+        let copy = self.incoming.take(section, epoch, handover);
+        if let Some(old) = self.owned.insert(section, epoch) {
+            effects.push(Effect::Leave { section, epoch: old });
+        }
+        effects.push(Effect::Enter { section, epoch, ceiling, copy });
+    }
+
+    /// Answers whether the section was served under that ownership.
+    fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Vec<Effect>) -> bool {
+        if self.owned.get(&section) != Some(&epoch) {
+            return false;
+        }
+        self.owned.remove(&section);
+        self.failing.remove(&section);
+        self.outgoing.remove(section);
+        effects.push(Effect::Leave { section, epoch });
+        true
+    }
+
+    /// The table after an update; `None` when it is as new already.
+    fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
+        if update.set != self.set || update.layout != self.layout {
+            return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout });
+        }
+        let gap = AdoptError::Gap { version: update.version, base: update.base };
+        let Some(held) = &self.routes else { return RouteTable::from_whole(update).map(Some).ok_or(gap) };
+        let mut next = RouteTable::clone(held);
+        match next.adopt(update) {
+            Adopted::Newer => Ok(Some(next)),
+            Adopted::NotNewer => Ok(None),
+            Adopted::Mismatch => Err(gap),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

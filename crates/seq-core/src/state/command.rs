@@ -1,0 +1,210 @@
+//! The entries of the store's log, and their answers.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::SetDefinition;
+use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, SectionId, Seq};
+use crate::limits;
+
+/// An entry of the store's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Says what the set is. The first one counts; repeating it is harmless, another one is refused.
+    DefineSet(SetDefinition),
+    /// Starts a new life of an AllocSvr.
+    Register {
+        /// Name in the set file.
+        name: String,
+        /// Address of its gRPC port.
+        addr: String,
+        /// Random number of the process, not 0.
+        token: u64,
+    },
+    /// Says that a life of an AllocSvr goes on.
+    Renew {
+        /// The node.
+        node: NodeId,
+        /// Its life.
+        incarnation: Incarnation,
+        /// The last renewal's number plus one, or the last one again.
+        renew_seq: RenewSeq,
+        /// Ownerships that the life gives up. One that it does not hold (any more) is passed over.
+        released: Vec<(SectionId, Epoch)>,
+        /// Whether the process is about to exit: it is given nothing, and what it owns is to be moved away.
+        leaving: bool,
+    },
+    /// Raises ceilings, and says that the life goes on.
+    Raise {
+        /// The node that owns the sections.
+        node: NodeId,
+        /// Its life.
+        incarnation: Incarnation,
+        /// The sections, with the ownership and the ceiling wanted.
+        raises: Vec<Raise>,
+    },
+    /// Changes owners, where nothing was heard of the old ones.
+    Reassign(Vec<Reassign>),
+    /// Moves a section from its owner, which asks for it, to another one: the commit of a planned move.
+    Transfer(Transfer),
+    /// Says whether an AllocSvr may own sections.
+    Drain {
+        /// Name of the node.
+        name: String,
+        /// True: its sections are to be moved away, and it is given none.
+        drained: bool,
+    },
+    /// Takes a Raft id for a member of the store, for good: a disk that comes back under another member's id would vote
+    /// with a past it never had.
+    ClaimStoreId {
+        /// The id, 1 or above.
+        id: u64,
+    },
+}
+
+/// One section's raise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raise {
+    /// The section.
+    pub section: SectionId,
+    /// The ownership that asks.
+    pub epoch: Epoch,
+    /// The absolute ceiling wanted, up to [`Seq::MAX`]. One that is not above the committed ceiling changes nothing; its
+    /// answer is the committed ceiling.
+    pub to: Seq,
+}
+
+/// One section's change of owner, made only if its record still is what the proposer saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reassign {
+    /// The section.
+    pub section: SectionId,
+    /// Its epoch as the proposer saw it.
+    pub expected: Epoch,
+    /// How often its owner was heard of, as the proposer saw it: a renewal or a raise in between wins over the change.
+    /// `None` where nobody owned the section, or a life that was over: that one is heard of no more. A life that ended
+    /// since may have been heard of once more before, so that the change is refused.
+    pub heard: Option<Heard>,
+    /// The new owner.
+    pub to: NodeId,
+    /// The life of the new owner as the proposer saw it.
+    pub incarnation: Incarnation,
+}
+
+/// The commit of a planned move. Every reason to refuse it is there for good, so a refused one never takes effect later,
+/// however often its message is repeated or however late it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The section.
+    pub section: SectionId,
+    /// The ownership that ends.
+    pub epoch: Epoch,
+    /// The owner, who has frozen the section.
+    pub from: NodeId,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// The next owner, who holds a copy of the frozen section.
+    pub to: NodeId,
+    /// Its life.
+    pub to_incarnation: Incarnation,
+    /// Number of the attempt, not 0: it says which copy is the one to start from.
+    pub handover: Handover,
+}
+
+/// An ownership as a planned move began it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transferred {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The section's committed ceiling.
+    pub max_seq: Seq,
+}
+
+/// What applying a command answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To [`Command::DefineSet`]: the set as it stands.
+    SetDefined(Result<(), CommandRefusal>),
+    /// To [`Command::Register`].
+    Registered(Result<(NodeId, Incarnation), CommandRefusal>),
+    /// To [`Command::Renew`].
+    Renewed(Result<(), CommandRefusal>),
+    /// To [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
+    /// section under that epoch, or wants more than [`Seq::MAX`].
+    Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
+    /// To [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not what the proposer saw.
+    Reassigned(Vec<Option<Epoch>>),
+    /// To [`Command::Transfer`]; a repeat is answered as the first one was.
+    Transferred(Result<Transferred, CommandRefusal>),
+    /// To [`Command::Drain`].
+    Drained(Result<NodeId, CommandRefusal>),
+    /// To [`Command::ClaimStoreId`]: whether the id was free.
+    StoreIdClaimed(bool),
+}
+
+/// Why a command changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandRefusal {
+    /// The stored set has another name or layout.
+    #[error(
+        "the stored set is {} with uids {:?} in sections of {}, not {} with uids {:?} in sections of {}",
+        stored.name, stored.layout.uids(), stored.layout.section_size(),
+        given.name, given.layout.uids(), given.layout.section_size()
+    )]
+    OtherSet {
+        /// What the store holds.
+        stored: SetDefinition,
+        /// What the command says.
+        given: SetDefinition,
+    },
+    /// No set is defined yet.
+    #[error("the store has no set yet")]
+    NoSet,
+    /// The set has as many nodes as it may.
+    #[error("the set has {} nodes already, the most it may have", limits::MAX_NODES)]
+    TooManyNodes,
+    /// No such node registered.
+    #[error("no node with id {node} registered here")]
+    UnknownNode {
+        /// The id in the command.
+        node: NodeId,
+    },
+    /// No node of this name registered.
+    #[error("no AllocSvr named {name:?} registered here")]
+    UnknownName {
+        /// The name in the command.
+        name: String,
+    },
+    /// The ownership is over, or never was.
+    #[error("section {section} is at epoch {current}, and node {from} does not own it under epoch {given}")]
+    OtherOwnership {
+        /// The section.
+        section: SectionId,
+        /// Its epoch.
+        current: Epoch,
+        /// Who asked.
+        from: NodeId,
+        /// The epoch in the command.
+        given: Epoch,
+    },
+    /// The life is over, or never was.
+    #[error("node {node} is in incarnation {current}, not {given}")]
+    OtherIncarnation {
+        /// The node.
+        node: NodeId,
+        /// Its newest life.
+        current: Incarnation,
+        /// The life in the command.
+        given: Incarnation,
+    },
+    /// The renewal is neither the next one nor the last one again.
+    #[error("node {node} renewed {current} times, so renewal {given} is out of order")]
+    OtherRenewal {
+        /// The node.
+        node: NodeId,
+        /// Its last renewal.
+        current: RenewSeq,
+        /// The renewal in the command.
+        given: RenewSeq,
+    },
+}

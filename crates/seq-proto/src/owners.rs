@@ -1,0 +1,229 @@
+//! The border for what nodes and the store tell each other of owners: news, and offers of planned moves.
+
+use seq_core::arbiter::Move;
+use seq_core::owner::handing::Offer;
+use seq_core::owner::{Grant, News};
+use seq_core::section::SectionCopy;
+use seq_core::{Epoch, Handover, Incarnation, Layout, NodeId, SectionId, Seq, SlotIndex};
+
+use crate::convert::RoutesError;
+use crate::v1;
+
+/// Most slots in one message of a staged copy: half a megabyte at the widest, so that one copy does not hold up others.
+pub const MAX_STAGED_SLOTS: usize = 65_536;
+
+impl From<&News> for v1::News {
+    fn from(news: &News) -> v1::News {
+        let planned = |one: &Move| v1::PlannedMove {
+            section: one.section.0,
+            epoch: one.epoch.0,
+            to_node_id: one.to.0,
+            to_incarnation: one.incarnation.0,
+        };
+        v1::News {
+            sections: news.grants.iter().map(|grant| grant.section.0).collect(),
+            epochs: news.grants.iter().map(|grant| grant.epoch.0).collect(),
+            ceilings: news.grants.iter().map(|grant| grant.ceiling.0).collect(),
+            handovers: news.grants.iter().map(|grant| grant.handover.0).collect(),
+            routes: news.routes.as_ref().map(v1::Routes::from),
+            moves: news.moves.iter().map(planned).collect(),
+            alone: news.alone,
+        }
+    }
+}
+
+/// Why the store's news cannot be read. Nothing of them was taken in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NewsError {
+    /// The answer has none.
+    #[error("the answer says nothing of owners")]
+    Missing,
+    /// The lists are not parallel.
+    #[error("{sections} granted sections do not have as many epochs, ceilings and handovers")]
+    Lists {
+        /// How many sections.
+        sections: usize,
+    },
+    /// A section outside of the layout, an epoch of 0, or a ceiling above 2^63-1.
+    #[error("the grant of section {section} under epoch {epoch} with ceiling {ceiling} cannot be")]
+    Grant {
+        /// The section.
+        section: u32,
+        /// Its epoch.
+        epoch: u64,
+        /// Its ceiling.
+        ceiling: u64,
+    },
+    /// The routes cannot be read.
+    #[error(transparent)]
+    Routes(#[from] RoutesError),
+}
+
+/// Reads the news that the store tells the node `me`.
+///
+/// # Errors
+/// [`NewsError`].
+pub fn news(news: Option<&v1::News>, layout: &Layout, me: NodeId) -> Result<News, NewsError> {
+    let news = news.ok_or(NewsError::Missing)?;
+    let rows = news.sections.len();
+    if [news.epochs.len(), news.ceilings.len(), news.handovers.len()] != [rows; 3] {
+        return Err(NewsError::Lists { sections: rows });
+    }
+    let grant = |row: usize| {
+        let (section, epoch, ceiling) = (news.sections[row], news.epochs[row], news.ceilings[row]);
+        if section >= layout.sections() || epoch == 0 || ceiling > Seq::MAX.0 {
+            return Err(NewsError::Grant { section, epoch, ceiling });
+        }
+        Ok(Grant {
+            section: SectionId(section),
+            epoch: Epoch(epoch),
+            ceiling: Seq(ceiling),
+            handover: Handover(news.handovers[row]),
+        })
+    };
+    let planned = |one: &v1::PlannedMove| Move {
+        section: SectionId(one.section),
+        epoch: Epoch(one.epoch),
+        from: me,
+        to: NodeId(one.to_node_id),
+        incarnation: Incarnation(one.to_incarnation),
+    };
+    Ok(News {
+        routes: news.routes.as_ref().map(TryFrom::try_from).transpose()?,
+        grants: (0..rows).map(grant).collect::<Result<_, _>>()?,
+        moves: news.moves.iter().map(planned).collect(),
+        alone: news.alone,
+    })
+}
+
+/// Why a message of a planned move is refused before anything else looks at it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    /// No offer in it.
+    #[error("the message has no offer")]
+    Missing,
+    /// The offer is of another set.
+    #[error("section {section} of set {given:?} was offered to a node of set {mine:?}")]
+    OtherSet {
+        /// The section.
+        section: u32,
+        /// The set in the offer.
+        given: String,
+        /// The node's set.
+        mine: String,
+    },
+    /// A section outside of the layout.
+    #[error("section {section}: the set has sections 0..{sections}")]
+    Section {
+        /// The section.
+        section: u32,
+        /// Sections of the set.
+        sections: u32,
+    },
+    /// An epoch that no handed-over ownership has, or an attempt of 0.
+    #[error("epoch {epoch}, attempt {handover}: moves begin epochs from 2 on, and attempts count from 1")]
+    Numbers {
+        /// The epoch.
+        epoch: u64,
+        /// The attempt.
+        handover: u64,
+    },
+    /// Slots that do not grow, are not the section's, or have no distance of their own in range.
+    #[error("section {section}: slot {slot} at distance {distance} from {base} cannot be")]
+    Slot {
+        /// The section.
+        section: u32,
+        /// The slot.
+        slot: u32,
+        /// Its distance.
+        distance: u64,
+        /// The base.
+        base: u64,
+    },
+    /// Slots and distances differ in number, or are too many.
+    #[error("{slots} slots and {distances} distances: send as many of each, up to {MAX_STAGED_SLOTS} in a message")]
+    Lists {
+        /// How many slots.
+        slots: usize,
+        /// How many distances.
+        distances: usize,
+    },
+}
+
+/// Reads an offer to a node of a set.
+///
+/// # Errors
+/// [`OfferError`].
+pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> Result<Offer, OfferError> {
+    let v1::HandoverOffer { set: given, section, epoch, handover, incarnation } = offer.ok_or(OfferError::Missing)?;
+    if given != set {
+        return Err(OfferError::OtherSet { section: *section, given: given.clone(), mine: set.to_owned() });
+    }
+    if *section >= layout.sections() {
+        return Err(OfferError::Section { section: *section, sections: layout.sections() });
+    }
+    if *epoch < 2 || *handover == 0 {
+        return Err(OfferError::Numbers { epoch: *epoch, handover: *handover });
+    }
+    Ok(Offer {
+        section: SectionId(*section),
+        epoch: Epoch(*epoch),
+        handover: Handover(*handover),
+        incarnation: Incarnation(*incarnation),
+    })
+}
+
+/// An offer as it is sent.
+#[must_use]
+pub fn to_offer(offer: &Offer, set: &str) -> v1::HandoverOffer {
+    v1::HandoverOffer {
+        set: set.to_owned(),
+        section: offer.section.0,
+        epoch: offer.epoch.0,
+        handover: offer.handover.0,
+        incarnation: offer.incarnation.0,
+    }
+}
+
+/// A frozen section's values as messages.
+pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<Item = v1::StageRequest> {
+    let mut head = Some((offer, copy.base.0));
+    let mut rest = copy.distances.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let first = head.take();
+        if first.is_none() && rest.peek().is_none() {
+            return None;
+        }
+        let (offer, base) = first.map_or((None, 0), |(offer, base)| (Some(offer), base));
+        let (slots, distances) =
+            rest.by_ref().take(MAX_STAGED_SLOTS).map(|(slot, distance)| (slot.0, distance)).unzip();
+        Some(v1::StageRequest { offer, base, slots, distances })
+    })
+}
+
+/// Reads a message of a staged copy into the copy of a section.
+///
+/// # Errors
+/// [`OfferError`].
+pub fn extend_copy(
+    copy: &mut SectionCopy,
+    message: &v1::StageRequest,
+    section: SectionId,
+    layout: &Layout,
+) -> Result<(), OfferError> {
+    let (slots, distances) = (message.slots.len(), message.distances.len());
+    if slots != distances || slots > MAX_STAGED_SLOTS {
+        return Err(OfferError::Lists { slots, distances });
+    }
+    let uids = layout.uids_of(section);
+    let most = Seq::MAX.0.saturating_sub(copy.base.0);
+    for (slot, distance) in message.slots.iter().zip(&message.distances) {
+        let grows = copy.distances.last().is_none_or(|(last, _)| last.0 < *slot);
+        if !grows || u64::from(*slot) >= uids.end - uids.start || *distance == 0 || *distance > most {
+            let (section, base) = (section.0, copy.base.0);
+            return Err(OfferError::Slot { section, slot: *slot, distance: *distance, base });
+        }
+        copy.distances.push((SlotIndex(*slot), *distance));
+    }
+    Ok(())
+}
