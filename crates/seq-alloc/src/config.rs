@@ -88,7 +88,8 @@ impl AllocTuning {
         }
         self.terms().validate()?;
         if self.renew_every + self.store_timeout * 2 >= self.lease - self.lease_margin {
-            return Err(TuningError::SlowStore { tuning: *self });
+            let AllocTuning { renew_every: renew, store_timeout: timeout, .. } = *self;
+            return Err(TuningError::SlowStore { renew, timeout, served: self.terms().served() });
         }
         if self.claim_every > self.renew_every {
             return Err(TuningError::SlowClaim { claim: self.claim_every, renew: self.renew_every });
@@ -122,13 +123,16 @@ pub enum TuningError {
     Terms(#[from] TermsError),
     /// A leader of the store that dies would cost the lease.
     #[error(
-        "renew_every {:?} + store_timeout {:?} * 2 is not below lease {:?} - lease_margin {:?}: a renewal that is lost with \
-         the store's leader, and the next one, must fit into a lease",
-        tuning.renew_every, tuning.store_timeout, tuning.lease, tuning.lease_margin
+        "renew_every {renew:?} + store_timeout {timeout:?} * 2 is not below lease - lease_margin, {served:?}: a renewal \
+         that is lost with the store's leader, and the next one, must fit into a lease"
     )]
     SlowStore {
-        /// The values.
-        tuning: AllocTuning,
+        /// `renew_every`.
+        renew: Duration,
+        /// `store_timeout`.
+        timeout: Duration,
+        /// How long a lease is served under.
+        served: Duration,
     },
     /// A node without sections would ask for them less often than one that has them.
     #[error("claim_every {claim:?} is above renew_every {renew:?}: a node without sections must ask at least as often")]

@@ -27,17 +27,29 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Looks and proposes while this member leads.
 pub(crate) struct ArbiterShell {
-    pub(crate) raft: Raft,
-    pub(crate) state: SharedState,
-    pub(crate) proposer: Proposer,
-    pub(crate) allocs: Vec<AllocSpec>,
-    pub(crate) patience: Patience,
-    pub(crate) clock: Clock,
+    raft: Raft,
+    state: SharedState,
+    proposer: Proposer,
+    allocs: Vec<AllocSpec>,
+    patience: Patience,
+    clock: Clock,
     /// What is wanted of the owners; empty while this member does not lead.
-    pub(crate) plan: watch::Sender<Arc<Plan>>,
+    plan: watch::Sender<Arc<Plan>>,
 }
 
 impl ArbiterShell {
+    /// A shell that waits as long, by that clock; and where it shows what it wants of the owners.
+    pub(crate) fn new(
+        raft: Raft,
+        state: SharedState,
+        proposer: Proposer,
+        allocs: Vec<AllocSpec>,
+        (patience, clock): (Patience, Clock),
+    ) -> (ArbiterShell, watch::Receiver<Arc<Plan>>) {
+        let (plan, shown) = watch::channel(Arc::default());
+        (ArbiterShell { raft, state, proposer, allocs, patience, clock, plan }, shown)
+    }
+
     /// Runs until it is dropped, or the Raft library has stopped.
     pub(crate) async fn run(self) {
         let mut metrics = self.raft.metrics();

@@ -229,11 +229,13 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), &tuning);
     doors.raft.gate.open(RaftDoor { raft: raft.clone(), state: state.clone(), peers });
-    let (plan, planned) = tokio::sync::watch::channel(Arc::default());
+    let patience = (tuning.patience(), clock);
+    let (arbiter, plan) =
+        ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
     doors.control.open(Control {
         set: set.clone(),
         lease_wait: tuning.lease_wait,
-        plan: planned,
+        plan,
         allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
         proposer: proposer.clone(),
         state: state.clone(),
@@ -254,15 +256,6 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     let stores = spec.stores;
     let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
-    let arbiter = ArbiterShell {
-        raft: raft.clone(),
-        state: state.clone(),
-        proposer: proposer.clone(),
-        allocs: spec.allocs,
-        patience: tuning.patience(),
-        clock,
-        plan,
-    };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer.clone(), set));

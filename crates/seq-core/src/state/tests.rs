@@ -383,6 +383,22 @@ impl Twin {
         (self.nodes[name].0 == incarnation.0).then(|| name.clone())
     }
 
+    fn renew(&mut self, name: &String, incarnation: u64, seq: u64, released: &[(SectionId, Epoch)]) -> bool {
+        let node = self.nodes.get_mut(name).unwrap();
+        if seq != node.2 && seq != node.2 + 1 {
+            return false;
+        }
+        (node.2, node.3) = (seq, node.3 + 1);
+        for (section, epoch) in released {
+            if let Some(record) = self.sections.get_mut(&section.0)
+                && (record.0, record.1.as_ref(), record.2) == (epoch.0, Some(name), incarnation)
+            {
+                *record = (record.0 + 1, None, 0, record.3, 0);
+            }
+        }
+        true
+    }
+
     fn transfer(&mut self, transfer: &Transfer) -> Option<u64> {
         let from = self.lives(transfer.from, transfer.incarnation)?;
         let to = self.names.get((transfer.to.0 as usize).wrapping_sub(1)).cloned();
@@ -414,20 +430,7 @@ impl Twin {
             }
             Command::Renew { node, incarnation, renew_seq, released, .. } => {
                 let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
-                let node = self.nodes.get_mut(&name).unwrap();
-                let accepted = renew_seq.0 == node.2 || renew_seq.0 == node.2 + 1;
-                if accepted {
-                    node.2 = renew_seq.0;
-                    node.3 += 1;
-                    for (section, epoch) in released {
-                        if let Some(record) = self.sections.get_mut(&section.0)
-                            && (record.0, record.1.as_ref(), record.2) == (epoch.0, Some(&name), incarnation.0)
-                        {
-                            *record = (record.0 + 1, None, 0, record.3, 0);
-                        }
-                    }
-                }
-                vec![accepted.then_some(0)]
+                vec![self.renew(&name, incarnation.0, renew_seq.0, released).then_some(0)]
             }
             Command::Raise { node, incarnation, raises } => {
                 let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };

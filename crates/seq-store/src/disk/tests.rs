@@ -91,6 +91,20 @@ fn commands() {
             010000006131ffffffffffff8e000000e4ffffff000000000403020100000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
+    let raise = |section, epoch, to| Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) };
+    let raises = vec![raise(0, 3, 20_000), raise(1, 4, 30_000)];
+    check_command(
+        &Command::Raise { node: NodeId(1), incarnation: Incarnation(2), raises },
+        expect![[r#"
+            535153520100010068000000ad71022a00000000010000000300000000000000
+            0400000000000000204e00000000000030750000000000000300000001000000
+            0200000000000000c8ffffff02000000c8ffffff02000000d0ffffff02000000
+            000000000000000000000000000000000000000000000000"#]],
+    );
+}
+
+#[test]
+fn commands_that_keep_and_change_owners() {
     let renew = Command::Renew {
         node: NodeId(1),
         incarnation: Incarnation(2),
@@ -104,16 +118,6 @@ fn commands() {
             5351535201000100500000007cccb10504000000000000000500000000000000
             020000000100000002000000000000000300000000000000d8ffffff01000000
             d8ffffff01000000010000000000000000000000000000000000000000000000"#]],
-    );
-    let raise = |section, epoch, to| Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) };
-    let raises = vec![raise(0, 3, 20_000), raise(1, 4, 30_000)];
-    check_command(
-        &Command::Raise { node: NodeId(1), incarnation: Incarnation(2), raises },
-        expect![[r#"
-            535153520100010068000000ad71022a00000000010000000300000000000000
-            0400000000000000204e00000000000030750000000000000300000001000000
-            0200000000000000c8ffffff02000000c8ffffff02000000d0ffffff02000000
-            000000000000000000000000000000000000000000000000"#]],
     );
     let reassign = |heard| Reassign {
         section: SectionId(1),
