@@ -33,6 +33,9 @@ const RETRY: Duration = Duration::from_millis(200);
 /// A member that has not answered the leader for this many of the longest election timeouts is not counted on.
 const SILENT_ELECTIONS: u32 = 2;
 
+/// How often a leader looks whether somebody who was silent has answered; about a heartbeat.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 type Changes = ChangeMembers<u64, Member>;
 
 /// Makes changes of the members. Clones make one at a time.
@@ -135,15 +138,16 @@ impl MemberChanges {
     /// Changes who votes; answers the voters, and whether anything was done.
     pub(crate) async fn change(&self, wish: &Wish) -> Result<(BTreeSet<u64>, bool), ChangeError> {
         if wish.foresee {
-            let group = self.seen()?.group;
-            return Ok(match group.plan(wish)? {
+            let (seen, plan) = self.judged(|group| group.plan(wish)).await?;
+            return Ok(match plan {
                 Plan::Change { voters, .. } => (voters, false),
-                Plan::Nothing | Plan::HandOver { .. } => (group.voters, false),
+                Plan::Nothing | Plan::HandOver { .. } => (seen.group.voters, false),
             });
         }
         let _one = self.begin()?;
-        let seen = self.settled().await?;
-        match seen.group.plan(wish)? {
+        self.settled().await?;
+        let (seen, plan) = self.judged(|group| group.plan(wish)).await?;
+        match plan {
             Plan::Nothing => Ok((seen.group.voters, false)),
             Plan::HandOver { to } => {
                 tracing::info!(to, "the leader is to be removed: handing over first");
@@ -174,8 +178,7 @@ impl MemberChanges {
     /// Hands leadership over to a voter; answers who leads.
     pub(crate) async fn lead(&self, to: u64) -> Result<u64, ChangeError> {
         let _one = self.begin()?;
-        let seen = self.seen()?;
-        seen.group.check_successor(to)?;
+        let (seen, ()) = self.judged(|group| group.check_successor(to)).await?;
         if seen.group.leader == to {
             return Ok(to);
         }
@@ -199,6 +202,21 @@ impl MemberChanges {
             } else if metrics.changed().await.is_err() {
                 // The Raft library has stopped, and its task says why.
                 std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Judges what the leader sees. One that leads for a short time only may not have heard of everybody yet, so a refusal for
+    /// their silence is given only after as long as it takes to be called silent.
+    async fn judged<T>(&self, judge: impl Fn(&Group) -> Result<T, Refusal>) -> Result<(Seen, T), ChangeError> {
+        let deadline = tokio::time::Instant::now() + self.live_within;
+        loop {
+            let seen = self.seen()?;
+            match judge(&seen.group) {
+                Err(refusal) if refusal.is_for_silence() && tokio::time::Instant::now() < deadline => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                verdict => return Ok((seen, verdict?)),
             }
         }
     }

@@ -207,6 +207,13 @@ pub(crate) enum Refusal {
     NoSuccessor,
 }
 
+impl Refusal {
+    /// Whether it is only because somebody has not answered, or not everything, so far.
+    pub(crate) fn is_for_silence(&self) -> bool {
+        matches!(self, Refusal::NoMajority { .. } | Refusal::NotCaughtUp { .. } | Refusal::NoSuccessor)
+    }
+}
+
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Status {
         let (code, reason) = match refusal {
