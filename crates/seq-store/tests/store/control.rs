@@ -28,6 +28,7 @@ async fn a_follower_refuses_and_names_the_leader() {
     cluster.stop_all().await;
 }
 
+#[expect(clippy::too_many_lines, reason = "one table of requests, with what is said to each")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
     let mut cluster = Cluster::started(1, Disk::Memory).await;
