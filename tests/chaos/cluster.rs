@@ -152,6 +152,15 @@ impl Cluster {
         eventually("a store leads", || self.leader())
     }
 
+    /// How long a node runs, by its own clock.
+    pub(crate) fn uptime(&self, addr: &str) -> Duration {
+        let ask = || async {
+            let mut client = AdminServiceClient::new(channel(addr));
+            client.status(v1::StatusRequest {}).await
+        };
+        Duration::from_millis(eventually("the node answers", || self.within(ask())).uptime_ms)
+    }
+
     /// What a store says of itself; `None` while it does not answer.
     pub(crate) fn store_status(&self, node: &Node) -> Option<v1::StoreStatus> {
         let ask = async {

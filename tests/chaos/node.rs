@@ -104,6 +104,12 @@ impl Node {
         Tracer { child }
     }
 
+    /// Whether the process runs with a library.
+    pub(crate) fn has_loaded(&self, library: &str) -> bool {
+        let pid = self.child.as_ref().unwrap().id();
+        fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains(library)
+    }
+
     /// What the process has logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

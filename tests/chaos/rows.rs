@@ -51,6 +51,13 @@ pub(crate) const ROWS: &[Row] = &[
         "an allocator is killed and is back at once, five times",
     ),
     row(
+        "alloc_restart_in_turn",
+        Tier::Full,
+        NET,
+        allocs::restart_in_turn,
+        "each allocator is asked to end and started again: no call fails, no number is left out",
+    ),
+    row(
         "alloc_pause_short",
         Tier::Short,
         NET,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::cluster::Shape;
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
@@ -37,6 +39,23 @@ pub(super) fn kill_and_restart() {
         owns_again(&scene);
     }
     scene.end("five restarts");
+}
+
+pub(super) fn restart_in_turn() {
+    let mut scene = Scene::start(Shape::USUAL);
+    scene.load.seamless();
+    for victim in 0..scene.cluster.allocs.len() {
+        eventually("it owns sections", || (!scene.cluster.sections_of(victim).is_empty()).then_some(()));
+        scene.cluster.allocs[victim].signal(Signal::TERM);
+        let status = scene.cluster.allocs[victim].wait_exit();
+        assert!(status.success(), "{status}");
+        scene.cluster.allocs[victim].start();
+    }
+    eventually("the last one owns sections again", || {
+        let last = scene.cluster.allocs.len() - 1;
+        (!scene.cluster.sections_of(last).is_empty()).then_some(())
+    });
+    scene.end("each allocator restarted as planned");
 }
 
 pub(super) fn cut_from_store() {
@@ -98,9 +117,11 @@ fn cut(what: &str, cut: impl FnOnce(&Scene)) {
     let (sections, others) = split(&scene);
     cut(&scene);
     pause(CUT);
+    // Still cut: others serve its sections, or it does itself where it can.
+    scene.load.wait_served();
     let report = scene.load.report();
     println!(
-        "  in {} s its sections were without an answer for {:.2} s, all others for {:.2} s",
+        "  in more than {} s its sections were without an answer for {:.2} s, all others for {:.2} s",
         CUT.as_secs(),
         report.longest(sections).as_secs_f64(),
         report.longest(others).as_secs_f64()

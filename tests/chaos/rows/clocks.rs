@@ -4,7 +4,7 @@
 //! the edge of its lease, because only then a clock decides anything.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, Shape};
 use crate::machine::{faketime, pause};
@@ -48,6 +48,7 @@ fn steps(nodes: fn(&mut Cluster) -> &mut [Node]) {
         node.env("FAKETIME_TIMESTAMP_FILE", clock.display().to_string());
     }
     cluster.start_all();
+    assert!(nodes(&mut cluster).iter().all(|node| node.has_loaded("libfaketime")));
     let scene = Scene::of(cluster);
     for step in STEPS {
         fs::write(&clock, step).unwrap();
@@ -72,6 +73,8 @@ fn rates(nodes: fn(&mut Cluster) -> &mut [Node]) {
             node.env("FAKETIME", format!("+0s {rate}"));
         }
         cluster.start_all();
+        let node = nodes(&mut cluster)[0].addr.clone();
+        let (began, uptime) = (Instant::now(), cluster.uptime(&node));
         let scene = Scene::of(cluster);
         for length in PAUSES_MS {
             scene.cluster.allocs[0].freeze();
@@ -79,7 +82,10 @@ fn rates(nodes: fn(&mut Cluster) -> &mut [Node]) {
             scene.cluster.allocs[0].thaw();
             scene.load.wait_served();
         }
-        scene.end(&format!("clocks at {rate}"));
+        let ran = (scene.cluster.uptime(&node) - uptime).as_secs_f64() / began.elapsed().as_secs_f64();
+        // Half of what it should be off: the questions take their time.
+        assert!((ran - 1.0).abs() > 0.05, "the clock ran at {ran:.3}, not at {rate}");
+        scene.end(&format!("clocks at {rate}, seen at {ran:.3}"));
     }
 }
 
