@@ -35,12 +35,12 @@ pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
 /// How long a dial may take: two SYN retransmissions do not fit, and another node can answer instead.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time between pings of a connection, also of an idle one; a half-open connection is found after this and
-/// [`KEEP_ALIVE_TIMEOUT`], about when a lost host's sections have a new owner.
-pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(1);
+/// Time between pings of a connection, also of an idle one; a half-open connection is found within this and
+/// [`KEEP_ALIVE_TIMEOUT`], before a lost host's sections have a new owner, so that nobody waits longer than for the owner.
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a ping may stay unanswered: longer than a busy node is away from its sockets.
-pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// How long an address stays suspect after a failure: one caller a second finds out whether it is back.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
