@@ -83,7 +83,7 @@ impl Cluster {
         let cluster = Cluster { stores, allocs, disk, net, shape, runtime, dir };
         fs::write(&set, cluster.set_file("chaos")).unwrap();
         // Snapshots come often, so that a member that was away needs one sometimes.
-        fs::write(&config, "[store]\nsnapshot_every = 2000\nlog_kept = 200\n").unwrap();
+        fs::write(&config, "[store]\nsnapshot_every = 2000\nlog_kept = 200\nrebalance_after_ms = 1000\n").unwrap();
         cluster
     }
 

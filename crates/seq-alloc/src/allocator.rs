@@ -26,7 +26,7 @@ use crate::owned::OwnedTable;
 use crate::settle::{Holds, Item, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
-use crate::{ceiling, handing, session, shared};
+use crate::{ceiling, handing, hearsay, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -114,6 +114,7 @@ impl Allocator {
         });
         group.spawn("session keeper", Kind::Critical, session::run(shared.clone(), link.clone()));
         group.spawn("move keeper", Kind::Critical, handing::keep(shared.clone(), link.clone()));
+        group.spawn("hearsay keeper", Kind::Critical, hearsay::keep(shared.clone()));
         group.spawn("ceiling keeper", Kind::Critical, ceiling::keep(shared.clone(), link));
         group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
         Ok(Allocator { shared })

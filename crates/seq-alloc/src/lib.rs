@@ -4,7 +4,7 @@
 //! (`owned`) to `seq_core::Section::take` and back, without a lock, a task switch or an allocation. A *ceiling* goes from
 //! the line of sections that need one (`line`) through the keeper (`ceiling`) to the store (`store_link`) and back into the
 //! section. Beside them `session` keeps this process known to the store, `handing` and `target` move sections from node to
-//! node, `settle` holds callers until they can be answered, and `forward` asks other owners.
+//! node, `settle` holds callers until they can be answered, `hearsay` listens to others while the store is silent, and `forward` asks other owners.
 //!
 //! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone; `step` carries it out.
 //! Numbers are given out only under a lease that held after the call had arrived.
@@ -16,6 +16,7 @@ mod config;
 mod counters;
 mod forward;
 mod handing;
+mod hearsay;
 mod line;
 mod owned;
 mod session;

@@ -27,8 +27,13 @@ const FIRST_RETRY: Duration = Duration::from_millis(25);
 /// The longest wait between two tries.
 const LAST_RETRY: Duration = Duration::from_millis(400);
 
-/// How long an owner that was replaced may still take to answer: longer than a planned move takes.
-const LAST_WORD: Duration = Duration::from_millis(500);
+/// How long an owner that was replaced may still take to answer: longer than it takes to hear of its own replacement in a
+/// planned move, and not much longer, because a lost host's callers wait for as long.
+const LAST_WORD: Duration = Duration::from_millis(250);
+
+/// After how long without an answer an owner may be gone, so that news of another one are asked for often: longer than one
+/// that lives takes, and short against a lease.
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// An ask that waits, with its place in the call's answer.
 #[derive(Clone, Copy, Debug)]
@@ -245,9 +250,16 @@ impl Shared {
                 news.await;
             }
         };
+        let silent = async {
+            tokio::time::sleep(SILENCE).await;
+            let _seeking = Seeking::begin(&self.holds);
+            self.renew_now.notify_one();
+            std::future::pending().await
+        };
         tokio::select! {
             answers = W::there(self, call, to, items) => Some(answers),
             () = replaced => None,
+            () = silent => None,
         }
     }
 
@@ -256,7 +268,7 @@ impl Shared {
             self.holds.calls.fetch_sub(1, Relaxed);
             return Err(Refusal::TooManyHeld { section, held: MAX_HELD });
         }
-        Ok(Held { shared: self, seeks: false, stalled_since: None })
+        Ok(Held { shared: self, seeks: None, stalled_since: None })
     }
 }
 
@@ -288,10 +300,26 @@ impl Holds {
     }
 }
 
+/// One call that waits for news of an owner.
+struct Seeking<'a>(&'a Holds);
+
+impl Seeking<'_> {
+    fn begin(holds: &Holds) -> Seeking<'_> {
+        holds.seeking.fetch_add(1, Relaxed);
+        Seeking(holds)
+    }
+}
+
+impl Drop for Seeking<'_> {
+    fn drop(&mut self) {
+        self.0.seeking.fetch_sub(1, Relaxed);
+    }
+}
+
 /// One held call.
 struct Held<'a> {
     shared: &'a Shared,
-    seeks: bool,
+    seeks: Option<Seeking<'a>>,
     /// Since when it waits at a ceiling.
     stalled_since: Option<Instant>,
 }
@@ -303,25 +331,16 @@ impl Held<'_> {
             self.stalled_since.get_or_insert_with(Instant::now);
         }
         let here = matches!(why, Refusal::CeilingStalled { .. } | Refusal::LeaseExpired { .. });
-        self.seek(!here);
-    }
-
-    fn seek(&mut self, seeks: bool) {
-        if seeks != self.seeks {
-            self.seeks = seeks;
-            let seeking = &self.shared.holds.seeking;
-            if seeks {
-                seeking.fetch_add(1, Relaxed)
-            } else {
-                seeking.fetch_sub(1, Relaxed)
-            };
+        if here {
+            self.seeks = None;
+        } else if self.seeks.is_none() {
+            self.seeks = Some(Seeking::begin(&self.shared.holds));
         }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.seek(false);
         self.shared.holds.calls.fetch_sub(1, Relaxed);
         if let Some(since) = self.stalled_since {
             self.shared.counters.stalled(since.elapsed());

@@ -310,6 +310,19 @@ impl Owner {
         Ok(())
     }
 
+    /// Takes in routes that another node knows. They grant nothing and extend no lease: what is routed elsewhere under a
+    /// newer epoch leaves. The next question asks the store for everything, so that no grant among them is missed.
+    ///
+    /// # Errors
+    /// [`AdoptError`].
+    pub fn on_hearsay(&mut self, update: &RouteUpdate, effects: &mut Vec<Effect>) -> Result<(), AdoptError> {
+        // What a move of one's own came to is for the store to say.
+        let Some(life) = self.life.filter(|_| self.moves_under_way() == 0) else { return Ok(()) };
+        let learnt = self.learn(life, update, effects);
+        self.whole = true;
+        learnt.map(|_| ())
+    }
+
     /// Ends a life: the store said that there is a newer one.
     pub fn on_life_over(&mut self, life: Life, effects: &mut Vec<Effect>) {
         if self.life != Some(life) {
@@ -381,20 +394,9 @@ impl Owner {
         effects: &mut Vec<Effect>,
     ) -> Result<(), AdoptError> {
         let Some(update) = update else { return Ok(()) };
-        if let Some(next) = self.next_routes(update)? {
-            self.routes = Some(Arc::new(next));
-            effects.push(Effect::Publish);
-        }
+        let routes = self.learn(life, update, effects)?;
         self.whole = false;
-        let Some(routes) = self.routes.clone() else { return Ok(()) };
-        for (section, epoch) in self.owned().collect::<Vec<_>>() {
-            let route = routes.get(section).unwrap_or_default();
-            // An older route than the ownership: it was handed over to this node after the routes were read.
-            let mine = route.owner == Some(life.node) && route.epoch == epoch;
-            if !mine && route.epoch >= epoch {
-                self.drop_section(section, epoch, effects);
-            }
-        }
+        let Some(routes) = routes else { return Ok(()) };
         for grant in grants {
             let route = routes.get(grant.section).unwrap_or_default();
             // Newer routes than the grant may be known by now.
@@ -404,6 +406,29 @@ impl Owner {
         }
         self.incoming.forget_past(&routes);
         Ok(())
+    }
+
+    /// Takes routes in: what is routed elsewhere leaves. Answers the newest routes.
+    fn learn(
+        &mut self,
+        life: Life,
+        update: &RouteUpdate,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Option<Arc<RouteTable>>, AdoptError> {
+        if let Some(next) = self.next_routes(update)? {
+            self.routes = Some(Arc::new(next));
+            effects.push(Effect::Publish);
+        }
+        let Some(routes) = self.routes.clone() else { return Ok(None) };
+        for (section, epoch) in self.owned().collect::<Vec<_>>() {
+            let route = routes.get(section).unwrap_or_default();
+            // An older route than the ownership: it was handed over to this node after the routes were read.
+            let mine = route.owner == Some(life.node) && route.epoch == epoch;
+            if !mine && route.epoch >= epoch {
+                self.drop_section(section, epoch, effects);
+            }
+        }
+        Ok(Some(routes))
     }
 
     fn enter(&mut self, grant: &Grant, effects: &mut Vec<Effect>) {

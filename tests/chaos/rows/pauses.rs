@@ -15,6 +15,9 @@ const EDGE_MS: std::ops::Range<u64> = 1_500..3_200;
 /// How many of them.
 const PAUSES: u32 = 500;
 
+/// How long everybody runs between two pauses.
+const BETWEEN: Duration = Duration::from_millis(300);
+
 /// After so many pauses the numbers of the load are printed.
 const TELL_EVERY: u32 = 50;
 
@@ -38,7 +41,10 @@ fn pauses(lengths: &[Duration]) {
 pub(super) fn many() {
     let scene = Scene::start(Shape { allocs: 4, ..Shape::USUAL });
     for number in 1..=PAUSES {
-        freeze_busiest(&scene, Duration::from_millis(fastrand::u64(EDGE_MS)));
+        let length = Duration::from_millis(fastrand::u64(EDGE_MS));
+        freeze(&scene, number as usize % scene.cluster.allocs.len(), length);
+        // Enough for a renewal: a node that is frozen again at once would only go on with its last pause.
+        pause(BETWEEN);
         if number % TELL_EVERY == 0 {
             let report = scene.load.report();
             report.print(&format!("{number} pauses"));
@@ -54,7 +60,12 @@ fn freeze_busiest(scene: &Scene, length: Duration) {
     let owners = cluster.owners();
     let owned = |index: &usize| owners.iter().filter(|owner| **owner == cluster.allocs[*index].name).count();
     let busiest = (0..cluster.allocs.len()).max_by_key(owned).expect("there are allocators");
-    cluster.allocs[busiest].freeze();
+    freeze(scene, busiest, length);
+}
+
+fn freeze(scene: &Scene, alloc: usize, length: Duration) {
+    let alloc = &scene.cluster.allocs[alloc];
+    alloc.freeze();
     pause(length);
-    cluster.allocs[busiest].thaw();
+    alloc.thaw();
 }

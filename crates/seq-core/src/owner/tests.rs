@@ -53,6 +53,24 @@ fn owning() -> Owner {
     owner
 }
 
+#[test]
+fn hearsay_takes_away_and_grants_nothing() {
+    let mut owner = owning();
+    let mut effects = Vec::new();
+    // Section 0 went to another node, section 2 came here, and section 1 is told of under an epoch that is over.
+    let update = routes(2, [(2, 2), (2, 0), (1, 2), (0, 0)]);
+    owner.on_hearsay(&update, &mut effects).unwrap();
+    assert_eq!(effects, [Effect::Publish, Effect::Leave { section: SectionId(0), epoch: Epoch(1) }]);
+    assert_eq!(owner.owned().collect::<Vec<_>>(), [(SectionId(1), Epoch(1))]);
+    // The store is asked for everything, and then the grant is not missed.
+    assert_eq!(owner.known_version(), RouteVersion(0));
+    let effects =
+        tell(&mut owner, 2, news(2, [(2, 2), (1, 1), (1, 2), (0, 0)], &[grant(1, 1, 0, 0), grant(2, 2, 5, 0)]));
+    let entered = Effect::Enter { section: SectionId(2), epoch: Epoch(2), ceiling: Seq(5), copy: None };
+    assert_eq!(effects, [entered, Effect::Extend { sent: at(2) }]);
+    assert_eq!(owner.known_version(), RouteVersion(2));
+}
+
 /// The effects of news that came with an answer.
 fn tell(owner: &mut Owner, sent: u64, news: News) -> Vec<Effect> {
     let mut effects = Vec::new();
