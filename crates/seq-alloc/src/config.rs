@@ -60,7 +60,7 @@ impl AllocTuning {
         claim_every: Duration::from_millis(50),
         store_timeout: Duration::from_millis(500),
         retry_min: Duration::from_millis(20),
-        retry_max: Duration::from_secs(1),
+        retry_max: Duration::from_millis(250),
         raise_batch: limits::MAX_RAISES,
         raises_in_flight: 4,
         connections: 2,

@@ -73,8 +73,8 @@ impl StoreTuning {
     /// For disks that sync in milliseconds and networks of one region.
     pub const DEFAULTS: StoreTuning = StoreTuning {
         heartbeat: Duration::from_millis(100),
-        election_min: Duration::from_millis(400),
-        election_max: Duration::from_millis(800),
+        election_min: Duration::from_millis(300),
+        election_max: Duration::from_millis(500),
         commit_timeout: Duration::from_secs(5),
         snapshot_timeout: Duration::from_secs(60),
         snapshot_every: 20_000,
