@@ -144,6 +144,7 @@ impl<'a> Attempts<'a> {
                     at_once = self.avoid.is_none();
                     self.avoid = Some(addr.clone());
                 }
+                self.heed(uid, &reason);
                 let refused = self.refused(uid, &failed, reason);
                 wait_for = refused.retry_after;
                 CallError::Refused(Box::new(refused))
@@ -165,6 +166,7 @@ impl<'a> Attempts<'a> {
 
     /// The error of an item that a server refused within an answer.
     pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
+        self.heed(uid, &item.reason);
         Refused {
             uid,
             code: Code::from(i32::try_from(item.code).unwrap_or_default()),
@@ -173,6 +175,17 @@ impl<'a> Attempts<'a> {
             message: item.message,
             retry_after: (item.retry_after_ms > 0).then(|| Duration::from_millis(item.retry_after_ms.into())),
             attempts: self.made,
+        }
+    }
+
+    /// Heeds what a node says of the owner: to ask it oneself would only be to wait for it once more.
+    fn heed(&self, uid: u64, reason: &str) {
+        if !matches!(reason, "OWNER_TIMED_OUT" | "OWNER_UNREACHABLE") {
+            return;
+        }
+        let directory = self.shared.routes.load();
+        if let Some(owner) = directory.set_of(uid).and_then(|set| directory.set(set).owner(uid)) {
+            self.shared.pool.suspect(owner);
         }
     }
 

@@ -192,6 +192,11 @@ impl SetRoutes {
         located.ok().and_then(|(section, _)| self.table.get(section)).unwrap_or_default()
     }
 
+    /// Where the owner of a uid answers.
+    pub(crate) fn owner(&self, uid: u64) -> Option<&Arc<str>> {
+        self.addrs.get(&self.route(uid).owner?)
+    }
+
     /// Whom to ask: the owner if it is well, else somebody who is well and forwards, else anybody but `avoid`.
     pub(crate) fn host(
         &self,

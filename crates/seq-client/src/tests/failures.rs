@@ -34,6 +34,15 @@ async fn when_the_owner_is_down_another_node_is_asked() {
 }
 
 #[tokio::test]
+async fn an_owner_that_a_node_cannot_reach_is_not_asked() {
+    let servers = servers("a", 0..100, 2);
+    let client = client(&servers).await;
+    servers[0].refuse_uid(5, [Refusal::OwnerTimedOut { section: SectionId(0), owner: NodeId(1) }]);
+    assert_eq!(client.next(5).await.unwrap().value, 1);
+    assert_eq!((asked(&servers[0]), asked(&servers[1])), (vec![vec![5]], vec![vec![5]]));
+}
+
+#[tokio::test]
 async fn a_call_that_never_left_says_so() {
     let server = FakeServer::start();
     let client = client([&server]).await;
