@@ -1,33 +1,65 @@
 //! An AllocSvr as a host: the real allocator behind the real gRPC door.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocTuning, Allocator};
 use seq_client::pool::Dial;
 use seq_core::set_spec::SetSpec;
+use seq_kit::clock::Clock;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 
 use crate::books::Books;
 use crate::net;
 
+/// How often a node is asked whether it should leave.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a node may take to hand everything over, and then to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The nodes that run, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Nodes(Rc<RefCell<BTreeMap<String, Allocator>>>);
+pub struct Nodes(Rc<RefCell<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    running: BTreeMap<String, Allocator>,
+    leaving: BTreeSet<String>,
+    left: BTreeSet<String>,
+}
 
 impl Nodes {
     /// What a node knows of itself, while it runs.
     #[must_use]
     pub fn status(&self, name: &str) -> Option<v1::AllocStatus> {
-        self.0.borrow().get(name).map(Allocator::status)
+        self.0.borrow().running.get(name).map(Allocator::status)
     }
 
-    /// Forgets a node that crashed, and answers what it knew of itself.
-    pub(crate) fn forget(&self, name: &str) -> Option<v1::AllocStatus> {
-        self.0.borrow_mut().remove(name).map(|node| node.status())
+    /// Asks a node to hand everything over and to end.
+    pub(crate) fn leave(&self, name: &str) {
+        self.0.borrow_mut().leaving.insert(name.to_owned());
+    }
+
+    fn is_leaving(&self, name: &str) -> bool {
+        self.0.borrow().leaving.contains(name)
+    }
+
+    /// Whether a node has ended as it was asked to.
+    pub(crate) fn has_left(&self, name: &str) -> bool {
+        self.0.borrow().left.contains(name)
+    }
+
+    /// Forgets a node that ended.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut inner = self.0.borrow_mut();
+        inner.running.remove(name);
+        inner.leaving.remove(name);
+        inner.left.remove(name);
     }
 }
 
@@ -40,21 +72,23 @@ pub struct Node {
     pub name: String,
     /// Paces and bounds.
     pub tuning: AllocTuning,
+    /// The clocks of its machine.
+    pub clock: Clock,
     /// Where it is found while it runs.
     pub nodes: Nodes,
     /// Where its end would be noted.
     pub books: Books,
 }
 
-/// Runs a node until it crashes.
+/// Runs a node until it crashes, or until it has left.
 ///
 /// # Errors
 /// When it cannot start, or ends by itself: neither may happen.
 pub async fn run(node: Node) -> turmoil::Result {
-    let Node { spec, name, tuning, nodes, books } = node;
+    let Node { spec, name, tuning, clock, nodes, books } = node;
     let (set, tasks) = (spec.name.clone(), TaskGroup::new());
     let listener = net::listen().await?;
-    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), tuning, clock: net::clock() };
+    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), tuning, clock };
     let allocator = Allocator::start_with(config, &Dial::new(net::dial), &tasks)?;
     let (view, node) = (allocator.clone(), name.clone());
     let admin = move || v1::StatusResponse {
@@ -64,8 +98,19 @@ pub async fn run(node: Node) -> turmoil::Result {
         ..v1::StatusResponse::default()
     };
     seq_gateway::grpc::serve(allocator.clone(), Arc::new(admin), allocator.peer_routes(), listener, &tasks)?;
-    nodes.0.borrow_mut().insert(name.clone(), allocator);
-    tasks.shutting_down().await;
-    books.violation(format_args!("{name} ended by itself: {:?}", tasks.failed()));
-    Ok(())
+    nodes.0.borrow_mut().running.insert(name.clone(), allocator.clone());
+    while !nodes.is_leaving(&name) {
+        if tasks.token().is_cancelled() {
+            return Err(format!("{name} ended by itself: {:?}", tasks.failed()).into());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    // The order in which the program ends, too.
+    let is_empty = allocator.leave(PATIENCE).await;
+    books.count(if is_empty { "nodes left with nothing" } else { "nodes left with sections" });
+    tasks.shutdown(PATIENCE).await?;
+    books.note(format_args!("{name} has left"));
+    nodes.0.borrow_mut().left.insert(name);
+    // Its process is gone; its host ends with the connections, which nobody closes here.
+    std::future::pending().await
 }

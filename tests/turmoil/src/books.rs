@@ -57,7 +57,9 @@ impl Books {
 
     /// Counts a situation that happened several times.
     pub fn add(&self, situation: &'static str, times: u64) {
-        *self.0.counts.borrow_mut().entry(situation).or_default() += times;
+        if times > 0 {
+            *self.0.counts.borrow_mut().entry(situation).or_default() += times;
+        }
     }
 
     /// How often each situation happened.

@@ -36,7 +36,8 @@ pub struct History {
 struct Inner {
     checker: Checker,
     told: usize,
-    served_again: BTreeSet<usize>,
+    order: bool,
+    served: BTreeSet<usize>,
 }
 
 impl History {
@@ -44,14 +45,24 @@ impl History {
     #[must_use]
     pub fn new(uids: impl IntoIterator<Item = u64>, books: Books) -> History {
         let uids: Rc<[u64]> = uids.into_iter().collect();
-        let inner = Inner { checker: Checker::new(uids.len()), told: 0, served_again: BTreeSet::new() };
+        let inner = Inner { checker: Checker::new(uids.len()), told: 0, served: BTreeSet::new(), order: true };
         History { inner: Rc::new(RefCell::new(inner)), uids, books }
     }
 
-    /// Whether every uid was given a number since everything healed.
+    /// Waits for every uid anew.
+    pub fn expect_all(&self) {
+        self.inner.borrow_mut().served.clear();
+    }
+
+    /// Whether every uid was given a number since [`History::expect_all`].
     #[must_use]
-    pub fn is_served_again(&self) -> bool {
-        self.inner.borrow().served_again.len() == self.uids.len()
+    pub fn all_served(&self) -> bool {
+        self.inner.borrow().served.len() == self.uids.len()
+    }
+
+    /// Holds the history only against what no clock is needed for: numbers are given out once, and are numbers.
+    pub fn unordered(&self) {
+        self.inner.borrow_mut().order = false;
     }
 
     /// From here on sections only move as planned: no item goes unanswered, and no number is skipped.
@@ -76,8 +87,8 @@ impl History {
         let mut inner = self.inner.borrow_mut();
         for (user, result) in users.iter().zip(&results) {
             self.note("gave", *user, result.as_ref().map(|given| (given.value, given.prev, given.epoch)));
-            if result.is_ok() && self.books.is_healed() {
-                inner.served_again.insert(*user);
+            if result.is_ok() {
+                inner.served.insert(*user);
             }
         }
         inner.checker.end(id, now, results.into_iter().map(outcome));
@@ -121,12 +132,20 @@ impl History {
 
     /// Brings the checker's verdict into the books.
     fn tell(&self, inner: &mut Inner) {
+        let tally = inner.checker.tally();
+        if !inner.order {
+            if tally.duplicates + tally.malformed > 0 {
+                self.books.violation(format_args!("{tally:?}"));
+            }
+            let told = std::mem::replace(&mut inner.told, (tally.decreases + tally.stale_reads) as usize);
+            self.books.add("answers out of order", (inner.told - told) as u64);
+            return;
+        }
         for violation in &inner.checker.details()[inner.told..] {
             let uid = self.uids[violation.item.user.0 as usize];
             self.books.violation(format_args!("uid {uid}: {violation:?}"));
         }
         inner.told = inner.checker.details().len();
-        let tally = inner.checker.tally();
         // What has no details: in a seamless history, an item that went unanswered.
         if tally.violations() > inner.told as u64 {
             self.books.violation(format_args!("{tally:?}"));

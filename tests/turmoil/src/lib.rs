@@ -18,6 +18,8 @@ compile_error!("without `--cfg tokio_unstable` no run can be repeated: build in 
 pub mod alloc;
 pub mod books;
 pub mod caller;
+pub mod clocks;
+pub mod meters;
 pub mod net;
 pub mod raiser;
 pub mod seeds;

@@ -3,11 +3,8 @@
 //! The names of the hosts are the names in the set file, and every host serves on [`PORT`].
 
 use std::io;
-use std::sync::Arc;
 
 use hyper_util::rt::TokioIo;
-use seq_core::lease::Clocks;
-use seq_kit::clock::Clock;
 use seq_kit::connection::Listener;
 use tonic::transport::{Channel, Endpoint, Uri};
 use turmoil::net::{TcpListener, TcpStream};
@@ -19,15 +16,6 @@ pub const PORT: u16 = 7_000;
 #[must_use]
 pub fn addr(name: &str) -> String {
     format!("{name}:{PORT}")
-}
-
-/// The clocks of every host: the network's time, as long as it is simulated.
-#[must_use]
-pub fn clock() -> Clock {
-    Clock::Other(Arc::new(|| {
-        let now = turmoil::sim_elapsed().unwrap_or_default().as_nanos() as u64;
-        Clocks { boottime: now, raw: now, realtime: now }
-    }))
 }
 
 /// Listens on the current host.

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use seq_client::pool::{Dial, Pool};
+use seq_proto::status;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{
-    RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, News,
+    News, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest,
 };
-use seq_proto::{status, v1};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
@@ -26,6 +26,9 @@ const CALL: Duration = Duration::from_millis(500);
 
 /// Wait after every member was asked in vain.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// A raiser serves nobody, so its lease may be as short as it likes.
+const LEASE_MS: u64 = 1;
 
 /// Most sections in one call.
 const BATCH: usize = 4;
@@ -160,7 +163,7 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Life> {
         node: raiser.name.clone(),
         addr: net::addr(&raiser.name),
         token: fastrand::u64(1..),
-        lease_ms: 2_000,
+        lease_ms: LEASE_MS,
     };
     match link.call(question, async |mut to, question| to.register(question).await).await? {
         Ok(RegisterResponse { node_id, incarnation, .. }) => Some(Life { node: node_id, incarnation }),
@@ -195,9 +198,9 @@ async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
             };
             match link.call(question, async |mut to, question| to.renew(question).await).await? {
                 Ok(answer) => {
-                    let answer = answer.news.unwrap_or_default();
-                    ceilings.granted(life, &answer, &floors);
-                    owned = answer.sections.into_iter().zip(answer.epochs).collect();
+                    let news = answer.news.unwrap_or_default();
+                    ceilings.granted(life, &news, &floors);
+                    owned = news.sections.into_iter().zip(news.epochs).collect();
                     renew_seq += 1;
                 }
                 Err(reason) => {
@@ -257,12 +260,13 @@ async fn raise(raiser: &Raiser, link: &mut Link, life: Life, owned: &[(u32, u64)
 }
 
 fn raises(life: Life, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
-    v1::RaiseCeilingsRequest {
+    RaiseCeilingsRequest {
         node_id: life.node,
         incarnation: life.incarnation,
         sections: raises.iter().map(|raise| raise.0).collect(),
         epochs: raises.iter().map(|raise| raise.1).collect(),
         ceilings: raises.iter().map(|raise| raise.2).collect(),
+        // Nothing is known; what the answer says of owners is not read.
         route_version: 0,
     }
 }

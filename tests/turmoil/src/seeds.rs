@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::meters::Meters;
 use crate::trace::{Detail, Trace};
 use crate::world::Failure;
 
@@ -78,12 +79,14 @@ pub fn check_repeats(test: &str, seed: u64) {
 fn run_here(test: &str, seed: u64, run: impl Fn(u64) -> Outcome) {
     let detail = if variable::<u8>(MESSAGES).is_some() { Detail::Messages } else { Detail::Log };
     let trace = Trace::new(detail, variable::<u8>(LOG).is_some());
-    match trace.during(|| run(seed)) {
+    let meters = Meters::default();
+    match meters.during(|| trace.during(|| run(seed))) {
         Ok((counts, simulated)) => {
             let (sum, events) = trace.sum();
             println!("\n{MARK}{} simulated microseconds", simulated.as_micros());
             println!("{MARK}{sum} of {events} traced events");
             counts.iter().for_each(|(situation, times)| println!("{MARK}{times} {situation}"));
+            meters.sums().iter().for_each(|(name, sum)| println!("{MARK}{sum} {name}"));
         }
         Err(Failure { what, events }) => panic!("{events}{test}: seed {seed} failed: {what}"),
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::set_spec::SetSpec;
+use seq_kit::clock::Clock;
 use seq_kit::tasks::TaskGroup;
 use seq_store::storage::MemoryDisk;
 use seq_store::{DataDir, Dial, Store, StoreConfig, StoreTuning};
@@ -25,6 +26,8 @@ pub struct Member {
     pub disk: Arc<MemoryDisk>,
     /// Times and sizes.
     pub tuning: StoreTuning,
+    /// The clocks of its machine.
+    pub clock: Clock,
     /// Where it is noted when it leads.
     pub books: Books,
 }
@@ -34,7 +37,7 @@ pub struct Member {
 /// # Errors
 /// When it cannot start, or ends by itself: neither may happen.
 pub async fn run(member: Member) -> turmoil::Result {
-    let Member { spec, id, disk, tuning, books } = member;
+    let Member { spec, id, disk, tuning, clock, books } = member;
     let name = spec.stores.iter().find(|store| store.id == id).expect("the set has the store").name.clone();
     let config = StoreConfig {
         cluster: spec.name.clone(),
@@ -44,7 +47,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         join: false,
         listener: net::listen().await?,
         tuning,
-        clock: net::clock(),
+        clock,
         revision: "simulated".to_owned(),
     };
     let tasks = TaskGroup::new();

@@ -15,6 +15,7 @@ use turmoil::{Builder, Sim};
 use crate::alloc::{self, Nodes};
 use crate::books::Books;
 use crate::caller::{self, Caller, History};
+use crate::clocks::{self, Rates};
 use crate::net;
 use crate::raiser::{self, Ceilings, Raiser};
 use crate::store;
@@ -41,11 +42,17 @@ const STEP: u64 = 100;
 const SNAPSHOT_EVERY: u64 = 100;
 const LOG_KEPT: u64 = 20;
 
+/// How long the same nodes must be there before sections are evened out: short, so that it happens in a run.
+const REBALANCE_AFTER: Duration = Duration::from_secs(2);
+
 /// Time between two faults.
 const FAULT_EVERY: (f64, f64) = (0.1, 2.0);
 
 /// How long a fault stays.
 const FAULT_FOR: (f64, f64) = (0.05, 5.0);
+
+/// How long the network stays split: mostly longer than a lease.
+const SPLIT_FOR: (f64, f64) = (2.0, 8.0);
 
 /// How long a crashed host stays down.
 const DOWN_FOR: (f64, f64) = (0.05, 4.0);
@@ -59,6 +66,8 @@ pub struct Shape {
     pub raisers: usize,
     /// Backends.
     pub callers: usize,
+    /// How clocks run.
+    pub rates: Rates,
 }
 
 /// The store has three members everywhere: one may be away.
@@ -70,8 +79,8 @@ pub struct World {
     rng: fastrand::Rng,
     books: Books,
     nodes: Nodes,
-    /// Hosts that may crash, with when they come back.
-    hosts: BTreeMap<String, Option<Duration>>,
+    /// Hosts that may end and start again.
+    hosts: BTreeMap<String, Life>,
     disks: BTreeMap<String, std::sync::Arc<MemoryDisk>>,
     /// Everybody on the network.
     names: Vec<String>,
@@ -80,6 +89,14 @@ pub struct World {
     next_fault: Option<Duration>,
     ceilings: Ceilings,
     history: History,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Up,
+    /// Asked to end.
+    Leaving,
+    DownUntil(Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,13 +188,19 @@ impl World {
         let addrs = |names: &[String]| names.iter().map(|name| net::addr(name)).collect::<Vec<_>>();
         let stores: Vec<String> = spec.stores.iter().map(|store| store.name.clone()).collect();
         let allocs: Vec<String> = spec.allocs.iter().map(|alloc| alloc.name.clone()).collect();
-        let tuning = StoreTuning { snapshot_every: SNAPSHOT_EVERY, log_kept: LOG_KEPT, ..StoreTuning::DEFAULTS };
+        let tuning = StoreTuning {
+            snapshot_every: SNAPSHOT_EVERY,
+            log_kept: LOG_KEPT,
+            rebalance_after: REBALANCE_AFTER,
+            ..StoreTuning::DEFAULTS
+        };
         for store in &spec.stores {
             let member = store::Member {
                 spec: spec.clone(),
                 id: store.id,
                 disk: MemoryDisk::new(),
                 tuning: tuning.clone(),
+                clock: clocks::draw(shape.rates, true, &mut self.rng),
                 books: self.books.clone(),
             };
             self.disks.insert(store.name.clone(), member.disk.clone());
@@ -188,6 +211,7 @@ impl World {
                 spec: spec.clone(),
                 name: name.clone(),
                 tuning: AllocTuning { connections: 1, ..AllocTuning::DEFAULTS },
+                clock: clocks::draw(shape.rates, false, &mut self.rng),
                 nodes: self.nodes.clone(),
                 books: self.books.clone(),
             };
@@ -218,7 +242,7 @@ impl World {
     {
         self.sim.host(name, software);
         self.names.push(name.to_owned());
-        self.hosts.insert(name.to_owned(), None);
+        self.hosts.insert(name.to_owned(), Life::Up);
     }
 
     /// What happened.
@@ -299,10 +323,12 @@ impl World {
     pub fn heal(&mut self) {
         let links: Vec<_> = self.links.keys().copied().collect();
         links.into_iter().for_each(|link| self.repair(link));
-        let down: Vec<_> = self.hosts.iter().filter(|(_, back)| back.is_some()).map(|(name, _)| name.clone()).collect();
-        down.iter().for_each(|name| self.restart(name));
+        self.hosts.values_mut().filter(|life| matches!(life, Life::DownUntil(_))).for_each(|life| {
+            *life = Life::DownUntil(Duration::ZERO);
+        });
         self.books.note("everything heals");
         self.books.heal();
+        self.history.expect_all();
     }
 
     /// Ends the clients and the run.
@@ -344,16 +370,26 @@ impl World {
         let now = self.elapsed;
         let due: Vec<_> = self.links.iter().filter(|(_, fault)| fault.until <= now).map(|(link, _)| *link).collect();
         due.into_iter().for_each(|link| self.repair(link));
-        let back =
-            |(name, back): (&String, &Option<Duration>)| back.is_some_and(|back| back <= now).then(|| name.clone());
-        let due: Vec<_> = self.hosts.iter().filter_map(back).collect();
-        due.iter().for_each(|name| self.restart(name));
+        for (name, life) in self.hosts.clone() {
+            match life {
+                Life::DownUntil(back) if back <= now => {
+                    self.books.note(format_args!("{name} starts again"));
+                    self.sim.bounce(name.as_str());
+                    self.hosts.insert(name, Life::Up);
+                }
+                Life::Leaving if self.nodes.has_left(&name) => {
+                    let time = self.time(DOWN_FOR);
+                    self.end(&name, time);
+                }
+                Life::Up | Life::Leaving | Life::DownUntil(_) => {}
+            }
+        }
     }
 
     fn break_something(&mut self) {
         let (a, b) = (self.rng.usize(..self.names.len()), self.rng.usize(..self.names.len()));
         let time = self.time(FAULT_FOR);
-        match self.rng.u8(..10) {
+        match self.rng.u8(..12) {
             0..=2 => self.fault(a, b, FaultKind::Cut, time),
             3 => self.fault(a, b, FaultKind::CutOneWay, time),
             4 | 5 => self.fault(a, b, FaultKind::Hold, time),
@@ -365,6 +401,17 @@ impl World {
                 }
             }
             8 => self.crash(a),
+            10 => {
+                let mut names: Vec<usize> = (0..self.names.len()).collect();
+                self.rng.shuffle(&mut names);
+                let (size, time) = (self.rng.usize(2..=names.len() / 2), self.time(SPLIT_FOR));
+                self.books.count("networks split");
+                self.split_off(&names[..size], time);
+            }
+            9 => {
+                let name = self.names[a].clone();
+                self.leave(&name);
+            }
             _ => {
                 // Nobody is told that its connections are gone, as when a machine loses its power.
                 self.cut_off(a, time);
@@ -376,16 +423,29 @@ impl World {
     /// Cuts a host off from everybody.
     pub fn cut_off(&mut self, host: usize, time: Duration) {
         self.books.count("hosts cut off");
-        for other in 0..self.names.len() {
-            self.fault(host, other, FaultKind::Cut, time);
+        self.split_off(&[host], time);
+    }
+
+    /// Splits the network: some hosts reach each other and nobody else, and nobody else reaches them.
+    pub fn split(&mut self, group: &[&str], time: Duration) {
+        self.books.count("networks split");
+        let inside: Vec<usize> = group.iter().map(|name| self.index(name)).collect();
+        self.split_off(&inside, time);
+    }
+
+    fn split_off(&mut self, inside: &[usize], time: Duration) {
+        for &a in inside {
+            for b in (0..self.names.len()).filter(|b| !inside.contains(b)).collect::<Vec<_>>() {
+                self.fault(a, b, FaultKind::Cut, time);
+            }
         }
     }
 
-    /// Cuts a host off from those whose names begin with a letter.
-    pub fn cut_off_from(&mut self, name: &str, others: char, time: Duration) {
+    /// Holds all messages between a host and those whose names begin with a letter, until they are let go together.
+    pub fn hold(&mut self, name: &str, others: char, time: Duration) {
         let host = self.index(name);
         for other in (0..self.names.len()).filter(|other| self.names[*other].starts_with(others)).collect::<Vec<_>>() {
-            self.fault(host, other, FaultKind::Cut, time);
+            self.fault(host, other, FaultKind::Hold, time);
         }
     }
 
@@ -428,47 +488,62 @@ impl World {
         self.books.note(format_args!("repaired {a} {b}"));
     }
 
-    /// Crashes a host; clients do not crash. At most one member of the store is down at a time, and one node stays up.
+    /// Crashes a host; clients do not crash.
     pub fn crash(&mut self, host: usize) {
         let name = self.names[host].clone();
-        let kind = &name[..1];
-        let alike = |(other, _): &(&String, &Option<Duration>)| other.starts_with(kind);
-        let up = self.hosts.iter().filter(alike).filter(|(_, back)| back.is_none()).count();
-        let least = if kind == "s" { STORES as usize - 1 } else { 1 };
-        if up <= least || self.hosts.get(&name).is_none_or(Option::is_some) {
+        if !self.may_go(&name) {
             return;
         }
         let time = self.time(DOWN_FOR);
         self.books.note(format_args!("{name} crashes for {time:.1?}"));
-        self.books.count(if kind == "s" { "members crashed" } else { "nodes crashed" });
-        if let Some(status) = self.nodes.forget(&name) {
-            self.enter(&status);
+        self.books.count(if name.starts_with('s') { "members crashed" } else { "nodes crashed" });
+        self.end(&name, time);
+    }
+
+    /// Asks a node to hand everything over and end, as a planned restart does.
+    pub fn leave(&mut self, name: &str) {
+        if name.starts_with('a') && self.may_go(name) {
+            self.books.note(format_args!("{name} is asked to leave"));
+            self.nodes.leave(name);
+            self.hosts.insert(name.to_owned(), Life::Leaving);
         }
-        self.sim.crash(name.as_str());
-        if let Some(disk) = self.disks.get(&name)
+    }
+
+    /// Whether a host is up, and enough others like it: two members of the store, or one node.
+    fn may_go(&self, name: &str) -> bool {
+        let kind = &name[..1];
+        let up = self.hosts.iter().filter(|(other, life)| other.starts_with(kind) && **life == Life::Up).count();
+        let least = if kind == "s" { STORES as usize - 1 } else { 1 };
+        up > least && self.hosts.get(name) == Some(&Life::Up)
+    }
+
+    /// Ends a host at once, with all its connections, and starts it again after some time.
+    fn end(&mut self, name: &str, time: Duration) {
+        self.nodes.forget(name);
+        self.sim.crash(name);
+        if let Some(disk) = self.disks.get(name)
             && self.rng.bool()
         {
             disk.cut_power();
         }
-        self.hosts.insert(name, Some(self.elapsed + time));
+        self.hosts.insert(name.to_owned(), Life::DownUntil(self.elapsed + time));
     }
 
-    fn restart(&mut self, name: &str) {
-        self.books.note(format_args!("{name} starts again"));
-        self.sim.bounce(name);
-        self.hosts.insert(name.to_owned(), None);
+    /// Draws a number below `end` by the seed.
+    pub fn draw(&mut self, end: u64) -> u64 {
+        self.rng.u64(..end)
     }
 
-    /// Enters what a node knows of itself at its end into the books.
-    fn enter(&self, status: &seq_proto::v1::AllocStatus) {
-        self.books.add("calls forwarded", status.forwarded);
-        self.books.add("raises by nodes", status.raises);
-        self.books.add("raises of nodes refused", status.raises_refused);
+    /// Whether all hosts run, and none is about to end.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.hosts.values().all(|life| *life == Life::Up)
     }
 
-    /// Enters what the running nodes know of themselves into the books; once, at the end.
-    pub fn enter_nodes(&self) {
-        let names = self.hosts.keys().filter_map(|name| self.nodes.status(name));
-        names.for_each(|status| self.enter(&status));
+    /// How many sections the nodes own, by name, as far as they know.
+    #[must_use]
+    pub fn owned(&self) -> BTreeMap<String, u32> {
+        let owned = |name: &String| self.nodes.status(name).map(|status| (name.clone(), status.sections));
+        self.hosts.keys().filter_map(owned).collect()
     }
 }

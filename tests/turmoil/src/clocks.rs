@@ -1,0 +1,49 @@
+//! The clocks that leases are counted with: simulated time, told by each host in its own way.
+//!
+//! Timers run by simulated time. The clocks of a lease start anywhere, as those of machines do, and run too fast or too slow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use seq_core::lease::Clocks;
+use seq_kit::clock::Clock;
+
+/// How far the rates of clocks may be from real time: what the service allows for, almost.
+const BOUND: f64 = 0.105;
+
+/// Rates that break every bound.
+const WILD: [f64; 2] = [0.1, 3.0];
+
+/// How clocks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rates {
+    /// Anywhere within the bounds that the order of numbers rests on.
+    Sound,
+    /// At the bounds: those of the nodes slow, those of the store fast.
+    Extreme,
+    /// Much too slow or too fast.
+    Wild,
+}
+
+/// The clocks of one host, which keep their rates over restarts.
+#[must_use]
+pub fn draw(rates: Rates, is_store: bool, rng: &mut fastrand::Rng) -> Clock {
+    let rates = match rates {
+        Rates::Sound => [(); 3].map(|()| 1.0 + BOUND * (2.0 * rng.f64() - 1.0)),
+        Rates::Extreme if is_store => [1.0 + BOUND; 3],
+        Rates::Extreme => [1.0 - BOUND; 3],
+        // All clocks of a machine alike: an owner goes by the fastest of them, an arbiter by the slowest.
+        Rates::Wild => [WILD[rng.usize(..WILD.len())]; 3],
+    };
+    let starts = [(); 3].map(|()| rng.u64(..1 << 50));
+    let last = AtomicU64::new(0);
+    Clock::Other(Arc::new(move || {
+        if let Some(elapsed) = turmoil::sim_elapsed() {
+            last.fetch_max(elapsed.as_nanos() as u64, Relaxed);
+        }
+        // Asked from outside of all hosts, as a status is, time stands where it was.
+        let elapsed = last.load(Relaxed) as f64;
+        let [boottime, raw, realtime] = [0, 1, 2].map(|clock| starts[clock] + (elapsed * rates[clock]) as u64);
+        Clocks { boottime, raw, realtime }
+    }))
+}
