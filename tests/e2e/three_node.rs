@@ -78,6 +78,56 @@ fn processes_of_a_set_file_serve_a_real_trace() {
 }
 
 #[test]
+fn drained_allocators_hand_everything_over_and_nobody_notices() {
+    let mut cluster = Cluster::start();
+    let (a1, a2) = (cluster.addr(7400), cluster.addr(7401));
+    let set = cluster.set.display().to_string();
+    let node = |args: &[&str]| seqsvr(&[&["node"], args, &["--set", &set]].concat());
+    let refused = |args: &[&str], code: i32, text: &str| {
+        let output = node(args);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && stderr.contains(text), "{args:?}: {stderr}");
+    };
+    refused(&["drain", "a9", "--yes"], 1, "no AllocSvr named \"a9\"");
+    refused(&["drain", "a1"], 2, "no terminal to ask on");
+    let owned = |name: &str| {
+        let list = seqsvr_json(&["node", "list", "--set", &set]);
+        let nodes = list["nodes"].as_array().unwrap();
+        nodes.iter().find(|node| node["name"] == name).unwrap()["sections"].as_u64().unwrap()
+    };
+    eventually("both serve", || (owned("a1") + owned("a2") == 100 && owned("a1") > 0 && owned("a2") > 0).then_some(()));
+
+    // Every uid is one caller's alone, so that every number must follow the one before.
+    let load =
+        ["--seamless", "--uids", "10000000", "--concurrency", "16", "--duration-s", "4", "--deadline-ms", "20000"];
+    let bench = std::thread::scope(|scope| {
+        let bench = scope.spawn(|| seqsvr_json(&[&["bench", "--addr", &a1, "--addr", &a2], &load[..]].concat()));
+        for name in ["a1", "a2"] {
+            let share = owned(name);
+            let plan = seqsvr_json(&["node", "drain", name, "--dry-run", "--set", &set]);
+            assert_eq!((plan["sections"].as_u64(), plan["changed"].as_bool()), (Some(share), Some(false)));
+            let drained = seqsvr_json(&["node", "drain", name, "--yes", "--set", &set]);
+            assert_eq!((drained["sections"].as_u64(), drained["changed"].as_bool()), (Some(share), Some(true)));
+            assert_eq!(owned(name), 0);
+            let other = if name == "a1" { "a2" } else { "a1" };
+            refused(&["drain", other, "--yes"], 1, "is the last node");
+            assert!(node(&["undrain", name]).status.success());
+        }
+        bench.join().unwrap()
+    });
+    assert_eq!(bench["failed_items"], serde_json::json!({}), "{bench:#}");
+    for fault in ["decreases", "duplicates", "chain_breaks", "gaps", "unserved"] {
+        assert_eq!(bench["order"][fault], 0, "{bench:#}");
+    }
+
+    // A process that is asked to end hands over as well.
+    let before = cluster.take("5000000");
+    let owner = if owned("a1") > 0 { 0 } else { 1 };
+    assert_eq!(cluster.allocs[owner].terminate(), Some(0), "{}", cluster.allocs[owner].log());
+    assert_eq!(cluster.take("5000000"), before + 1);
+}
+
+#[test]
 fn a_store_that_was_away_catches_up_through_a_snapshot() {
     let mut cluster = Cluster::start();
     let applied = |cluster: &Cluster, id| cluster.status(id)?["applied_index"].as_u64();

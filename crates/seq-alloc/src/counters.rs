@@ -116,7 +116,7 @@ impl Counters {
         let handovers = handovers.map(|is| counter!(names::HANDOVERS_TOTAL, "set" => set.clone(), "outcome" => is));
         Counters {
             handovers: handovers.map(Count::new),
-            handover_seconds: histogram!(names::HANDOVER_STAGE_SECONDS, "set" => set.clone()),
+            handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
             lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
             published: Mutex::default(),
@@ -206,8 +206,8 @@ impl Counters {
         self.handovers[outcome as usize].add(1);
     }
 
-    /// A frozen section's copy reached its target in this time.
-    pub(crate) fn handover_staged(&self, time: Duration) {
+    /// A section stood still for this time in a planned move.
+    pub(crate) fn handover_paused(&self, time: Duration) {
         self.handover_seconds.record(time);
     }
 

@@ -3,7 +3,7 @@
 //! Every move is a row of short calls, one after the other, and several moves are under way at a time. From the freezing to
 //! the commit callers of the section wait, so nothing here waits for anything else.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use seq_core::owner::handing::{Commit, Handing, Offer};
 use seq_core::owner::{Effect, Life};
-use seq_core::{NodeId, Seq};
+use seq_core::{NodeId, SectionId, Seq};
 use seq_proto::owners;
 use seq_proto::v1;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
@@ -37,6 +37,8 @@ const STAGE_TIME: Duration = Duration::from_secs(5);
 pub(crate) struct Handings {
     waiting: Mutex<VecDeque<Effect>>,
     arrived: Notify,
+    /// When the sections were frozen that are on their way.
+    frozen: Mutex<BTreeMap<SectionId, Instant>>,
     /// What was pushed and is not answered yet.
     open: AtomicUsize,
 }
@@ -83,12 +85,10 @@ async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
             }
         }
         Effect::Stage(handing) => {
-            let frozen = Instant::now();
+            shared.handings.frozen.lock().insert(handing.section, Instant::now());
             let accepted = accepted("stage", &handing, shared.stage(&handing).await);
             shared.step(|owner, effects| owner.on_staged(&handing, accepted, effects));
-            if accepted {
-                shared.counters.handover_staged(frozen.elapsed());
-            } else {
+            if !accepted {
                 shared.counters.handover(HandoverOutcome::Thawed);
             }
         }
@@ -97,6 +97,9 @@ async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
             // The target hears of it with its next renewal at the latest.
             accepted("activate", &handing, shared.activate(&handing, ceiling).await);
             shared.counters.handover(HandoverOutcome::Made);
+            if let Some(since) = shared.handings.frozen.lock().remove(&handing.section) {
+                shared.counters.handover_paused(since.elapsed());
+            }
             // There may be more to move.
             shared.renew_now.notify_one();
         }

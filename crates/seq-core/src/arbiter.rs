@@ -68,6 +68,8 @@ pub struct Plan {
     pub reassigns: Vec<Reassign>,
     /// Sections that their living owners should hand over, in order of section.
     pub moves: Vec<Move>,
+    /// Nodes whose newest life is heard of.
+    pub living: BTreeSet<NodeId>,
     /// Nodes from which everything is to be moved at once; moves from others only even the load and have time.
     pub emptied: BTreeSet<NodeId>,
     /// Nodes to be emptied although nobody is there to take what they own.
@@ -229,6 +231,7 @@ fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMa
     let mut plan = Plan::default();
     let candidates = candidates(state, declared, seen);
     let placed = placement::propose(state.sections.len() as u32, &candidates);
+    plan.living = seen.living.keys().map(|life| life.0).collect();
     let to_be_emptied = seen.living.iter().filter(|(_, flags)| **flags != (false, false));
     plan.emptied = to_be_emptied.map(|(life, _)| life.0).collect();
     let alone = |node: &&NodeId| candidates.iter().all(|candidate| candidate.id == **node);

@@ -106,8 +106,8 @@ catalogue! {
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
     /// Planned moves of sections away from an AllocSvr, by outcome (made, refused, thawed).
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
-    /// Time in which a section that is handed over was frozen, copied and received.
-    HANDOVER_STAGE_SECONDS = "seqsvr_handover_stage_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Time that a section stood still in a planned move, from its freezing to its start at the target.
+    HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Renewals of an AllocSvr's life, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.

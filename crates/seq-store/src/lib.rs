@@ -25,6 +25,7 @@ mod member_changes;
 mod member_service;
 mod members;
 mod network;
+mod node_service;
 mod peers;
 mod proposer;
 mod raft_service;

@@ -8,6 +8,7 @@ use seq_kit::connection::Listener;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::admin_service_server::AdminServiceServer;
 use seq_proto::v1::control_service_server::ControlServiceServer;
+use seq_proto::v1::node_admin_service_server::NodeAdminServiceServer;
 use seq_proto::v1::raft_service_server::RaftServiceServer;
 use seq_proto::v1::store_admin_service_server::StoreAdminServiceServer;
 use tonic::transport::Server;
@@ -16,6 +17,7 @@ use crate::control_service::Control;
 use crate::gate::Gate;
 use crate::member_service::StoreAdmin;
 use crate::network::MAX_MESSAGE_BYTES;
+use crate::node_service::NodeAdmin;
 use crate::peers::Identity;
 use crate::raft_service::RaftServer;
 use crate::status::View;
@@ -45,6 +47,7 @@ pub(crate) struct Doors {
     pub(crate) control: Gate<Control>,
     pub(crate) admin: Gate<View>,
     pub(crate) members: Gate<StoreAdmin>,
+    pub(crate) nodes: Gate<NodeAdmin>,
 }
 
 impl Doors {
@@ -55,6 +58,7 @@ impl Doors {
             control: Gate::closed(),
             admin: Gate::closed(),
             members: Gate::closed(),
+            nodes: Gate::closed(),
         }
     }
 }
@@ -70,6 +74,7 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let admin = AdminServiceServer::new(doors.admin).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let members = StoreAdminServiceServer::new(doors.members).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let nodes = NodeAdminServiceServer::new(doors.nodes).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(seq_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -77,6 +82,7 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
         .with_service_name(seq_proto::v1::raft_service_server::SERVICE_NAME)
         .with_service_name(seq_proto::v1::admin_service_server::SERVICE_NAME)
         .with_service_name(seq_proto::v1::store_admin_service_server::SERVICE_NAME)
+        .with_service_name(seq_proto::v1::node_admin_service_server::SERVICE_NAME)
         .with_service_name("grpc.health.v1.Health")
         .with_service_name("grpc.reflection.v1.ServerReflection")
         .build_v1()
@@ -100,6 +106,7 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
             .add_service(control)
             .add_service(admin)
             .add_service(members)
+            .add_service(nodes)
             .add_service(health_service)
             .add_service(reflection)
             .serve_with_incoming_shutdown(incoming, stop);

@@ -24,6 +24,7 @@ use crate::handover;
 use crate::member_changes::MemberChanges;
 use crate::member_service::StoreAdmin;
 use crate::network::{Dial, Disownment, Network};
+use crate::node_service::NodeAdmin;
 use crate::peers::{Identity, Peers, PeersError};
 use crate::proposer::Proposer;
 use crate::raft_service::RaftDoor;
@@ -235,13 +236,14 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     doors.control.open(Control {
         set: set.clone(),
         lease_wait: tuning.lease_wait,
-        plan,
+        plan: plan.clone(),
         allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
         proposer: proposer.clone(),
         state: state.clone(),
     });
     doors.admin.open(view.clone());
     doors.members.open(StoreAdmin { set: set.clone(), changes: changes.clone() });
+    doors.nodes.open(NodeAdmin::new(set.clone(), raft.clone(), state.clone(), proposer.clone(), plan.clone()));
     if let Some(listener) = listener {
         server::serve(doors, listener, tasks).map_err(StartError::Listen)?;
     }

@@ -28,7 +28,8 @@ const MAX_WATCHED: u32 = 1 << 26;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --batch 100 --duration-s 30 -o json")]
+#[command(after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --batch 100 --duration-s 30 -o json\n  \
+                        seqsvr bench --seamless    (beside `seqsvr node drain`)")]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     target: Target,
@@ -68,6 +69,10 @@ pub(crate) struct BenchArgs {
     /// Watch that every uid's numbers are unique and ordered; a violation is exit 1.
     #[arg(long)]
     check: bool,
+    /// Watch the order, and that no number is missing: nobody else uses these uids, no node crashes, and sections only move
+    /// as planned.
+    #[arg(long)]
+    seamless: bool,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -80,7 +85,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// Runs it.
 pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit> {
     let usage = |message| anyhow::Error::from(Failure::new(Exit::Usage, message));
-    if args.check && args.uids > MAX_WATCHED {
+    if (args.check || args.seamless) && args.uids > MAX_WATCHED {
         return Err(usage(format!("--check watches at most {} uids", grouped(MAX_WATCHED.into()))));
     }
     if args.first_uid.checked_add(u64::from(args.uids)).is_none() {
@@ -95,7 +100,8 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         uids: args.uids,
         distribution: args.distribution,
         seed: args.seed,
-        check: args.check,
+        check: args.check || args.seamless,
+        seamless: args.seamless,
     };
     let deadline = Duration::from_millis(args.deadline_ms);
     let sdk = Sdk::connect(&args.target, usize::from(args.connections), deadline).await?;

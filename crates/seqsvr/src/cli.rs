@@ -6,6 +6,7 @@ use crate::alloc::AllocArgs;
 use crate::bench::BenchArgs;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
+use crate::node::NodeCommand;
 use crate::numbers::{CurrentArgs, NextArgs};
 use crate::output::Format;
 use crate::replay::ReplayArgs;
@@ -21,7 +22,7 @@ use crate::store::StoreArgs;
     max_term_width = 120,
     after_help = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         \
                   the next number of user 42\n  seqsvr status          who serves what\n\n\
-                  Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 7 deadline, \
+                  Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 6 declined, 7 deadline, \
                   64 a server's bad config, 65 a removed store."
 )]
 pub(crate) struct Cli {
@@ -47,6 +48,9 @@ pub(crate) enum Command {
     Current(CurrentArgs),
     /// Shows sets, stores and allocators: who leads, who serves, what was given out.
     Status(StatusArgs),
+    /// Lists a set's allocators; drains one, and lets it serve again.
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Lists the gRPC services of a node.
     Services(ServicesArgs),
     /// Feeds a recorded message trace through the service and checks every answer.

@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Unhealthy = 3,
     /// Nothing answered.
     CannotConnect = 4,
+    /// The user said no.
+    Declined = 6,
     /// The time was over; the work may go on at the server.
     Deadline = 7,
     /// A server's configuration is wrong; no socket was opened. Another code than [`Exit::Usage`], so that a supervisor

@@ -9,6 +9,8 @@ mod cli;
 mod config;
 mod dev;
 mod exit;
+mod leader;
+mod node;
 mod numbers;
 mod output;
 mod replay;
@@ -51,6 +53,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Next(args) => client_runtime()?.block_on(numbers::next(args, output)),
         Command::Current(args) => client_runtime()?.block_on(numbers::current(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
+        Command::Node(command) => node::run(command, output),
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
         Command::Replay(args) => client_runtime()?.block_on(replay::run(args, output)),
         Command::Bench(args) => client_runtime()?.block_on(bench::run(args, output)),

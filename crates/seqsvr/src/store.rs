@@ -6,7 +6,6 @@ use crate::exit::Exit;
 use crate::output::Output;
 
 mod change;
-mod leader;
 mod member;
 mod wait;
 

@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) distribution: Distribution,
     pub(crate) seed: u64,
     pub(crate) check: bool,
+    /// Whether no number may be missing.
+    pub(crate) seamless: bool,
 }
 
 /// When the measured part ends.
@@ -74,7 +76,7 @@ impl<S: Service> Load<S> {
     /// A load that has not begun.
     pub(crate) fn new(service: S, plan: Plan) -> Load<S> {
         let state = Outcome {
-            checker: plan.check.then(|| Checker::new(plan.uids as usize)),
+            checker: plan.check.then(|| checker(plan)),
             latency: Latency::new(),
             numbers: 0,
             failed_items: Reasons::new(),
@@ -207,6 +209,14 @@ impl Answers {
     }
 }
 
+fn checker(plan: Plan) -> Checker {
+    let mut checker = Checker::new(plan.uids as usize);
+    if plan.seamless {
+        checker.seamless();
+    }
+    checker
+}
+
 #[cfg(test)]
 mod tests {
     use std::rc::Rc;
@@ -255,6 +265,7 @@ mod tests {
         distribution: Distribution::Uniform,
         seed: 1,
         check: true,
+        seamless: false,
     };
 
     async fn run(service: Memory, plan: Plan) -> Outcome {

@@ -10,21 +10,11 @@ use clap::Args;
 use seq_proto::v1::{ChangeVotersRequest, ListMembersResponse, MemberState, NewMember};
 use serde::Serialize;
 
-use super::leader::{Addrs, Leader, load};
 use super::wait;
 use crate::exit::{Exit, Failure};
+use crate::leader::{Addrs, Leader, Somewhere, load};
 use crate::output::{Output, Table, grouped};
 use crate::set_file::SetFile;
-
-/// A set that may be found by its file or by an address.
-#[derive(Debug, Args)]
-struct Somewhere {
-    /// The set file: its stores are asked.
-    #[arg(long, value_name = "FILE")]
-    set: Option<PathBuf>,
-    #[command(flatten)]
-    addrs: Addrs,
-}
 
 /// A set whose file says where the new members are.
 #[derive(Debug, Args)]
@@ -224,13 +214,6 @@ async fn report(
         (false, false) => format!("nothing to do: the voters of set {} are {names}", list.set),
     })?;
     Ok(Exit::Ok)
-}
-
-impl Somewhere {
-    fn leader(&self) -> anyhow::Result<Leader> {
-        let set = self.set.as_deref().map(load).transpose()?;
-        Ok(Leader::new(set.as_ref(), &self.addrs))
-    }
 }
 
 impl How {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seq_proto::v1::{ListMembersResponse, MemberState};
 
-use super::leader::Leader;
 use crate::exit::{Exit, Failure};
+use crate::leader::Leader;
 use crate::output::{Output, grouped};
 
 /// How often the leader is asked how far they are.

@@ -15,6 +15,10 @@ pub(crate) struct Verdict {
     decreases: u64,
     duplicates: u64,
     chain_breaks: u64,
+    /// Numbers that are missing although nothing may be.
+    gaps: u64,
+    /// Refused items although none may be.
+    unserved: u64,
     malformed: u64,
     foreign_prevs: u64,
     pass: bool,
@@ -41,7 +45,7 @@ impl Verdict {
         if exclusive {
             tally.chain_breaks += tally.foreign_prevs;
         }
-        let Tally { duplicates, decreases, chain_breaks, malformed, foreign_prevs, .. } = tally;
+        let Tally { duplicates, decreases, chain_breaks, gaps, unserved, malformed, foreign_prevs, .. } = tally;
         let broken = |Violation { fault, item }: &Violation| Broken {
             fault: match fault {
                 Fault::Duplicate => "duplicate",
@@ -63,6 +67,8 @@ impl Verdict {
             decreases,
             duplicates,
             chain_breaks,
+            gaps,
+            unserved,
             malformed,
             foreign_prevs,
             pass: tally.violations() == 0,
@@ -77,12 +83,14 @@ impl Verdict {
 
     /// Prints one line, and one more for each of the first violations.
     pub(crate) fn print(&self, output: &Output) -> io::Result<()> {
-        let malformed = match self.malformed {
-            0 => String::new(),
-            malformed => format!(", {} malformed", grouped(malformed)),
-        };
+        let mut more = String::new();
+        for (count, what) in [(self.malformed, "malformed"), (self.gaps, "gaps"), (self.unserved, "unserved")] {
+            if count > 0 {
+                more.push_str(&format!(", {} {what}", grouped(count)));
+            }
+        }
         output.line(format_args!(
-            "order           {} uids watched, {} decreases, {} duplicates, {} chain breaks{malformed}  {}",
+            "order           {} uids watched, {} decreases, {} duplicates, {} chain breaks{more}  {}",
             grouped(self.uids_watched as u64),
             grouped(self.decreases),
             grouped(self.duplicates),

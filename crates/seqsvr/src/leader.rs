@@ -3,17 +3,19 @@
 //! Every question may be repeated. A member that does not lead names the leader, an allocator names the stores; who is silent is
 //! passed over. A refusal that is not about who leads, or about what passes, is the answer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use seq_client::pool::Pool;
 use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::status_response::Role;
-use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient;
+use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
-    AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, ListMembersRequest, ListMembersResponse, NewMember,
-    StatusRequest, TransferLeaderRequest,
+    AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, DrainNodeRequest, DrainNodeResponse,
+    ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse, NewMember, StatusRequest,
+    TransferLeaderRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
@@ -36,14 +38,32 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 /// Where a store may be found.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Addrs {
+pub(crate) struct Addrs {
     /// Address of a node of the set to start from, as http://host:port; repeat it for more.
     #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',')]
-    pub(super) addrs: Vec<String>,
+    pub(crate) addrs: Vec<String>,
+}
+
+/// A set that may be found by its file or by an address.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Somewhere {
+    /// The set file: its stores are asked.
+    #[arg(long, value_name = "FILE")]
+    set: Option<PathBuf>,
+    #[command(flatten)]
+    addrs: Addrs,
+}
+
+impl Somewhere {
+    /// The way to the set's leader.
+    pub(crate) fn leader(&self) -> anyhow::Result<Leader> {
+        let set = self.set.as_deref().map(load).transpose()?;
+        Ok(Leader::new(set.as_ref(), &self.addrs))
+    }
 }
 
 /// The way to the leader.
-pub(super) struct Leader {
+pub(crate) struct Leader {
     pool: Pool,
     /// Where to ask next, and then, in turn.
     known: Vec<String>,
@@ -52,11 +72,9 @@ pub(super) struct Leader {
     set: String,
 }
 
-type Admin = StoreAdminServiceClient<Channel>;
-
 impl Leader {
     /// From the stores of a set file, the addresses given, or else the development cluster's.
-    pub(super) fn new(set: Option<&SetFile>, addrs: &Addrs) -> Leader {
+    pub(crate) fn new(set: Option<&SetFile>, addrs: &Addrs) -> Leader {
         let stores = set.into_iter().flat_map(|set| &set.spec.stores).map(|store| store.addr.clone());
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
         if known.is_empty() {
@@ -67,46 +85,68 @@ impl Leader {
     }
 
     /// The members. Learns the set's name where no file said it.
-    pub(super) async fn list(&mut self) -> anyhow::Result<ListMembersResponse> {
-        let list = self.ask(async |mut admin: Admin| admin.list_members(ListMembersRequest {}).await).await?;
-        if self.set.is_empty() {
-            self.set.clone_from(&list.set);
-        }
-        if list.set != self.set {
-            let message = format!("the store keeps set {}, and the file describes set {}", list.set, self.set);
-            return Err(Failure::new(Exit::Usage, message).into());
-        }
+    pub(crate) async fn list(&mut self) -> anyhow::Result<ListMembersResponse> {
+        let list = self.ask(async |to| StoreAdmin::new(to).list_members(ListMembersRequest {}).await).await?;
+        self.learn_set(&list.set)?;
         Ok(list)
     }
 
-    pub(super) async fn add_learners(&mut self, members: Vec<NewMember>) -> anyhow::Result<Vec<u64>> {
+    fn learn_set(&mut self, stored: &str) -> anyhow::Result<()> {
+        if self.set.is_empty() {
+            stored.clone_into(&mut self.set);
+        }
+        if stored != self.set {
+            let message = format!("the store keeps set {stored}, and the file describes set {}", self.set);
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn add_learners(&mut self, members: Vec<NewMember>) -> anyhow::Result<Vec<u64>> {
         let request = AddLearnersRequest { set: self.set.clone(), members };
-        let added = self.ask(async |mut admin: Admin| admin.add_learners(timed(request.clone())).await).await?;
+        let added = self.ask(async |to| StoreAdmin::new(to).add_learners(timed(request.clone())).await).await?;
         Ok(added.added)
     }
 
-    pub(super) async fn change_voters(
+    pub(crate) async fn change_voters(
         &mut self,
         request: &ChangeVotersRequest,
     ) -> anyhow::Result<ChangeVotersResponse> {
         let request = ChangeVotersRequest { set: self.set.clone(), ..request.clone() };
-        self.ask(async |mut admin: Admin| admin.change_voters(timed(request.clone())).await).await
+        self.ask(async |to| StoreAdmin::new(to).change_voters(timed(request.clone())).await).await
     }
 
-    pub(super) async fn transfer(&mut self, to: u64) -> anyhow::Result<u64> {
+    /// The AllocSvrs. Learns the set's name where no file said it.
+    pub(crate) async fn nodes(&mut self) -> anyhow::Result<ListNodesResponse> {
+        let list = self.ask(async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
+        self.learn_set(&list.set)?;
+        Ok(list)
+    }
+
+    /// Has a node drained, or not; asks what that would mean with `dry_run`.
+    pub(crate) async fn drain(
+        &mut self,
+        node: &str,
+        drained: bool,
+        dry_run: bool,
+    ) -> anyhow::Result<DrainNodeResponse> {
+        let request = DrainNodeRequest { set: self.set.clone(), node: node.to_owned(), drained, dry_run };
+        self.ask(async |to| NodeAdmin::new(to).drain_node(timed(request.clone())).await).await
+    }
+
+    pub(crate) async fn transfer(&mut self, to: u64) -> anyhow::Result<u64> {
         let request = TransferLeaderRequest { set: self.set.clone(), to };
-        let answer = self.ask(async |mut admin: Admin| admin.transfer_leader(timed(request.clone())).await).await?;
+        let answer = self.ask(async |to| StoreAdmin::new(to).transfer_leader(timed(request.clone())).await).await?;
         Ok(answer.leader)
     }
 
-    async fn ask<T>(&mut self, question: impl AsyncFn(Admin) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
+    async fn ask<T>(&mut self, question: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
         let since = Instant::now();
         let mut answered = false;
         loop {
             let addr = self.known[self.next].clone();
             let channel = self.pool.get(&addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-            let admin = StoreAdminServiceClient::new(channel.clone());
-            let status = match tokio::time::timeout(CALL, question(admin)).await {
+            let status = match tokio::time::timeout(CALL, question(channel.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded(format!("{addr} did not answer within {CALL:?}")),
@@ -161,7 +201,7 @@ impl Leader {
 }
 
 /// Reads a set file for a client command.
-pub(super) fn load(path: &Path) -> anyhow::Result<SetFile> {
+pub(crate) fn load(path: &Path) -> anyhow::Result<SetFile> {
     Ok(set_file::load(path).map_err(|problems| set_file::failure(Exit::Usage, &problems))?)
 }
 
@@ -178,6 +218,8 @@ fn refused(reason: &str, status: &Status) -> Failure {
     let failure = Failure::new(exit, format!("{} ({reason})", status.message()));
     match reason {
         "EVEN_VOTERS" => failure.hint("name two members in one command, or say --allow-even"),
+        "UNKNOWN_NODE" => failure.hint("`seqsvr node list` lists them"),
+        "LAST_NODE" => failure.hint("start another allocator, or undrain one, first"),
         "UNKNOWN_MEMBER" => failure.hint("`seqsvr store members` lists them"),
         "NO_MAJORITY" => failure.hint("remove or replace the silent ones first"),
         _ => failure,

@@ -1,0 +1,128 @@
+//! The service for operators who look at the AllocSvrs of a set as a whole, and drain them.
+//!
+//! **Invariant:** the last node that could own sections is not drained. What is asked of the arbiter is as old as its last
+//! look; what is asked of the state is what is applied here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use openraft::async_runtime::WatchReceiver;
+use seq_core::NodeId;
+use seq_core::arbiter::Plan;
+use seq_core::state::{Answer, Command, CommandRefusal, SetDefinition, State};
+use seq_proto::status;
+use seq_proto::v1::node_admin_service_server::NodeAdminService;
+use seq_proto::v1::{DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, NodeState};
+use tokio::sync::watch;
+use tonic::{Code, Request, Response, Status};
+
+use crate::gate::Gate;
+use crate::proposer::{ProposeError, Proposer};
+use crate::storage::SharedState;
+use crate::types::Raft;
+
+/// What the service works on.
+pub(crate) struct NodeAdmin {
+    set: Arc<SetDefinition>,
+    raft: Raft,
+    state: SharedState,
+    proposer: Proposer,
+    /// What the arbiter beside the leader wants.
+    plan: watch::Receiver<Arc<Plan>>,
+}
+
+impl NodeAdmin {
+    pub(crate) fn new(
+        set: Arc<SetDefinition>,
+        raft: Raft,
+        state: SharedState,
+        proposer: Proposer,
+        plan: watch::Receiver<Arc<Plan>>,
+    ) -> NodeAdmin {
+        NodeAdmin { set, raft, state, proposer, plan }
+    }
+
+    /// The arbiter's plan, on the member that leads.
+    fn plan(&self) -> Result<Arc<Plan>, Status> {
+        if self.raft.is_leader() {
+            return Ok(self.plan.borrow().clone());
+        }
+        let leader = self.raft.metrics().borrow_watched().current_leader;
+        Err(ProposeError::NotLeader { leader: leader.and_then(|id| self.proposer.addr(id, None)) }.into())
+    }
+
+    /// Whether nobody but this node could own sections, where it could.
+    fn is_last(plan: &Plan, node: NodeId) -> bool {
+        let free = |id: &&NodeId| !plan.emptied.contains(*id);
+        plan.living.iter().filter(free).all(|id| *id == node)
+    }
+}
+
+#[tonic::async_trait]
+impl NodeAdminService for Gate<NodeAdmin> {
+    async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Result<Response<ListNodesResponse>, Status> {
+        let admin = self.get()?;
+        let plan = admin.plan()?;
+        Ok(Response::new(admin.state.read(|state| list(&admin.set.name, state, &plan))))
+    }
+
+    async fn drain_node(&self, request: Request<DrainNodeRequest>) -> Result<Response<DrainNodeResponse>, Status> {
+        let (admin, request) = (self.get()?, request.into_inner());
+        let plan = admin.plan()?;
+        let DrainNodeRequest { set, node: name, drained, dry_run } = request;
+        if set != admin.set.name {
+            let text = format!("this is the store of set {:?}, not of {set:?}", admin.set.name);
+            return Err(status::with_reason(Code::FailedPrecondition, "OTHER_SET", text, [], None));
+        }
+        let known = admin.state.read(|state| {
+            let (id, node) = state.nodes().find(|(_, node)| node.name == name)?;
+            Some((id, node.drained, owned(state).get(&id).copied().unwrap_or(0)))
+        });
+        let Some((id, was, sections)) = known else {
+            let text = CommandRefusal::UnknownName { name }.to_string();
+            return Err(status::with_reason(Code::NotFound, "UNKNOWN_NODE", text, [], None));
+        };
+        if drained && !was && NodeAdmin::is_last(&plan, id) {
+            let text = format!("{name} is the last node of set {set} that could own sections");
+            return Err(status::with_reason(Code::FailedPrecondition, "LAST_NODE", text, [], None));
+        }
+        if !dry_run && was != drained {
+            let answer = admin.proposer.propose(&Command::Drain { name, drained }).await?;
+            assert!(matches!(answer, Answer::Drained(Ok(_))), "a known node was not drained: {answer:?}");
+        }
+        Ok(Response::new(DrainNodeResponse { sections, changed: was != drained && !dry_run }))
+    }
+}
+
+/// How many sections each node owns, in whichever life.
+fn owned(state: &State) -> BTreeMap<NodeId, u32> {
+    let mut owned = BTreeMap::new();
+    for owner in state.sections.iter().filter_map(|record| record.owner) {
+        *owned.entry(owner).or_insert(0) += 1;
+    }
+    owned
+}
+
+fn list(set: &str, state: &State, plan: &Plan) -> ListNodesResponse {
+    let owned = owned(state);
+    let mut to_move: BTreeMap<NodeId, u32> = BTreeMap::new();
+    for one in &plan.moves {
+        *to_move.entry(one.from).or_insert(0) += 1;
+    }
+    let nodes = state.nodes().map(|(id, node)| NodeState {
+        id: id.0,
+        name: node.name.clone(),
+        addr: node.addr.clone(),
+        incarnation: node.incarnation.0,
+        sections: owned.get(&id).copied().unwrap_or(0),
+        to_move: to_move.get(&id).copied().unwrap_or(0),
+        living: plan.living.contains(&id),
+        drained: node.drained,
+        leaving: node.leaving,
+    });
+    ListNodesResponse {
+        set: set.to_owned(),
+        nodes: nodes.collect(),
+        unowned: state.sections.iter().filter(|record| record.owner.is_none()).count() as u32,
+    }
+}

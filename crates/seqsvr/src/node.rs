@@ -1,0 +1,248 @@
+//! The command `node`: the allocators of a set as a whole.
+//!
+//! Draining is state of the set: it goes on when the command is cut short, and repeating the command shows how far it is.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use seq_proto::v1::{ListNodesResponse, NodeState};
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+use crate::leader::{Leader, Somewhere};
+use crate::output::{Output, Table, grouped};
+
+/// How often it is asked how far a node is emptied.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What to do with a set's allocators.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Lists the allocators as the store sees them.
+    #[command(after_help = "Example:\n  seqsvr node list --set sets/three-node.toml")]
+    List(Somewhere),
+    /// Moves everything away from an allocator, while callers are answered, and gives it nothing until it is undrained.
+    Drain(DrainArgs),
+    /// Lets a drained allocator own sections again; it gets its share back by and by.
+    Undrain(UndrainArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr node drain a2\n  seqsvr node drain a2 --dry-run\n  \
+                        seqsvr node drain a2 --yes -o json    (in scripts)\n\n\
+                        Cut short, it goes on at the store; the same command shows how far it is.")]
+pub(crate) struct DrainArgs {
+    /// Name of the allocator.
+    #[arg(value_name = "NODE")]
+    node: String,
+    #[command(flatten)]
+    target: Somewhere,
+    /// Does not ask.
+    #[arg(long)]
+    yes: bool,
+    /// Changes nothing; says what would be moved.
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait until the allocator owns nothing, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    patience_s: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr node undrain a2")]
+pub(crate) struct UndrainArgs {
+    /// Name of the allocator.
+    #[arg(value_name = "NODE")]
+    node: String,
+    #[command(flatten)]
+    target: Somewhere,
+}
+
+/// The outcome of a drain or its opposite.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    set: &'a str,
+    node: &'a str,
+    drained: bool,
+    dry_run: bool,
+    changed: bool,
+    /// Sections that were, or would be, moved away.
+    sections: u32,
+    seconds: f64,
+}
+
+pub(crate) fn run(command: NodeCommand, output: &Output) -> anyhow::Result<Exit> {
+    crate::client_runtime()?.block_on(async {
+        match command {
+            NodeCommand::List(target) => list(&target, output).await,
+            NodeCommand::Drain(args) => drain(&args, output).await,
+            NodeCommand::Undrain(args) => undrain(&args, output).await,
+        }
+    })
+}
+
+async fn list(target: &Somewhere, output: &Output) -> anyhow::Result<Exit> {
+    let list = target.leader()?.nodes().await?;
+    if output.is_json() {
+        output.json(&View::new(&list))?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = Table::new(&["node", "addr", "sections", "to move", "state"]).right(&[2, 3]);
+    for node in &list.nodes {
+        let (sections, to_move) = (grouped(node.sections.into()), grouped(node.to_move.into()));
+        table.row([node.name.clone(), node.addr.clone(), sections, to_move, state(node).to_owned()]);
+    }
+    output.table(&table)?;
+    if list.unowned > 0 {
+        output.line(format_args!("{} sections are nobody's", grouped(list.unowned.into())))?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
+    let mut leader = args.target.leader()?;
+    let set = leader.nodes().await?.set;
+    let node = args.node.as_str();
+    let sections = leader.drain(node, true, true).await?.sections;
+    let outcome = |changed, seconds| Outcome {
+        set: &set,
+        node,
+        drained: true,
+        dry_run: args.dry_run,
+        changed,
+        sections,
+        seconds,
+    };
+    if args.dry_run {
+        if output.is_json() {
+            output.json(&outcome(false, 0.0))?;
+        } else {
+            output.line(format_args!(
+                "{} sections of set {set} would be moved away from {node}",
+                grouped(sections.into())
+            ))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    if !args.yes && !confirmed(&format!("move {sections} sections of set {set} away from {node}"))? {
+        return Ok(Exit::Declined);
+    }
+    let since = Instant::now();
+    let changed = leader.drain(node, true, false).await?.changed;
+    emptied(&mut leader, args, sections, output).await?;
+    let seconds = since.elapsed().as_secs_f64();
+    if output.is_json() {
+        output.json(&outcome(changed, seconds))?;
+    } else {
+        output
+            .line(format_args!("{node} is drained: {} sections moved in {seconds:.1} s", grouped(sections.into())))?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
+    let mut leader = args.target.leader()?;
+    let set = leader.nodes().await?.set;
+    let node = args.node.as_str();
+    let answer = leader.drain(node, false, false).await?;
+    if output.is_json() {
+        let (changed, sections) = (answer.changed, answer.sections);
+        output.json(&Outcome { set: &set, node, drained: false, dry_run: false, changed, sections, seconds: 0.0 })?;
+    } else if answer.changed {
+        output.line(format_args!("{node} may own sections again; it gets its share by planned moves"))?;
+    } else {
+        output.line(format_args!("nothing to do: {node} is not drained"))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Waits until a node owns nothing, with a bar on a terminal.
+async fn emptied(leader: &mut Leader, args: &DrainArgs, sections: u32, output: &Output) -> anyhow::Result<()> {
+    let bar = bar(output, sections.into());
+    let (since, patience) = (Instant::now(), Duration::from_secs(args.patience_s));
+    loop {
+        let list = leader.nodes().await?;
+        let left = list.nodes.iter().find(|node| node.name == args.node).map_or(0, |node| node.sections);
+        bar.set_position(u64::from(sections.saturating_sub(left)));
+        if left == 0 {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        if since.elapsed() > patience {
+            bar.finish_and_clear();
+            let message = format!("{} still owns {left} sections after {patience:?}", args.node);
+            let hint =
+                "it goes on at the store: repeat the command to watch it, or `seqsvr node undrain` to take it back";
+            return Err(Failure::new(Exit::Deadline, message).hint(hint).into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn bar(output: &Output, sections: u64) -> ProgressBar {
+    let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style =
+        ProgressStyle::with_template("[{bar:20}] {pos}/{len} sections   {per_sec}   ETA {eta}   (Ctrl-C detaches)")
+            .expect("the template is well-formed")
+            .progress_chars("##-");
+    ProgressBar::with_draw_target(Some(sections), target).with_style(style)
+}
+
+/// Asks on a terminal; elsewhere nobody could answer.
+fn confirmed(what: &str) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        let message = format!("this would {what}, and there is no terminal to ask on");
+        return Err(Failure::new(Exit::Usage, message).hint("say --yes").into());
+    }
+    eprint!("{what}? [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn state(node: &NodeState) -> &'static str {
+    match node {
+        NodeState { living: false, .. } => "silent",
+        NodeState { leaving: true, .. } => "leaving",
+        NodeState { drained: true, .. } => "drained",
+        _ => "serves",
+    }
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    set: &'a str,
+    unowned: u32,
+    nodes: Vec<NodeView<'a>>,
+}
+
+#[derive(Serialize)]
+struct NodeView<'a> {
+    id: u32,
+    name: &'a str,
+    addr: &'a str,
+    incarnation: u64,
+    sections: u32,
+    to_move: u32,
+    state: &'static str,
+    drained: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(list: &'a ListNodesResponse) -> View<'a> {
+        let node = |node: &'a NodeState| NodeView {
+            id: node.id,
+            name: &node.name,
+            addr: &node.addr,
+            incarnation: node.incarnation,
+            sections: node.sections,
+            to_move: node.to_move,
+            state: state(node),
+            drained: node.drained,
+        };
+        View { set: &list.set, unowned: list.unowned, nodes: list.nodes.iter().map(node).collect() }
+    }
+}
