@@ -42,7 +42,7 @@ const fn row(name: &'static str, tier: Tier, needs: &'static [Need], run: fn(), 
 
 /// All of them, in the order they run.
 pub(crate) const ROWS: &[Row] = &[
-    row("alloc_kill", Tier::Full, NET, allocs::kill, "an allocator is killed; its sections go on elsewhere"),
+    row("alloc_kill", Tier::Short, NET, allocs::kill, "an allocator is killed; its sections go on elsewhere"),
     row(
         "alloc_kill_and_restart",
         Tier::Full,
@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         "alloc_restart_in_turn",
-        Tier::Full,
+        Tier::Short,
         NET,
         allocs::restart_in_turn,
         "each allocator is asked to end and started again: no call fails, no number is left out",
