@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use seq_core::owner::{AdoptError, Life, News, Renewal};
 use seq_core::{Incarnation, NodeId, RouteVersion, SectionId};
@@ -15,19 +16,22 @@ use tokio::time::Instant;
 use crate::shared::Shared;
 use crate::store_link::{Backoff, StoreError, StoreLink};
 
+/// The longest wait between two lives that were short. Two processes with one name end each other's lives: it keeps that
+/// from filling the store's log, and is long enough for the other one to be given sections meanwhile.
+const LONGEST_BETWEEN_LIVES: Duration = Duration::from_secs(5);
+
 /// Lives the node's lives, one after the other, until shutdown.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
-    let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
+    let mut backoff = Backoff::new(shared.tuning.retry_min, LONGEST_BETWEEN_LIVES);
     loop {
         let living = async {
             let life = register(&shared, &link).await;
             let began = Instant::now();
             live(&shared, &link, life).await;
             shared.end_life(life);
-            if began.elapsed() > shared.tuning.retry_max * 2 {
+            if began.elapsed() > LONGEST_BETWEEN_LIVES * 2 {
                 backoff.reset();
             }
-            // Two processes with one name end each other's lives; the wait keeps that from filling the store's log.
             tokio::time::sleep(backoff.wait()).await;
         };
         tokio::select! {
