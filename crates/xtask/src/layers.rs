@@ -23,6 +23,7 @@ struct Layer {
 const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
+    Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
     Layer { name: "seq-proto", uses: &["seq-core"], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-core"], tests_use: &[] },
     Layer { name: "seq-client", uses: &["seq-core", "seq-proto"], tests_use: &[] },

@@ -1,0 +1,95 @@
+//! Bugs that are planted into the world's own shell, or between it and the core. Each must be caught.
+
+use std::fmt;
+
+use crate::{Run, Violation, run};
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident: $short:literal, $text:literal,)*) => {
+        /// A planted bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &'static [Bug] = &[$(Bug::$name,)*];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Bug::$name => $short,)* }
+            }
+
+            /// What it is.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self { $(Bug::$name => $text,)* }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// The lease is counted from when the answer came.
+    ExpiryFromAnswer: "expiry-from-answer", "a lease counted from its answer",
+    /// The clock was read before the call arrived.
+    CachedClock: "cached-clock", "a clock read before the call arrived",
+    /// What the store heard since the arbiter looked does not matter.
+    NoCompare: "no-compare", "a change of owner applied although the owner was heard of since",
+    /// The same where the owner's life ended meanwhile.
+    NoCompareOver: "no-compare-over", "the same, where the owner's life ended in between",
+    /// The wait for a life that is over goes on from when it was heard of.
+    WaitOfOver: "wait-of-over", "the wait for an ended life, counted from when it was last seen to be heard of",
+    /// A raise is applied whatever its epoch.
+    UnfencedRaise: "unfenced-raise", "a raise applied whatever its epoch",
+    /// A new owner starts below the ceiling.
+    BelowCeiling: "below-ceiling", "a takeover that starts below the ceiling",
+    /// The arbiter waits less than a lease.
+    ShortWait: "short-wait", "a wait shorter than the lease",
+    /// The copy is made while numbers go out.
+    NoFreeze: "no-freeze", "a copy made without freezing",
+    /// The lease is extended, then the news are taken in.
+    LeaseBeforeNews: "lease-before-news", "a lease extended before the news of the same answer are adopted",
+    /// The table is read, then the lease.
+    TableBeforeLease: "table-before-lease", "the table read before the lease",
+    /// A staged copy is used whatever its attempt.
+    StaleCopy: "stale-copy", "a staged copy used by its epoch alone",
+    /// A section is thawed though its move may have been committed.
+    ThawUnknown: "thaw-unknown", "a thaw without a definite answer",
+    /// A section is thawed because a repeated commit was refused.
+    ThawLost: "thaw-lost", "a thaw at a refusal, whatever the news say",
+    /// A refused commit extends the lease.
+    RefusedExtends: "refused-extends", "a lease extended by a refused commit",
+    /// The owner trusts the one clock that stands still in suspend.
+    SuspendStops: "suspend-stops", "an owner's clock that stands still in suspend",
+    /// A section that the store gave to somebody else is kept.
+    KeepsLost: "keeps-lost", "a section kept that the store gave to somebody else",
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A seed that a planted bug breaks a promise in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caught {
+    /// The seed.
+    pub seed: u64,
+    /// Seeds that were run, with this one.
+    pub seeds: u64,
+    /// The promise.
+    pub violation: Violation,
+}
+
+/// Runs seeds from `from` on until a planted bug is caught; `None` when `most` seeds were not enough.
+#[must_use]
+pub fn hunt(bug: Bug, from: u64, most: u64) -> Option<Caught> {
+    (1..).zip(from..from + most).find_map(|(seeds, seed)| {
+        let violation = run(&Run { seed, bug: Some(bug), ..Run::default() }).violation?;
+        Some(Caught { seed, seeds, violation })
+    })
+}

@@ -1,0 +1,214 @@
+//! Callers: each makes one call at a time, to any node, with right or stale knowledge, and tells the checker how it ended.
+
+use seq_core::{Count, Epoch, Reading, SectionId, Seq, SlotIndex, Uid};
+use seq_order::{CallId, Outcome};
+
+use crate::coverage::Situation;
+use crate::faults::{HOSTS, MS, NAMES, Weather};
+use crate::net::{Address, Body};
+use crate::serving::FORGED_EPOCH;
+use crate::world::{Event, Step, World};
+
+/// How long a caller waits.
+const PATIENCE: u64 = 3_000 * MS;
+
+/// How long it waits longer than it says: a refusal at the deadline is on its way.
+const GRACE: u64 = 200 * MS;
+
+/// The host of all callers.
+pub(crate) const CLIENTS_HOST: usize = HOSTS - 1;
+
+/// What a call wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Take(Count),
+    Read,
+}
+
+/// Who waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Client(usize),
+    /// A process that sent it on, under a number of its own.
+    Process(usize, u64),
+}
+
+/// A call as it travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) id: u64,
+    pub(crate) uid: Uid,
+    pub(crate) section: SectionId,
+    pub(crate) slot: SlotIndex,
+    pub(crate) wish: Wish,
+    pub(crate) epoch: Epoch,
+    pub(crate) hops: u32,
+    pub(crate) deadline: u64,
+    pub(crate) origin: Origin,
+}
+
+/// Its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reply {
+    Given { value: Seq, prev: Seq, epoch: Epoch },
+    Read { reading: Reading, epoch: Epoch },
+    Refused { maybe: bool },
+}
+
+/// A caller.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    /// The call that is under way.
+    flight: Option<(Call, CallId)>,
+    /// The newest epoch seen of each section.
+    epochs: Vec<Epoch>,
+    /// Who answered last for each section.
+    owners: Vec<usize>,
+    /// Asks for this uid alone, and stops when it was given a number.
+    probe: Option<Uid>,
+    pub(crate) served: bool,
+}
+
+impl Client {
+    pub(crate) fn new(sections: u32) -> Client {
+        let sections = sections as usize;
+        Client { epochs: vec![Epoch(0); sections], owners: vec![0; sections], ..Client::default() }
+    }
+
+    /// One that wants one number of one uid.
+    pub(crate) fn probing(sections: u32, uid: Uid) -> Client {
+        Client { probe: Some(uid), ..Client::new(sections) }
+    }
+
+    /// The uid of a probe that was not served.
+    pub(crate) fn unserved(&self) -> Option<Uid> {
+        self.probe.filter(|_| !self.served)
+    }
+}
+
+impl World {
+    /// A caller makes its next call.
+    pub(crate) fn call(&mut self, c: usize) {
+        if self.clients[c].flight.is_some() {
+            return;
+        }
+        let uids = self.layout.uids();
+        let some = Uid(self.rng.between(uids.start, uids.end));
+        let uid = self.clients[c].probe.unwrap_or(some);
+        let (section, slot) = self.layout.locate(uid).expect("the uid was drawn from the layout");
+        let read = self.clients[c].probe.is_none() && self.rng.chance(150);
+        let count = if self.rng.chance(30) { self.rng.between(20, 60) } else { self.rng.between(1, 4) };
+        let count = Count::new(count as u32).expect("a small number");
+        let seen = self.clients[c].epochs[section.0 as usize];
+        let epoch = match self.rng.below(20) {
+            0 => Epoch(0),
+            1 => Epoch(seen.0 + 1),
+            2 if self.rng.chance(100) => FORGED_EPOCH,
+            _ => seen,
+        };
+        let name =
+            if self.rng.chance(500) { self.clients[c].owners[section.0 as usize] } else { self.rng.index(NAMES) };
+        let port = usize::from(self.listeners[name][1].is_some() && self.rng.chance(500));
+        let id = self.fresh();
+        let call = Call {
+            id,
+            uid,
+            section,
+            slot,
+            wish: if read { Wish::Read } else { Wish::Take(count) },
+            epoch,
+            hops: 0,
+            deadline: self.now + PATIENCE,
+            origin: Origin::Client(c),
+        };
+        let flight = self.check.start(self.now, uid.0);
+        self.clients[c].flight = Some((call, flight));
+        self.after(PATIENCE + GRACE, Event::CallTimeout(c, id));
+        self.send(CLIENTS_HOST, Address::Port(name, port), Body::Call(call));
+    }
+
+    /// Nobody listens where a call was sent: it certainly took nothing, and is sent to another node.
+    pub(crate) fn undelivered(&mut self, call: Call) {
+        match call.origin {
+            Origin::Client(c) if self.is_waiting(c, call.id) => {
+                // Not by `send`: where messages are doubled, copies would be doubled again and again.
+                let to = Address::Port(self.rng.index(NAMES), 0);
+                let wait = self.rng.between(MS, 5 * MS);
+                self.after(wait, Event::Message { to, body: Body::Call(call) });
+            }
+            Origin::Client(_) => {}
+            Origin::Process(p, id) => {
+                let wait = self.rng.between(MS, 5 * MS);
+                self.after(wait, Event::Step(p, Step::Forwarded(id, Reply::Refused { maybe: false })));
+            }
+        }
+    }
+
+    fn is_waiting(&self, c: usize, id: u64) -> bool {
+        self.clients[c].flight.as_ref().is_some_and(|(call, _)| call.id == id)
+    }
+
+    /// A caller has its answer.
+    pub(crate) fn answered(&mut self, c: usize, id: u64, reply: Reply) {
+        if !self.is_waiting(c, id) {
+            return;
+        }
+        let Some((call, flight)) = self.clients[c].flight.take() else { return };
+        let now = self.now;
+        self.trace.note(now, [3, call.uid.0, id], || format!("caller {c}: uid {} is answered {reply:?}", call.uid));
+        let section = call.section.0 as usize;
+        if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } = reply {
+            let seen = &mut self.clients[c].epochs[section];
+            *seen = epoch.max(*seen);
+            let owner = self.store.state.sections[section].owner;
+            let name = owner.and_then(|owner| self.store.state.node(owner)).and_then(|node| node.name.parse().ok());
+            self.clients[c].owners[section] = name.unwrap_or(0);
+        }
+        match (reply, call.wish) {
+            (Reply::Given { value, prev, .. }, Wish::Take(count)) => {
+                self.coverage.saw(Situation::Given);
+                self.clients[c].served = true;
+                let outcome = Outcome::Given { value: value.0, prev: prev.0, count: count.get(), lost: 0 };
+                self.check.end(flight, now, outcome);
+            }
+            (Reply::Read { reading, .. }, _) => {
+                self.coverage.saw(Situation::Read);
+                let (value, exact) = (reading.value.0, reading.exact);
+                let reading =
+                    if exact { seq_order::Reading::Exact(value) } else { seq_order::Reading::UpperBound(value) };
+                self.check.end_read(flight, now, reading);
+            }
+            _ => self.no_answer(flight, call.wish, matches!(reply, Reply::Refused { maybe: false })),
+        }
+        self.next_call(c);
+    }
+
+    /// A caller waits no longer.
+    pub(crate) fn call_timed_out(&mut self, c: usize, id: u64) {
+        if self.is_waiting(c, id)
+            && let Some((call, flight)) = self.clients[c].flight.take()
+        {
+            self.no_answer(flight, call.wish, false);
+            self.next_call(c);
+        }
+    }
+
+    fn no_answer(&mut self, flight: CallId, wish: Wish, refused: bool) {
+        self.coverage.saw(Situation::Maybe);
+        let now = self.now;
+        match wish {
+            Wish::Read => self.check.end_read(flight, now, seq_order::Reading::Failed),
+            Wish::Take(_) if refused => self.check.end(flight, now, Outcome::Refused),
+            Wish::Take(_) => self.check.end(flight, now, Outcome::Maybe { lost: 1 }),
+        }
+    }
+
+    fn next_call(&mut self, c: usize) {
+        if self.clients[c].served && self.clients[c].probe.is_some() {
+            return;
+        }
+        let most = self.swarm.think_ms * MS * 2;
+        let think = if self.swarm.weather == Weather::Calm { most / 4 } else { self.rng.below(most) };
+        self.after(think, Event::NextCall(c));
+    }
+}

@@ -1,0 +1,121 @@
+//! How often each situation came about that the worlds are made for. One that never did was not tested.
+
+macro_rules! situations {
+    ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
+        /// A situation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Situation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Situation {
+            /// All of them.
+            pub const ALL: &'static [Situation] = &[$(Situation::$name,)*];
+
+            /// What it is called in a report.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Situation::$name => $text,)* }
+            }
+        }
+    };
+}
+
+situations! {
+    /// A section was taken from a silent owner.
+    Failover: "failovers",
+    /// A change of owner that the owner was faster than.
+    Overtaken: "reassigns overtaken",
+    /// A raise for an ownership that was over.
+    RaiseRefused: "raises refused by epoch",
+    /// A raise was committed.
+    Raised: "raises",
+    /// A planned move was committed.
+    Moved: "planned moves",
+    /// A section was started from an exact copy.
+    Copied: "starts from a copy",
+    /// A grant that found a copy of another attempt.
+    StaleCopy: "stale copies ignored",
+    /// A frozen section was thawed.
+    Thawed: "thaws",
+    /// A commit was asked for again.
+    CommitRepeated: "commits repeated",
+    /// An offer that a target refused.
+    OfferRefused: "offers refused",
+    /// A call came when the lease was over.
+    LeaseExpired: "calls under an expired lease",
+    /// A call was held.
+    Held: "calls held",
+    /// A call that was held was answered.
+    HeldAnswered: "held calls answered",
+    /// A call waited at the ceiling.
+    AtCeiling: "calls at the ceiling",
+    /// A call met a frozen section.
+    Frozen: "calls at a frozen section",
+    /// A call was forwarded.
+    Forwarded: "calls forwarded",
+    /// A call was forwarded a second time.
+    ForwardedTwice: "calls forwarded twice",
+    /// A caller had seen a newer epoch than the owner, or said so.
+    EpochAhead: "epochs ahead of the owner's",
+    /// A life ended because there is a newer one.
+    LifeOver: "lives over",
+    /// Two processes under one name at a time.
+    TwoLives: "two processes under one name",
+    /// A section was given up because its raises failed, or by a process that leaves.
+    Released: "sections given up",
+    /// A process left in good order.
+    Left: "processes that left empty",
+    /// Two arbiters at a time.
+    TwoArbiters: "two arbiters at a time",
+    /// A deposed leader's entry that was applied all the same.
+    LateEntry: "entries of a deposed leader applied",
+    /// An answer of the store to a process that had given up waiting.
+    LateAnswer: "answers that came too late",
+    /// A process stalled while a call was between its check and its number.
+    StalledInCall: "stalls between check and number",
+    /// A machine was suspended.
+    Suspended: "machines suspended",
+    /// A read was answered.
+    Read: "reads",
+    /// Numbers were given.
+    Given: "allocations",
+    /// A call got no answer.
+    Maybe: "calls without an answer",
+}
+
+/// The counts of a run, or of many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage([u64; Situation::ALL.len()]);
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage([0; Situation::ALL.len()])
+    }
+}
+
+impl Coverage {
+    /// Notes that it came about.
+    pub(crate) fn saw(&mut self, situation: Situation) {
+        self.0[situation as usize] += 1;
+    }
+
+    /// How often it came about.
+    #[must_use]
+    pub fn count(&self, situation: Situation) -> u64 {
+        self.0[situation as usize]
+    }
+
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Coverage) {
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            *sum += count;
+        }
+    }
+
+    /// What never came about.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Situation> {
+        Situation::ALL.iter().copied().filter(|situation| self.count(*situation) == 0).collect()
+    }
+}

@@ -1,0 +1,304 @@
+//! What goes wrong in a world, and when: a list drawn from the seed, each fault with a number.
+//!
+//! Which kinds a seed has, and how many of them, is drawn as well: a world in which everything breaks at once never gets far
+//! enough for the rare meetings of two faults. Faults are windows of time, so that a run can be repeated with some of them.
+
+use crate::rng::Rng;
+
+/// Nanoseconds in a millisecond.
+pub(crate) const MS: u64 = 1_000_000;
+
+/// Nanoseconds in a second.
+pub(crate) const SECOND: u64 = 1_000 * MS;
+
+/// How long things go wrong.
+pub(crate) const FAULTS_END: u64 = 30 * SECOND;
+
+/// AllocSvrs that the set declares.
+pub(crate) const NAMES: usize = 3;
+
+/// Members of the store.
+pub(crate) const MEMBERS: usize = 3;
+
+/// Hosts: the AllocSvrs', the store's, and one of all callers.
+pub(crate) const HOSTS: usize = NAMES + MEMBERS + 1;
+
+/// One kind of fault, with whom it hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Messages from one host to another are lost.
+    CutOneWay { from: usize, to: usize },
+    /// Messages between two hosts are lost.
+    Cut { a: usize, b: usize },
+    /// A host is cut off, outwards, inwards or both.
+    Isolate { host: usize, outward: bool, inward: bool },
+    /// Messages are lost, so many in a thousand.
+    Loss(u64),
+    /// Messages arrive twice, so many in a thousand.
+    Duplicates(u64),
+    /// Messages take up to so long, in milliseconds.
+    Slow(u64),
+    /// A few messages are delivered up to 20 seconds later.
+    Ancient(u64),
+    /// What the store answers is lost, so often in a thousand.
+    AnswersLost(u64),
+    /// What other AllocSvrs answer about planned moves is lost, so often in a thousand.
+    PeerAnswersLost(u64),
+    /// A process does nothing for a while.
+    Stall(usize),
+    /// A machine sleeps.
+    Suspend(usize),
+    /// A process dies, and another one starts after a while.
+    Crash(usize),
+    /// A second process is started under a name.
+    Twin(usize),
+    /// A process leaves in good order, and another one starts.
+    Leave(usize),
+    /// An operator drains an AllocSvr.
+    Drain(usize),
+    /// A wall clock is set, by so many milliseconds.
+    WallStep(usize, i64),
+    /// Another member leads; the old one does not know for a while.
+    Elect(usize),
+    /// Nothing is committed.
+    StorePause,
+    /// The arbiters look late.
+    LateLook,
+    /// What arbiters propose is committed late.
+    LateReassign,
+    /// Answers are read from the state later than their entry was applied.
+    LateNews,
+    /// A machine and the store do not hear each other; callers and other AllocSvrs do.
+    Severed(usize),
+    /// One process under a name hears no answer of the store.
+    Mute(usize, usize),
+    /// Renewals of a name are lost, and raises too; commits of planned moves arrive.
+    OnlyCommits(usize),
+    /// Raises of a name are lost.
+    NoRaises(usize),
+    /// Commits of planned moves of a name are lost.
+    NoCommits(usize),
+    /// The answers to them are.
+    NoCommitAnswers(usize),
+    /// Renewals of a name are lost.
+    NoRenewals(usize),
+    /// A clock runs at a rate beyond every margin, in millionths: only promises without clocks hold.
+    WildRate(usize, u64),
+}
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) at: u64,
+    pub(crate) lasts: u64,
+    pub(crate) kind: Kind,
+}
+
+impl Fault {
+    pub(crate) fn describe(&self) -> String {
+        let (at, lasts) = (self.at as f64 / SECOND as f64, self.lasts as f64 / SECOND as f64);
+        format!("at {at:.3} s for {lasts:.3} s: {:?}", self.kind)
+    }
+}
+
+/// What kind of a world a seed makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weather {
+    /// Sections only move as planned: no gap, nobody refused.
+    Calm,
+    /// Everything breaks, clocks within their margin: every promise.
+    Stormy,
+    /// Clocks beyond any margin: the promises that need none.
+    Wild,
+}
+
+/// What a seed chose.
+#[derive(Clone, Debug)]
+pub(crate) struct Swarm {
+    pub(crate) weather: Weather,
+    /// Whether threads of a process meet inside of a call, so often in a thousand.
+    pub(crate) interleave: u64,
+    /// Whether clock rates lie at the edge of their margin.
+    pub(crate) edge_rates: bool,
+    /// Pause between a caller's calls, in milliseconds.
+    pub(crate) think_ms: u64,
+    /// Numbered from 0.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Kinds of faults that are switched on and off by themselves.
+const STORMY_KINDS: usize = 24;
+
+/// Most faults of one kind in a run.
+const MOST_OF_A_KIND: u64 = 7;
+
+impl Swarm {
+    pub(crate) fn draw(rng: &mut Rng) -> Swarm {
+        let weather = match rng.below(10) {
+            0 => Weather::Calm,
+            1 | 2 => Weather::Wild,
+            _ => Weather::Stormy,
+        };
+        let mut faults = Vec::new();
+        if weather == Weather::Calm {
+            for _ in 0..rng.between(2, 8) {
+                let name = rng.index(NAMES);
+                let kind = if rng.chance(500) { Kind::Drain(name) } else { Kind::Leave(name) };
+                faults.push(draw(rng, kind, 1_000, 5_000));
+            }
+        } else {
+            if weather == Weather::Wild || rng.chance(600) {
+                for _ in 0..rng.between(1, MOST_SCENES) {
+                    scene(rng, &mut faults, weather);
+                }
+            }
+            for kind in 0..STORMY_KINDS {
+                if rng.chance(400) {
+                    for _ in 0..rng.between(1, MOST_OF_A_KIND) {
+                        let one = stormy(rng, kind);
+                        faults.push(one);
+                    }
+                }
+            }
+            if weather == Weather::Wild {
+                for _ in 0..rng.between(2, 8) {
+                    let rate = *[0, 100_000, 500_000, 2_000_000].get(rng.index(4)).expect("four of them");
+                    let kind = Kind::WildRate(rng.index(NAMES + MEMBERS), rate);
+                    faults.push(draw(rng, kind, 2_000, 15_000));
+                }
+            }
+        }
+        faults.sort_by_key(|fault| fault.at);
+        Swarm {
+            weather,
+            interleave: if weather == Weather::Wild || rng.chance(600) { rng.between(10, 200) } else { 0 },
+            edge_rates: rng.chance(400),
+            think_ms: rng.between(10, 120),
+            faults,
+        }
+    }
+}
+
+fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fault {
+    Fault { at: rng.between(SECOND, FAULTS_END), lasts: rng.between(least_ms, most_ms) * MS, kind }
+}
+
+/// Most scenes in a run, plus one.
+const MOST_SCENES: u64 = 7;
+
+/// Draws faults that go together: each rule of the protocol is there for a meeting of several, which chance alone makes
+/// seldom. When each happens is drawn, so that they meet in every order.
+fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
+    let (name, other, third) = {
+        let name = rng.index(NAMES);
+        (name, (name + 1) % NAMES, (name + 2) % NAMES)
+    };
+    let start = rng.between(2 * SECOND, FAULTS_END - 8 * SECOND);
+    let mut add = |at: u64, lasts_ms: u64, kind: Kind| {
+        faults.push(Fault { at: start + at * MS, lasts: lasts_ms * MS, kind });
+    };
+    // What needs the most to come together is drawn most often.
+    let drawn = *[0, 1, 2, 3, 3, 4, 4, 5, 6].get(rng.index(9)).expect("nine of them");
+    let drawn = if weather == Weather::Wild && rng.chance(700) { 2 } else { drawn };
+    match drawn {
+        // An owner is replaced by a second process while nobody looks, and never learns.
+        0 => {
+            let twin = rng.between(300, 2_500);
+            add(0, rng.between(500, 4_000), Kind::LateLook);
+            add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
+            add(twin + rng.between(2, 300), rng.between(2_000, 4_000), Kind::Mute(name, 0));
+        }
+        // The same, and what was proposed before comes late.
+        1 => {
+            let stalls = rng.between(2_300, 3_200);
+            let twin = stalls + rng.between(5, 1_500);
+            add(0, stalls, Kind::Stall(name));
+            add(rng.between(500, 2_400), 4_000, Kind::LateReassign);
+            add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
+            add(twin + rng.between(2, 100), rng.between(2_000, 4_000), Kind::Mute(name, 0));
+        }
+        // An owner that callers reach and the store does not.
+        2 => {
+            if weather == Weather::Wild {
+                add(0, rng.between(4_000, 7_000), Kind::WildRate(name, 0));
+            }
+            let lasts = rng.between(2_400, 5_000);
+            add(rng.below(200), lasts, Kind::Severed(name));
+            add(lasts, rng.between(300, 1_500), Kind::NoRenewals(name));
+        }
+        // A move whose commit is not heard of, and the section moves on.
+        3 => {
+            add(0, rng.between(1_000, 4_000), Kind::Drain(name));
+            add(0, rng.between(600, 1_900), Kind::NoCommitAnswers(name));
+            add(rng.between(100, 500), rng.between(2_000, 4_000), Kind::OnlyCommits(name));
+            add(rng.between(300, 900), rng.between(1_000, 4_000), Kind::Drain(other));
+            add(rng.between(300, 900), rng.between(100, 1_000), Kind::Crash(third));
+        }
+        // A move whose target is another life by then, of an owner that is heard of no more.
+        4 => {
+            add(0, rng.between(1_000, 4_000), Kind::Drain(name));
+            add(0, rng.between(600, 2_000), Kind::NoCommits(name));
+            add(rng.between(20, 500), rng.between(2_000, 4_000), Kind::OnlyCommits(name));
+            add(rng.between(300, 900), rng.between(10, 200), Kind::Crash(other));
+            add(rng.between(300, 900), rng.between(10, 200), Kind::Crash(third));
+        }
+        // A move that fails after its copy arrived, and an owner that dies later.
+        5 => {
+            add(0, rng.between(500, 3_000), Kind::Drain(name));
+            add(rng.below(20), rng.between(100, 900), Kind::PeerAnswersLost(rng.between(300, 1_000)));
+            add(rng.between(400, 3_000), rng.between(2_600, 5_000), Kind::Crash(name));
+        }
+        // An owner whose raises alone fail.
+        _ => add(0, rng.between(1_500, 4_000), Kind::NoRaises(name)),
+    }
+}
+
+/// Draws a fault of the kind with that number.
+fn stormy(rng: &mut Rng, kind: usize) -> Fault {
+    let (name, host, other) = (rng.index(NAMES), rng.index(HOSTS), rng.index(HOSTS));
+    let server = rng.index(NAMES + MEMBERS);
+    let most = rng.between(50, 400);
+    let (kind, least, longest) = match kind {
+        0 => (Kind::CutOneWay { from: host, to: other }, 200, 6_000),
+        1 => (Kind::Cut { a: host, b: other }, 200, 6_000),
+        2 => {
+            let way = rng.below(3);
+            (Kind::Isolate { host: server, outward: way != 0, inward: way != 1 }, 500, 7_000)
+        }
+        3 => (Kind::Loss(most), 500, 6_000),
+        4 => (Kind::Duplicates(most), 500, 6_000),
+        5 => (Kind::Slow(rng.between(5, 600)), 500, 6_000),
+        6 => (Kind::Ancient(most / 4), 500, 6_000),
+        7 => (Kind::AnswersLost(most * 2), 500, 5_000),
+        8 => (Kind::PeerAnswersLost(most * 2), 500, 8_000),
+        9 => (Kind::Stall(name), 100, 6_000),
+        10 => (Kind::Suspend(server), 500, 6_000),
+        11 => (Kind::Crash(name), 100, 6_000),
+        12 => (Kind::Twin(name), 500, 8_000),
+        13 => (Kind::Leave(name), 1_000, 5_000),
+        14 => (Kind::Drain(name), 1_000, 8_000),
+        15 => {
+            let by = rng.between(1, 20_000) as i64;
+            (Kind::WallStep(name, if rng.chance(500) { by } else { -by }), 1, 2)
+        }
+        16 => (Kind::Elect(rng.index(MEMBERS)), 1, 5_000),
+        17 => (Kind::StorePause, 100, 5_000),
+        18 => (Kind::LateLook, 500, 8_000),
+        19 => (Kind::LateReassign, 1_000, 10_000),
+        20 => (Kind::Severed(name), 500, 6_000),
+        21 => (Kind::Mute(name, 0), 500, 4_000),
+        22 => (Kind::NoRaises(name), 1_000, 5_000),
+        _ => (Kind::LateNews, 500, 8_000),
+    };
+    draw(rng, kind, least, longest)
+}
+
+impl Weather {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Weather::Calm => "calm",
+            Weather::Stormy => "stormy",
+            Weather::Wild => "wild",
+        }
+    }
+}

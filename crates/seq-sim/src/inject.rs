@@ -1,0 +1,276 @@
+//! Makes faults happen, ends them, and heals everything in the end.
+
+use seq_core::owner::Owner;
+
+use crate::clock::{MachineClock, RATE_MARGIN, TRUE_RATE};
+use crate::coverage::Situation;
+use crate::faults::{Fault, HOSTS, Kind, MEMBERS, MS, NAMES, SECOND, Weather};
+use crate::process::Process;
+use crate::rng::Rng;
+use crate::store::Entry;
+use crate::world::{Event, LIVENESS_BOUND, SET, Step, StoreStep, TERMS, World};
+
+/// How long a process that leaves tries to.
+const LEAVE_PATIENCE: u64 = 15 * SECOND;
+
+/// Clocks of a machine, within the margin unless the weather is wild.
+pub(crate) fn machine(rng: &mut Rng, edge: bool) -> MachineClock {
+    let off = if edge { RATE_MARGIN } else { 500 };
+    let (low, high) = (TRUE_RATE - off, TRUE_RATE + off);
+    let rates = std::array::from_fn(|_| match rng.below(4) {
+        0 if edge => low,
+        1 if edge => high,
+        _ => rng.between(low, high),
+    });
+    MachineClock::new(rng, rates)
+}
+
+impl World {
+    /// Starts a process under a name.
+    pub(crate) fn start(&mut self, name: usize, port: usize) {
+        let p = self.procs.len();
+        let token = self.rng.next() | 1;
+        self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout, TERMS)));
+        self.listeners[name][port] = Some(p);
+        if self.listeners[name].iter().flatten().count() > 1 {
+            self.coverage.saw(Situation::TwoLives);
+        }
+        self.after(0, Event::Step(p, Step::Register));
+        self.after(0, Event::Step(p, Step::Tick));
+    }
+
+    /// Ends a process at once.
+    pub(crate) fn kill(&mut self, p: usize) {
+        let process = &mut self.procs[p];
+        let (name, port, token) = (process.name, process.port, process.token);
+        // Nothing of it is left; an owner of its own keeps the slot.
+        *process = Process::new(name, port, token, Owner::new(SET, self.layout, TERMS));
+        process.alive = false;
+        if self.listeners[name][port] == Some(p) {
+            self.listeners[name][port] = None;
+        }
+    }
+
+    /// The process of a name that listens on its usual port, or else on the other.
+    fn running(&self, name: usize) -> Option<usize> {
+        self.listeners[name][0].or(self.listeners[name][1])
+    }
+
+    pub(crate) fn begin(&mut self, number: usize) {
+        let Fault { lasts, kind, .. } = self.swarm.faults[number];
+        self.after(lasts, Event::FaultEnds(number));
+        let now = self.now;
+        self.trace.note(now, [5, number as u64, 0], || format!("fault {number} begins: {kind:?}"));
+        match kind {
+            Kind::Stall(name) => {
+                if let Some(p) = self.running(name) {
+                    self.stall(p, now + lasts);
+                }
+            }
+            Kind::Suspend(machine) => {
+                self.coverage.saw(Situation::Suspended);
+                self.machines[machine].suspend(now, true);
+                if let Some(p) = self.listeners.get(machine).and_then(|ports| ports[0].or(ports[1])) {
+                    self.stall(p, now + lasts);
+                }
+            }
+            Kind::Crash(name) => {
+                if let Some(p) = self.running(name) {
+                    self.kill(p);
+                }
+            }
+            Kind::Twin(name) => {
+                if self.listeners[name][1].is_none() {
+                    self.start(name, 1);
+                }
+            }
+            Kind::Leave(name) => self.leave(name),
+            Kind::Drain(name) => self.drain(name, true),
+            Kind::WallStep(name, by) => self.machines[name].step_wall(now, by * MS as i64),
+            Kind::Elect(member) => self.elect(member),
+            Kind::StorePause => self.store.paused_until = self.store.paused_until.max(now + lasts),
+            Kind::WildRate(machine, rate) => self.machines[machine].set_rates(now, [rate; 3]),
+            other => self.switch(other, true),
+        }
+    }
+
+    /// Faults that are on, then off.
+    fn switch(&mut self, kind: Kind, on: bool) {
+        let set = |value: u64| if on { value } else { 0 };
+        let count = |counter: &mut u32| *counter = if on { *counter + 1 } else { counter.saturating_sub(1) };
+        match kind {
+            Kind::CutOneWay { from, to } => self.net.cut(from, to, on),
+            Kind::Cut { a, b } => {
+                self.net.cut(a, b, on);
+                self.net.cut(b, a, on);
+            }
+            Kind::Isolate { host, outward, inward } => {
+                for other in (0..HOSTS).filter(|other| *other != host) {
+                    if outward {
+                        self.net.cut(host, other, on);
+                    }
+                    if inward {
+                        self.net.cut(other, host, on);
+                    }
+                }
+            }
+            Kind::Loss(permille) => self.net.loss = set(permille),
+            Kind::Duplicates(permille) => self.net.duplicates = set(permille),
+            Kind::Slow(ms) => self.net.slow_ms = set(ms),
+            Kind::Ancient(permille) => self.net.ancient = set(permille),
+            Kind::AnswersLost(permille) => self.net.answers_lost = set(permille),
+            Kind::PeerAnswersLost(permille) => self.net.peer_answers_lost = set(permille),
+            Kind::Severed(name) => {
+                for member in 0..MEMBERS {
+                    self.net.cut(name, NAMES + member, on);
+                    self.net.cut(NAMES + member, name, on);
+                }
+            }
+            Kind::Mute(name, port) => count(&mut self.net.mute[name][port]),
+            Kind::OnlyCommits(name) => count(&mut self.net.only_commits[name]),
+            Kind::NoRaises(name) => count(&mut self.net.no_raises[name]),
+            Kind::NoRenewals(name) => count(&mut self.net.no_renewals[name]),
+            Kind::NoCommits(name) => count(&mut self.net.no_commits[name]),
+            Kind::NoCommitAnswers(name) => count(&mut self.net.no_commit_answers[name]),
+            Kind::LateLook => count(&mut self.store.late_looks),
+            Kind::LateReassign => count(&mut self.store.late_reassigns),
+            Kind::LateNews => count(&mut self.store.late_news),
+            other => unreachable!("{other:?} is not switched"),
+        }
+    }
+
+    pub(crate) fn end(&mut self, number: usize) {
+        if self.healed {
+            return;
+        }
+        let kind = self.swarm.faults[number].kind;
+        let now = self.now;
+        self.trace.note(now, [6, number as u64, 0], || format!("fault {number} ends: {kind:?}"));
+        match kind {
+            Kind::Suspend(machine) => self.machines[machine].suspend(now, false),
+            Kind::Crash(name) => self.restart(name),
+            Kind::Twin(name) => self.end_twin(name),
+            Kind::Drain(name) => self.drain(name, false),
+            Kind::Elect(_) => self.depose(),
+            Kind::WildRate(machine, _) => self.machines[machine].set_rates(now, [TRUE_RATE; 3]),
+            Kind::Stall(_) | Kind::Leave(_) | Kind::WallStep(..) | Kind::StorePause => {}
+            other => self.switch(other, false),
+        }
+    }
+
+    fn restart(&mut self, name: usize) {
+        if self.listeners[name][0].is_none() {
+            self.start(name, 0);
+        }
+    }
+
+    /// One of two processes under a name ends; the newer one, or the older.
+    fn end_twin(&mut self, name: usize) {
+        if let [Some(older), Some(newer)] = self.listeners[name] {
+            if self.rng.chance(500) {
+                self.kill(newer);
+            } else {
+                self.kill(older);
+                self.start(name, 0);
+                self.kill(newer);
+            }
+        }
+    }
+
+    fn drain(&mut self, name: usize, drained: bool) {
+        self.after(MS, Event::Store(StoreStep::Apply(Box::new(Entry::Drain(name, drained)))));
+    }
+
+    fn leave(&mut self, name: usize) {
+        let others = (0..NAMES).filter(|other| *other != name).filter_map(|other| self.running(other));
+        let calm = self.swarm.weather == Weather::Calm;
+        // With nobody to take them the sections are given up, and callers notice.
+        let one_stays = others.into_iter().any(|p| !self.procs[p].owner.is_leaving());
+        let Some(p) = self.running(name).filter(|_| !calm || one_stays) else { return };
+        self.procs[p].owner.leave();
+        self.renew_now(p);
+        let until = self.now + LEAVE_PATIENCE;
+        self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
+    }
+
+    /// Ends a process that wanted to leave, once it is empty.
+    pub(crate) fn leaving(&mut self, p: usize, until: u64) {
+        let empty = self.procs[p].owner.is_empty();
+        if !empty && self.now < until {
+            return self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
+        }
+        // What it forwarded is still on its way back through it.
+        let calm = self.swarm.weather == Weather::Calm;
+        let process = &self.procs[p];
+        if calm && !(process.held.is_empty() && process.forwards.is_empty() && process.in_call == 0) {
+            self.listeners[process.name][process.port] = None;
+            return self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
+        }
+        if empty {
+            self.coverage.saw(Situation::Left);
+        }
+        let name = self.procs[p].name;
+        self.kill(p);
+        self.restart(name);
+    }
+
+    fn elect(&mut self, member: usize) {
+        if member != self.store.leader {
+            self.store.leader = member;
+            if self.store.seats[member].is_none() {
+                self.lead(member);
+            }
+        }
+    }
+
+    /// Whoever was deposed learns it.
+    fn depose(&mut self) {
+        let leader = self.store.leader;
+        for member in (0..MEMBERS).filter(|member| *member != leader) {
+            self.store.seats[member] = None;
+        }
+    }
+
+    pub(crate) fn stall(&mut self, p: usize, until: u64) {
+        if self.procs[p].in_call > 0 {
+            self.coverage.saw(Situation::StalledInCall);
+        }
+        let stalled = &mut self.procs[p].stalled_until;
+        *stalled = until.max(*stalled);
+        self.after(until - self.now, Event::Resume(p));
+    }
+
+    /// Everything works from here on.
+    pub(crate) fn heal(&mut self) {
+        self.healed = true;
+        let now = self.now;
+        self.trace.note(now, [7, 0, 0], || "everything heals".to_owned());
+        self.net.heal();
+        for machine in 0..self.machines.len() {
+            self.machines[machine].suspend(now, false);
+            if self.swarm.weather == Weather::Wild {
+                self.machines[machine].set_rates(now, [TRUE_RATE; 3]);
+            }
+        }
+        self.store.paused_until = now;
+        self.store.late_looks = 0;
+        self.store.late_reassigns = 0;
+        self.store.late_news = 0;
+        self.depose();
+        for p in 0..self.procs.len() {
+            if self.procs[p].alive && self.procs[p].stalled_until > now {
+                self.procs[p].stalled_until = now;
+                self.after(0, Event::Resume(p));
+            }
+        }
+        for name in 0..NAMES {
+            self.end_twin(name);
+            if let Some(twin) = self.listeners[name][1] {
+                self.kill(twin);
+            }
+            self.restart(name);
+            self.drain(name, false);
+        }
+        self.after(LIVENESS_BOUND, Event::Probe);
+    }
+}

@@ -1,0 +1,161 @@
+//! Planned moves between processes: what the source sends, and what the target answers.
+
+use std::rc::Rc;
+
+use seq_core::NodeId;
+use seq_core::lease::Clocks;
+use seq_core::owner::Effect;
+use seq_core::owner::handing::{Commit, Handing, Offer};
+use seq_core::state::Transfer;
+
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::faults::MS;
+use crate::net::{Address, Body, PeerAsk, Question, Told};
+use crate::session::About;
+use crate::world::{Event, Step, World};
+
+/// How long a target may take.
+const ANSWER_TIME: u64 = 500 * MS;
+
+/// A question to a target under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerCall {
+    handing: Handing,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Prepare,
+    Stage,
+    Activate,
+}
+
+impl World {
+    /// Carries out what the machine wants sent for a move.
+    pub(crate) fn send_handing(&mut self, p: usize, effect: Effect) {
+        match effect {
+            Effect::Prepare(handing) => self.ask_peer(p, handing, Phase::Prepare, PeerAsk::Prepare(offer(&handing))),
+            Effect::Stage(handing) => {
+                let served = self.procs[p].table.get(&handing.section).filter(|owned| owned.epoch == handing.epoch);
+                let Some(owned) = served.cloned() else {
+                    self.step(p, |owner, effects| owner.on_staged(&handing, false, effects));
+                    return;
+                };
+                let bug = self.bug == Some(Bug::NoFreeze);
+                let copy = if bug && !owned.is_frozen() { owned.copy_unfrozen() } else { owned.section.freeze() };
+                self.ask_peer(p, handing, Phase::Stage, PeerAsk::Stage(offer(&handing), copy));
+            }
+            Effect::Commit(handing) => self.commit(p, handing),
+            Effect::Activate { handing, ceiling } => {
+                self.ask_peer(p, handing, Phase::Activate, PeerAsk::Activate(offer(&handing), ceiling));
+            }
+            other => unreachable!("{other:?} is nothing to be sent"),
+        }
+    }
+
+    /// Where a node listens, as far as a process knows.
+    pub(crate) fn address_of(&self, p: usize, node: NodeId) -> Option<Address> {
+        let routes = self.procs[p].owner.routes()?;
+        let (name, port) = routes.node(node)?.addr.split_once(':')?;
+        Some(Address::Port(name.parse().ok()?, port.parse().ok()?))
+    }
+
+    fn ask_peer(&mut self, p: usize, handing: Handing, phase: Phase, ask: PeerAsk) {
+        let id = self.fresh();
+        self.procs[p].peer_calls.insert(id, PeerCall { handing, phase });
+        if let Some(to) = self.address_of(p, handing.to) {
+            let host = self.procs[p].name;
+            self.send(host, to, Body::Peer { process: p, id, ask: Rc::new(ask) });
+        }
+        self.after(ANSWER_TIME, Event::Step(p, Step::PeerTimeout(id)));
+    }
+
+    /// The target answered, or did not in time.
+    pub(crate) fn peer_told(&mut self, p: usize, id: u64, accepted: bool) {
+        let Some(PeerCall { handing, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
+        match phase {
+            Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handing, accepted, effects)),
+            Phase::Stage => self.step(p, |owner, effects| owner.on_staged(&handing, accepted, effects)),
+            // The target hears of it with its next renewal at the latest; there may be more to move.
+            Phase::Activate => self.renew_now(p),
+        }
+    }
+
+    /// A source asks this process, as a target.
+    pub(crate) fn peer_asks(&mut self, p: usize, from: usize, id: u64, ask: &PeerAsk) {
+        let taken = match ask {
+            PeerAsk::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),
+            PeerAsk::Stage(offer, copy) => {
+                let taken = self.step(p, |owner, _| owner.on_stage(offer, copy.clone()));
+                // Beside the machine: to see stale copies being passed over, and to plant a bug.
+                let known = self.procs[p].owner.owned().any(|owned| owned == (offer.section, offer.epoch));
+                if !known {
+                    let staged = (offer.epoch, offer.handover, copy.clone());
+                    self.procs[p].staged.insert(offer.section, staged);
+                }
+                taken
+            }
+            PeerAsk::Activate(offer, ceiling) => {
+                self.step(p, |owner, effects| owner.on_activate(offer, *ceiling, effects))
+            }
+        };
+        if taken.is_err() {
+            self.coverage.saw(Situation::OfferRefused);
+        }
+        let host = self.procs[p].name;
+        self.send(host, Address::Process(from), Body::PeerTold { id, accepted: taken.is_ok() });
+    }
+
+    /// Has the store commit a move.
+    pub(crate) fn commit(&mut self, p: usize, handing: Handing) {
+        let Handing { life, section, epoch, to, incarnation, handover } = handing;
+        if self.procs[p].owner.life() != Some(life) {
+            return;
+        }
+        let (from, to_incarnation) = (life.node, incarnation);
+        let transfer = Transfer { section, epoch, from, incarnation: life.incarnation, to, to_incarnation, handover };
+        let since = self.procs[p].owner.known_version();
+        self.ask(p, About::Commit(handing), Question::Transfer { transfer, since });
+    }
+
+    /// No answer: it is asked for again until there is one.
+    pub(crate) fn commit_unknown(&mut self, p: usize, handing: Handing) {
+        if self.bug == Some(Bug::ThawUnknown) {
+            return self.committed(p, handing, Clocks::default(), Commit::TargetGone);
+        }
+        self.coverage.saw(Situation::CommitRepeated);
+        let wait = self.backoff(p);
+        self.after(wait, Event::Step(p, Step::CommitAgain(handing)));
+    }
+
+    pub(crate) fn commit_told(&mut self, p: usize, handing: Handing, sent: Clocks, told: &Told) {
+        if self.bug == Some(Bug::RefusedExtends) && matches!(told, Told::TargetGone | Told::Lost) {
+            self.extend(p, sent);
+        }
+        let commit = match told {
+            Told::Transferred(ceiling, news) => Commit::Made { ceiling: *ceiling, news: news.clone() },
+            Told::TargetGone => Commit::TargetGone,
+            Told::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
+            Told::Lost => Commit::Lost,
+            Told::LifeOver => return self.end_life(p, handing.life),
+            _ => return self.commit_unknown(p, handing),
+        };
+        self.committed(p, handing, sent, commit);
+    }
+
+    fn committed(&mut self, p: usize, handing: Handing, sent: Clocks, commit: Commit) {
+        let made = matches!(commit, Commit::Made { .. });
+        if made {
+            self.coverage.saw(Situation::Moved);
+        }
+        let taken = self.step(p, |owner, effects| owner.on_committed(&handing, sent, commit, effects));
+        self.news_taken(p, taken);
+    }
+}
+
+fn offer(handing: &Handing) -> Offer {
+    let Handing { section, epoch, handover, incarnation, .. } = *handing;
+    Offer { section, epoch: epoch.next(), handover, incarnation }
+}

@@ -1,0 +1,177 @@
+//! The network: who can reach whom, how long a message takes, and which ones are lost, doubled, or come ages later.
+
+use std::rc::Rc;
+
+use seq_core::owner::handing::Offer;
+use seq_core::owner::{Life, News, Renewal};
+use seq_core::section::SectionCopy;
+use seq_core::state::{Raise, Transfer};
+use seq_core::{RouteVersion, Seq};
+
+use crate::client::{Call, Reply};
+use crate::faults::{HOSTS, MS, NAMES};
+use crate::rng::Rng;
+use crate::world::{Event, World};
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// Whatever process listens there: a name of the set file, and a port.
+    Port(usize, usize),
+    /// This very process: an answer on its connection.
+    Process(usize),
+    /// A member of the store.
+    Member(usize),
+    /// A caller.
+    Client(usize),
+}
+
+/// What an AllocSvr asks the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    Register { name: usize, port: usize, token: u64 },
+    Renew(Renewal),
+    Raise { life: Life, raises: Vec<Raise>, since: RouteVersion },
+    Transfer { transfer: Transfer, since: RouteVersion },
+}
+
+/// What the store answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    NotLeader(usize),
+    Registered(Life),
+    Renewed(News),
+    Raised(Vec<Option<Seq>>, News),
+    Transferred(Seq, News),
+    LifeOver,
+    TargetGone,
+    /// The ownership is over. The news are there for a planted bug alone; nobody else reads them.
+    Lost,
+    Refused,
+}
+
+/// What a source asks a target.
+#[derive(Clone, Debug)]
+pub(crate) enum PeerAsk {
+    Prepare(Offer),
+    Stage(Offer, SectionCopy),
+    Activate(Offer, Seq),
+}
+
+/// A message.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Ask { process: usize, rpc: u64, attempt: u32, question: Rc<Question> },
+    Told { rpc: u64, attempt: u32, told: Rc<Told> },
+    Peer { process: usize, id: u64, ask: Rc<PeerAsk> },
+    PeerTold { id: u64, accepted: bool },
+    Call(Call),
+    Reply { to: u64, reply: Reply },
+}
+
+/// The weather on the wires.
+#[derive(Debug)]
+pub(crate) struct Net {
+    /// How many faults cut the way from one host to another.
+    cut: [[u8; HOSTS]; HOSTS],
+    pub(crate) loss: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) slow_ms: u64,
+    pub(crate) ancient: u64,
+    pub(crate) answers_lost: u64,
+    pub(crate) peer_answers_lost: u64,
+    /// How many faults keep the store's answers from a process, by name and port.
+    pub(crate) mute: [[u32; 2]; NAMES],
+    /// The same for what a name asks the store.
+    pub(crate) only_commits: [u32; NAMES],
+    pub(crate) no_raises: [u32; NAMES],
+    pub(crate) no_renewals: [u32; NAMES],
+    pub(crate) no_commits: [u32; NAMES],
+    pub(crate) no_commit_answers: [u32; NAMES],
+}
+
+impl Net {
+    pub(crate) fn new() -> Net {
+        Net {
+            cut: [[0; HOSTS]; HOSTS],
+            loss: 0,
+            duplicates: 0,
+            slow_ms: 0,
+            ancient: 0,
+            answers_lost: 0,
+            peer_answers_lost: 0,
+            mute: [[0; 2]; NAMES],
+            only_commits: [0; NAMES],
+            no_raises: [0; NAMES],
+            no_renewals: [0; NAMES],
+            no_commits: [0; NAMES],
+            no_commit_answers: [0; NAMES],
+        }
+    }
+
+    pub(crate) fn cut(&mut self, from: usize, to: usize, cut: bool) {
+        let ways = &mut self.cut[from][to];
+        *ways = if cut { *ways + 1 } else { ways.saturating_sub(1) };
+    }
+
+    /// Everything heals; messages under way stay under way.
+    pub(crate) fn heal(&mut self) {
+        *self = Net::new();
+    }
+
+    /// How long a message takes; `None` when it is lost.
+    fn delay(&self, rng: &mut Rng, body: &Body, from: usize, to: usize) -> Option<u64> {
+        let lost = match body {
+            Body::Told { .. } => self.answers_lost,
+            Body::PeerTold { .. } => self.peer_answers_lost,
+            _ => 0,
+        };
+        if (self.cut[from][to] > 0 && from != to) || rng.chance(self.loss) || rng.chance(lost) {
+            return None;
+        }
+        if rng.chance(self.ancient) {
+            return Some(rng.between(500 * MS, 20_000 * MS));
+        }
+        let usual = rng.between(MS / 10, MS);
+        Some(if self.slow_ms > 0 && rng.chance(500) { usual + rng.below(self.slow_ms * MS) } else { usual })
+    }
+}
+
+impl World {
+    /// Whether a fault is meant for this kind of message.
+    fn is_swallowed(&self, to: Address, body: &Body) -> bool {
+        match (body, to) {
+            (Body::Told { told, .. }, Address::Process(p)) => {
+                let process = &self.procs[p];
+                let made = matches!(**told, Told::Transferred(..)) && self.net.no_commit_answers[process.name] > 0;
+                made || self.net.mute[process.name][process.port] > 0
+            }
+            (Body::Ask { process, question, .. }, _) => {
+                let name = self.procs[*process].name;
+                match **question {
+                    Question::Renew(_) => self.net.only_commits[name] > 0 || self.net.no_renewals[name] > 0,
+                    Question::Raise { .. } => self.net.only_commits[name] > 0 || self.net.no_raises[name] > 0,
+                    Question::Transfer { .. } => self.net.no_commits[name] > 0,
+                    Question::Register { .. } => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// Sends a message from a host.
+    pub(crate) fn send(&mut self, from: usize, to: Address, body: Body) {
+        let host = self.host(to);
+        if self.is_swallowed(to, &body) {
+            return;
+        }
+        if self.rng.chance(self.net.duplicates)
+            && let Some(delay) = self.net.delay(&mut self.rng, &body, from, host)
+        {
+            self.after(delay, Event::Message { to, body: body.clone() });
+        }
+        if let Some(delay) = self.net.delay(&mut self.rng, &body, from, host) {
+            self.after(delay, Event::Message { to, body });
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! One AllocSvr process: the core's machine, its sections, its lease, and what its shell carries out.
+//!
+//! **Invariant:** the order of `seq-alloc/src/step.rs`: what leaves and enters the table comes before the lease that the same
+//! answer extends.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use seq_core::lease::{Clocks, Lease};
+use seq_core::owner::{Effect, Life, Owner};
+use seq_core::section::SectionCopy;
+use seq_core::{Epoch, Handover, NodeId, Section, SectionId, Seq, SlotIndex};
+
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::faults::MS;
+use crate::moving::PeerCall;
+use crate::serving::{Forward, Held};
+use crate::session::Rpc;
+use crate::world::{Event, STEP, Step, TERMS, World};
+
+/// A section in a process' memory.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) id: SectionId,
+    pub(crate) epoch: Epoch,
+    pub(crate) section: Section,
+    base: Seq,
+}
+
+impl Owned {
+    /// Whether it is frozen: then it answers nobody.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.section.current(SlotIndex(0)).is_none()
+    }
+
+    /// A planted bug: the copy without the freezing.
+    pub(crate) fn copy_unfrozen(&self) -> SectionCopy {
+        let distance = |slot: u32| {
+            let reading = self.section.current(SlotIndex(slot))?;
+            Some((SlotIndex(slot), reading.value.0 - self.base.0)).filter(|(_, distance)| *distance > 0)
+        };
+        SectionCopy { base: self.base, distances: (0..self.section.uids()).filter_map(distance).collect() }
+    }
+}
+
+/// A process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) name: usize,
+    pub(crate) port: usize,
+    pub(crate) alive: bool,
+    pub(crate) stalled_until: u64,
+    /// What came while it stalled, in order.
+    pub(crate) backlog: VecDeque<Event>,
+    pub(crate) owner: Owner,
+    pub(crate) lease: Lease,
+    pub(crate) confirmed: u64,
+    pub(crate) table: BTreeMap<SectionId, Rc<Owned>>,
+    /// 0 before the first registration.
+    pub(crate) node: NodeId,
+    pub(crate) token: u64,
+    /// The member that is taken for the leader.
+    pub(crate) leader: usize,
+    pub(crate) rpcs: BTreeMap<u64, Rpc>,
+    pub(crate) renewing: bool,
+    pub(crate) renewed_at: u64,
+    pub(crate) renew_due: u64,
+    pub(crate) backoff: u64,
+    pub(crate) line: Vec<Rc<Owned>>,
+    pub(crate) raises: u32,
+    pub(crate) raise_waits: bool,
+    pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
+    pub(crate) held: Vec<Held>,
+    pub(crate) forwards: BTreeMap<u64, Forward>,
+    pub(crate) woken: bool,
+    pub(crate) retrying: bool,
+    /// Calls between their check and their number.
+    pub(crate) in_call: u32,
+    /// A planted bug: the clock that calls are served by.
+    pub(crate) cached_clock: Clocks,
+    /// A planted bug: staged copies by section, whatever their attempt.
+    pub(crate) staged: BTreeMap<SectionId, (Epoch, Handover, SectionCopy)>,
+}
+
+impl Process {
+    pub(crate) fn new(name: usize, port: usize, token: u64, owner: Owner) -> Process {
+        Process {
+            name,
+            port,
+            alive: true,
+            stalled_until: 0,
+            backlog: VecDeque::new(),
+            owner,
+            lease: Lease::default(),
+            confirmed: 0,
+            table: BTreeMap::new(),
+            node: NodeId(0),
+            token,
+            leader: 0,
+            rpcs: BTreeMap::new(),
+            renewing: false,
+            renewed_at: 0,
+            renew_due: u64::MAX,
+            backoff: 0,
+            line: Vec::new(),
+            raises: 0,
+            raise_waits: false,
+            peer_calls: BTreeMap::new(),
+            held: Vec::new(),
+            forwards: BTreeMap::new(),
+            woken: false,
+            retrying: false,
+            in_call: 0,
+            cached_clock: Clocks::default(),
+            staged: BTreeMap::new(),
+        }
+    }
+
+    /// Whether this very section is served.
+    pub(crate) fn has(&self, owned: &Rc<Owned>) -> bool {
+        self.table.get(&owned.id).is_some_and(|now| Rc::ptr_eq(now, owned))
+    }
+}
+
+impl World {
+    /// What a process reads from its machine's clocks.
+    pub(crate) fn clock(&self, p: usize) -> Clocks {
+        let read = self.machines[self.procs[p].name].at(self.now);
+        if self.bug == Some(Bug::SuspendStops) {
+            return Clocks { boottime: read.raw, raw: read.raw, realtime: read.raw };
+        }
+        read
+    }
+
+    /// Lets the machine of a process take a step, and carries out what it says.
+    pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Vec<Effect>) -> T) -> T {
+        let mut effects = Vec::new();
+        let outcome = step(&mut self.procs[p].owner, &mut effects);
+        if !effects.is_empty() {
+            self.carry_out(p, effects);
+        }
+        outcome
+    }
+
+    fn carry_out(&mut self, p: usize, effects: Vec<Effect>) {
+        let mut sends = Vec::new();
+        for effect in effects {
+            let now = self.now;
+            self.trace.note(now, [1, p as u64, 0], || format!("process {p}: {effect:?}"));
+            match effect {
+                // The shell shows the machine's own routes.
+                Effect::Publish => {}
+                Effect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
+                Effect::Leave { section, epoch } => self.leave_section(p, section, epoch),
+                Effect::Thaw { section, epoch } => self.thaw(p, section, epoch),
+                Effect::Extend { sent } => self.extend(p, sent),
+                Effect::EndLease => self.procs[p].lease.end(),
+                Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate { .. } => {
+                    sends.push(effect);
+                }
+            }
+        }
+        self.owners_changed = true;
+        for effect in sends {
+            self.send_handing(p, effect);
+        }
+        self.wake(p);
+    }
+
+    pub(crate) fn extend(&mut self, p: usize, sent: Clocks) {
+        let from = if self.bug == Some(Bug::ExpiryFromAnswer) { self.clock(p) } else { sent };
+        let process = &mut self.procs[p];
+        process.lease.extend(from, TERMS.served());
+        process.confirmed = process.confirmed.max(sent.boottime);
+        self.owners_changed = true;
+    }
+
+    fn enter(&mut self, p: usize, id: SectionId, epoch: Epoch, ceiling: Seq, copy: Option<SectionCopy>) {
+        let uids = self.layout.uids_of(id);
+        let uids = (uids.end - uids.start) as u32;
+        let staged = self.procs[p].staged.remove(&id).filter(|staged| staged.0 == epoch);
+        self.coverage.saw(match (&copy, &staged) {
+            (Some(_), _) => Situation::Copied,
+            (None, Some(_)) => Situation::StaleCopy,
+            (None, None) => Situation::Failover,
+        });
+        let copy = match (self.bug, staged, copy) {
+            (Some(Bug::StaleCopy), Some((_, _, staged)), _) => Some(staged),
+            (Some(Bug::BelowCeiling), _, None) => {
+                Some(SectionCopy { base: Seq(ceiling.0.saturating_sub(STEP.0 / 2)), distances: Vec::new() })
+            }
+            (_, _, copy) => copy,
+        };
+        let section = match &copy {
+            Some(copy) => Section::handed_over(uids, copy, ceiling, STEP),
+            None => Section::takeover(uids, ceiling, STEP),
+        };
+        let base = copy.map_or(ceiling, |copy| copy.base);
+        self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base }));
+    }
+
+    fn leave_section(&mut self, p: usize, id: SectionId, epoch: Epoch) {
+        let keeps = self.bug == Some(Bug::KeepsLost) && self.procs[p].owner.life().is_some();
+        let table = &mut self.procs[p].table;
+        if !keeps && table.get(&id).is_some_and(|owned| owned.epoch == epoch) {
+            table.remove(&id);
+        }
+    }
+
+    fn thaw(&mut self, p: usize, id: SectionId, epoch: Epoch) {
+        let served = self.procs[p].table.get(&id).filter(|owned| owned.epoch == epoch).cloned();
+        let Some(frozen) = served else { return };
+        let copy = frozen.section.freeze();
+        let section = Section::handed_over(frozen.section.uids(), &copy, frozen.section.ceiling(), STEP);
+        self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base: copy.base }));
+        self.coverage.saw(Situation::Thawed);
+    }
+
+    /// Has held calls tried again.
+    pub(crate) fn wake(&mut self, p: usize) {
+        let process = &mut self.procs[p];
+        let waits = !process.held.is_empty() || !process.forwards.is_empty();
+        if waits && !process.woken {
+            process.woken = true;
+            self.after(0, Event::Step(p, Step::Wake));
+        }
+    }
+
+    /// Ends a life, if it still is the current one, and begins another one after a while.
+    pub(crate) fn end_life(&mut self, p: usize, life: Life) {
+        if self.procs[p].owner.life() != Some(life) {
+            return;
+        }
+        self.coverage.saw(Situation::LifeOver);
+        self.step(p, |owner, effects| owner.on_life_over(life, effects));
+        let token = self.rng.next() | 1;
+        let wait = self.backoff(p);
+        let process = &mut self.procs[p];
+        process.token = token;
+        process.renewing = false;
+        process.renew_due = u64::MAX;
+        self.after(wait, Event::Step(p, Step::Register));
+    }
+
+    /// The next wait of a process for which the store does nothing.
+    pub(crate) fn backoff(&mut self, p: usize) -> u64 {
+        let process = &mut self.procs[p];
+        process.backoff = (process.backoff * 2).clamp(20 * MS, 1_000 * MS);
+        process.backoff / 2 + self.rng.below(process.backoff / 2)
+    }
+
+    /// Nobody answers for a section beside its owner: looked at from outside, by the clocks of all of them.
+    pub(crate) fn look_at_owners(&mut self) {
+        self.owners_changed = false;
+        let mut serving: BTreeMap<SectionId, usize> = BTreeMap::new();
+        for (p, process) in self.procs.iter().enumerate().filter(|(_, process)| process.alive) {
+            if !process.lease.holds(self.clock(p)) {
+                continue;
+            }
+            for owned in process.table.values().filter(|owned| !owned.is_frozen()) {
+                if let Some(other) = serving.insert(owned.id, p) {
+                    let text = format!("processes {other} and {p} both answer for section {}", owned.id);
+                    self.check.broken(self.now, "one owner", text);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// How long an owner that was replaced may still take to answer a forwarded call.
+pub(crate) const LAST_WORD: Duration = Duration::from_millis(500);

@@ -1,0 +1,56 @@
+//! From a run that broke a promise to the few faults that are needed for it.
+
+use crate::{Run, Violation, run};
+
+/// Runs that the search may take; it answers with the best it has by then.
+const MOST_RUNS: u32 = 600;
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shrunk {
+    /// Numbers of the faults that are needed.
+    pub faults: Vec<usize>,
+    /// What they break.
+    pub violation: Violation,
+    /// The faults in words, in the same order.
+    pub described: Vec<String>,
+    /// Runs that the search took.
+    pub runs: u32,
+}
+
+/// Finds a few faults of a run that break the same promise; `None` when the run breaks none.
+///
+/// Faults are left out in halves, then quarters, and so on down to single ones, for as long as something can be left out.
+#[must_use]
+pub fn shrink(of: &Run) -> Option<Shrunk> {
+    let whole = run(&Run { trace: false, ..of.clone() });
+    let mut violation = whole.violation?;
+    let mut faults = of.faults.clone().unwrap_or_else(|| (0..whole.faults.len()).collect());
+    let mut runs = 1;
+    let mut parts = 1;
+    while !faults.is_empty() && runs < MOST_RUNS {
+        let size = faults.len().div_ceil(parts);
+        let mut smaller = None;
+        for start in (0..faults.len()).step_by(size) {
+            let left_out = start..(start + size).min(faults.len());
+            let rest: Vec<usize> = (0..faults.len()).filter(|at| !left_out.contains(at)).map(|at| faults[at]).collect();
+            runs += 1;
+            let broken = run(&Run { faults: Some(rest.clone()), trace: false, ..of.clone() }).violation;
+            if let Some(broken) = broken.filter(|broken| broken.promise == violation.promise) {
+                smaller = Some((rest, broken));
+                break;
+            }
+        }
+        match smaller {
+            Some((rest, broken)) => {
+                faults = rest;
+                violation = broken;
+                parts = parts.saturating_sub(1).max(1);
+            }
+            None if size == 1 => break,
+            None => parts *= 2,
+        }
+    }
+    let described = faults.iter().map(|number| whole.faults[*number].clone()).collect();
+    Some(Shrunk { faults, violation, described, runs })
+}

@@ -1,0 +1,378 @@
+//! The store: the real `State` as a register that is changed by one entry at a time, three members of which one or two
+//! believe that they lead, and the real `Arbiter` beside each of those.
+//!
+//! **Invariant:** nothing is answered that was not applied before, by a member that proposed it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Move, Patience, Plan};
+use seq_core::lease::Clocks;
+use seq_core::owner::{Grant, Life, News, handing};
+use seq_core::state::{Answer, Command, CommandRefusal, Reassign, SectionRecord, State};
+use seq_core::{Epoch, Heard, Incarnation, NodeId, RouteVersion};
+
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::faults::{MEMBERS, MS, NAMES, SECOND, Weather};
+use crate::net::{Address, Body, Question, Told};
+use crate::world::{Event, STEP, StoreStep, TERMS, World};
+
+/// Least time between two looks of an arbiter.
+const PACE: u64 = 5 * MS;
+
+/// When an arbiter whose proposal was not committed proposes again.
+const RETRY: u64 = 200 * MS;
+
+/// An arbiter beside a member that believes it leads.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    machine: Arbiter,
+    origin: Clocks,
+    plan: Arc<Plan>,
+    /// When it looks next; looks that were meant for another time are passed over.
+    look_at: u64,
+    proposing_until: u64,
+    /// A planted bug: how often each life was heard of, and since when.
+    silent: BTreeMap<(NodeId, Incarnation), (Heard, Duration)>,
+}
+
+/// The store.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) state: State,
+    pub(crate) leader: usize,
+    pub(crate) seats: [Option<Seat>; MEMBERS],
+    pub(crate) paused_until: u64,
+    /// Faults that are on.
+    pub(crate) late_looks: u32,
+    pub(crate) late_reassigns: u32,
+    pub(crate) late_news: u32,
+}
+
+/// Who asked, for the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    process: usize,
+    rpc: u64,
+    attempt: u32,
+    member: usize,
+}
+
+/// An entry of the log on its way.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Asked(Rc<Question>, Option<Asker>),
+    Reassign(Vec<Reassign>, usize),
+    Drain(usize, bool),
+}
+
+impl Store {
+    pub(crate) fn new(state: State) -> Store {
+        Store {
+            state,
+            leader: 0,
+            seats: [None, None, None],
+            paused_until: 0,
+            late_looks: 0,
+            late_reassigns: 0,
+            late_news: 0,
+        }
+    }
+}
+
+impl World {
+    /// A member takes itself for the leader from now on: its arbiter knows nothing.
+    pub(crate) fn lead(&mut self, member: usize) {
+        let weather = self.swarm.weather;
+        let wait = if self.bug == Some(Bug::ShortWait) { TERMS.lease * 3 / 5 } else { TERMS.wait };
+        let steady = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
+        let patience = Patience { wait, grace: Duration::from_secs(1), steady };
+        let machine = Arbiter::new(patience);
+        let origin = self.machines[NAMES + member].at(self.now);
+        let (plan, silent) = (Arc::default(), BTreeMap::new());
+        self.store.seats[member] = Some(Seat { machine, origin, plan, look_at: u64::MAX, proposing_until: 0, silent });
+        if self.store.seats.iter().flatten().count() > 1 {
+            self.coverage.saw(Situation::TwoArbiters);
+        }
+        self.look_soon(member, PACE);
+    }
+
+    fn look_soon(&mut self, member: usize, wait: u64) {
+        // A late look stays late, whatever is applied meanwhile.
+        let waits = |seat: &Seat| seat.look_at > self.now && seat.look_at < u64::MAX;
+        if self.store.late_looks > 0 && self.store.seats[member].as_ref().is_some_and(waits) {
+            return;
+        }
+        let late = self.store.late_looks > 0 && self.rng.chance(700);
+        let wait = if late { wait.max(self.rng.below(4 * SECOND)) } else { wait };
+        let at = self.now + wait;
+        let Some(seat) = &mut self.store.seats[member] else { return };
+        if seat.look_at > at || seat.look_at <= self.now {
+            seat.look_at = at;
+            self.after(wait, Event::Store(StoreStep::Look(member, at)));
+        }
+    }
+
+    /// A question reached a member.
+    pub(crate) fn asked(&mut self, member: usize, process: usize, rpc: u64, attempt: u32, question: Rc<Question>) {
+        let asker = Asker { process, rpc, attempt, member };
+        if self.store.seats[member].is_none() {
+            let leader = self.store.leader;
+            return self.tell(asker, Told::NotLeader(leader));
+        }
+        let wait = self.rng.between(MS / 2, 4 * MS);
+        if member == self.store.leader {
+            self.after(wait, Event::Store(StoreStep::Apply(Box::new(Entry::Asked(question, Some(asker))))));
+        } else if self.rng.chance(500) {
+            // The new leader has the entry in its log; the old one never learns.
+            self.coverage.saw(Situation::LateEntry);
+            let wait = wait + self.rng.below(SECOND);
+            self.after(wait, Event::Store(StoreStep::Apply(Box::new(Entry::Asked(question, None)))));
+        }
+    }
+
+    fn tell(&mut self, asker: Asker, told: Told) {
+        let Asker { process, rpc, attempt, member } = asker;
+        let body = Body::Told { rpc, attempt, told: Rc::new(told) };
+        self.send(NAMES + member, Address::Process(process), body);
+    }
+
+    /// An entry is committed and applied.
+    pub(crate) fn apply(&mut self, entry: Entry) {
+        if self.now < self.store.paused_until {
+            let wait = self.store.paused_until - self.now + self.rng.below(20 * MS);
+            return self.after(wait, Event::Store(StoreStep::Apply(Box::new(entry))));
+        }
+        let before: Vec<SectionRecord> = self.store.state.sections.clone();
+        match entry {
+            Entry::Asked(question, asker) => {
+                let command = command(&question);
+                let mut answer = self.store.state.apply(&command);
+                if self.bug == Some(Bug::UnfencedRaise) {
+                    raise_unfenced(&mut self.store.state, &command, &mut answer);
+                }
+                self.note_entry(&command, &answer);
+                if let (Command::Renew { released, .. }, Answer::Renewed(Ok(()))) = (&command, &answer)
+                    && !released.is_empty()
+                {
+                    self.coverage.saw(Situation::Released);
+                }
+                if let Some(asker) = asker {
+                    let late = if self.store.late_news > 0 { 300 * MS } else { 2 * MS };
+                    let wait = self.rng.below(late);
+                    self.after(wait, Event::Store(StoreStep::Answer(asker, question, Box::new(answer))));
+                }
+            }
+            Entry::Reassign(mut moves, member) => {
+                loosen(self.bug, &self.store.state, &mut moves);
+                let command = Command::Reassign(moves);
+                let answer = self.store.state.apply(&command);
+                self.note_entry(&command, &answer);
+                if let Answer::Reassigned(outcome) = &answer
+                    && outcome.iter().any(Option::is_none)
+                {
+                    self.coverage.saw(Situation::Overtaken);
+                }
+                if let Some(seat) = &mut self.store.seats[member] {
+                    seat.proposing_until = 0;
+                }
+            }
+            Entry::Drain(name, drained) => {
+                let command = Command::Drain { name: name.to_string(), drained };
+                let answer = self.store.state.apply(&command);
+                self.note_entry(&command, &answer);
+            }
+        }
+        self.look_at_records(&before);
+        for member in 0..MEMBERS {
+            self.look_soon(member, PACE);
+        }
+    }
+
+    fn note_entry(&mut self, command: &Command, answer: &Answer) {
+        let now = self.now;
+        let version = self.store.state.route_version.0;
+        self.trace.note(now, [4, version, 0], || format!("store: {command:?} -> {answer:?}"));
+    }
+
+    /// What was committed never falls.
+    fn look_at_records(&mut self, before: &[SectionRecord]) {
+        for (id, (before, after)) in before.iter().zip(&self.store.state.sections).enumerate() {
+            if after.epoch < before.epoch || after.max_seq < before.max_seq {
+                let text = format!("section {id}: {before:?} became {after:?}");
+                self.check.broken(self.now, "what is committed never falls", text);
+            }
+        }
+    }
+
+    /// A member answers, from the state as it is by now.
+    pub(crate) fn answer(&mut self, asker: Asker, question: &Question, answer: Answer) {
+        let plan = self.store.seats[asker.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
+        let news = |life, since| news(&self.store.state, &plan, life, since);
+        let told = match (answer, question) {
+            (Answer::Registered(Ok((node, incarnation))), _) => Told::Registered(Life { node, incarnation }),
+            (Answer::Renewed(Ok(())), Question::Renew(renewal)) => {
+                news(renewal.life, renewal.route_version).map_or(Told::LifeOver, Told::Renewed)
+            }
+            (Answer::Raised(Ok(ceilings)), Question::Raise { life, since, .. }) => {
+                news(*life, *since).map_or(Told::LifeOver, |news| Told::Raised(ceilings, news))
+            }
+            (Answer::Transferred(Ok(made)), Question::Transfer { transfer, since }) => {
+                let life = Life { node: transfer.from, incarnation: transfer.incarnation };
+                news(life, *since).map_or(Told::LifeOver, |news| Told::Transferred(made.max_seq, news))
+            }
+            (Answer::Transferred(Err(refusal)), Question::Transfer { transfer, .. }) => match refusal {
+                CommandRefusal::OtherIncarnation { node, .. } if node == transfer.to => Told::TargetGone,
+                CommandRefusal::OtherIncarnation { .. } => Told::LifeOver,
+                _ => Told::Lost,
+            },
+            (
+                Answer::Renewed(Err(CommandRefusal::OtherIncarnation { .. } | CommandRefusal::OtherRenewal { .. }))
+                | Answer::Raised(Err(CommandRefusal::OtherIncarnation { .. })),
+                _,
+            ) => Told::LifeOver,
+            _ => Told::Refused,
+        };
+        self.tell(asker, told);
+    }
+
+    /// An arbiter looks, and proposes.
+    pub(crate) fn look_at_state(&mut self, member: usize, at: u64) {
+        let clock = self.machines[NAMES + member].at(self.now);
+        let Some(seat) = &mut self.store.seats[member] else { return };
+        if seat.look_at != at {
+            return;
+        }
+        let now = clock.at_least_since(seat.origin);
+        let names: [String; NAMES] = std::array::from_fn(|name| name.to_string());
+        let declared = names.each_ref().map(|name| Declared { name, weight: 1 });
+        let plan = seat.machine.look(now, &self.store.state, &declared).clone();
+        seat.plan = plan.clone();
+        let mut reassigns = plan.reassigns.clone();
+        if self.bug == Some(Bug::WaitOfOver) {
+            reassign_over(seat, now, &self.store.state, &mut reassigns);
+        }
+        let next = seat.machine.next_deadline().map(|due| due.saturating_sub(now));
+        if !reassigns.is_empty() && self.now >= seat.proposing_until {
+            seat.proposing_until = self.now + RETRY;
+            self.propose(member, reassigns);
+        }
+        // A clock that stands still has no deadline that comes near by itself.
+        let wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
+        self.look_soon(member, wait);
+    }
+
+    fn propose(&mut self, member: usize, reassigns: Vec<Reassign>) {
+        if member != self.store.leader && self.rng.chance(500) {
+            return;
+        }
+        let late = self.store.late_reassigns > 0 && self.rng.chance(600);
+        for part in reassigns.chunks(MAX_REASSIGNS) {
+            let wait = self.rng.between(MS / 2, if late { 3 * SECOND } else { 4 * MS });
+            let entry = Entry::Reassign(part.to_vec(), member);
+            self.after(wait, Event::Store(StoreStep::Apply(Box::new(entry))));
+        }
+    }
+}
+
+fn command(question: &Question) -> Command {
+    match question {
+        Question::Register { name, port, token } => {
+            Command::Register { name: name.to_string(), addr: format!("{name}:{port}"), token: *token }
+        }
+        Question::Renew(renewal) => Command::Renew {
+            node: renewal.life.node,
+            incarnation: renewal.life.incarnation,
+            renew_seq: renewal.renew_seq,
+            released: renewal.released.clone(),
+            leaving: renewal.leaving,
+        },
+        Question::Raise { life, raises, .. } => {
+            Command::Raise { node: life.node, incarnation: life.incarnation, raises: raises.clone() }
+        }
+        Question::Transfer { transfer, .. } => Command::Transfer(*transfer),
+    }
+}
+
+/// Most planned moves told in one answer where they only even the load.
+const MAX_MOVES_TO_EVEN: usize = 2;
+
+/// What a living node learns with each answer, as `seq-store/src/control_service.rs` reads it from the state.
+fn news(state: &State, plan: &Plan, life: Life, since: RouteVersion) -> Option<News> {
+    let Life { node, incarnation: given } = life;
+    if state.node(node).is_none_or(|record| record.incarnation != given) {
+        return None;
+    }
+    let most = if plan.emptied.contains(&node) { handing::MAX_OUTGOING } else { MAX_MOVES_TO_EVEN };
+    let stands = |one: &&Move| {
+        one.from == node && state.sections.get(one.section.0 as usize).is_some_and(|record| record.epoch == one.epoch)
+    };
+    let mut news = News {
+        moves: plan.moves.iter().filter(stands).take(most).copied().collect(),
+        alone: plan.alone.contains(&node),
+        ..News::default()
+    };
+    let Some(routes) = state.routes_since(since) else { return Some(news) };
+    news.routes = Some(routes);
+    let changed = state.owned_by(node, given).filter(|(_, record)| record.routed > since);
+    let grant = |(section, record): (_, &SectionRecord)| Grant {
+        section,
+        epoch: record.epoch,
+        ceiling: record.max_seq,
+        handover: record.handover,
+    };
+    news.grants = changed.map(grant).collect();
+    Some(news)
+}
+
+/// A planted bug: changes of owner that ask for less than they should.
+fn loosen(bug: Option<Bug>, state: &State, moves: &mut [Reassign]) {
+    for change in moves {
+        let record = state.sections[change.section.0 as usize];
+        let owner = record.owner.and_then(|owner| state.node(owner));
+        let heard = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.heard);
+        match bug {
+            Some(Bug::NoCompare) => change.heard = heard,
+            Some(Bug::NoCompareOver) if heard.is_none() => change.heard = None,
+            _ => {}
+        }
+    }
+}
+
+/// A planted bug: the raises that were refused are applied.
+fn raise_unfenced(state: &mut State, command: &Command, answer: &mut Answer) {
+    let (Command::Raise { raises, .. }, Answer::Raised(outcome)) = (command, answer) else { return };
+    for (raise, ceiling) in raises.iter().zip(outcome.iter_mut().flatten()) {
+        let record = &mut state.sections[raise.section.0 as usize];
+        if ceiling.is_none() && record.max_seq.0 < raise.to.0 + 100 * STEP.0 {
+            record.max_seq = record.max_seq.max(raise.to);
+            *ceiling = Some(raise.to);
+        }
+    }
+}
+
+/// A planted bug: a life that is over is given up as if it had been silent since it was last looked at.
+fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reassigns: &mut Vec<Reassign>) {
+    for (id, node) in state.nodes() {
+        let seen = seat.silent.entry((id, node.incarnation)).or_insert((node.heard, now));
+        if seen.0 != node.heard {
+            *seen = (node.heard, now);
+        }
+    }
+    for (section, record) in (0..).map(seq_core::SectionId).zip(&state.sections) {
+        let Some(owner) = record.owner.filter(|_| record.epoch > Epoch(0)) else { continue };
+        let over = state.node(owner).is_some_and(|node| node.incarnation != record.incarnation);
+        let silent = seat.silent.get(&(owner, record.incarnation));
+        if !over || silent.is_none_or(|(_, since)| now - *since < TERMS.wait) {
+            continue;
+        }
+        let Some((to, node)) = state.nodes().find(|(id, _)| *id != owner) else { continue };
+        if reassigns.iter().all(|change| change.section != section) {
+            let (expected, incarnation) = (record.epoch, node.incarnation);
+            reassigns.push(Reassign { section, expected, heard: None, to, incarnation });
+        }
+    }
+}

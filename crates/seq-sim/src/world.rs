@@ -1,0 +1,373 @@
+//! A world: everything that happens, in the order of virtual time, from one seed.
+//!
+//! **Invariant:** nothing here reads a clock, a map in random order, or an address; two runs of a seed are the same.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use seq_core::lease::LeaseTerms;
+use seq_core::owner::handing::Handing;
+use seq_core::state::{Answer, Command, SetDefinition, State};
+use seq_core::{Layout, Step as SeqStep, Uid};
+
+use crate::bugs::Bug;
+use crate::check::Check;
+use crate::client::{CLIENTS_HOST, Client, Reply};
+use crate::clock::MachineClock;
+use crate::coverage::Coverage;
+use crate::faults::{FAULTS_END, MEMBERS, MS, NAMES, SECOND, Swarm};
+use crate::inject;
+use crate::net::{Address, Body, Net, Question, Told};
+use crate::process::{Owned, Process};
+use crate::rng::Rng;
+use crate::serving::{Checked, Held};
+use crate::session::{AfterRaise, Rpc};
+use crate::store::{Asker, Entry, Store};
+use crate::trace::Trace;
+
+/// The set's name.
+pub(crate) const SET: &str = "sim";
+
+/// Far more events than a run has: more of them are messages that answer each other without end.
+const MOST_EVENTS: u64 = 400_000;
+
+/// A step so small that ceilings are met all the time.
+pub(crate) const STEP: SeqStep = SeqStep(40);
+
+/// What leases are like: the defaults, which is what runs.
+pub(crate) const TERMS: LeaseTerms = LeaseTerms::DEFAULTS;
+
+/// Uids: few, so that calls meet.
+const UIDS: u64 = 12;
+
+/// Uids in a section.
+const SECTION_SIZE: u32 = 2;
+
+/// Callers.
+const CLIENTS: usize = 4;
+
+/// How long after everything healed each section must be served.
+pub(crate) const LIVENESS_BOUND: u64 = 12 * SECOND;
+
+/// How long each uid's probe may take then.
+const PROBE_TIME: u64 = 5 * SECOND;
+
+/// What a process does by itself.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Register,
+    Renew,
+    AskTimeout(u64, u32),
+    Settle(Box<Rpc>, Rc<Told>),
+    RaiseAgain,
+    AfterRaise(Box<AfterRaise>),
+    PeerTimeout(u64),
+    CommitAgain(Handing),
+    Look(Box<Checked>),
+    Take(Box<Held>, Rc<Owned>),
+    Forwarded(u64, Reply),
+    Wake,
+    Retry,
+    Leaving(u64),
+    /// Refreshes the clock that a planted bug serves by.
+    Tick,
+}
+
+/// What happens in the store.
+#[derive(Debug)]
+pub(crate) enum StoreStep {
+    Apply(Box<Entry>),
+    Answer(Asker, Rc<Question>, Box<Answer>),
+    Look(usize, u64),
+}
+
+/// Something that happens.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Message { to: Address, body: Body },
+    Step(usize, Step),
+    Resume(usize),
+    Store(StoreStep),
+    NextCall(usize),
+    CallTimeout(usize, u64),
+    FaultBegins(usize),
+    FaultEnds(usize),
+    Heal,
+    Probe,
+    End,
+}
+
+/// An event in line.
+#[derive(Debug)]
+struct Queued {
+    at: u64,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Queued {}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// The world.
+#[derive(Debug)]
+pub(crate) struct World {
+    /// True time since it began, in nanoseconds.
+    pub(crate) now: u64,
+    pub(crate) rng: Rng,
+    pub(crate) bug: Option<Bug>,
+    pub(crate) swarm: Swarm,
+    queue: BinaryHeap<Reverse<Queued>>,
+    numbers: u64,
+    pub(crate) layout: Layout,
+    pub(crate) net: Net,
+    pub(crate) store: Store,
+    /// Clocks of the AllocSvrs' machines, then of the members'.
+    pub(crate) machines: Vec<MachineClock>,
+    pub(crate) procs: Vec<Process>,
+    /// Who listens, by name and port.
+    pub(crate) listeners: [[Option<usize>; 2]; NAMES],
+    pub(crate) clients: Vec<Client>,
+    pub(crate) check: Check,
+    pub(crate) coverage: Coverage,
+    pub(crate) trace: Trace,
+    /// Whether a table or a lease changed in this event.
+    pub(crate) owners_changed: bool,
+    pub(crate) healed: bool,
+    over: bool,
+    pub(crate) events: u64,
+}
+
+impl World {
+    /// The world of a seed, with all its faults or some of them.
+    pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
+        let mut rng = Rng::new(seed);
+        let swarm = Swarm::draw(&mut rng);
+        let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
+        let mut state = State::default();
+        state.apply(&Command::DefineSet(SetDefinition { name: SET.to_owned(), layout }));
+        let machines = (0..NAMES + MEMBERS).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
+        let check = Check::new(swarm.weather, UIDS as usize);
+        let mut world = World {
+            now: 0,
+            rng,
+            bug,
+            queue: BinaryHeap::new(),
+            numbers: 0,
+            layout,
+            net: Net::new(),
+            store: Store::new(state),
+            machines,
+            procs: Vec::new(),
+            listeners: [[None; 2]; NAMES],
+            clients: (0..CLIENTS).map(|_| Client::new(layout.sections())).collect(),
+            check,
+            coverage: Coverage::default(),
+            trace: Trace::new(text),
+            owners_changed: false,
+            healed: false,
+            over: false,
+            events: 0,
+            swarm,
+        };
+        for number in 0..world.swarm.faults.len() {
+            if faults.is_none_or(|some| some.contains(&number)) {
+                let at = world.swarm.faults[number].at;
+                world.after(at, Event::FaultBegins(number));
+            }
+        }
+        world.lead(0);
+        for name in 0..NAMES {
+            world.start(name, 0);
+        }
+        for client in 0..CLIENTS {
+            world.after(300 * MS, Event::NextCall(client));
+        }
+        world.after(FAULTS_END, Event::Heal);
+        world
+    }
+
+    /// Runs until the end, or until a promise is broken.
+    pub(crate) fn run(&mut self) {
+        while !self.over && self.check.violation.is_none() {
+            let Some(Reverse(Queued { at, event, .. })) = self.queue.pop() else { break };
+            self.now = at;
+            self.events += 1;
+            if self.events > MOST_EVENTS {
+                let text = format!("{} events, and no end: the next is {event:?}", self.events);
+                self.check.broken(self.now, "no storm of messages", text);
+            }
+            self.happen(event);
+            if self.owners_changed && self.swarm.weather != crate::faults::Weather::Wild {
+                self.look_at_owners();
+            }
+        }
+    }
+
+    /// A number that nobody had.
+    pub(crate) fn fresh(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    pub(crate) fn after(&mut self, wait: u64, event: Event) {
+        let number = self.fresh();
+        self.queue.push(Reverse(Queued { at: self.now + wait, number, event }));
+    }
+
+    /// The host of an address.
+    pub(crate) fn host(&self, address: Address) -> usize {
+        match address {
+            Address::Port(name, _) => name,
+            Address::Process(p) => self.procs[p].name,
+            Address::Member(member) => NAMES + member,
+            Address::Client(_) => CLIENTS_HOST,
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Message { to, body } => self.deliver(to, body),
+            Event::Step(p, step) => {
+                if !self.procs[p].alive {
+                } else if self.procs[p].stalled_until > self.now && matches!(step, Step::Tick) {
+                    // Whose turn comes first after a stall is chance; what is refreshed is refreshed late.
+                    let wait = self.procs[p].stalled_until - self.now + self.rng.below(50 * MS);
+                    self.after(wait, Event::Step(p, step));
+                } else if self.procs[p].stalled_until > self.now {
+                    self.procs[p].backlog.push_back(Event::Step(p, step));
+                } else {
+                    self.do_step(p, step);
+                }
+            }
+            Event::Resume(p) => self.resume(p),
+            Event::Store(StoreStep::Apply(entry)) => self.apply(*entry),
+            Event::Store(StoreStep::Answer(asker, question, answer)) => self.answer(asker, &question, *answer),
+            Event::Store(StoreStep::Look(member, at)) => self.look_at_state(member, at),
+            Event::NextCall(client) => self.call(client),
+            Event::CallTimeout(client, id) => self.call_timed_out(client, id),
+            Event::FaultBegins(number) => self.begin(number),
+            Event::FaultEnds(number) => self.end(number),
+            Event::Heal => self.heal(),
+            Event::Probe => self.probe(),
+            Event::End => self.conclude(),
+        }
+    }
+
+    /// A process goes on where it stopped: what came meanwhile is there all at once.
+    fn resume(&mut self, p: usize) {
+        if self.procs[p].stalled_until > self.now {
+            return;
+        }
+        for event in std::mem::take(&mut self.procs[p].backlog) {
+            self.happen(event);
+        }
+    }
+
+    fn deliver(&mut self, to: Address, body: Body) {
+        let p = match to {
+            Address::Port(name, port) => self.listeners[name][port],
+            Address::Process(p) => Some(p).filter(|p| self.procs[*p].alive),
+            Address::Client(client) => {
+                if let Body::Reply { to, reply } = body {
+                    self.answered(client, to, reply);
+                }
+                return;
+            }
+            Address::Member(member) => {
+                if let Body::Ask { process, rpc, attempt, question } = body {
+                    self.asked(member, process, rpc, attempt, question);
+                }
+                return;
+            }
+        };
+        let Some(p) = p else {
+            if let Body::Call(call) = body {
+                self.undelivered(call);
+            }
+            return;
+        };
+        if self.procs[p].stalled_until > self.now {
+            return self.procs[p].backlog.push_back(Event::Message { to: Address::Process(p), body });
+        }
+        match body {
+            Body::Told { rpc, attempt, told } => self.told(p, rpc, attempt, &told),
+            Body::Peer { process, id, ask } => self.peer_asks(p, process, id, &ask),
+            Body::PeerTold { id, accepted } => self.peer_told(p, id, accepted),
+            Body::Call(call) => self.arrive(p, call),
+            Body::Reply { to, reply } => self.forwarded(p, to, reply),
+            Body::Ask { .. } => {}
+        }
+    }
+
+    fn do_step(&mut self, p: usize, step: Step) {
+        match step {
+            Step::Register => self.register(p),
+            Step::Renew => self.renew(p),
+            Step::AskTimeout(id, attempt) => self.ask_timed_out(p, id, attempt),
+            Step::Settle(rpc, told) => self.settle(p, *rpc, &told),
+            Step::RaiseAgain => {
+                self.procs[p].raise_waits = false;
+                self.raise(p);
+            }
+            Step::AfterRaise(after) => self.after_raise(p, *after),
+            Step::PeerTimeout(id) => self.peer_told(p, id, false),
+            Step::CommitAgain(handing) => self.commit(p, handing),
+            Step::Look(checked) => {
+                self.procs[p].in_call -= 1;
+                self.look(p, *checked);
+            }
+            Step::Take(held, owned) => {
+                self.procs[p].in_call -= 1;
+                self.take(p, *held, &owned);
+            }
+            Step::Forwarded(id, reply) => self.forwarded(p, id, reply),
+            Step::Wake => self.wake_now(p),
+            Step::Retry => self.retry(p),
+            Step::Leaving(until) => self.leaving(p, until),
+            Step::Tick => {
+                self.procs[p].cached_clock = self.clock(p);
+                if self.bug == Some(Bug::CachedClock) {
+                    self.after(50 * MS, Event::Step(p, Step::Tick));
+                }
+            }
+        }
+    }
+
+    /// Each uid must be given a number now.
+    fn probe(&mut self) {
+        for uid in self.layout.uids() {
+            self.clients.push(Client::probing(self.layout.sections(), Uid(uid)));
+            self.after(0, Event::NextCall(self.clients.len() - 1));
+        }
+        self.after(PROBE_TIME, Event::End);
+    }
+
+    fn conclude(&mut self) {
+        self.over = true;
+        let unserved: Vec<_> = self.clients.iter().filter_map(Client::unserved).map(|uid| uid.0).collect();
+        if !unserved.is_empty() {
+            let after = Duration::from_nanos(LIVENESS_BOUND + PROBE_TIME);
+            let text = format!("{after:?} after everything healed uids {unserved:?} are not served");
+            self.check.broken(self.now, "served again", text);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A few hundred seeds, and every planted bug.
+
+use std::time::Duration;
+
+use seq_sim::{Bug, Coverage, Run, hunt, run, shrink};
+
+/// Seeds run here.
+const SEEDS: u64 = 200;
+
+/// Most seeds that a planted bug may take.
+const MOST_SEEDS: u64 = 4_000;
+
+#[test]
+fn every_promise_is_kept_and_every_situation_comes_about() {
+    let mut coverage = Coverage::default();
+    let mut simulated = Duration::ZERO;
+    for seed in 0..SEEDS {
+        let outcome = run(&Run { seed, ..Run::default() });
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        coverage.add(&outcome.coverage);
+        simulated += outcome.simulated;
+    }
+    println!("{SEEDS} seeds, {simulated:?}: {coverage:?}");
+    assert_eq!(coverage.missing(), [], "situations that never came about");
+}
+
+#[test]
+fn a_seed_makes_everything() {
+    let mut hashes = Vec::new();
+    for seed in [1, 2, 3, 17, 4_711] {
+        let quiet = Run { seed, ..Run::default() };
+        let first = run(&quiet);
+        let again = run(&Run { trace: true, ..quiet });
+        assert_eq!((first.hash, first.events), (again.hash, again.events), "seed {seed}, with its text");
+        hashes.push(first.hash);
+    }
+    hashes.dedup();
+    assert_eq!(hashes.len(), 5, "other seeds are other worlds");
+}
+
+#[test]
+fn every_planted_bug_is_caught() {
+    let mut missed = Vec::new();
+    for &bug in Bug::ALL {
+        match hunt(bug, 1, MOST_SEEDS) {
+            Some(caught) => println!("{:<20} {:>5} seeds: {}", bug.name(), caught.seeds, caught.violation.promise),
+            None => missed.push(bug),
+        }
+    }
+    assert_eq!(missed, [], "not caught within {MOST_SEEDS} seeds");
+}
+
+#[test]
+fn a_violation_is_shrunk_to_the_faults_it_needs() {
+    let caught = hunt(Bug::ShortWait, 0, MOST_SEEDS).unwrap();
+    let of = Run { seed: caught.seed, bug: Some(Bug::ShortWait), ..Run::default() };
+    let shrunk = shrink(&of).unwrap();
+    let all = run(&of).faults.len();
+    assert!(shrunk.faults.len() < all.min(6), "{shrunk:?} of {all} faults");
+    let again = run(&Run { faults: Some(shrunk.faults.clone()), ..of });
+    assert_eq!(again.violation, Some(shrunk.violation), "the shrunk run repeats");
+}
