@@ -1,20 +1,29 @@
 //! Callers of the SDK, over every section, and the book that is kept of their calls.
 //!
 //! Each section is asked by callers of its own, evenly, so that a time without an answer is seen; beside them others take
-//! several numbers at once, take for many sections in one call, and read. Everything goes through the order checker:
+//! several numbers at once, take for many sections in one call, and read.
+//!
+//! Strangers know no routes and keep to one node, whatever becomes of it: when a section has a new owner, the others go
+//! there, and the strangers' calls, sent on and on over a connection that nobody gives up, are what an old owner would
+//! wrongly answer. Only the order of what they are given counts. Everything goes through the order checker:
 //! a start is noted before the call is sent and an end after it was answered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
+use futures::stream::FuturesUnordered;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use seq_client::{Allocation, CallError, Client};
 use seq_order::{Checker, Outcome, Reading, User};
+use seq_proto::v1;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tonic::transport::{Channel, Endpoint};
 
 use crate::cluster::{Cluster, SECTION_SIZE};
 use crate::machine::eventually;
@@ -37,6 +46,9 @@ const MAX_COUNT: u32 = 20;
 /// Users of one call for many.
 const BATCH: usize = 8;
 
+/// How often each stranger calls, without waiting for its earlier calls.
+const STRANGE_EVERY: Duration = Duration::from_millis(100);
+
 /// The deadline of a call: the SDK's own.
 const DEADLINE: Duration = seq_client::DEADLINE;
 
@@ -44,7 +56,15 @@ const DEADLINE: Duration = seq_client::DEADLINE;
 pub(crate) struct Load {
     book: Arc<Mutex<Book>>,
     stopping: Arc<AtomicBool>,
+    strangers: Arc<Strangers>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the strangers do.
+#[derive(Default)]
+struct Strangers {
+    sent_home: AtomicBool,
+    in_flight: AtomicUsize,
 }
 
 /// What is known of the calls so far.
@@ -97,12 +117,16 @@ impl Load {
             failures: Failures::new(),
         };
         let (book, stopping) = (Arc::new(Mutex::new(book)), Arc::new(AtomicBool::new(false)));
-        let (seeds, callers) = (cluster.seeds(), Callers { book: book.clone(), stopping: stopping.clone(), sections });
+        let strangers = Arc::new(Strangers::default());
+        let (seeds, callers) = (
+            cluster.seeds(),
+            Callers { book: book.clone(), stopping: stopping.clone(), strangers: strangers.clone(), sections },
+        );
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(callers.run(&seeds));
         });
-        let load = Load { book, stopping, thread: Some(thread) };
+        let load = Load { book, stopping, strangers, thread: Some(thread) };
         load.wait_served();
         load
     }
@@ -128,8 +152,11 @@ impl Load {
         book.calls = 0;
     }
 
-    /// From here on sections only move as planned: every call gets its number, and none is left out.
+    /// From here on sections only move as planned: every call gets its number, and none is left out. The strangers go
+    /// home: whoever keeps to one node cannot be served by others while that one is away.
     pub(crate) fn seamless(&self) {
+        self.strangers.sent_home.store(true, Ordering::Relaxed);
+        eventually("the strangers are gone", || (self.strangers.in_flight.load(Ordering::Relaxed) == 0).then_some(()));
         self.book.lock().checker.seamless();
     }
 
@@ -216,6 +243,7 @@ impl Report {
 struct Callers {
     book: Arc<Mutex<Book>>,
     stopping: Arc<AtomicBool>,
+    strangers: Arc<Strangers>,
     sections: u32,
 }
 
@@ -239,7 +267,8 @@ impl Callers {
         });
         let mixed =
             (0..MIXED).map(|at| Box::pin(self.mixed(&clients[at as usize % clients.len()], at)) as BoxFuture<'_, ()>);
-        join_all(probes.chain(mixed)).await;
+        let strangers = seeds.iter().map(|addr| Box::pin(self.stranger(addr)) as BoxFuture<'_, ()>);
+        join_all(probes.chain(mixed).chain(strangers)).await;
     }
 
     fn is_stopping(&self) -> bool {
@@ -273,6 +302,47 @@ impl Callers {
             }
             tokio::time::sleep(MIXED_EVERY).await;
         }
+    }
+
+    async fn stranger(&self, addr: &str) {
+        // Without pings, so that what lies in a stopped node's sockets stays there.
+        let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(DEADLINE).connect_lazy();
+        let mut calls = FuturesUnordered::new();
+        let mut tick = tokio::time::interval(STRANGE_EVERY);
+        loop {
+            let done = self.is_stopping() || self.strangers.sent_home.load(Ordering::Relaxed);
+            tokio::select! {
+                _ = tick.tick(), if !done => {
+                    self.strangers.in_flight.fetch_add(1, Ordering::Relaxed);
+                    calls.push(self.strange_call(channel.clone()));
+                }
+                Some(()) = calls.next() => {
+                    self.strangers.in_flight.fetch_sub(1, Ordering::Relaxed);
+                }
+                () = std::future::ready(()), if done && calls.is_empty() => return,
+            }
+        }
+    }
+
+    async fn strange_call(&self, channel: Channel) {
+        let user = User(fastrand::u32(..self.sections * USERS_PER_SECTION));
+        let id = {
+            let mut book = self.book.lock();
+            let now = book.began.elapsed();
+            book.checker.start(now, [user])
+        };
+        let question = v1::NextRequest { uid: uid(user.0), count: 1, ..v1::NextRequest::default() };
+        let answer = tokio::time::timeout(DEADLINE, SequenceServiceClient::new(channel).next(question)).await;
+        let outcome = match answer {
+            Ok(Ok(answer)) => {
+                let answer = answer.into_inner();
+                Outcome::Given { value: answer.value, prev: answer.prev, count: 1, lost: 0 }
+            }
+            Ok(Err(_)) | Err(_) => Outcome::Maybe { lost: 1 },
+        };
+        let mut book = self.book.lock();
+        let now = book.began.elapsed();
+        book.checker.end(id, now, [outcome]);
     }
 
     async fn take(&self, users: &[u32], call: impl Future<Output = Vec<Result<Allocation, CallError>>>, count: u32) {
