@@ -29,6 +29,10 @@ loom:
 turmoil *ARGS:
     cd tests/turmoil && cargo test {{ARGS}} -- --nocapture
 
+# Runs the core in simulated worlds; CONTRIBUTING.md says how a seed is repeated.
+sim SEEDS="10000":
+    cargo run -p seq-sim --example sim -- run {{SEEDS}}
+
 # Breaks real processes in every way there is, under load, and checks the order of every number. Needs root.
 chaos ROWS="all":
     CHAOS={{ROWS}} cargo test --workspace --test chaos
