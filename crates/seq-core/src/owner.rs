@@ -394,9 +394,11 @@ impl Owner {
         effects: &mut Vec<Effect>,
     ) -> Result<(), AdoptError> {
         let Some(update) = update else { return Ok(()) };
-        let routes = self.learn(life, update, effects)?;
-        self.whole = false;
-        let Some(routes) = routes else { return Ok(()) };
+        let Some(routes) = self.learn(life, update, effects)? else { return Ok(()) };
+        if update.base == RouteVersion(0) && update.version >= routes.version() {
+            // Older answers, also whole ones, may lack grants that the routes speak of.
+            self.whole = false;
+        }
         for grant in grants {
             let route = routes.get(grant.section).unwrap_or_default();
             // Newer routes than the grant may be known by now.

@@ -112,6 +112,20 @@ fn news_that_cannot_be_taken_in_extend_nothing_and_are_asked_for_whole() {
 }
 
 #[test]
+fn a_grant_among_what_others_said_is_not_missed() {
+    let mut owner = owning();
+    let mut effects = Vec::new();
+    let theirs = routes(7, [(1, 1), (2, 2), (2, 1), (1, 1)]);
+    owner.on_hearsay(&theirs, &mut effects).unwrap();
+    assert_eq!(effects, [Effect::Publish, leave(1, 1)], "what is said grants nothing and extends nothing");
+    // Answers to questions from before, one of them whole, do not end the asking.
+    tell(&mut owner, 3, news(6, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+    assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(0), vec![(0, 1)]));
+    tell(&mut owner, 4, news(7, [(1, 1), (2, 2), (2, 1), (1, 1)], &[grant(0, 1, 0, 0), grant(3, 1, 60, 0)]));
+    assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(7), vec![(0, 1), (3, 1)]));
+}
+
+#[test]
 fn an_ownership_that_left_is_never_entered_again() {
     let mut owner = owning();
     let mut effects = Vec::new();
