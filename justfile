@@ -31,7 +31,7 @@ turmoil *ARGS:
 
 # Runs the core in simulated worlds; CONTRIBUTING.md says how a seed is repeated.
 sim SEEDS="10000":
-    cargo run -p seq-sim --example sim -- run {{SEEDS}}
+    cargo run --release -- sim run --seeds {{SEEDS}}
 
 # Breaks real processes in every way there is, under load, and checks the order of every number. Needs root.
 chaos ROWS="all":

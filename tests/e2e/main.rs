@@ -8,4 +8,5 @@ mod cluster;
 mod dev;
 mod kill;
 mod replace;
+mod sim;
 mod three_node;

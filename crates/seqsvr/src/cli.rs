@@ -11,6 +11,7 @@ use crate::numbers::{CurrentArgs, NextArgs};
 use crate::output::Format;
 use crate::replay::ReplayArgs;
 use crate::services::ServicesArgs;
+use crate::sim::SimCommand;
 use crate::status::StatusArgs;
 use crate::store::StoreArgs;
 
@@ -57,6 +58,9 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Measures throughput and latency, and watches the order of every number.
     Bench(BenchArgs),
+    /// Runs the rules of the service in simulated worlds: every fault, many thousand times faster than real time.
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// Checks, shows or prints configuration.
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -18,6 +18,7 @@ mod serve;
 mod services;
 mod set_file;
 mod settings;
+mod sim;
 mod status;
 mod store;
 mod target;
@@ -57,6 +58,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
         Command::Replay(args) => client_runtime()?.block_on(replay::run(args, output)),
         Command::Bench(args) => client_runtime()?.block_on(bench::run(args, output)),
+        Command::Sim(command) => sim::run(command, output),
         Command::Config(command) => config::run(command, output),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -37,40 +37,42 @@ fn the_help_is_a_page() {
     check(
         &["-h"],
         expect![[r#"
-        Per-user sequence numbers that only grow
+            Per-user sequence numbers that only grow
 
-        Usage: seqsvr [OPTIONS] <COMMAND>
+            Usage: seqsvr [OPTIONS] <COMMAND>
 
-        Commands:
-          dev          Starts a development cluster in one process: three stores and two allocators
-          store        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
-          alloc        Runs one allocator of a set: it gives the numbers out
-          next         Takes the next number of a user
-          current      Reads the last number of users; moves nothing
-          status       Shows sets, stores and allocators: who leads, who serves, what was given out
-          services     Lists the gRPC services of a node
-          replay       Feeds a recorded message trace through the service and checks every answer
-          bench        Measures throughput and latency, and watches the order of every number
-          config       Checks, shows or prints configuration
-          completions  Prints a completion script for a shell
-          version      Prints the version and source revision
-          help         Print this message or the help of the given subcommand(s)
+            Commands:
+              dev          Starts a development cluster in one process: three stores and two allocators
+              store        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
+              alloc        Runs one allocator of a set: it gives the numbers out
+              next         Takes the next number of a user
+              current      Reads the last number of users; moves nothing
+              status       Shows sets, stores and allocators: who leads, who serves, what was given out
+              node         Lists a set's allocators; drains one, and lets it serve again
+              services     Lists the gRPC services of a node
+              replay       Feeds a recorded message trace through the service and checks every answer
+              bench        Measures throughput and latency, and watches the order of every number
+              sim          Runs the rules of the service in simulated worlds: every fault, many thousand times faster than real time
+              config       Checks, shows or prints configuration
+              completions  Prints a completion script for a shell
+              version      Prints the version and source revision
+              help         Print this message or the help of the given subcommand(s)
 
-        Options:
-          -o, --output <OUTPUT>  How to print: aligned columns, one JSON object, or columns with more of them [env:
-                                 SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
-          -h, --help             Print help (see more with '--help')
-          -V, --version          Print version
+            Options:
+              -o, --output <OUTPUT>  How to print: aligned columns, one JSON object, or columns with more of them [env:
+                                     SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
+              -h, --help             Print help (see more with '--help')
+              -V, --version          Print version
 
-        Examples:
-          seqsvr dev             a whole cluster in one process
-          seqsvr next 42         the next number of user 42
-          seqsvr status          who serves what
+            Examples:
+              seqsvr dev             a whole cluster in one process
+              seqsvr next 42         the next number of user 42
+              seqsvr status          who serves what
 
-        Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 7 deadline, 64 a server's bad config,
-        65 a removed store.
-        exit 0
-    "#]],
+            Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 6 declined, 7 deadline, 64 a server's
+            bad config, 65 a removed store.
+            exit 0
+        "#]],
     );
     check(
         &["next", "-h"],

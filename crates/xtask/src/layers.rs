@@ -32,7 +32,17 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-gateway", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seqsvr",
-        uses: &["seq-alloc", "seq-client", "seq-core", "seq-gateway", "seq-kit", "seq-order", "seq-proto", "seq-store"],
+        uses: &[
+            "seq-alloc",
+            "seq-client",
+            "seq-core",
+            "seq-gateway",
+            "seq-kit",
+            "seq-order",
+            "seq-proto",
+            "seq-sim",
+            "seq-store",
+        ],
         tests_use: &[],
     },
     Layer { name: "seq-fuzz", uses: &["seq-core", "seq-proto", "seq-store"], tests_use: &[] },
