@@ -20,6 +20,7 @@ use crate::route::{Adopted, RouteTable, RouteUpdate};
 use crate::section::SectionCopy;
 
 pub mod handing;
+mod news;
 
 use handing::{Handing, Incoming, Outgoing};
 

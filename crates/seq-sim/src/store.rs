@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Move, Patience, Plan};
+use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
 use seq_core::lease::Clocks;
-use seq_core::owner::{Grant, Life, News, handing};
+use seq_core::owner::{Life, News};
 use seq_core::state::{Answer, Command, CommandRefusal, Reassign, SectionRecord, State};
-use seq_core::{Epoch, Heard, Incarnation, NodeId, RouteVersion};
+use seq_core::{Epoch, Heard, Incarnation, NodeId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -211,7 +211,7 @@ impl World {
     /// A member answers, from the state as it is by now.
     pub(crate) fn answer(&mut self, asker: Asker, question: &Question, answer: Answer) {
         let plan = self.store.seats[asker.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
-        let news = |life, since| news(&self.store.state, &plan, life, since);
+        let news = |life, since| News::of(&self.store.state, &plan, life, since);
         let told = match (answer, question) {
             (Answer::Registered(Ok((node, incarnation))), _) => Told::Registered(Life { node, incarnation }),
             (Answer::Renewed(Ok(())), Question::Renew(renewal)) => {
@@ -295,37 +295,6 @@ fn command(question: &Question) -> Command {
         }
         Question::Transfer { transfer, .. } => Command::Transfer(*transfer),
     }
-}
-
-/// Most planned moves told in one answer where they only even the load.
-const MAX_MOVES_TO_EVEN: usize = 2;
-
-/// What a living node learns with each answer, as `seq-store/src/control_service.rs` reads it from the state.
-fn news(state: &State, plan: &Plan, life: Life, since: RouteVersion) -> Option<News> {
-    let Life { node, incarnation: given } = life;
-    if state.node(node).is_none_or(|record| record.incarnation != given) {
-        return None;
-    }
-    let most = if plan.emptied.contains(&node) { handing::MAX_OUTGOING } else { MAX_MOVES_TO_EVEN };
-    let stands = |one: &&Move| {
-        one.from == node && state.sections.get(one.section.0 as usize).is_some_and(|record| record.epoch == one.epoch)
-    };
-    let mut news = News {
-        moves: plan.moves.iter().filter(stands).take(most).copied().collect(),
-        alone: plan.alone.contains(&node),
-        ..News::default()
-    };
-    let Some(routes) = state.routes_since(since) else { return Some(news) };
-    news.routes = Some(routes);
-    let changed = state.owned_by(node, given).filter(|(_, record)| record.routed > since);
-    let grant = |(section, record): (_, &SectionRecord)| Grant {
-        section,
-        epoch: record.epoch,
-        ceiling: record.max_seq,
-        handover: record.handover,
-    };
-    news.grants = changed.map(grant).collect();
-    Some(news)
 }
 
 /// A planted bug: changes of owner that ask for less than they should.

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::arbiter::{Move, Plan};
+use seq_core::arbiter::Plan;
 use seq_core::lease::LeaseTerms;
-use seq_core::owner::{Grant, Life, News, handing};
+use seq_core::owner::{Life, News};
 use seq_core::state::{Answer, Command, CommandRefusal, Raise, SetDefinition, State, Transfer};
 use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, limits};
 use seq_proto::status;
@@ -132,7 +132,12 @@ impl Control {
     /// What changed of owners, read from the applied state: no older than the entry that was just applied here.
     fn news(&self, life: Life, since: u64) -> Result<seq_proto::v1::News, Status> {
         let plan = self.plan.borrow().clone();
-        let news = self.state.read(|state| news(state, &plan, life, RouteVersion(since))).map_err(refused)?;
+        let over = |state: &State| {
+            let current = state.node(life.node).map_or(Incarnation(0), |record| record.incarnation);
+            refused(CommandRefusal::OtherIncarnation { node: life.node, current, given: life.incarnation })
+        };
+        let since = RouteVersion(since);
+        let news = self.state.read(|state| News::of(state, &plan, life, since).ok_or_else(|| over(state)))?;
         Ok((&news).into())
     }
 
@@ -220,46 +225,6 @@ impl Control {
         }
         Ok(raises)
     }
-}
-
-/// Most planned moves told in one answer: as many as a node makes at a time.
-const MAX_MOVES_TOLD: usize = handing::MAX_OUTGOING;
-
-/// Most planned moves told in one answer where they only even the load: a few for each renewal, so that callers hardly
-/// notice them.
-const MAX_MOVES_TO_EVEN: usize = 2;
-
-/// What a living node learns with each answer: what it owns among the sections that changed, the newer routes, and what it
-/// should hand over.
-fn news(state: &State, plan: &Plan, life: Life, since: RouteVersion) -> Result<News, CommandRefusal> {
-    let Life { node, incarnation: given } = life;
-    // The next life may have begun between the entry and this read.
-    let current = state.node(node).map_or(Incarnation(0), |record| record.incarnation);
-    if current != given {
-        return Err(CommandRefusal::OtherIncarnation { node, current, given });
-    }
-    let most = if plan.emptied.contains(&node) { MAX_MOVES_TOLD } else { MAX_MOVES_TO_EVEN };
-    // The plan may be older than the state; what it says of an ownership that is over is of no use.
-    let stands = |one: &&Move| {
-        one.from == node && state.sections.get(one.section.0 as usize).is_some_and(|record| record.epoch == one.epoch)
-    };
-    let mut news = News {
-        moves: plan.moves.iter().filter(stands).take(most).copied().collect(),
-        alone: plan.alone.contains(&node),
-        ..News::default()
-    };
-    let Some(routes) = state.routes_since(since) else { return Ok(news) };
-    news.routes = Some(routes);
-    let changed = state.owned_by(node, given).filter(|(_, record)| record.routed > since);
-    news.grants = changed
-        .map(|(section, record)| Grant {
-            section,
-            epoch: record.epoch,
-            ceiling: record.max_seq,
-            handover: record.handover,
-        })
-        .collect();
-    Ok(news)
 }
 
 fn life(node: u32, incarnation: u64) -> Result<Life, Status> {
