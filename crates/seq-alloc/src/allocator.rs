@@ -12,7 +12,7 @@ use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Uid};
-use seq_kit::frontend::{Allocation, Ask, Call, Current, Frontend};
+use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
@@ -214,8 +214,15 @@ impl Frontend for Allocator {
         answer
     }
 
-    async fn next_many(&self, call: Call, asks: Vec<Result<Ask, Refusal>>) -> Vec<Result<Allocation, Refusal>> {
-        self.take_many(call, asks).await
+    fn take_now(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>) {
+        let before = answers.len();
+        self.shared.first_pass::<Take>(via, asks, answers);
+        self.shared.count_refused(via, &answers[before..]);
+    }
+
+    async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
+        // Boxed, so that the usual call does not carry the size of the rare one.
+        Box::pin(self.shared.take_rest(call, asks, answers)).await;
     }
 
     async fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> Result<Current, Refusal> {
@@ -223,7 +230,7 @@ impl Frontend for Allocator {
     }
 
     async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
-        self.read_many(call, uids).await
+        self.shared.read_many(call, uids).await
     }
 
     #[inline]

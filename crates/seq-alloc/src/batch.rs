@@ -1,15 +1,18 @@
 //! Calls for many uids: what is here is answered in one pass over one state of the table; only what waits or lies
 //! elsewhere costs more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future;
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
-use seq_kit::frontend::{Allocation, Ask, Call, Current};
+use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Via};
 
-use crate::allocator::Allocator;
 use crate::settle::{Item, Read, Settled, Take, Work, passes};
 use crate::shared::Shared;
+
+/// Slots that are brought near before they are needed: enough for their loads to run side by side, and so few that the first
+/// is still near when the last has come.
+const AHEAD: usize = 16;
 
 /// The items of a batch that the first pass could not answer.
 #[derive(Default)]
@@ -21,84 +24,112 @@ struct Later {
     elsewhere: BTreeMap<NodeId, Vec<Item>>,
 }
 
-/// Results in request order; `None` while an item is not settled.
-type Results<T> = Vec<Option<Result<T, Refusal>>>;
-
-impl Allocator {
-    /// Takes numbers for many uids.
-    pub(crate) async fn take_many(
-        &self,
-        call: Call,
-        asks: Vec<Result<Ask, Refusal>>,
-    ) -> Vec<Result<Allocation, Refusal>> {
-        let results = self.many::<Take>(call, asks).await;
-        for refusal in results.iter().filter_map(|result| result.as_ref().err()) {
-            self.shared.counters.refused(call.via, refusal, 1);
+impl Shared {
+    /// Answers what can be answered now, and adds an answer for each ask; `None` for the others.
+    pub(crate) fn first_pass<W: Work>(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<W::Answer>>) {
+        // The lease first, then the table: see `seq_core::lease`.
+        let leased = self.leased();
+        let table = self.owned.load();
+        let mut waiting = BTreeSet::new();
+        let mut numbers = 0;
+        let mut warmth = 0;
+        for (chunk, asks) in asks.chunks(AHEAD).enumerate() {
+            if asks.len() > 1 {
+                for ask in asks.iter().flatten() {
+                    let located = self.layout.locate(ask.uid);
+                    let owned = located.ok().and_then(|(section, slot)| Some((table.get(section)?, slot)));
+                    warmth |= owned.map_or(0, |(owned, slot)| owned.section.warm(slot));
+                }
+            }
+            for (index, ask) in (chunk * AHEAD..).zip(asks) {
+                let item = match self.item(index, ask) {
+                    Ok(item) => item,
+                    Err(refusal) => {
+                        answers.push(Some(Err(refusal)));
+                        continue;
+                    }
+                };
+                let owned = table.get(item.section).filter(|_| leased && !waiting.contains(&item.section));
+                let answer = owned.and_then(|owned| W::here(self, owned, &item));
+                match &answer {
+                    Some(Ok(_)) => numbers += W::numbers(&item),
+                    None if owned.is_some() => _ = waiting.insert(item.section),
+                    _ => {}
+                }
+                answers.push(answer);
+            }
         }
-        results
+        std::hint::black_box(warmth);
+        self.counters.given(via, numbers);
+    }
+
+    fn item(&self, index: usize, ask: &Asked) -> Result<Item, Refusal> {
+        let ask = (*ask)?;
+        let (section, slot) = self.layout.locate(ask.uid)?;
+        Ok(Item { index, ask, section, slot })
+    }
+
+    /// Takes the numbers that the first pass left open.
+    pub(crate) async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
+        for (index, result) in self.second_pass::<Take>(call, asks, answers).await {
+            if let Err(refusal) = &result {
+                self.counters.refused(call.via, refusal, 1);
+            }
+            answers[index] = Some(result);
+        }
+    }
+
+    /// Counts the refusals of a first pass.
+    pub(crate) fn count_refused(&self, via: Via, answers: &[Answered<Allocation>]) {
+        for refusal in answers.iter().flatten().filter_map(|answer| answer.as_ref().err()) {
+            self.counters.refused(via, refusal, 1);
+        }
     }
 
     /// Reads many uids' last numbers.
     pub(crate) async fn read_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
         let ask = |uid| Ok(Ask { uid, count: Count::ONE, epoch: Epoch(0) });
-        self.many::<Read>(call, uids.into_iter().map(ask).collect()).await
-    }
-
-    async fn many<W: Work>(&self, call: Call, asks: Vec<Result<Ask, Refusal>>) -> Vec<Result<W::Answer, Refusal>> {
-        let (mut results, later) = self.shared.first_pass::<W>(&call, asks);
-        if !(later.waiting.is_empty() && later.elsewhere.is_empty()) {
-            for (index, result) in Box::pin(self.shared.second_pass::<W>(call, later)).await {
-                results[index] = Some(result);
+        let asks: Vec<Asked> = uids.into_iter().map(ask).collect();
+        let mut answers = Vec::with_capacity(asks.len());
+        self.first_pass::<Read>(call.via, &asks, &mut answers);
+        if answers.iter().any(Option::is_none) {
+            for (index, result) in Box::pin(self.second_pass::<Read>(call, &asks, &answers)).await {
+                answers[index] = Some(result);
             }
         }
-        results.into_iter().map(|result| result.expect("every item is settled")).collect()
-    }
-}
-
-impl Shared {
-    /// Answers what can be answered now.
-    fn first_pass<W: Work>(&self, call: &Call, asks: Vec<Result<Ask, Refusal>>) -> (Results<W::Answer>, Later) {
-        // The lease first, then the table: see `seq_core::lease`.
-        let leased = self.leased();
-        let table = self.owned.load();
-        let owners = self.owners();
-        let mut later = Later::default();
-        let mut numbers = 0;
-        let mut results = Vec::with_capacity(asks.len());
-        for (index, ask) in asks.into_iter().enumerate() {
-            let item = ask.and_then(|ask| {
-                let (section, slot) = self.layout.locate(ask.uid)?;
-                Ok(Item { index, ask, section, slot })
-            });
-            let item = match item {
-                Ok(item) => item,
-                Err(refusal) => {
-                    results.push(Some(Err(refusal)));
-                    continue;
-                }
-            };
-            let owned = table.get(item.section);
-            let may = leased && !later.waiting.contains_key(&item.section);
-            let done = owned.filter(|_| may).and_then(|owned| W::here(self, owned, &item));
-            numbers += if matches!(done, Some(Ok(_))) { W::numbers(&item) } else { 0 };
-            if done.is_none() {
-                match owners.elsewhere(call, item.section) {
-                    Ok(owner) if owned.is_none() => later.elsewhere.entry(owner).or_default().push(item),
-                    _ => later.waiting.entry(item.section).or_default().push(item),
-                }
-            }
-            results.push(done);
-        }
-        self.counters.given(call.via, numbers);
-        (results, later)
+        answers.into_iter().map(|answer| answer.expect("every item is settled")).collect()
     }
 
-    /// Waits for sections and asks other owners, all at a time.
-    async fn second_pass<W: Work>(&self, call: Call, later: Later) -> Vec<Settled<W::Answer>> {
+    /// Answers the items that have no answer yet: waits for sections and asks other owners, all at a time.
+    async fn second_pass<W: Work>(
+        &self,
+        call: Call,
+        asks: &[Asked],
+        answers: &[Answered<W::Answer>],
+    ) -> Vec<Settled<W::Answer>> {
+        let open = asks.iter().zip(answers).enumerate().filter(|(_, (_, answer))| answer.is_none());
+        let items = open.filter_map(|(index, (ask, _))| self.item(index, ask).ok());
+        let later = self.cut(call, items);
         let waits = later.waiting.into_values().map(|items| self.settle::<W>(call, items));
         let asked = later.elsewhere.into_iter().map(|(to, items)| self.ask_then_settle::<W>(call, to, items));
         let (waited, asked) = future::join(future::join_all(waits), future::join_all(asked)).await;
         waited.into_iter().chain(asked).flatten().collect()
+    }
+
+    /// Sorts open items by what they wait for.
+    fn cut(&self, call: Call, items: impl Iterator<Item = Item>) -> Later {
+        let table = self.owned.load();
+        let owners = self.owners();
+        let mut later = Later::default();
+        for item in items {
+            let elsewhere =
+                if table.get(item.section).is_some() { None } else { owners.elsewhere(&call, item.section).ok() };
+            match elsewhere {
+                Some(owner) => later.elsewhere.entry(owner).or_default().push(item),
+                None => later.waiting.entry(item.section).or_default().push(item),
+            }
+        }
+        later
     }
 
     /// Has one owner answer all of its items in one call, and settles section by section what it did not.

@@ -19,7 +19,7 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use crate::sequence::Sequence;
+use crate::sequence::Service;
 
 /// Calls of one connection that are held at a time: more than a busy client keeps in flight, and with
 /// [`limits::MAX_REQUEST_BYTES`] a bound on what one peer makes the server hold. The next ones wait at the client.
@@ -64,7 +64,7 @@ pub fn serve<F: Frontend>(
 ) -> io::Result<()> {
     let incoming = listener.into().incoming()?.then(paced);
     let shutdown = group.token();
-    let sequence = SequenceServiceServer::new(Sequence::new(frontend, &admin().set))
+    let sequence = SequenceServiceServer::new(Service::new(frontend, &admin().set))
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
@@ -79,10 +79,10 @@ pub fn serve<F: Frontend>(
         .expect("the descriptors are generated with the program");
     group.spawn("grpc door", Kind::Critical, async move {
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_serving::<SequenceServiceServer<Sequence<F>>>().await;
+        health.set_serving::<SequenceServiceServer<Service<F>>>().await;
         let stopping = async {
             shutdown.cancelled().await;
-            health.set_not_serving::<SequenceServiceServer<Sequence<F>>>().await;
+            health.set_not_serving::<SequenceServiceServer<Service<F>>>().await;
             health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         };
         let serving = Server::builder()

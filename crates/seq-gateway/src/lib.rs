@@ -5,6 +5,8 @@
 
 pub mod grpc;
 mod latency;
+mod many;
 mod routes;
 mod sequence;
+mod stream;
 mod timeout;

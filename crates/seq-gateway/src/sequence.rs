@@ -1,28 +1,38 @@
 //! `SequenceService` over a `Frontend`: check, ask, answer.
 
+use std::sync::Arc;
+
 use seq_core::{Count, Epoch, RouteVersion, Uid};
 use seq_kit::frontend::{Ask, Call, Frontend, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::latency::Latency;
+use crate::many;
 use crate::routes::RoutesCache;
+use crate::stream::Answers;
 use crate::timeout;
 
-/// The service of one door.
+/// What all calls of one door share.
 pub(crate) struct Sequence<F> {
-    frontend: F,
+    pub(crate) frontend: F,
+    pub(crate) latency: Latency,
     routes: RoutesCache,
-    latency: Latency,
+}
+
+/// The service of one door.
+pub(crate) struct Service<F>(Arc<Sequence<F>>);
+
+impl<F: Frontend> Service<F> {
+    pub(crate) fn new(frontend: F, set: &str) -> Service<F> {
+        Service(Arc::new(Sequence { frontend, latency: Latency::new(set), routes: RoutesCache::default() }))
+    }
 }
 
 impl<F: Frontend> Sequence<F> {
-    pub(crate) fn new(frontend: F, set: &str) -> Sequence<F> {
-        Sequence { frontend, routes: RoutesCache::default(), latency: Latency::new(set) }
-    }
-
-    fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
+    /// What the caller does not know yet of who owns what.
+    pub(crate) fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
         self.routes.newer(&self.frontend, known)
     }
 }
@@ -35,57 +45,50 @@ fn call<T>(request: &Request<T>, hops: u32) -> Result<Call, Status> {
 }
 
 #[tonic::async_trait]
-impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
+impl<F: Frontend> v1::sequence_service_server::SequenceService for Service<F> {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
+        let shared = &*self.0;
         let call = call(&request, request.get_ref().hops)?;
-        let _sample = self.latency.sample(call.via);
+        let _sample = shared.latency.sample(call.via);
         let request = request.into_inner();
         let count = Count::new(request.count).map_err(|refusal| status::to_status(&refusal))?;
         let ask = Ask { uid: Uid(request.uid), count, epoch: Epoch(request.epoch) };
-        let given = self.frontend.next(call, ask).await.map_err(|refusal| status::to_status(&refusal))?;
+        let given = shared.frontend.next(call, ask).await.map_err(|refusal| status::to_status(&refusal))?;
         Ok(Response::new(v1::NextResponse {
             value: given.value.0,
             prev: given.prev.0,
             epoch: given.epoch.0,
-            routes: self.newer_routes(request.route_version),
+            routes: shared.newer_routes(request.route_version),
         }))
     }
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
+        let shared = &*self.0;
         let call = call(&request, request.get_ref().hops)?;
-        let _sample = self.latency.sample(call.via);
+        let _sample = shared.latency.sample(call.via);
         let request = request.into_inner();
         let items = Items::new(&request.uids, &request.counts, &request.known_epochs)
             .map_err(|refusal| status::to_status(&refusal))?;
-        let asks = items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })).collect();
-        let results = self.frontend.next_many(call, asks).await;
-        let mut answer = v1::NextManyResponse {
-            values: Vec::with_capacity(results.len()),
-            prevs: Vec::with_capacity(results.len()),
-            epochs: Vec::with_capacity(results.len()),
-            errors: Vec::new(),
-            routes: self.newer_routes(request.route_version),
-        };
-        for (index, result) in (0..).zip(results) {
-            let (value, prev, epoch) = match result {
-                Ok(given) => (given.value.0, given.prev.0, given.epoch.0),
-                Err(refusal) => {
-                    answer.errors.push(status::to_item(index, &refusal));
-                    (0, 0, 0)
-                }
-            };
-            answer.values.push(value);
-            answer.prevs.push(prev);
-            answer.epochs.push(epoch);
-        }
-        Ok(Response::new(answer))
+        let asks: Vec<_> = items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })).collect();
+        let results = shared.frontend.next_many(call, &asks).await;
+        Ok(Response::new(many::response(results.into_iter(), shared.newer_routes(request.route_version))))
+    }
+
+    type NextStreamStream = Answers<F>;
+
+    async fn next_stream(
+        &self,
+        request: Request<Streaming<v1::NextStreamRequest>>,
+    ) -> Result<Response<Answers<F>>, Status> {
+        Ok(Response::new(Answers::new(self.0.clone(), request.into_inner())))
     }
 
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
+        let shared = &*self.0;
         let call = call(&request, request.get_ref().hops)?;
-        let _sample = self.latency.sample(call.via);
+        let _sample = shared.latency.sample(call.via);
         let request = request.into_inner();
-        let current = self
+        let current = shared
             .frontend
             .current(call, Uid(request.uid), Epoch(request.epoch))
             .await
@@ -94,7 +97,7 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
             value: current.reading.value.0,
             exactness: exactness(current.reading.exact).into(),
             epoch: current.epoch.0,
-            routes: self.newer_routes(request.route_version),
+            routes: shared.newer_routes(request.route_version),
         }))
     }
 
@@ -102,18 +105,19 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
         &self,
         request: Request<v1::CurrentManyRequest>,
     ) -> Result<Response<v1::CurrentManyResponse>, Status> {
+        let shared = &*self.0;
         let call = call(&request, request.get_ref().hops)?;
-        let _sample = self.latency.sample(call.via);
+        let _sample = shared.latency.sample(call.via);
         let request = request.into_inner();
         convert::check_items(&request.uids).map_err(|refusal| status::to_status(&refusal))?;
         let uids = request.uids.into_iter().map(Uid).collect();
-        let results = self.frontend.current_many(call, uids).await;
+        let results = shared.frontend.current_many(call, uids).await;
         let mut answer = v1::CurrentManyResponse {
             values: Vec::with_capacity(results.len()),
             exactness: Vec::with_capacity(results.len()),
             epochs: Vec::with_capacity(results.len()),
             errors: Vec::new(),
-            routes: self.newer_routes(request.route_version),
+            routes: shared.newer_routes(request.route_version),
         };
         for (index, result) in (0..).zip(results) {
             let (value, exactness, epoch) = match result {
@@ -135,7 +139,7 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Sequence<F> {
         request: Request<v1::GetRoutesRequest>,
     ) -> Result<Response<v1::GetRoutesResponse>, Status> {
         let known = RouteVersion(request.into_inner().known_version);
-        Ok(Response::new(v1::GetRoutesResponse { routes: self.newer_routes(Some(known.0)) }))
+        Ok(Response::new(v1::GetRoutesResponse { routes: self.0.newer_routes(Some(known.0)) }))
     }
 }
 

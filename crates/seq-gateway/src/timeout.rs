@@ -22,7 +22,12 @@ const ANSWER_TIME: Duration = Duration::from_millis(100);
 /// Until when a call may be held.
 pub(crate) fn deadline(metadata: &MetadataMap) -> Instant {
     let asked = metadata.get("grpc-timeout").and_then(|value| parse(value.as_encoded_bytes()));
-    let time = asked.unwrap_or(DEFAULT_TIMEOUT).min(MAX_TIMEOUT);
+    after(asked.unwrap_or(DEFAULT_TIMEOUT))
+}
+
+/// Until when a call may be held whose caller waits for `time`.
+pub(crate) fn after(time: Duration) -> Instant {
+    let time = time.min(MAX_TIMEOUT);
     Instant::now() + (time - (time / ANSWER_SHARE).min(ANSWER_TIME))
 }
 

@@ -25,19 +25,28 @@ pub struct Call {
 pub enum Via {
     /// From a caller, over gRPC.
     Grpc,
+    /// From a caller, as a message of a gRPC stream.
+    Stream,
+    /// From a caller, over the Redis protocol.
+    Resp,
+    /// From a caller, as JSON or plain text over HTTP.
+    Json,
     /// From another node that does not own the section.
     Forwarded,
 }
 
 impl Via {
     /// Every way, in the order of their values as numbers.
-    pub const ALL: [Via; 2] = [Via::Grpc, Via::Forwarded];
+    pub const ALL: [Via; 5] = [Via::Grpc, Via::Stream, Via::Resp, Via::Json, Via::Forwarded];
 
     /// The value of the label `via`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Via::Grpc => "grpc",
+            Via::Stream => "stream",
+            Via::Resp => "resp",
+            Via::Json => "json",
             Via::Forwarded => "forwarded",
         }
     }
@@ -74,6 +83,12 @@ pub struct Current {
     pub epoch: Epoch,
 }
 
+/// An item of a batch as a door hands it over: the question, or why the door found it bad.
+pub type Asked = Result<Ask, Refusal>;
+
+/// An item's answer, `None` while it has none.
+pub type Answered<T> = Option<Result<T, Refusal>>;
+
 /// The service behind the doors. Clones are handles on the same service.
 ///
 /// Dropping a returned future abandons the call; numbers may have been consumed.
@@ -81,12 +96,34 @@ pub trait Frontend: Clone + Send + Sync + 'static {
     /// Takes numbers of one uid.
     fn next(&self, call: Call, ask: Ask) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
 
-    /// Takes numbers for many uids, each by itself, in order; an item that the door found bad already keeps its refusal.
-    fn next_many(
+    /// Takes what can be given out here and now: adds one answer for each ask to `answers`, in order. `None` is an item that
+    /// must wait, or that another node answers; then the later items of its section are `None` as well, so that a uid's items
+    /// stay in order. [`Frontend::take_rest`] answers them.
+    ///
+    /// Never waits and, where all is answered, allocates nothing beyond `answers`. The clock is read once for all asks; they
+    /// must have arrived before the call.
+    fn take_now(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>);
+
+    /// Answers what [`Frontend::take_now`] left open, waiting and forwarding up to the call's deadline. `asks` and `answers`
+    /// are of one length; every answer is `Some` at the end.
+    fn take_rest(
         &self,
         call: Call,
-        asks: Vec<Result<Ask, Refusal>>,
-    ) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send;
+        asks: &[Asked],
+        answers: &mut [Answered<Allocation>],
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Takes numbers for many uids, each by itself, in order; an item that the door found bad already keeps its refusal.
+    fn next_many(&self, call: Call, asks: &[Asked]) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(asks.len());
+            self.take_now(call.via, asks, &mut answers);
+            if answers.iter().any(Option::is_none) {
+                self.take_rest(call, asks, &mut answers).await;
+            }
+            answers.into_iter().map(|answer| answer.expect("every item is answered")).collect()
+        }
+    }
 
     /// Reads one uid's last number.
     fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;

@@ -27,7 +27,7 @@ async fn every_item_is_counted_once() {
     let bad = Refusal::CountOutOfRange { count: 0 };
     let far = SIZE * u64::from(SECTIONS);
     let asks = vec![Ok(ask(1, 700_000)), Ok(ask(theirs, 300_000)), Err(bad), Ok(ask(far, 1)), Err(bad)];
-    one.allocator.next_many(call(), asks).await;
+    one.allocator.next_many(call(), &asks).await;
     one.allocator.publish();
     two.allocator.publish();
     let text = recorder.render();

@@ -45,7 +45,7 @@ async fn a_call_whose_time_is_over_moves_nothing() {
     let stalled = Err(Refusal::CeilingStalled { section: SectionId(0) });
     assert_eq!(node.allocator.next(impatient(), ask(7, 1)).await, stalled);
     let asks = vec![Ok(ask(7, 1)), Ok(ask(8, 2))];
-    assert_eq!(node.allocator.next_many(impatient(), asks).await, [stalled, stalled]);
+    assert_eq!(node.allocator.next_many(impatient(), &asks).await, [stalled, stalled]);
     world.store.set_mode(Mode::Serve);
     assert_eq!(node.next(7).await, Ok(given(1, 0, 1)));
     assert_eq!(node.allocator.status().allocations, 1);

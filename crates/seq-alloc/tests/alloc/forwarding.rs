@@ -52,7 +52,7 @@ async fn bad_items_are_refused_beside_good_ones() {
     let bad = Refusal::CountOutOfRange { count: 0 };
     let asks = vec![Ok(ask(THEIRS, 1)), Err(bad), Ok(ask(outside, 1)), Ok(ask(1, 1))];
     let out_of_range = Refusal::UidOutOfRange { uid: Uid(outside), start: 0, end: outside };
-    let answers = one.allocator.next_many(call(), asks).await;
+    let answers = one.allocator.next_many(call(), &asks).await;
     assert_eq!(answers, [Ok(given(1, 0, 1)), Err(bad), Err(out_of_range), Ok(given(1, 0, 1))]);
 }
 
@@ -66,7 +66,7 @@ async fn the_owners_refusals_are_told_as_they_are() {
     let patient = || Call { deadline: Instant::now() + Duration::from_millis(800), ..call() };
     assert_eq!(one.allocator.next(patient(), ask(THEIRS, 1)).await, stalled);
     let asks = vec![Ok(ask(THEIRS, 1)), Ok(ask(THEIRS, 1))];
-    assert_eq!(one.allocator.next_many(patient(), asks).await, [stalled, stalled]);
+    assert_eq!(one.allocator.next_many(patient(), &asks).await, [stalled, stalled]);
     world.store.set_mode(Mode::Serve);
     assert_eq!(two.next(THEIRS).await, Ok(given(1, 0, 1)), "refused calls moved nothing");
 }
@@ -90,7 +90,7 @@ async fn a_dead_owner_costs_only_its_own_items() {
     let patient = || Call { deadline: Instant::now() + Duration::from_millis(500), ..call() };
     assert_eq!(one.allocator.next(patient(), ask(THEIRS, 1)).await, Err(unreachable));
     let asks = [1, THEIRS, 2].map(|uid| Ok(ask(uid, 1))).to_vec();
-    let answers = one.allocator.next_many(patient(), asks).await;
+    let answers = one.allocator.next_many(patient(), &asks).await;
     assert_eq!(answers, [Ok(given(1, 0, 1)), Err(unreachable), Ok(given(1, 0, 1))]);
     let read = one.allocator.current(patient(), Uid(THEIRS), Epoch(0)).await;
     assert_eq!(read, Err(unreachable));

@@ -108,8 +108,8 @@ impl Node {
 
     /// The last numbers given to a batch of single asks.
     pub(crate) async fn next_many(&self, asks: &[(u64, u32)]) -> Vec<Result<u64, Refusal>> {
-        let asks = asks.iter().map(|(uid, count)| Ok(ask(*uid, *count))).collect();
-        let results = self.allocator.next_many(call(), asks).await;
+        let asks: Vec<_> = asks.iter().map(|(uid, count)| Ok(ask(*uid, *count))).collect();
+        let results = self.allocator.next_many(call(), &asks).await;
         results.into_iter().map(|result| result.map(|given| given.value.0)).collect()
     }
 }

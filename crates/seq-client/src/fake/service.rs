@@ -1,20 +1,28 @@
 //! The sequence service over a fake world, with faults.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{Stream, StreamExt};
+
 use parking_lot::Mutex;
 use seq_core::{Count, Epoch, Refusal, RouteVersion, Uid};
+use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_server::SequenceService;
 use seq_proto::{convert, status, v1};
 use tokio::sync::watch;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
+use tonic_types::StatusExt;
 
 use super::world::World;
 
 /// Most calls that a server remembers: more than a test looks at.
 const MAX_SEEN: usize = 4_096;
+
+/// Messages of a stream that are under way at a time, as of a real server.
+const MAX_HELD: usize = 512;
 
 /// A call as a fake server saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +54,7 @@ pub(super) struct Faults {
     pub(super) no_routes: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) world: Arc<World>,
     pub(super) node: Arc<Node>,
@@ -98,6 +106,49 @@ impl Service {
     }
 }
 
+impl Service {
+    async fn answer_many(
+        &self,
+        request: v1::NextManyRequest,
+        has_deadline: bool,
+        method: &'static str,
+    ) -> Result<v1::NextManyResponse, Status> {
+        let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request;
+        self.node.admit(method, &uids, route_version, has_deadline).await?;
+        let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &counts, &known_epochs));
+        let items = checked.map_err(|refusal| status::to_status(&refusal))?;
+        let mut answer = v1::NextManyResponse { routes: self.routes(route_version), ..Default::default() };
+        for ((uid, count, epoch), index) in items.iter().zip(0..) {
+            let next = || {
+                let count = count?;
+                self.node.check(uid.0)?;
+                self.world.next(uid, count, epoch)
+            };
+            let (value, prev, epoch) = next().unwrap_or_else(|refusal| {
+                answer.errors.push(status::to_item(index, &refusal));
+                Default::default()
+            });
+            answer.values.push(value.0);
+            answer.prevs.push(prev.0);
+            answer.epochs.push(epoch.0);
+        }
+        Ok(answer)
+    }
+}
+
+/// A refused call, as a stream tells it.
+fn refusal(status: &Status) -> v1::ItemError {
+    let details = status.get_error_details();
+    let retry_after = details.retry_info().and_then(|retry| retry.retry_delay);
+    v1::ItemError {
+        index: 0,
+        code: status.code() as u32,
+        reason: status::reason(status).unwrap_or_default(),
+        message: status.message().to_owned(),
+        retry_after_ms: retry_after.map_or(0, |after| after.as_millis() as u32),
+    }
+}
+
 fn has_deadline<M>(request: &Request<M>) -> bool {
     request.metadata().contains_key("grpc-timeout")
 }
@@ -121,26 +172,30 @@ impl SequenceService for Service {
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
         let has_deadline = has_deadline(&request);
-        let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request.into_inner();
-        self.node.admit("NextMany", &uids, route_version, has_deadline).await?;
-        let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &counts, &known_epochs));
-        let items = checked.map_err(|refusal| status::to_status(&refusal))?;
-        let mut answer = v1::NextManyResponse { routes: self.routes(route_version), ..Default::default() };
-        for ((uid, count, epoch), index) in items.iter().zip(0..) {
-            let next = || {
-                let count = count?;
-                self.node.check(uid.0)?;
-                self.world.next(uid, count, epoch)
-            };
-            let (value, prev, epoch) = next().unwrap_or_else(|refusal| {
-                answer.errors.push(status::to_item(index, &refusal));
-                Default::default()
-            });
-            answer.values.push(value.0);
-            answer.prevs.push(prev.0);
-            answer.epochs.push(epoch.0);
-        }
-        Ok(Response::new(answer))
+        self.answer_many(request.into_inner(), has_deadline, "NextMany").await.map(Response::new)
+    }
+
+    type NextStreamStream = Pin<Box<dyn Stream<Item = Result<v1::NextStreamResponse, Status>> + Send>>;
+
+    async fn next_stream(
+        &self,
+        request: Request<Streaming<v1::NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        let service = self.clone();
+        // A message that is held does not hold up the others, as with a real server.
+        let answers = request.into_inner().map(move |message| {
+            let service = service.clone();
+            async move {
+                let v1::NextStreamRequest { tag, ask, timeout_ms } = message?;
+                let answer = service.answer_many(ask.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
+                let outcome = match answer {
+                    Ok(answer) => Outcome::Answer(answer),
+                    Err(status) => Outcome::Refusal(refusal(&status)),
+                };
+                Ok(v1::NextStreamResponse { tag, outcome: Some(outcome) })
+            }
+        });
+        Ok(Response::new(Box::pin(answers.buffer_unordered(MAX_HELD))))
     }
 
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {

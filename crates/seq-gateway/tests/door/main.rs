@@ -3,4 +3,5 @@
 mod bad_input;
 mod raw;
 mod serving;
+mod stream;
 mod twin;

@@ -1,16 +1,17 @@
 //! A frontend as simple as can be, behind the real door.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Uid};
-use seq_kit::frontend::{Allocation, Ask, Call, Current, Frontend};
+use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
+use tokio::sync::watch;
 use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint};
 
@@ -21,6 +22,8 @@ pub(crate) const UIDS: u64 = 1_000;
 #[derive(Clone, Default)]
 pub(crate) struct Twin {
     inner: Arc<Mutex<Inner>>,
+    /// Whose calls wait.
+    held: watch::Sender<BTreeSet<u64>>,
 }
 
 #[derive(Default)]
@@ -63,6 +66,11 @@ impl Twin {
         self.inner.lock().routes = RouteTable::from_whole(&update);
     }
 
+    /// Has the calls for these uids wait, and no others.
+    pub(crate) fn hold(&self, uids: &[u64]) {
+        self.held.send_replace(uids.iter().copied().collect());
+    }
+
     fn take(&self, ask: Ask) -> Result<Allocation, Refusal> {
         if ask.uid.0 >= UIDS {
             return Err(Refusal::UidOutOfRange { uid: ask.uid, start: 0, end: UIDS });
@@ -89,9 +97,28 @@ impl Frontend for Twin {
         self.take(ask)
     }
 
-    async fn next_many(&self, call: Call, asks: Vec<Result<Ask, Refusal>>) -> Vec<Result<Allocation, Refusal>> {
+    fn take_now(&self, _: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>) {
+        let held = self.held.borrow();
+        for ask in asks {
+            let waits = ask.is_ok_and(|ask| held.contains(&ask.uid.0));
+            answers.push((!waits).then(|| ask.and_then(|ask| self.take(ask))));
+        }
+    }
+
+    async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
         self.inner.lock().calls.push(call);
-        asks.into_iter().map(|ask| self.take(ask?)).collect()
+        for (ask, answer) in asks.iter().zip(answers) {
+            if answer.is_none() {
+                let ask = ask.unwrap();
+                self.held.subscribe().wait_for(|held| !held.contains(&ask.uid.0)).await.unwrap();
+                *answer = Some(self.take(ask));
+            }
+        }
+    }
+
+    async fn next_many(&self, call: Call, asks: &[Asked]) -> Vec<Result<Allocation, Refusal>> {
+        self.inner.lock().calls.push(call);
+        asks.iter().map(|ask| self.take((*ask)?)).collect()
     }
 
     async fn current(&self, call: Call, uid: Uid, _: Epoch) -> Result<Current, Refusal> {
