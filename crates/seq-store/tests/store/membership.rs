@@ -132,6 +132,9 @@ async fn a_leader_that_stops_hands_over() {
         cluster.start(follower).await;
         cluster.ready().await;
     }
+    // A member takes over once it knows what of its log is on disk; one that restarted learns it by the next entry.
+    cluster.register("a1", 1).await;
+    cluster.level().await;
     let leader = cluster.leader().await;
     let term = cluster.status(leader).await.term;
     cluster.stop(leader).await;
