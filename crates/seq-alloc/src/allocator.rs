@@ -11,7 +11,7 @@ use seq_core::lease::Lease;
 use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
-use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Uid};
+use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
 use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -23,7 +23,7 @@ use crate::counters::Counters;
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::OwnedTable;
-use crate::settle::{Holds, Item, Read, Take, Work};
+use crate::settle::{Advance, Holds, Item, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::{ceiling, handing, hearsay, session, shared};
@@ -207,7 +207,7 @@ impl Allocator {
 
 impl Frontend for Allocator {
     async fn next(&self, call: Call, ask: Ask) -> Result<Allocation, Refusal> {
-        let answer = self.one::<Take>(call, ask).await;
+        let answer = self.one(&Take, call, ask).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }
@@ -216,7 +216,7 @@ impl Frontend for Allocator {
 
     fn take_now(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>) {
         let before = answers.len();
-        self.shared.first_pass::<Take>(via, asks, answers);
+        self.shared.first_pass(&Take, via, asks, answers);
         self.shared.count_refused(via, &answers[before..]);
     }
 
@@ -226,11 +226,19 @@ impl Frontend for Allocator {
     }
 
     async fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> Result<Current, Refusal> {
-        self.one::<Read>(call, Ask { uid, count: Count::ONE, epoch }).await
+        self.one(&Read, call, Ask { uid, count: Count::ONE, epoch }).await
     }
 
     async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
         self.shared.read_many(call, uids).await
+    }
+
+    async fn advance(&self, call: Call, uid: Uid, to: Target, epoch: Epoch) -> Result<Epoch, Refusal> {
+        let answer = self.one(&Advance { to }, call, Ask { uid, count: Count::ONE, epoch }).await;
+        if let Err(refusal) = &answer {
+            self.shared.counters.refused(call.via, refusal, 1);
+        }
+        answer
     }
 
     #[inline]
@@ -246,7 +254,7 @@ impl Frontend for Allocator {
 impl Allocator {
     /// Answers one item: here and now in the usual case.
     #[inline]
-    async fn one<W: Work>(&self, call: Call, ask: Ask) -> Result<W::Answer, Refusal> {
+    async fn one<W: Work>(&self, work: &W, call: Call, ask: Ask) -> Result<W::Answer, Refusal> {
         let shared = &*self.shared;
         let (section, slot) = shared.layout.locate(ask.uid)?;
         let item = Item { index: 0, ask, section, slot };
@@ -254,13 +262,13 @@ impl Allocator {
         // over a wait.
         let answer = if shared.leased() {
             let table = shared.owned.load();
-            table.get(section).and_then(|owned| W::here(shared, owned, &item))
+            table.get(section).and_then(|owned| work.here(shared, owned, &item))
         } else {
             None
         };
         let Some(answer) = answer else {
             // Boxed, so that the usual call does not carry the size of the rare one.
-            let settled = Box::pin(shared.settle::<W>(call, vec![item])).await;
+            let settled = Box::pin(shared.settle(work, call, vec![item])).await;
             return settled.into_iter().next().expect("one answer for one item").1;
         };
         if answer.is_ok() {

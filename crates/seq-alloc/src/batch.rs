@@ -26,7 +26,13 @@ struct Later {
 
 impl Shared {
     /// Answers what can be answered now, and adds an answer for each ask; `None` for the others.
-    pub(crate) fn first_pass<W: Work>(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<W::Answer>>) {
+    pub(crate) fn first_pass<W: Work>(
+        &self,
+        work: &W,
+        via: Via,
+        asks: &[Asked],
+        answers: &mut Vec<Answered<W::Answer>>,
+    ) {
         // The lease first, then the table: see `seq_core::lease`.
         let leased = self.leased();
         let table = self.owned.load();
@@ -50,7 +56,7 @@ impl Shared {
                     }
                 };
                 let owned = table.get(item.section).filter(|_| leased && !waiting.contains(&item.section));
-                let answer = owned.and_then(|owned| W::here(self, owned, &item));
+                let answer = owned.and_then(|owned| work.here(self, owned, &item));
                 match &answer {
                     Some(Ok(_)) => numbers += W::numbers(&item),
                     None if owned.is_some() => _ = waiting.insert(item.section),
@@ -71,7 +77,7 @@ impl Shared {
 
     /// Takes the numbers that the first pass left open.
     pub(crate) async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
-        for (index, result) in self.second_pass::<Take>(call, asks, answers).await {
+        for (index, result) in self.second_pass(&Take, call, asks, answers).await {
             if let Err(refusal) = &result {
                 self.counters.refused(call.via, refusal, 1);
             }
@@ -91,9 +97,9 @@ impl Shared {
         let ask = |uid| Ok(Ask { uid, count: Count::ONE, epoch: Epoch(0) });
         let asks: Vec<Asked> = uids.into_iter().map(ask).collect();
         let mut answers = Vec::with_capacity(asks.len());
-        self.first_pass::<Read>(call.via, &asks, &mut answers);
+        self.first_pass(&Read, call.via, &asks, &mut answers);
         if answers.iter().any(Option::is_none) {
-            for (index, result) in Box::pin(self.second_pass::<Read>(call, &asks, &answers)).await {
+            for (index, result) in Box::pin(self.second_pass(&Read, call, &asks, &answers)).await {
                 answers[index] = Some(result);
             }
         }
@@ -103,6 +109,7 @@ impl Shared {
     /// Answers the items that have no answer yet: waits for sections and asks other owners, all at a time.
     async fn second_pass<W: Work>(
         &self,
+        work: &W,
         call: Call,
         asks: &[Asked],
         answers: &[Answered<W::Answer>],
@@ -110,8 +117,8 @@ impl Shared {
         let open = asks.iter().zip(answers).enumerate().filter(|(_, (_, answer))| answer.is_none());
         let items = open.filter_map(|(index, (ask, _))| self.item(index, ask).ok());
         let later = self.cut(call, items);
-        let waits = later.waiting.into_values().map(|items| self.settle::<W>(call, items));
-        let asked = later.elsewhere.into_iter().map(|(to, items)| self.ask_then_settle::<W>(call, to, items));
+        let waits = later.waiting.into_values().map(|items| self.settle(work, call, items));
+        let asked = later.elsewhere.into_iter().map(|(to, items)| self.ask_then_settle(work, call, to, items));
         let (waited, asked) = future::join(future::join_all(waits), future::join_all(asked)).await;
         waited.into_iter().chain(asked).flatten().collect()
     }
@@ -133,11 +140,17 @@ impl Shared {
     }
 
     /// Has one owner answer all of its items in one call, and settles section by section what it did not.
-    async fn ask_then_settle<W: Work>(&self, call: Call, to: NodeId, items: Vec<Item>) -> Vec<Settled<W::Answer>> {
+    async fn ask_then_settle<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        to: NodeId,
+        items: Vec<Item>,
+    ) -> Vec<Settled<W::Answer>> {
         let Some(first) = items.first() else { return Vec::new() };
         let mut settled = Vec::with_capacity(items.len());
         let mut left: BTreeMap<SectionId, Vec<Item>> = BTreeMap::new();
-        match self.asked::<W>(call, first.section, to, &items).await {
+        match self.asked(work, call, first.section, to, &items).await {
             None => items.iter().for_each(|item| left.entry(item.section).or_default().push(*item)),
             Some(answers) => {
                 for ((index, result), item) in answers.into_iter().zip(&items) {
@@ -148,7 +161,7 @@ impl Shared {
                 }
             }
         }
-        let rest = future::join_all(left.into_values().map(|items| self.settle::<W>(call, items))).await;
+        let rest = future::join_all(left.into_values().map(|items| self.settle(work, call, items))).await;
         settled.extend(rest.into_iter().flatten());
         settled
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use seq_client::pool;
-use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq};
+use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
@@ -97,6 +97,25 @@ impl Shared {
         }
     }
 
+    /// Has the owner raise one uid.
+    pub(crate) async fn forward_advance(
+        &self,
+        call: Call,
+        owner: NodeId,
+        item: &Item,
+        to: Target,
+    ) -> Result<Epoch, Refusal> {
+        self.counters.forwarded(1);
+        let Ask { uid, epoch, .. } = item.ask;
+        let (to, hops) = (to.seq().0, call.hops + 1);
+        let question = v1::AdvanceRequest { uid: uid.0, to, route_version: None, epoch: epoch.0, hops };
+        match self.ask(&call, owner, question, async |mut owner, request| owner.advance(request).await).await {
+            Ok(answer) if answer.epoch > 0 => Ok(Epoch(answer.epoch)),
+            Ok(_) => Err(no_answer(item.section, owner)),
+            Err(failure) => Err(self.refusal(failure, owner, item)),
+        }
+    }
+
     /// Reads one uid's last number at its owner.
     pub(crate) async fn forward_current(&self, call: Call, to: NodeId, item: &Item) -> Result<Current, Refusal> {
         self.counters.forwarded(1);
@@ -166,7 +185,7 @@ impl Shared {
 
 /// Everything an owner may refuse a forwarded item with. The epoch it holds is not in its answer; all that matters of it
 /// is that the caller's is newer.
-fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 10] {
+fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 11] {
     let Item { ask, section, .. } = *item;
     let (uids, count) = (layout.uids(), ask.count.get());
     [
@@ -180,6 +199,7 @@ fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 10] {
         Refusal::ShuttingDown,
         Refusal::UidOutOfRange { uid: ask.uid, start: uids.start, end: uids.end },
         Refusal::CountOutOfRange { count },
+        Refusal::AlreadyPast { uid: ask.uid },
     ]
 }
 

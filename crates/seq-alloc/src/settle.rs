@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use seq_core::lease::Clocks;
-use seq_core::{NodeId, Refusal, SectionId, SlotIndex};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, SlotIndex, Target};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ pub(crate) struct Item {
 /// An item's answer, with its place.
 pub(crate) type Settled<T> = (usize, Result<T, Refusal>);
 
-/// What is done with an item: [`Take`] or [`Read`].
+/// What is done with an item: [`Take`], [`Read`] or [`Advance`].
 pub(crate) trait Work: Send + Sync {
     type Answer: Send;
 
@@ -55,10 +55,11 @@ pub(crate) trait Work: Send + Sync {
     fn numbers(item: &Item) -> u64;
 
     /// Does it from a section that is served here. `None`: not now; why is for [`Shared::settle`] to find out.
-    fn here(shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Self::Answer, Refusal>>;
+    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Self::Answer, Refusal>>;
 
     /// Has the owner do it, for items in order.
     fn there(
+        &self,
         shared: &Shared,
         call: Call,
         to: NodeId,
@@ -72,6 +73,11 @@ pub(crate) struct Take;
 /// Reads the last number.
 pub(crate) struct Read;
 
+/// Takes all numbers up to one.
+pub(crate) struct Advance {
+    pub(crate) to: Target,
+}
+
 impl Work for Take {
     type Answer = Allocation;
 
@@ -79,11 +85,11 @@ impl Work for Take {
         item.ask.count.get().into()
     }
 
-    fn here(shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Allocation, Refusal>> {
+    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Allocation, Refusal>> {
         shared.take(owned, &item.ask, item.slot)
     }
 
-    async fn there(shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Allocation>> {
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Allocation>> {
         match items {
             [item] => vec![(item.index, shared.forward_next(call, to, item).await)],
             items => shared.forward_many(call, to, items).await,
@@ -98,7 +104,7 @@ impl Work for Read {
         0
     }
 
-    fn here(_: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Current, Refusal>> {
+    fn here(&self, _: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Current, Refusal>> {
         if item.ask.epoch > owned.epoch {
             return None;
         }
@@ -106,11 +112,32 @@ impl Work for Read {
         Some(Ok(Current { reading, epoch: owned.epoch }))
     }
 
-    async fn there(shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Current>> {
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Current>> {
         match items {
             [item] => vec![(item.index, shared.forward_current(call, to, item).await)],
             items => shared.forward_current_many(call, to, items).await,
         }
+    }
+}
+
+impl Work for Advance {
+    type Answer = Epoch;
+
+    /// None: what is passed over is not given out.
+    fn numbers(_: &Item) -> u64 {
+        0
+    }
+
+    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Epoch, Refusal>> {
+        shared.advance(owned, item, self.to)
+    }
+
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Epoch>> {
+        let mut settled = Vec::with_capacity(items.len());
+        for item in items {
+            settled.push((item.index, shared.forward_advance(call, to, item, self.to).await));
+        }
+        settled
     }
 }
 
@@ -119,7 +146,7 @@ impl Shared {
     /// waiting as long as the call may.
     ///
     /// Order matters: a later item of the same uid must not be answered before an earlier one that waits.
-    pub(crate) async fn settle<W: Work>(&self, call: Call, items: Vec<Item>) -> Vec<Settled<W::Answer>> {
+    pub(crate) async fn settle<W: Work>(&self, work: &W, call: Call, items: Vec<Item>) -> Vec<Settled<W::Answer>> {
         let Some(section) = items.first().map(|item| item.section) else { return Vec::new() };
         let arrived = self.clock.now();
         let mut settled = Vec::with_capacity(items.len());
@@ -132,8 +159,8 @@ impl Shared {
             let owned = self.owned.load().get(section).cloned();
             let changed = owned.as_ref().map(|owned| owned.changed.notified());
             let why = match &owned {
-                Some(owned) => self.try_here::<W>(&call, owned, arrived, &mut rest, &mut settled),
-                None => self.try_elsewhere::<W>(call, section, &mut rest, &mut settled).await,
+                Some(owned) => self.try_here(work, &call, owned, arrived, &mut rest, &mut settled),
+                None => self.try_elsewhere(work, call, section, &mut rest, &mut settled).await,
             };
             let Some(why) = why else { break };
             let Ok(waiting) = held.take().map_or_else(|| self.hold(section), Ok) else {
@@ -162,6 +189,7 @@ impl Shared {
     /// Answers what it can from a section that is served here; why the rest must wait, or `None` when there is no rest.
     fn try_here<W: Work>(
         &self,
+        work: &W,
         call: &Call,
         owned: &Arc<OwnedSection>,
         arrived: Clocks,
@@ -186,7 +214,7 @@ impl Shared {
                 // The store said after the call came that this ownership is the newest: the caller's word is wrong.
                 item.ask.epoch = owned.epoch;
             }
-            let Some(result) = W::here(self, owned, &item) else {
+            let Some(result) = work.here(self, owned, &item) else {
                 why = Some(Refusal::CeilingStalled { section });
                 break;
             };
@@ -203,6 +231,7 @@ impl Shared {
     /// Has the owner answer what it can; why the rest must wait, or `None` when there is no rest.
     async fn try_elsewhere<W: Work>(
         &self,
+        work: &W,
         call: Call,
         section: SectionId,
         rest: &mut Vec<Item>,
@@ -213,7 +242,7 @@ impl Shared {
             Ok(to) => to,
             Err(refusal) => return Some(refusal),
         };
-        let Some(answers) = self.asked::<W>(call, section, to, rest).await else {
+        let Some(answers) = self.asked(work, call, section, to, rest).await else {
             return Some(Refusal::OwnerTimedOut { section, owner: to });
         };
         let mut why = None;
@@ -235,6 +264,7 @@ impl Shared {
     /// over answers late calls as well, by way of the new one, so silence means that it is gone.
     pub(crate) async fn asked<W: Work>(
         &self,
+        work: &W,
         call: Call,
         section: SectionId,
         to: NodeId,
@@ -257,7 +287,7 @@ impl Shared {
             std::future::pending().await
         };
         tokio::select! {
-            answers = W::there(self, call, to, items) => Some(answers),
+            answers = work.there(self, call, to, items) => Some(answers),
             () = replaced => None,
             () = silent => None,
         }

@@ -11,7 +11,7 @@ use seq_core::lease::{Clocks, Lease};
 use seq_core::limits;
 use seq_core::owner::{Life, Owner};
 use seq_core::route::RouteTable;
-use seq_core::{Layout, NodeId, Refusal, SectionId, SlotIndex, Step, Take};
+use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, SlotIndex, Step, Take, Target};
 use seq_kit::clock::Clock;
 use seq_kit::frontend::{Allocation, Ask, Call};
 use tokio::sync::Notify;
@@ -22,7 +22,7 @@ use crate::counters::Counters;
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
-use crate::settle::Holds;
+use crate::settle::{Holds, Item};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -98,6 +98,23 @@ impl Shared {
             Take::Frozen => None,
             Take::Exhausted => Some(Err(Refusal::Exhausted { uid: ask.uid, count: ask.count.get() })),
         }
+    }
+
+    /// Raises a uid of a section that this node owns, under a lease that holds. `None`: not now, as for [`Shared::take`].
+    pub(crate) fn advance(&self, owned: &Arc<OwnedSection>, item: &Item, to: Target) -> Option<Result<Epoch, Refusal>> {
+        if item.ask.epoch > owned.epoch {
+            return None;
+        }
+        let (answer, raise_due) = match owned.section.advance(item.slot, to) {
+            Advance::Done { raise_due } => (Some(Ok(owned.epoch)), raise_due),
+            Advance::AtCeiling { raise_due } => (None, raise_due),
+            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.ask.uid })), false),
+            Advance::Frozen => (None, false),
+        };
+        if raise_due {
+            self.line.join(owned.clone());
+        }
+        answer
     }
 
     /// Who owns what, for one call.

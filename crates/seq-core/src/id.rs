@@ -109,6 +109,26 @@ impl Incarnation {
     }
 }
 
+/// The number that a uid is raised to, `0 ..= limits::MAX_ADVANCE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target(Seq);
+
+impl Target {
+    /// Checks a number from outside.
+    ///
+    /// # Errors
+    /// [`Refusal::AdvanceTooFar`] when it is above [`limits::MAX_ADVANCE`].
+    pub fn new(to: u64) -> Result<Target, Refusal> {
+        if to > limits::MAX_ADVANCE { Err(Refusal::AdvanceTooFar { to }) } else { Ok(Target(Seq(to))) }
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn seq(self) -> Seq {
+        self.0
+    }
+}
+
 /// How many numbers a call takes, `1 ..= limits::MAX_COUNT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(NonZeroU32);

@@ -28,8 +28,9 @@ pub mod state;
 mod sync;
 
 pub use id::{
-    Count, Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, SlotIndex, Step, Uid,
+    Count, Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, SlotIndex, Step,
+    Target, Uid,
 };
 pub use layout::Layout;
 pub use refusal::Refusal;
-pub use section::{Reading, Section, Take};
+pub use section::{Advance, Reading, Section, Take};

@@ -4,6 +4,10 @@
 /// ceiling out of sight of the other 99,999 users.
 pub const MAX_COUNT: u32 = 1_000_000;
 
+/// Highest number that a uid is raised to by name. The ceiling goes there with it, and the section's next owner starts every
+/// one of its uids at the ceiling: from half of all numbers they still have a life ahead.
+pub const MAX_ADVANCE: u64 = 1 << 62;
+
 /// Most items in one call: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does not
 /// hold up the calls behind it on its core.
 pub const MAX_ITEMS: usize = 10_000;

@@ -107,6 +107,21 @@ pub enum Refusal {
         /// How many were asked for.
         count: u32,
     },
+    /// A uid was to be raised to a number that is too high for the other uids of its section.
+    #[error(
+        "{to} is above 2^62: the ceiling of the uid's section would go there, and the section's next owner starts every uid \
+         at the ceiling"
+    )]
+    AdvanceTooFar {
+        /// The number asked for.
+        to: u64,
+    },
+    /// A uid was to be raised to a number that it is past, or may be past.
+    #[error("uid {uid} is past that number, and numbers never go back")]
+    AlreadyPast {
+        /// The uid.
+        uid: Uid,
+    },
     /// More hops than servers make.
     #[error("{hops} hops are more than the {} servers make", limits::MAX_HOPS)]
     TooManyHops {

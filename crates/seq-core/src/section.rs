@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::id::{Count, Seq, SlotIndex, Step};
+use crate::id::{Count, Seq, SlotIndex, Step, Target};
 use crate::raise;
 use crate::slots::{FROZEN, Slots};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
@@ -51,6 +51,25 @@ pub enum Take {
     Frozen,
     /// The numbers would pass [`Seq::MAX`]; nothing moved.
     Exhausted,
+}
+
+/// What became of a call to raise a uid to a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// The uid stands at the number: all up to it are taken.
+    Done {
+        /// The caller must put the section in line for a raise: nobody else has.
+        raise_due: bool,
+    },
+    /// The uid is past the number, or may be: it reads above. Nothing moved.
+    Past,
+    /// The number is above the ceiling; nothing moved. Wait for a raise that covers it.
+    AtCeiling {
+        /// The caller must put the section in line for a raise: nobody else has.
+        raise_due: bool,
+    },
+    /// The section is being handed over; nothing moved.
+    Frozen,
 }
 
 /// What is known of a uid's last number.
@@ -129,6 +148,37 @@ impl Section {
                         prev: if distance == 0 { Seq::ZERO } else { Seq(self.base.0 + distance) },
                         raise_due: ceiling - value.0 <= self.half_step && self.want_early(value, Seq(ceiling)),
                     };
+                }
+                Err(seen) => distance = seen,
+            }
+        }
+    }
+
+    /// Takes all numbers of a uid up to `to`. Repeating it changes nothing.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    pub fn advance(&self, slot: SlotIndex, to: Target) -> Advance {
+        let to = to.seq();
+        // Below the base everything may have been given out, whoever serves the section by now.
+        let Some(wanted) = to.0.checked_sub(self.base.0) else { return Advance::Past };
+        let slot = self.slots.touch(slot);
+        let mut distance = slot.load(Relaxed);
+        loop {
+            if distance & FROZEN != 0 {
+                return Advance::Frozen;
+            }
+            if distance > wanted {
+                return Advance::Past;
+            }
+            let ceiling = self.ceiling.load(Acquire);
+            if to.0 > ceiling {
+                return Advance::AtCeiling { raise_due: self.want(to) };
+            }
+            match slot.compare_exchange_weak(distance, wanted, Relaxed, Relaxed) {
+                Ok(_) => {
+                    let due = wanted > 0 && ceiling - to.0 <= self.half_step;
+                    return Advance::Done { raise_due: due && self.want_early(to, Seq(ceiling)) };
                 }
                 Err(seen) => distance = seen,
             }
@@ -227,7 +277,12 @@ impl Section {
         if needed > Seq::MAX {
             return Take::Exhausted;
         }
-        Take::AtCeiling { needed, raise_due: self.wanted.fetch_max(needed.0, Relaxed) == 0 }
+        Take::AtCeiling { needed, raise_due: self.want(needed) }
+    }
+
+    /// Asks for a raise that covers a number. Answers whether this call must put the section in line.
+    fn want(&self, needed: Seq) -> bool {
+        self.wanted.fetch_max(needed.0, Relaxed) == 0
     }
 
     /// Asks for the usual raise ahead of need. Answers whether this call must put the section in line.

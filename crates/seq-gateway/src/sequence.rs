@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seq_core::{Count, Epoch, RouteVersion, Uid};
+use seq_core::{Count, Epoch, RouteVersion, Target, Uid};
 use seq_kit::frontend::{Ask, Call, Frontend, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
@@ -132,6 +132,21 @@ impl<F: Frontend> v1::sequence_service_server::SequenceService for Service<F> {
             answer.epochs.push(epoch);
         }
         Ok(Response::new(answer))
+    }
+
+    async fn advance(&self, request: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
+        let shared = &*self.0;
+        let call = call(&request, request.get_ref().hops)?;
+        let _sample = shared.latency.sample(call.via);
+        let request = request.into_inner();
+        let to = Target::new(request.to).map_err(|refusal| status::to_status(&refusal))?;
+        let epoch = shared
+            .frontend
+            .advance(call, Uid(request.uid), to, Epoch(request.epoch))
+            .await
+            .map_err(|refusal| status::to_status(&refusal))?;
+        let routes = shared.newer_routes(request.route_version);
+        Ok(Response::new(v1::AdvanceResponse { epoch: epoch.0, routes }))
     }
 
     async fn get_routes(

@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use seq_core::route::RouteUpdate;
-use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Uid};
+use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
 
 /// What a door knows of a call besides its question.
@@ -130,6 +130,18 @@ pub trait Frontend: Clone + Send + Sync + 'static {
 
     /// Reads many uids' last numbers, each by itself, in order.
     fn current_many(&self, call: Call, uids: Vec<Uid>) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
+
+    /// Takes all numbers of a uid up to `to`; repeating it changes nothing. Answers the ownership that did it. `epoch` is the
+    /// newest one of the uid's section that the caller has seen.
+    ///
+    /// Refused with [`Refusal::AlreadyPast`] when the uid is past the number, or may be.
+    fn advance(
+        &self,
+        call: Call,
+        uid: Uid,
+        to: Target,
+        epoch: Epoch,
+    ) -> impl Future<Output = Result<Epoch, Refusal>> + Send;
 
     /// Version of the route table, 0 when there is none yet. Cheap enough for every call.
     fn route_version(&self) -> RouteVersion;

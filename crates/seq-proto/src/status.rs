@@ -49,6 +49,8 @@ pub fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::TooManyHeld { .. } => (Code::ResourceExhausted, "TOO_MANY_HELD", Some(CEILING_RETRY)),
         Refusal::CeilingStalled { .. } => (Code::Unavailable, "CEILING_STALLED", Some(CEILING_RETRY)),
         Refusal::Exhausted { .. } => (Code::ResourceExhausted, "EXHAUSTED", None),
+        Refusal::AdvanceTooFar { .. } => (Code::InvalidArgument, "ADVANCE_TOO_FAR", None),
+        Refusal::AlreadyPast { .. } => (Code::FailedPrecondition, "ALREADY_PAST", None),
         Refusal::TooManyHops { .. } => (Code::InvalidArgument, "TOO_MANY_HOPS", None),
         Refusal::ShuttingDown => (Code::Unavailable, "SHUTTING_DOWN", Some(OWNER_RETRY)),
     };

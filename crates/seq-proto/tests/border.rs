@@ -103,6 +103,8 @@ fn refusals() -> Vec<Refusal> {
         Refusal::CeilingStalled { section },
         Refusal::Exhausted { uid: Uid(1), count: 1 },
         Refusal::TooManyHops { hops: 2 },
+        Refusal::AdvanceTooFar { to: u64::MAX },
+        Refusal::AlreadyPast { uid: Uid(1) },
         Refusal::ShuttingDown,
     ]
 }

@@ -11,7 +11,7 @@ const MAX_TABLE: u32 = 10_000;
 /// Decodes `data` as a message that its first byte chooses, and passes it through the border.
 pub fn wire(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
-    match kind % 8 {
+    match kind % 9 {
         0 => {
             if let Ok(request) = v1::NextManyRequest::decode(body) {
                 items(&request);
@@ -42,6 +42,11 @@ pub fn wire(data: &[u8]) {
         4 => drop(v1::RaiseCeilingsRequest::decode(body)),
         5 => drop(v1::RaftMessage::decode(body)),
         6 => drop(v1::SnapshotChunk::decode(body)),
+        7 => {
+            if let Ok(request) = v1::AdvanceRequest::decode(body) {
+                let _ = seq_core::Target::new(request.to);
+            }
+        }
         _ => drop(v1::RegisterRequest::decode(body)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seq_core::{Epoch, NodeId, Refusal, SectionId, Uid};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, Target, Uid};
 use seq_kit::frontend::{Call, Frontend, Via};
 use tokio::time::Instant;
 
@@ -43,6 +43,26 @@ async fn a_batch_is_merged_in_order_from_all_owners() {
     let values: Vec<_> = read.iter().map(|read| read.as_ref().map(|current| current.reading.value.0).ok()).collect();
     assert_eq!(values, [Some(5), None, Some(4), Some(1), Some(0)]);
     assert_eq!(read[1], Err(Refusal::UidOutOfRange { uid: Uid(outside), start: 0, end: outside }));
+}
+
+#[tokio::test]
+async fn any_node_raises_any_uid_and_nobody_lowers_one() {
+    let (_world, one, two) = two_nodes().await;
+    let to = |to| Target::new(to).unwrap();
+    for uid in [1, THEIRS + 1].map(Uid) {
+        let advance = |value| one.allocator.advance(call(), uid, to(value), Epoch(0));
+        assert_eq!(advance(0).await, Ok(Epoch(1)), "where it stands");
+        // Far above the ceiling: the call waits for the raise.
+        assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)));
+        assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)), "repeating it changes nothing");
+        assert_eq!(advance(999_999_999_999).await, Err(Refusal::AlreadyPast { uid }));
+        assert_eq!(two.next(uid.0).await, Ok(given(1_000_000_000_001, 1_000_000_000_000, 1)));
+        assert_eq!(advance(1_000_000_000_000).await, Err(Refusal::AlreadyPast { uid }));
+    }
+    assert_eq!(one.next(2).await, Ok(given(1, 0, 1)), "the neighbours stay");
+    let outside = u64::from(SECTIONS) * SIZE;
+    let refused = one.allocator.advance(call(), Uid(outside), to(1), Epoch(0)).await;
+    assert_eq!(refused, Err(Refusal::UidOutOfRange { uid: Uid(outside), start: 0, end: outside }));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 
 use parking_lot::Mutex;
-use seq_core::{Count, Epoch, Refusal, RouteVersion, Uid};
+use seq_core::{Count, Epoch, Refusal, RouteVersion, Target, Uid};
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_server::SequenceService;
 use seq_proto::{convert, status, v1};
@@ -239,6 +239,20 @@ impl SequenceService for Service {
             }
         }
         Ok(Response::new(answer))
+    }
+
+    async fn advance(&self, request: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
+        let has_deadline = has_deadline(&request);
+        let v1::AdvanceRequest { uid, to, route_version, epoch, hops } = request.into_inner();
+        self.node.admit("Advance", &[uid], route_version, has_deadline).await?;
+        let advance = || {
+            convert::check_hops(hops)?;
+            let to = Target::new(to)?;
+            self.node.check(uid)?;
+            self.world.advance(Uid(uid), to, Epoch(epoch))
+        };
+        let epoch = advance().map_err(|refusal| status::to_status(&refusal))?;
+        Ok(Response::new(v1::AdvanceResponse { epoch: epoch.0, routes: self.routes(route_version) }))
     }
 
     async fn get_routes(

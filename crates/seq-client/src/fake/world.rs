@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use parking_lot::Mutex;
 use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{
-    Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq, Step, Take, Uid,
+    Advance, Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq, Step, Take, Target,
+    Uid,
 };
 
 use super::FakeSet;
@@ -66,6 +67,21 @@ impl World {
             }
             Take::AtCeiling { .. } | Take::Frozen => Err(Refusal::CeilingStalled { section }),
             Take::Exhausted => Err(Refusal::Exhausted { uid, count: count.get() }),
+        }
+    }
+
+    pub(super) fn advance(&self, uid: Uid, to: Target, seen: Epoch) -> Result<Epoch, Refusal> {
+        let mut state = self.state.lock();
+        let (section, slot) = state.table.layout().locate(uid)?;
+        let epoch = state.serve(section, seen)?;
+        let counters = state.counters(section);
+        match counters.section.advance(slot, to) {
+            Advance::Done { .. } => {
+                counters.highest = counters.highest.max(to.seq());
+                Ok(epoch)
+            }
+            Advance::Past => Err(Refusal::AlreadyPast { uid }),
+            Advance::AtCeiling { .. } | Advance::Frozen => Err(Refusal::CeilingStalled { section }),
         }
     }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
 use super::*;
+use crate::Refusal;
 use crate::limits;
 
 fn count(count: u32) -> Count {
@@ -43,6 +44,11 @@ enum Op {
     Current {
         slot: u32,
     },
+    /// To so far from the slot's value; below it when the difference is below 0.
+    Advance {
+        slot: u32,
+        difference: i64,
+    },
     /// The keeper's turn: asks for the target, and the store commits that, or more by the surplus.
     Raise {
         surplus: u64,
@@ -67,6 +73,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         20 => (slot(), count).prop_map(|(slot, count)| Op::Take { slot, count }),
         4 => slot().prop_map(|slot| Op::Current { slot }),
+        5 => (slot(), -3..60i64).prop_map(|(slot, difference)| Op::Advance { slot, difference }),
         6 => prop_oneof![Just(0), 0..30u64].prop_map(|surplus| Op::Raise { surplus }),
         1 => (-9..9i64).prop_map(|difference| Op::Committed { difference }),
         1 => Just(Op::Freeze),
@@ -114,6 +121,37 @@ impl Twin {
                 prop_assert!(self.in_line || !raise::is_due(got, Seq(self.ceiling), step), "a raise was forgotten");
             }
         }
+        Ok(())
+    }
+
+    fn advance(&mut self, slot: u32, to: u64, step: Step, done: Advance) -> TestCaseResult {
+        let raise_due = match done {
+            Advance::Frozen => {
+                prop_assert!(self.frozen);
+                return Ok(());
+            }
+            Advance::Past => {
+                prop_assert!(to < self.value(slot));
+                return Ok(());
+            }
+            Advance::AtCeiling { raise_due } => {
+                prop_assert!(!self.frozen && to > self.ceiling);
+                self.waits_for = self.waits_for.max(to);
+                raise_due
+            }
+            Advance::Done { raise_due } => {
+                prop_assert!(!self.frozen && to >= self.value(slot) && to <= self.ceiling);
+                if to > self.base {
+                    self.last.insert(slot, to);
+                }
+                raise_due
+            }
+        };
+        prop_assert!(!(raise_due && self.in_line), "put in line twice");
+        self.in_line |= raise_due;
+        let moved = self.last.contains_key(&slot);
+        let due = matches!(done, Advance::AtCeiling { .. }) || moved && raise::is_due(Seq(to), Seq(self.ceiling), step);
+        prop_assert!(self.in_line || !due, "a raise was forgotten");
         Ok(())
     }
 
@@ -165,6 +203,12 @@ proptest! {
                     twin.take(slot, n, step, section.take(SlotIndex(slot), count(n)))?;
                 }
                 Op::Current { slot } => twin.current(slot, section.current(SlotIndex(slot)))?,
+                Op::Advance { slot, difference } => {
+                    let to = twin.value(slot).saturating_add_signed(difference);
+                    if let Ok(target) = Target::new(to) {
+                        twin.advance(slot, to, step, section.advance(SlotIndex(slot), target))?;
+                    }
+                }
                 Op::Raise { surplus } => {
                     let target = section.raise_target();
                     twin.raise_target(target, step)?;
@@ -238,6 +282,30 @@ fn the_last_number_is_given_and_then_none() {
     assert_eq!(section.take(SlotIndex(0), count(limits::MAX_COUNT)), Take::Exhausted);
     assert_eq!(section.current(SlotIndex(0)), exact(Seq::MAX.0));
     assert_eq!(section.raise_target(), None, "there is nothing to raise to");
+}
+
+#[test]
+fn a_uid_is_raised_and_never_lowered() {
+    let section = Section::takeover(10, Seq(500), Step(10));
+    assert!(!section.raised(Seq(2_000)));
+    let advance = |to| section.advance(SlotIndex(0), Target::new(to).unwrap());
+    let done = Advance::Done { raise_due: false };
+    assert_eq!(advance(499), Advance::Past, "it may have been given out before the takeover");
+    assert_eq!(advance(500), done);
+    assert_eq!(section.current(SlotIndex(0)), Some(Reading { value: Seq(500), exact: false }), "nothing moved");
+    for _ in 0..2 {
+        assert_eq!(advance(1_000), done);
+        assert_eq!(section.current(SlotIndex(0)), exact(1_000));
+    }
+    assert_eq!(advance(999), Advance::Past);
+    assert_eq!(section.take(SlotIndex(0), Count::ONE), given(1_001, 1_000));
+    assert_eq!(section.take(SlotIndex(1), Count::ONE), given(501, 0), "the neighbours stay");
+    assert_eq!(advance(2_001), Advance::AtCeiling { raise_due: true });
+    assert_eq!(section.raise_target(), Some(Seq(2_010)));
+    let _ = section.freeze();
+    assert_eq!([advance(499), advance(1_999)], [Advance::Past, Advance::Frozen]);
+    assert!(Target::new(limits::MAX_ADVANCE).is_ok());
+    assert_eq!(Target::new(limits::MAX_ADVANCE + 1), Err(Refusal::AdvanceTooFar { to: limits::MAX_ADVANCE + 1 }));
 }
 
 #[test]

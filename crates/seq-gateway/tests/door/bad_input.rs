@@ -38,6 +38,26 @@ async fn a_bad_call_for_one_uid_is_refused() {
 }
 
 #[tokio::test]
+async fn a_uid_is_raised_only() {
+    let door = Door::open().await;
+    let advance = async |uid, to, hops| {
+        let request = v1::AdvanceRequest { uid, to, hops, ..v1::AdvanceRequest::default() };
+        door.client().advance(request).await
+    };
+    assert_eq!(advance(1, 1_000, 0).await.unwrap().into_inner().epoch, 1);
+    assert_eq!(door.twin.last(1), 1_000);
+    let table = [
+        (advance(1, 999, 0).await, Code::FailedPrecondition, "ALREADY_PAST", "uid 1 is past that number"),
+        (advance(1, (1 << 62) + 1, 0).await, Code::InvalidArgument, "ADVANCE_TOO_FAR", "next owner starts every uid"),
+        (advance(1, 2_000, 3).await, Code::InvalidArgument, "TOO_MANY_HOPS", "3 hops"),
+    ];
+    for (answer, code, reason, says) in table {
+        check(&answer.unwrap_err(), code, reason, says);
+    }
+    assert_eq!(door.twin.last(1), 1_000);
+}
+
+#[tokio::test]
 async fn a_bad_batch_is_refused_whole() {
     let door = Door::open().await;
     let many = |items: usize, counts: Vec<u32>, hops| v1::NextManyRequest {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
-use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Uid};
+use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
 use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
@@ -129,6 +129,17 @@ impl Frontend for Twin {
     async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
         self.inner.lock().calls.push(call);
         uids.into_iter().map(|uid| self.read(uid)).collect()
+    }
+
+    async fn advance(&self, call: Call, uid: Uid, to: Target, _: Epoch) -> Result<Epoch, Refusal> {
+        let mut inner = self.inner.lock();
+        inner.calls.push(call);
+        let last = inner.last.entry(uid).or_default();
+        if *last > to.seq().0 {
+            return Err(Refusal::AlreadyPast { uid });
+        }
+        *last = to.seq().0;
+        Ok(Epoch(1))
     }
 
     fn route_version(&self) -> RouteVersion {
