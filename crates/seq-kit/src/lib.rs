@@ -11,6 +11,7 @@ pub mod http;
 pub mod listen;
 pub mod metrics;
 pub mod panic;
+pub mod process;
 pub mod signals;
 pub mod tasks;
 pub mod telemetry;

@@ -147,6 +147,8 @@ impl AdminService for Gate<View> {
             set: view.set.name.clone(),
             node: view.node.to_string(),
             uptime_ms: u64::try_from(view.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            pid: std::process::id(),
+            cpu_us: seq_kit::process::cpu_us(),
             role: Some(Role::Store(view.status())),
         }))
     }

@@ -1,22 +1,32 @@
-//! The command `bench`: calls in a closed loop, their latency, and whether the order held.
+//! The command `bench`: calls through one of the doors, their latency, what they cost the server, and whether the order held.
 //!
-//! Every worker sends its next call when the last one is answered, so the load adapts to the service: latencies are those of
-//! a service that is never overrun. All workers share one thread; the client costs about as much as the server.
+//! In a closed loop every worker sends its next round when the last one is answered, so the load adapts to the service. With
+//! `--rate` calls are due at that rate, and their latency counts from then. All workers share one thread; the client costs
+//! about as much as the server.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use anyhow::Context;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, grouped};
 use crate::target::Target;
-use crate::traffic::sdk::{Sdk, raise_watch};
+use crate::traffic::sdk::raise_watch;
 
-mod load;
-mod pick;
-mod report;
+pub(crate) mod door;
+pub(crate) mod expect;
+pub(crate) mod load;
+mod pace;
+pub(crate) mod pick;
+pub(crate) mod report;
+mod seconds;
 
-use load::{End, Load, Plan};
+use door::{AnyLane, Door, Ways};
+use expect::Expectation;
+use load::{End, Load, Outcome, Plan};
 use pick::Distribution;
 use report::Report;
 
@@ -28,15 +38,32 @@ const MAX_WATCHED: u32 = 1 << 26;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --batch 100 --duration-s 30 -o json\n  \
+#[command(after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --door stream --pipeline 64 --batch 100 -o json\n  \
+                        seqsvr bench --door resp --concurrency 50 --pipeline 16\n  \
+                        seqsvr bench --rate 20000 --expect 'p99_us<=5000' --expect 'failed<=0'\n  \
                         seqsvr bench --seamless    (beside `seqsvr node drain`)")]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     target: Target,
-    /// Calls in flight at a time.
+    /// The way in.
+    #[arg(long, value_enum, default_value_t = Door::Sdk)]
+    door: Door,
+    /// Address of the Redis port, for --door resp.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7179")]
+    redis: String,
+    /// What the keys begin with, for --door resp.
+    #[arg(long, value_name = "TEXT", default_value = "seq:")]
+    key_prefix: String,
+    /// Workers, each with a round of calls in flight at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     concurrency: u16,
-    /// Connections to each node.
+    /// Calls in a worker's round: sent together, answered before the next round.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    pipeline: u16,
+    /// Calls a second, due whether or not the earlier ones are answered; without it, as fast as answers come.
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+    /// Connections to each node, for the gRPC doors; the others have one for each worker.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: u8,
     /// Uids in one call; 1 sends calls for a single number.
@@ -66,6 +93,13 @@ pub(crate) struct BenchArgs {
     /// The same seed asks for the same uids, worker by worker.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Write one line for each second of the measured part.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// What the run must reach, as 'numbers_per_second>=50000' or 'p99_us<=3000': a figure of `-o json`. Repeat it for more; one
+    /// that is missed is exit 1.
+    #[arg(long, value_name = "BOUND", value_parser = clap::value_parser!(Expectation))]
+    expect: Vec<Expectation>,
     /// Watch that every uid's numbers are unique and ordered; a violation is exit 1.
     #[arg(long)]
     check: bool,
@@ -73,6 +107,13 @@ pub(crate) struct BenchArgs {
     /// as planned.
     #[arg(long)]
     seamless: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.replace('_', "").parse::<f64>() {
+        Ok(rate) if (0.01..=1e8).contains(&rate) => Ok(rate),
+        _ => Err("not a number of calls a second from 0.01 to 100,000,000".to_owned()),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -91,11 +132,16 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
     if args.first_uid.checked_add(u64::from(args.uids)).is_none() {
         return Err(usage(format!("--first-uid {} leaves no room for {} uids", args.first_uid, args.uids)));
     }
+    if args.batch > 1 && matches!(args.door, Door::Grpc | Door::Resp) {
+        return Err(usage("--batch needs a door with calls for many uids: sdk, many, stream or json".to_owned()));
+    }
     let plan = Plan {
         concurrency: usize::from(args.concurrency),
+        pipeline: usize::from(args.pipeline),
         batch: usize::from(args.batch),
         warmup: Duration::from_secs_f64(args.warmup_s),
         end: args.calls.map_or(End::After(Duration::from_secs_f64(args.duration_s)), End::Calls),
+        rate: args.rate,
         first_uid: args.first_uid,
         uids: args.uids,
         distribution: args.distribution,
@@ -103,20 +149,42 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         check: args.check || args.seamless,
         seamless: args.seamless,
     };
-    let deadline = Duration::from_millis(args.deadline_ms);
-    let sdk = Sdk::connect(&args.target, usize::from(args.connections), deadline).await?;
-    let mut raises = raise_watch(&args.target);
-    raises.look().await;
-    let load = Load::new(sdk, plan);
-    let interrupted = watch(&load, progress_bar(output, plan)).await;
-    raises.look().await;
-    let report = Report::new(plan, load.into_outcome(), &raises);
+    let ways = Ways {
+        target: args.target,
+        redis: args.redis,
+        prefix: args.key_prefix,
+        connections: usize::from(args.connections),
+        deadline: Duration::from_millis(args.deadline_ms),
+        batch: plan.batch,
+    };
+    let (mut report, outcome, interrupted) = measure(args.door, &ways, plan, output).await?;
+    report.judge(&args.expect)?;
     report.print(output, interrupted)?;
+    if let Some(file) = &args.csv {
+        outcome.seconds.save(file).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     Ok(report.exit())
 }
 
+/// Runs a load to its end, beside its progress bar. Answers also whether Ctrl-C ended it early.
+pub(crate) async fn measure(
+    door: Door,
+    ways: &Ways,
+    plan: Plan,
+    output: &Output,
+) -> anyhow::Result<(Report, Outcome, bool)> {
+    let lanes = door::open(door, ways, plan.concurrency).await?;
+    let mut raises = raise_watch(&ways.target);
+    raises.look().await;
+    let load = Load::new(lanes, plan)?;
+    let interrupted = watch(&load, progress_bar(output, plan)).await;
+    raises.look().await;
+    let outcome = load.into_outcome();
+    Ok((Report::new(door, plan, &outcome, &raises), outcome, interrupted))
+}
+
 /// Runs the load beside its progress bar and Ctrl-C, which ends it early. Answers whether it did.
-async fn watch(load: &Load<Sdk>, bar: ProgressBar) -> bool {
+async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);
     let (running, ctrl_c) = (load.run(), tokio::signal::ctrl_c());

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::alloc::AllocArgs;
 use crate::bench::BenchArgs;
+use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
 use crate::node::NodeCommand;
@@ -58,6 +59,9 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Measures throughput and latency, and watches the order of every number.
     Bench(BenchArgs),
+    /// Checks whether a running cluster carries a load.
+    #[command(subcommand)]
+    Check(CheckCommand),
     /// Runs the rules of the service in simulated worlds: every fault, many thousand times faster than real time.
     #[command(subcommand)]
     Sim(SimCommand),

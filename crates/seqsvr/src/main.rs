@@ -5,6 +5,7 @@
 
 mod alloc;
 mod bench;
+mod check;
 mod cli;
 mod config;
 mod dev;
@@ -58,6 +59,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
         Command::Replay(args) => client_runtime()?.block_on(replay::run(args, output)),
         Command::Bench(args) => client_runtime()?.block_on(bench::run(args, output)),
+        Command::Check(command) => client_runtime()?.block_on(check::run(command, output)),
         Command::Sim(command) => sim::run(command, output),
         Command::Config(command) => config::run(command, output),
         Command::Completions { shell } => {

@@ -1,7 +1,7 @@
 //! What `replay` and `bench` share: who gives the numbers out, and how a run is measured.
 //!
-//! Both send calls through the SDK and hold every answer against the history in [`seq_order`]. The trait [`Service`]
-//! stands between, so that the loops are tested against services that break the promise.
+//! Both hold every answer against the history in [`seq_order`]. A replay sends its calls through the SDK; the trait
+//! [`Service`] stands between, so that its loop is tested against services that break the promise.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,9 +19,6 @@ pub(crate) mod verdict;
 
 /// Gives numbers out, one for each uid.
 pub(crate) trait Service {
-    /// Takes the next number of one uid.
-    fn next(&self, uid: u64) -> impl Future<Output = Answer>;
-
     /// Takes the next number of every uid, each by itself; as many answers as uids, in their order.
     fn next_many(&self, uids: &[u64]) -> impl Future<Output = Vec<Answer>>;
 }
@@ -105,8 +102,13 @@ impl Latency {
 
     /// Adds a call.
     pub(crate) fn record(&mut self, took: Duration) {
+        self.record_n(took, 1);
+    }
+
+    /// Adds calls that took the same time.
+    pub(crate) fn record_n(&mut self, took: Duration, calls: u64) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.micros.saturating_record(micros.clamp(1, LONGEST_MICROS));
+        self.micros.saturating_record_n(micros.clamp(1, LONGEST_MICROS), calls);
     }
 
     /// Number of calls.

@@ -52,6 +52,7 @@ fn the_help_is_a_page() {
               services     Lists the gRPC services of a node
               replay       Feeds a recorded message trace through the service and checks every answer
               bench        Measures throughput and latency, and watches the order of every number
+              check        Checks whether a running cluster carries a load
               sim          Runs the rules of the service in simulated worlds: every fault, many thousand times faster than real time
               config       Checks, shows or prints configuration
               completions  Prints a completion script for a shell

@@ -45,6 +45,7 @@ const LAYERS: &[Layer] = &[
         ],
         tests_use: &[],
     },
+    Layer { name: "seq-compare", uses: &["seq-kit", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-fuzz", uses: &["seq-core", "seq-proto", "seq-store"], tests_use: &[] },
     Layer { name: "seq-model", uses: &[], tests_use: &[] },
     Layer { name: "xtask", uses: &[], tests_use: &[] },
@@ -52,13 +53,13 @@ const LAYERS: &[Layer] = &[
 
 /// Libraries that stay behind one crate, so that a weakness or a change of theirs is handled in one place.
 const FENCED: &[(&str, &[&str])] = &[
-    ("anyhow", &["seqsvr", "xtask"]),
-    ("clap", &["seqsvr", "xtask"]),
+    ("anyhow", &["seq-compare", "seqsvr", "xtask"]),
+    ("clap", &["seq-compare", "seqsvr", "xtask"]),
     ("consistent_hash", &["seq-core"]),
     ("openraft", &["seq-store"]),
     ("rkyv", &["seq-store"]),
     ("sled", &["seq-store"]),
-    ("tonic-prost", &["seq-proto"]),
+    ("tonic-prost", &["seq-compare", "seq-proto"]),
 ];
 
 /// Compares the workspace with the tables.

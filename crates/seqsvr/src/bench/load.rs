@@ -1,4 +1,7 @@
-//! The closed loop: workers that each have one call in flight, a warm-up, and a measured part.
+//! The load: workers that each have a round of calls in flight, a warm-up, and a measured part.
+//!
+//! In a closed loop a worker sends its next round when the last one is answered, so the load adapts to the service. In an open
+//! loop calls are due at a rate, see [`Pace`]; the number of workers only bounds how many are in flight.
 //!
 //! Workers are plain futures on one thread: they share the state without a lock, and never across an `await`.
 
@@ -8,21 +11,29 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 
+use super::door::Lane;
+use super::pace::Pace;
 use super::pick::{Distribution, Picker};
-use crate::traffic::{Answer, Latency, Reasons, Service};
+use super::seconds::Seconds;
+use crate::traffic::{Answer, Latency, Reasons};
 use seq_order::{CallId, Checker, User};
 
-/// Wait of a worker whose call gave it no number at all, so that a dead service is not asked in a tight loop.
+/// Wait of a worker whose round gave it no number at all, so that a dead service is not asked in a tight loop.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 /// What is sent, and until when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
+    /// Workers.
     pub(crate) concurrency: usize,
+    /// Calls in a worker's round, 1 or above.
+    pub(crate) pipeline: usize,
     /// Uids in a call, 1 or above.
     pub(crate) batch: usize,
     pub(crate) warmup: Duration,
     pub(crate) end: End,
+    /// Calls due in a second; `None` in a closed loop.
+    pub(crate) rate: Option<f64>,
     pub(crate) first_uid: u64,
     /// Number of uids, 1 or above.
     pub(crate) uids: u32,
@@ -42,10 +53,11 @@ pub(crate) enum End {
 
 /// A load under way.
 #[derive(Debug)]
-pub(crate) struct Load<S> {
-    service: S,
+pub(crate) struct Load<L> {
+    lanes: RefCell<Vec<L>>,
     plan: Plan,
     began: Instant,
+    pace: Option<Pace>,
     stopping: Cell<bool>,
     /// When the measured part began; calls sent before it are not counted.
     measured_from: Cell<Option<Duration>>,
@@ -61,10 +73,16 @@ pub(crate) struct Outcome {
     pub(crate) checker: Option<Checker>,
     /// How long the measured calls took.
     pub(crate) latency: Latency,
+    /// The measured part, second by second.
+    pub(crate) seconds: Seconds,
     /// Numbers given out to measured calls.
     pub(crate) numbers: u64,
+    /// Numbers given out, warm-up included.
+    pub(crate) all_numbers: u64,
     /// Items of measured calls that got none, by reason.
     pub(crate) failed_items: Reasons,
+    /// Calls of an open loop that were due and not sent, because as many as there are workers were in flight.
+    pub(crate) unsent: u64,
     /// Length of the measured part.
     pub(crate) took: Duration,
     /// Longest time without a number in the measured part.
@@ -72,40 +90,62 @@ pub(crate) struct Outcome {
     last_answer: Duration,
 }
 
-impl<S: Service> Load<S> {
-    /// A load that has not begun.
-    pub(crate) fn new(service: S, plan: Plan) -> Load<S> {
+/// A round that may be sent.
+struct Round {
+    calls: usize,
+    /// When its calls were due, in an open loop; now, in a closed one.
+    due: Duration,
+    measured: bool,
+}
+
+impl<L: Lane> Load<L> {
+    /// A load that begins now, with one lane for each worker.
+    ///
+    /// # Errors
+    /// When the thread of an open loop cannot be started.
+    pub(crate) fn new(lanes: Vec<L>, plan: Plan) -> std::io::Result<Load<L>> {
+        assert_eq!(lanes.len(), plan.concurrency);
         let state = Outcome {
             checker: plan.check.then(|| checker(plan)),
             latency: Latency::new(),
+            seconds: Seconds::default(),
             numbers: 0,
+            all_numbers: 0,
             failed_items: Reasons::new(),
+            unsent: 0,
             took: Duration::ZERO,
             longest_silence: Duration::ZERO,
             last_answer: Duration::ZERO,
         };
-        Load {
-            service,
+        Ok(Load {
+            lanes: RefCell::new(lanes),
             plan,
             began: Instant::now(),
+            pace: plan.rate.map(Pace::start).transpose()?,
             stopping: Cell::new(false),
             measured_from: Cell::new(None),
             sent: Cell::new(0),
             state: RefCell::new(state),
-        }
+        })
     }
 
     /// Runs to the end of the plan; completes when the last call has ended.
     pub(crate) async fn run(&self) {
-        join_all((0..self.plan.concurrency).map(|worker| self.work(worker))).await;
+        let lanes = self.lanes.take();
+        join_all(lanes.into_iter().enumerate().map(|(worker, lane)| self.work(worker, lane))).await;
         let mut state = self.state.borrow_mut();
         let now = self.began.elapsed();
         state.took = now.saturating_sub(self.measured_from.get().unwrap_or(now));
+        state.seconds.close();
+        if let (Some(pace), End::After(duration), Some(from)) = (&self.pace, self.plan.end, self.measured_from.get()) {
+            state.unsent = pace.unsent(self.began + (from + duration).min(now));
+        }
     }
 
     /// Sends no new call; calls in flight end.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
+        self.pace.as_ref().inspect(|pace| pace.stop());
     }
 
     /// How far the measured part is: milliseconds or calls, as the plan counts.
@@ -122,89 +162,107 @@ impl<S: Service> Load<S> {
         self.state.into_inner()
     }
 
-    async fn work(&self, worker: usize) {
-        let Plan { batch, uids, distribution, seed, .. } = self.plan;
+    async fn work(&self, worker: usize, mut lane: L) {
+        let Plan { batch, pipeline, uids, distribution, seed, .. } = self.plan;
         let mut picker = Picker::new(distribution, uids, seed, worker..self.plan.concurrency);
-        let mut users = vec![User(0); batch];
-        let mut asked = vec![0; batch];
-        let mut now = self.began.elapsed();
-        while let Some(measured) = self.admit(now) {
-            for (user, uid) in users.iter_mut().zip(&mut asked) {
-                *user = picker.pick();
-                *uid = self.plan.first_uid + u64::from(user.0);
+        let (mut users, mut asked) = (Vec::with_capacity(batch * pipeline), Vec::with_capacity(batch * pipeline));
+        let (mut calls, mut answers) = (Vec::new(), Vec::with_capacity(batch * pipeline));
+        while let Some(round) = self.admit().await {
+            users.clear();
+            users.extend((0..round.calls * batch).map(|_| picker.pick()));
+            asked.clear();
+            asked.extend(users.iter().map(|user: &User| self.plan.first_uid + u64::from(user.0)));
+            answers.clear();
+            let sent = self.began.elapsed();
+            if let Some(checker) = &mut self.state.borrow_mut().checker {
+                calls.extend(users.chunks(batch).map(|users| checker.start(sent, users.iter().copied())));
             }
-            let call = self.state.borrow_mut().checker.as_mut().map(|it| it.start(now, users.iter().copied()));
-            let sent = now;
-            let answers = match asked.as_slice() {
-                [uid] => Answers::One([self.service.next(*uid).await]),
-                uids => Answers::Many(self.service.next_many(uids).await),
-            };
-            let answers = answers.as_slice();
-            now = self.began.elapsed();
-            self.state.borrow_mut().end(call, (sent, now), answers, measured);
+            lane.round(&asked, &mut answers).await;
+            assert_eq!(answers.len(), asked.len(), "one answer for each uid");
+            let now = self.began.elapsed();
+            self.state.borrow_mut().end(&mut calls, batch, &round, now, &answers, self.measured_from.get());
             if answers.iter().all(|answer| matches!(answer, Answer::Failed(_))) {
                 tokio::time::sleep(AFTER_FAILURE).await;
-                now = self.began.elapsed();
             }
         }
     }
 
-    /// Whether one more call may be sent, and if so whether it is measured.
-    fn admit(&self, now: Duration) -> Option<bool> {
+    /// Waits for calls that are due: when they were, and how many.
+    async fn due(&self) -> Option<(Duration, usize)> {
+        let Some(pace) = &self.pace else { return Some((self.began.elapsed(), self.plan.pipeline)) };
+        loop {
+            let (due, calls) = pace.take(self.plan.pipeline).await?;
+            let due = due.saturating_duration_since(self.began);
+            // What the warm-up of an overrun service leaves over is not carried into the measured part.
+            if due >= self.plan.warmup || self.began.elapsed() < self.plan.warmup {
+                return Some((due, calls));
+            }
+        }
+    }
+
+    /// Waits until a round may be sent; `None` when there is no further one.
+    async fn admit(&self) -> Option<Round> {
+        let (due, mut calls) = self.due().await?;
         if self.stopping.get() {
             return None;
         }
-        if now < self.plan.warmup {
-            return Some(false);
+        if due < self.plan.warmup {
+            return Some(Round { calls, due, measured: false });
         }
         let from = self.measured_from.get().unwrap_or_else(|| {
-            self.measured_from.set(Some(now));
-            self.state.borrow_mut().last_answer = now;
-            now
+            self.measured_from.set(Some(due));
+            self.state.borrow_mut().last_answer = due;
+            due
         });
         let more = match self.plan.end {
-            End::After(duration) => now < from + duration,
-            End::Calls(calls) => self.sent.get() < calls,
+            // Also by the time it is: what an overrun service leaves unsent is counted, not waited for.
+            End::After(duration) => due.max(self.began.elapsed()) < from + duration,
+            End::Calls(most) => {
+                calls = calls.min((most - self.sent.get()) as usize);
+                calls > 0
+            }
         };
-        self.sent.set(self.sent.get() + u64::from(more));
-        more.then_some(true)
+        if !more {
+            self.stop();
+            return None;
+        }
+        self.sent.set(self.sent.get() + calls as u64);
+        Some(Round { calls, due, measured: true })
     }
 }
 
 impl Outcome {
-    fn end(&mut self, call: Option<CallId>, (sent, now): (Duration, Duration), answers: &[Answer], measured: bool) {
-        if let (Some(checker), Some(call)) = (&mut self.checker, call) {
-            checker.end(call, now, answers.iter().map(Answer::outcome));
-        }
-        if !measured {
-            return;
-        }
-        self.latency.record(now - sent);
-        let before = self.numbers;
-        for answer in answers {
-            match answer {
-                Answer::Given { .. } => self.numbers += 1,
-                Answer::Failed(failure) => *self.failed_items.entry(failure.reason.clone()).or_default() += 1,
+    fn end(
+        &mut self,
+        calls: &mut Vec<CallId>,
+        batch: usize,
+        round: &Round,
+        now: Duration,
+        answers: &[Answer],
+        measured_from: Option<Duration>,
+    ) {
+        if let Some(checker) = &mut self.checker {
+            for (call, answers) in calls.drain(..).zip(answers.chunks(batch)) {
+                checker.end(call, now, answers.iter().map(Answer::outcome));
             }
         }
-        if self.numbers > before {
+        let given = answers.iter().filter(|answer| matches!(answer, Answer::Given { .. })).count() as u64;
+        self.all_numbers += given;
+        let Some(from) = measured_from.filter(|_| round.measured) else { return };
+        let took = now - round.due;
+        self.latency.record_n(took, round.calls as u64);
+        self.seconds.add(now - from, round.calls as u64, given, answers.len() as u64 - given, took);
+        self.numbers += given;
+        if given < answers.len() as u64 {
+            for answer in answers {
+                if let Answer::Failed(failure) = answer {
+                    *self.failed_items.entry(failure.reason.clone()).or_default() += 1;
+                }
+            }
+        }
+        if given > 0 {
             self.longest_silence = self.longest_silence.max(now.saturating_sub(self.last_answer));
             self.last_answer = now;
-        }
-    }
-}
-
-/// The answers of a call, without a list for a single one.
-enum Answers {
-    One([Answer; 1]),
-    Many(Vec<Answer>),
-}
-
-impl Answers {
-    fn as_slice(&self) -> &[Answer] {
-        match self {
-            Answers::One(answer) => answer,
-            Answers::Many(answers) => answers,
         }
     }
 }
@@ -234,32 +292,29 @@ mod tests {
         dead: bool,
     }
 
-    impl Service for &Memory {
-        async fn next(&self, _uid: u64) -> Answer {
-            if self.dead {
-                let failure = Failure { reason: "UNREACHABLE".into(), message: "no".into(), retryable: true, lost: 0 };
-                return Answer::Failed(Rc::new(failure));
+    impl Lane for Rc<Memory> {
+        async fn round(&mut self, uids: &[u64], answers: &mut Vec<Answer>) {
+            for _ in uids {
+                if self.dead {
+                    let failure =
+                        Failure { reason: "UNREACHABLE".into(), message: "no".into(), retryable: true, lost: 0 };
+                    answers.push(Answer::Failed(Rc::new(failure)));
+                    continue;
+                }
+                self.last.set(if self.stuck { 1 } else { self.last.get() + 1 });
+                answers.push(Answer::Given { value: Seq(self.last.get()), prev: Seq(0), lost: 0 });
             }
-            self.last.set(if self.stuck { 1 } else { self.last.get() + 1 });
-            let value = Seq(self.last.get());
             tokio::time::sleep(Duration::from_millis(1)).await;
-            Answer::Given { value, prev: Seq(0), lost: 0 }
-        }
-
-        async fn next_many(&self, uids: &[u64]) -> Vec<Answer> {
-            let mut answers = Vec::new();
-            for uid in uids {
-                answers.push(self.next(*uid).await);
-            }
-            answers
         }
     }
 
     const PLAN: Plan = Plan {
         concurrency: 4,
+        pipeline: 1,
         batch: 1,
         warmup: Duration::from_millis(50),
         end: End::Calls(100),
+        rate: None,
         first_uid: 10,
         uids: 50,
         distribution: Distribution::Uniform,
@@ -269,7 +324,8 @@ mod tests {
     };
 
     async fn run(service: Memory, plan: Plan) -> Outcome {
-        let load = Load::new(&service, plan);
+        let service = Rc::new(service);
+        let load = Load::new(vec![service; plan.concurrency], plan).unwrap();
         load.run().await;
         load.into_outcome()
     }
@@ -287,6 +343,24 @@ mod tests {
     async fn a_batch_takes_a_number_for_each_uid() {
         let outcome = run(Memory::default(), Plan { batch: 5, ..PLAN }).await;
         assert_eq!((outcome.latency.calls(), outcome.numbers), (100, 500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_calls_of_a_round_are_counted_one_by_one() {
+        let outcome = run(Memory::default(), Plan { batch: 5, pipeline: 8, ..PLAN }).await;
+        assert_eq!((outcome.latency.calls(), outcome.numbers), (100, 500), "the last round is a short one");
+        assert_eq!(outcome.checker.unwrap().tally().violations(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_open_loop_counts_from_when_calls_are_due() {
+        // One worker, a millisecond for a round of one: a tenth of what is due gets sent.
+        let end = End::After(Duration::from_millis(200));
+        let plan = Plan { concurrency: 1, rate: Some(10_000.0), end, check: false, ..PLAN };
+        let outcome = run(Memory::default(), plan).await;
+        assert!(outcome.unsent > 1_000, "{}", outcome.unsent);
+        let late = outcome.latency.percentiles();
+        assert!(late.max_us > 100_000 && late.p50_us > 50_000, "{late:?}");
     }
 
     #[tokio::test(start_paused = true)]

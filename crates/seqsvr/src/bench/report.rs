@@ -5,6 +5,8 @@ use std::time::Duration;
 use seq_core::Uid;
 use serde::Serialize;
 
+use super::door::Door;
+use super::expect::{self, Expectation};
 use super::load::{Outcome, Plan};
 use crate::exit::Exit;
 use crate::output::{Output, grouped};
@@ -15,8 +17,11 @@ use crate::traffic::{Percentiles, Reasons, millis, per_second};
 /// The sums of a bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    door: String,
     concurrency: usize,
+    pipeline: usize,
     batch: usize,
+    distribution: String,
     uids: u32,
     seed: u64,
     seconds: f64,
@@ -24,24 +29,38 @@ pub(crate) struct Report {
     calls_per_second: f64,
     numbers: u64,
     numbers_per_second: f64,
+    failed: u64,
     failed_items: Reasons,
+    /// Calls due in a second, in an open loop.
+    rate: Option<f64>,
+    /// Calls that were due and never sent.
+    unsent: u64,
     longest_unanswered_ms: u64,
     latency: Percentiles,
     /// Warm-up included.
     ceiling_raises: Option<u64>,
+    /// Processor time of the cluster's processes for each number, warm-up included; nothing when no allocator said.
+    cpu_us_per_number: Option<f64>,
     /// Absent without `--check`.
     order: Option<Verdict>,
+    /// How the run held against what was expected of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    expected: Vec<expect::Verdict>,
 }
 
 impl Report {
     /// Sums a bench up.
-    pub(crate) fn new(plan: Plan, outcome: Outcome, raises: &RaiseWatch) -> Report {
+    pub(crate) fn new(door: Door, plan: Plan, outcome: &Outcome, raises: &RaiseWatch) -> Report {
+        let cpu = raises.cpu().map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.all_numbers.max(1) as f64);
         let seconds = outcome.took.as_secs_f64();
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
         let uid = |user: seq_order::User| Uid(plan.first_uid + u64::from(user.0));
         Report {
+            door: name(door),
             concurrency: plan.concurrency,
+            pipeline: plan.pipeline,
             batch: plan.batch,
+            distribution: name(plan.distribution),
             uids: plan.uids,
             seed: plan.seed,
             seconds,
@@ -49,12 +68,24 @@ impl Report {
             calls_per_second: rate(outcome.latency.calls()),
             numbers: outcome.numbers,
             numbers_per_second: rate(outcome.numbers),
-            failed_items: outcome.failed_items,
+            failed: outcome.failed_items.values().sum(),
+            failed_items: outcome.failed_items.clone(),
+            rate: plan.rate,
+            unsent: outcome.unsent,
             longest_unanswered_ms: outcome.longest_silence.as_millis() as u64,
             latency: outcome.latency.percentiles(),
             ceiling_raises: raises.raises(),
-            order: outcome.checker.map(|checker| Verdict::new(&checker, uid, false)),
+            cpu_us_per_number: cpu,
+            order: outcome.checker.as_ref().map(|checker| Verdict::new(checker, uid, false)),
+            expected: Vec::new(),
         }
+    }
+
+    /// Holds the report against what was expected.
+    pub(crate) fn judge(&mut self, expected: &[Expectation]) -> serde_json::Result<()> {
+        let report = serde_json::to_value(&*self)?;
+        self.expected = expected.iter().map(|bound| bound.judge(&report)).collect();
+        Ok(())
     }
 
     /// Prints it on stdout.
@@ -73,8 +104,12 @@ impl Report {
         output.line(format_args!("calls           {}  {}", grouped(self.calls), per_second(self.calls, took)))?;
         output.line(format_args!("latency         {}", self.latency))?;
         let silence = millis(Duration::from_millis(self.longest_unanswered_ms));
-        let failed: u64 = self.failed_items.values().sum();
-        output.line(format_args!("failed          {} items; longest silence {silence}", grouped(failed)))?;
+        if let Some(rate) = self.rate {
+            let rate = per_second(rate.round() as u64, Duration::from_secs(1));
+            output
+                .line(format_args!("offered         {rate}; {} calls were due and not sent", grouped(self.unsent)))?;
+        }
+        output.line(format_args!("failed          {} items; longest silence {silence}", grouped(self.failed)))?;
         for (reason, items) in &self.failed_items {
             output.line(format_args!("  {reason:<24} {}", grouped(*items)))?;
         }
@@ -82,15 +117,25 @@ impl Report {
             Some(raises) => output.line(format_args!("ceiling raises  {}, warm-up included", grouped(raises)))?,
             None => output.line("ceiling raises  unknown: no allocator answered")?,
         }
-        match &self.order {
-            Some(order) => order.print(output),
-            None => Ok(()),
+        match self.cpu_us_per_number {
+            Some(cpu) => output.line(format_args!("server cpu      {cpu:.3} us a number, warm-up included"))?,
+            None => output.line("server cpu      unknown: no allocator answered")?,
         }
+        if let Some(order) = &self.order {
+            order.print(output)?;
+        }
+        self.expected.iter().try_for_each(|verdict| output.line(format_args!("expected        {verdict}")))
     }
 
-    /// Ok when numbers came and, if watched, the order held.
+    /// Ok when numbers came, the order held if it was watched, and so did what was expected.
     pub(crate) fn exit(&self) -> Exit {
         let order = self.order.as_ref().is_none_or(Verdict::pass);
-        if order && self.numbers > 0 { Exit::Ok } else { Exit::Failed }
+        let expected = self.expected.iter().all(expect::Verdict::pass);
+        if order && expected && self.numbers > 0 { Exit::Ok } else { Exit::Failed }
     }
+}
+
+/// The name of a choice, as it is written on the command line.
+fn name(choice: impl clap::ValueEnum) -> String {
+    choice.to_possible_value().expect("no choice is hidden").get_name().to_owned()
 }

@@ -12,6 +12,7 @@ use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
 use seq_gateway::grpc::{self, AdminView};
 use seq_kit::cores::Cores;
+use seq_kit::process;
 use seq_proto::v1;
 
 use crate::serve::{Stage, linger};
@@ -101,6 +102,8 @@ fn admin_view(allocator: Allocator, identity: Identity) -> AdminView {
             set: identity.set.clone(),
             node: identity.node.clone(),
             uptime_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            pid: std::process::id(),
+            cpu_us: process::cpu_us(),
             role: Some(v1::status_response::Role::Alloc(status)),
         }
     })

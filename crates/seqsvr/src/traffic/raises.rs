@@ -1,4 +1,5 @@
-//! Counts the ceiling raises of a cluster while a run lasts, from what its AllocSvrs say of themselves.
+//! Counts the ceiling raises of a cluster and the processor time of its processes while a run lasts, from what its AllocSvrs
+//! say of themselves.
 //!
 //! A raise is a section write, what the numbers of a run cost the store. A node's count starts over when it restarts; the
 //! raises between the last look at one life and its end are not seen. A node that does not answer is looked at again later.
@@ -24,6 +25,8 @@ pub(crate) struct RaiseWatch {
     seen: BTreeMap<String, Life>,
     raises: u64,
     restarts: u64,
+    /// Processor time of each process, by its address and id, at the first and the last look.
+    processes: BTreeMap<(String, u32), (Duration, Duration)>,
 }
 
 /// What one life of a node said last.
@@ -36,17 +39,36 @@ struct Life {
 impl RaiseWatch {
     /// Watches the cluster behind `addrs`, each as `host:port`.
     pub(crate) fn new(pool: Pool, addrs: impl IntoIterator<Item = String>) -> RaiseWatch {
-        RaiseWatch { pool, addrs: addrs.into_iter().collect(), seen: BTreeMap::new(), raises: 0, restarts: 0 }
+        RaiseWatch {
+            pool,
+            addrs: addrs.into_iter().collect(),
+            seen: BTreeMap::new(),
+            raises: 0,
+            restarts: 0,
+            processes: BTreeMap::new(),
+        }
     }
 
     /// Asks every node once. The first look only notes where the counts stand.
     pub(crate) async fn look(&mut self) {
         let routes = join_all(self.addrs.iter().map(|addr| nodes(&self.pool, addr))).await;
         self.addrs.extend(routes.into_iter().flatten());
-        let lives = join_all(self.addrs.iter().map(|addr| life(&self.pool, addr))).await;
-        for (name, life) in lives.into_iter().flatten() {
-            self.note(name, life);
+        let answers = join_all(self.addrs.iter().map(|addr| status(&self.pool, addr))).await;
+        for (addr, answer) in self.addrs.clone().into_iter().zip(answers) {
+            let Some(answer) = answer else { continue };
+            let host = addr.rsplit_once(':').map_or(&*addr, |(host, _)| host).to_owned();
+            let used = Duration::from_micros(answer.cpu_us);
+            self.processes.entry((host, answer.pid)).or_insert((used, used)).1 = used;
+            if let Some((name, life)) = life(answer) {
+                self.note(name, life);
+            }
         }
+    }
+
+    /// Processor time that the processes have used between the first look and the last; `None` while none has said.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        (!self.processes.is_empty())
+            .then(|| self.processes.values().map(|(first, last)| last.saturating_sub(*first)).sum())
     }
 
     /// Raises since the first look; `None` while no node has answered.
@@ -87,10 +109,13 @@ async fn nodes(pool: &Pool, addr: &str) -> Vec<String> {
     }
 }
 
-async fn life(pool: &Pool, addr: &str) -> Option<(String, Life)> {
+async fn status(pool: &Pool, addr: &str) -> Option<v1::StatusResponse> {
     let mut client = AdminServiceClient::new(pool.get(addr).ok()?);
-    let answer =
-        tokio::time::timeout(LOOK_DEADLINE, client.status(v1::StatusRequest {})).await.ok()?.ok()?.into_inner();
+    let call = client.status(v1::StatusRequest {});
+    Some(tokio::time::timeout(LOOK_DEADLINE, call).await.ok()?.ok()?.into_inner())
+}
+
+fn life(answer: v1::StatusResponse) -> Option<(String, Life)> {
     match answer.role? {
         // Before it registered a node has no life to count in.
         Role::Alloc(alloc) if alloc.incarnation == 0 => None,

@@ -31,10 +31,6 @@ pub(crate) fn raise_watch(target: &Target) -> RaiseWatch {
 }
 
 impl Service for Sdk {
-    async fn next(&self, uid: u64) -> Answer {
-        answer(self.client.next(uid).await)
-    }
-
     async fn next_many(&self, uids: &[u64]) -> Vec<Answer> {
         match self.client.next_many(uids).await {
             Ok(results) => results.into_iter().map(answer).collect(),
@@ -43,7 +39,7 @@ impl Service for Sdk {
     }
 }
 
-fn answer(result: Result<Allocation, CallError>) -> Answer {
+pub(crate) fn answer(result: Result<Allocation, CallError>) -> Answer {
     match result {
         // Attempts that the SDK repeated by itself are not told.
         Ok(Allocation { value, prev, .. }) => Answer::Given { value: Seq(value), prev: Seq(prev), lost: 0 },

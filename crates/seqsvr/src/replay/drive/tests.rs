@@ -20,10 +20,6 @@ struct Memory {
 }
 
 impl Service for &Memory {
-    async fn next(&self, uid: u64) -> Answer {
-        self.next_many(&[uid]).await.remove(0)
-    }
-
     async fn next_many(&self, uids: &[u64]) -> Vec<Answer> {
         let call = self.calls.replace(self.calls.get() + 1);
         self.in_flight.set(self.in_flight.get() + 1);

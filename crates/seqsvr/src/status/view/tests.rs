@@ -5,7 +5,15 @@ use super::*;
 fn response(node: &str, role: Role) -> Answer {
     let (version, revision) = ("0.1.0".to_owned(), "3f1c2aa".to_owned());
     let (set, node) = ("dev".to_owned(), node.to_owned());
-    Ok(StatusResponse { version, revision, set, node, uptime_ms: 3_725_000, role: Some(role) })
+    Ok(StatusResponse {
+        version,
+        revision,
+        set,
+        node,
+        uptime_ms: 3_725_000,
+        role: Some(role),
+        ..StatusResponse::default()
+    })
 }
 
 fn store(id: u64) -> Answer {

@@ -1,0 +1,114 @@
+//! The bare wire: the same service and messages over the same tonic, on the same kind of runtime, with nothing behind them.
+//!
+//! What seqsvr does beyond this server is what it costs; what this server costs nobody on tonic gets below.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt};
+use seq_kit::cores::Cores;
+use seq_kit::{listen, process};
+use seq_proto::v1;
+use seq_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
+use seq_proto::v1::next_stream_response::Outcome;
+use seq_proto::v1::sequence_service_server::{SequenceService, SequenceServiceServer};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Windows as those of the real door: they decide how much is on the way.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Serves until the process ends, on one current-thread runtime for each core. Prints its address.
+pub(crate) fn serve(addr: SocketAddr, cores: usize) -> anyhow::Result<()> {
+    let listeners = listen::bind(addr, cores)?;
+    println!("{}", listeners[0].local_addr()?);
+    let threads = Cores::start("echo", listeners, |listener| async move {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime takes the socket");
+        let incoming = TcpListenerStream::new(listener).map(|stream| {
+            let stream = stream?;
+            stream.set_nodelay(true)?;
+            Ok::<_, std::io::Error>(stream)
+        });
+        let served = Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .add_service(SequenceServiceServer::new(Echo))
+            .add_service(AdminServiceServer::new(Echo))
+            .serve_with_incoming(incoming)
+            .await;
+        if let Err(error) = served {
+            eprintln!("echo: {error}");
+        }
+    })?;
+    threads.join();
+    Ok(())
+}
+
+struct Echo;
+
+fn many(ask: &v1::NextManyRequest) -> v1::NextManyResponse {
+    let items = ask.uids.len();
+    // Numbers as large as those of a service in use: a varint of one byte would flatter the wire.
+    let values: Vec<u64> = ask.uids.iter().map(|uid| uid + 1_000).collect();
+    let prevs = ask.uids.iter().map(|uid| uid + 999).collect();
+    v1::NextManyResponse { values, prevs, epochs: vec![1; items], errors: Vec::new(), routes: None }
+}
+
+fn unimplemented<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("the bare wire only echoes"))
+}
+
+#[tonic::async_trait]
+impl SequenceService for Echo {
+    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
+        let uid = request.into_inner().uid;
+        Ok(Response::new(v1::NextResponse { value: uid + 1_000, prev: uid + 999, epoch: 1, routes: None }))
+    }
+
+    async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
+        Ok(Response::new(many(&request.into_inner())))
+    }
+
+    type NextStreamStream = Pin<Box<dyn Stream<Item = Result<v1::NextStreamResponse, Status>> + Send>>;
+
+    async fn next_stream(
+        &self,
+        request: Request<Streaming<v1::NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        let answers = request.into_inner().map(|message| {
+            let v1::NextStreamRequest { tag, ask, .. } = message?;
+            let outcome = Some(Outcome::Answer(many(&ask.unwrap_or_default())));
+            Ok(v1::NextStreamResponse { tag, outcome })
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn current(&self, _: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
+        unimplemented()
+    }
+
+    async fn current_many(
+        &self,
+        _: Request<v1::CurrentManyRequest>,
+    ) -> Result<Response<v1::CurrentManyResponse>, Status> {
+        unimplemented()
+    }
+
+    async fn advance(&self, _: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
+        unimplemented()
+    }
+
+    async fn get_routes(&self, _: Request<v1::GetRoutesRequest>) -> Result<Response<v1::GetRoutesResponse>, Status> {
+        Ok(Response::new(v1::GetRoutesResponse { routes: None }))
+    }
+}
+
+#[tonic::async_trait]
+impl AdminService for Echo {
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+        let (pid, cpu_us) = (std::process::id(), process::cpu_us());
+        Ok(Response::new(v1::StatusResponse { pid, cpu_us, ..v1::StatusResponse::default() }))
+    }
+}

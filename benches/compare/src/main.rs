@@ -1,0 +1,83 @@
+//! Measures seqsvr beside what people use instead: real servers from the system's packages and the bare wire, in turn, in one
+//! run, with the same tools and flags. What counts are the ratios, and the server's processor time for each number.
+//!
+//! ```text
+//! cargo run --release -p seq-compare            everything, three runs each
+//! cargo run --release -p seq-compare -- run --only wire,redis --seconds 5
+//! ```
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+
+mod echo;
+mod etcd;
+mod peer;
+mod suite;
+mod table;
+mod tool;
+
+use suite::{Bench, Suite};
+
+/// As the server has it: an echo with a slower allocator would flatter the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Debug, Parser)]
+#[command(name = "seq-compare", about, version)]
+enum Cli {
+    /// Runs the comparison and prints its tables.
+    Run(RunArgs),
+    /// Serves the bare wire.
+    Echo {
+        /// Where to listen.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        addr: SocketAddr,
+        /// Serving threads.
+        #[arg(long, default_value_t = 1)]
+        cores: usize,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// What to measure; everything unless it is given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Suite>,
+    /// Runs of each, in turn; the tables show the medians.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// How long each measurement lasts, about.
+    #[arg(long, value_name = "S", default_value_t = 5)]
+    seconds: u32,
+    /// The server to measure; the one beside this program unless it is given.
+    #[arg(long, value_name = "FILE")]
+    seqsvr: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse() {
+        Cli::Echo { addr, cores } => echo::serve(addr, cores),
+        Cli::Run(args) => tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args)),
+    }
+}
+
+async fn run(args: RunArgs) -> anyhow::Result<()> {
+    let me = std::env::current_exe()?;
+    let seqsvr = args.seqsvr.unwrap_or_else(|| me.with_file_name("seqsvr"));
+    anyhow::ensure!(seqsvr.is_file(), "{} is not there: cargo build --release", seqsvr.display());
+    let mut bench = Bench { seqsvr, me, seconds: args.seconds, rows: Vec::new() };
+    let suites = if args.only.is_empty() { Suite::value_variants().to_vec() } else { args.only };
+    for run in 1..=args.runs {
+        for suite in &suites {
+            eprintln!("run {run} of {}: {suite:?}", args.runs);
+            bench.run(*suite).await.with_context(|| format!("{suite:?}"))?;
+        }
+    }
+    let (goals, met) = table::goals(&bench.rows, &suite::goals());
+    println!("{}\n{goals}", table::rows(&bench.rows));
+    anyhow::ensure!(met, "goals were missed");
+    Ok(())
+}

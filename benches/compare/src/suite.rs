@@ -1,0 +1,306 @@
+//! What is measured beside what, and with which flags.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::etcd::{self, Work};
+use crate::peer::{Peer, find, free_port};
+use crate::table::{Goal, Row};
+use crate::tool::{self, Figure};
+
+/// Things that are measured in turn, ours and theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Suite {
+    /// gRPC doors beside the bare wire.
+    Wire,
+    /// The SDK with calls sharing messages, beside the same without.
+    Sdk,
+    /// The Redis door beside Redis.
+    Redis,
+    /// PostgreSQL's ways to count.
+    Postgres,
+    /// MariaDB as a ticket server.
+    Mariadb,
+    /// etcd, one and three members.
+    Etcd,
+}
+
+/// What a run needs.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) seqsvr: PathBuf,
+    /// This program, to start the bare wire.
+    pub(crate) me: PathBuf,
+    pub(crate) seconds: u32,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// The gRPC doors: the row's name and the flags, the same for both sides. Connections and what is in flight on each decide most
+/// of what a unary call costs.
+const WIRE: [(&str, &str); 4] = [
+    ("unary", "--door grpc --connections 4 --concurrency 64"),
+    ("unary, 100 uids", "--door many --batch 100 --connections 4 --concurrency 64"),
+    ("stream, 1 uid a message", "--door stream --connections 8 --concurrency 8 --pipeline 512"),
+    ("stream, 100 uids a message", "--door stream --connections 8 --concurrency 8 --pipeline 16 --batch 100"),
+];
+
+/// Depths of redis-benchmark's pipeline, and its commands for each second that a run should last.
+const PIPELINES: [(u32, u64); 3] = [(1, 60_000), (16, 600_000), (64, 1_200_000)];
+
+impl Bench {
+    fn add(&mut self, name: String, figure: Figure) {
+        eprintln!("  {name}: {:.0}/s, {:.3} us", figure.per_second, figure.cpu_us.unwrap_or(f64::NAN));
+        match self.rows.iter_mut().find(|row| row.name == name) {
+            Some(row) => row.runs.push(figure),
+            None => self.rows.push(Row { name, runs: vec![figure] }),
+        }
+    }
+
+    /// Measures a suite once.
+    pub(crate) async fn run(&mut self, suite: Suite) -> anyhow::Result<()> {
+        let dir = tempfile::tempdir()?;
+        match suite {
+            Suite::Wire => self.wire(dir.path()).await,
+            Suite::Sdk => self.sdk(dir.path()).await,
+            Suite::Redis => self.redis(dir.path()).await,
+            Suite::Postgres => self.postgres(dir.path()).await,
+            Suite::Mariadb => self.mariadb(dir.path()).await,
+            Suite::Etcd => self.etcd(dir.path()).await,
+        }
+    }
+
+    /// One store and one allocator with one serving thread, as processes of their own. The allocator is the last process.
+    async fn ours(&self, dir: &Path) -> anyhow::Result<(Peer, String)> {
+        let ports: Vec<u16> = (0..5).map(|_| free_port()).collect::<Result<_, _>>()?;
+        let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
+        let set = dir.join("set.toml");
+        let text = format!(
+            "name = \"compare\"\nuids = \"0..1_000_000\"\n[[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\n\
+             [[alloc]]\nname = \"a1\"\naddr = \"{}\"\nhttp = \"{}\"\nredis = \"{}\"\n",
+            at(0),
+            at(1),
+            at(2),
+            at(3),
+            at(4)
+        );
+        std::fs::write(&set, text)?;
+        let (set, data) = (set.to_string_lossy().into_owned(), dir.join("s1").to_string_lossy().into_owned());
+        let mut store = Peer::new(dir);
+        store.start(&self.seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data], &at(0)).await?;
+        let mut peer = Peer::new(dir);
+        peer.start(&self.seqsvr, &["alloc", "--set", &set, "--name", "a1", "--cores", "1"], &at(2)).await?;
+        let url = format!("http://{}", at(2));
+        let mut tries = 0;
+        // The first number comes when the allocator has its sections.
+        while let Err(error) = tool::output(&self.seqsvr, &["next", "0", "--addr", &url]).await {
+            tries += 1;
+            anyhow::ensure!(tries < 20, error.context("the cluster does not get ready"));
+        }
+        // What is measured is the allocator; the store lives as long.
+        peer.beside(store);
+        Ok((peer, at(4)))
+    }
+
+    async fn wire(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let addr = format!("127.0.0.1:{}", free_port()?);
+        let mut bare = Peer::new(dir);
+        bare.start(&self.me, &["echo", "--addr", &addr], &addr).await?;
+        let (ours, _) = self.ours(dir).await?;
+        for (name, flags) in WIRE {
+            for (side, peer) in [("bare", &bare), ("seqsvr", &ours)] {
+                let figure = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, flags).await?;
+                self.add(format!("{side} {name}"), figure);
+            }
+        }
+        let json = tool::bench(&self.seqsvr, &ours.addrs[0], self.seconds, "--door json --concurrency 64").await?;
+        self.add("seqsvr JSON over HTTP/1.1".to_owned(), json);
+        ours.stop().await?;
+        bare.stop().await
+    }
+
+    async fn sdk(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let (ours, _) = self.ours(dir).await?;
+        for (name, flags) in
+            [("seqsvr SDK, one call a message", " --no-coalescing"), ("seqsvr SDK, calls share messages", "")]
+        {
+            let flags = format!("--door sdk --concurrency 256{flags}");
+            let figure = tool::bench(&self.seqsvr, &ours.addrs[0], self.seconds, &flags).await?;
+            self.add(name.to_owned(), figure);
+        }
+        ours.stop().await
+    }
+
+    async fn redis(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let server = find("redis-server")?;
+        let mut peers = Vec::new();
+        for (name, durable) in [
+            ("Redis", &["--appendonly", "no"][..]),
+            ("Redis always", &["--appendonly", "yes", "--appendfsync", "always"]),
+        ] {
+            let (port, dir) = (free_port()?.to_string(), dir.join(name));
+            std::fs::create_dir(&dir)?;
+            let dir_text = dir.to_string_lossy().into_owned();
+            let mut peer = Peer::new(&dir);
+            let args =
+                [&["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", &dir_text][..], durable].concat();
+            peer.start(&server, &args, &format!("127.0.0.1:{port}")).await?;
+            peers.push((name, port, peer));
+        }
+        let (ours, redis) = self.ours(dir).await?;
+        let port = redis.rsplit_once(':').context("an address without a port")?.1.to_owned();
+        peers.push(("seqsvr RESP", port, ours));
+        for (pipeline, per_second) in PIPELINES {
+            for (name, port, peer) in &peers {
+                let before = peer.cpu();
+                let (figure, said) = tool::redis(port, pipeline, per_second * u64::from(self.seconds)).await?;
+                let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
+                eprintln!("  {name} -P {pipeline}: {said}");
+                self.add(format!("{name}, pipeline {pipeline}"), Figure { cpu_us, ..figure });
+            }
+        }
+        for (_, _, peer) in peers {
+            peer.stop().await?;
+        }
+        Ok(())
+    }
+
+    async fn postgres(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let (port, data) = (free_port()?.to_string(), dir.join("data").to_string_lossy().into_owned());
+        let mut peer = Peer::new(dir);
+        // PostgreSQL does not run as root.
+        let initdb = find("initdb")?.to_string_lossy().into_owned();
+        let postgres = find("postgres")?.to_string_lossy().into_owned();
+        tool::output(&find("chown")?, &["postgres", &dir.to_string_lossy()]).await?;
+        let runuser = find("runuser")?;
+        tool::output(&runuser, &["-u", "postgres", "--", &initdb, "-D", &data, "-U", "postgres", "-A", "trust"])
+            .await?;
+        let args = ["-u", "postgres", "--", &postgres, "-D", &data, "-p", &port, "-k", "", "-h", "127.0.0.1"];
+        peer.start(&runuser, &args, &format!("127.0.0.1:{port}")).await?;
+        let psql = find("psql")?;
+        let tables = "CREATE SEQUENCE one; CREATE SEQUENCE hundred CACHE 100; CREATE TABLE seq (uid bigint PRIMARY KEY, cur bigint)";
+        tool::output(&psql, &["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-c", tables]).await?;
+        let upsert = "\\set uid random(1, 1000000)\nINSERT INTO seq VALUES (:uid, 1) ON CONFLICT (uid) DO UPDATE SET cur = seq.cur + 1 RETURNING cur;\n";
+        for (name, script) in [
+            ("PostgreSQL nextval", "SELECT nextval('one');\n"),
+            ("PostgreSQL nextval, cache 100", "SELECT nextval('hundred');\n"),
+            ("PostgreSQL, one row a user", upsert),
+        ] {
+            let file = dir.join("script.sql");
+            std::fs::write(&file, script)?;
+            let before = peer.cpu();
+            let figure = tool::pgbench(&port, &file, 16, self.seconds).await?;
+            let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
+            self.add(name.to_owned(), Figure { cpu_us, ..figure });
+        }
+        peer.stop().await
+    }
+
+    async fn mariadb(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let data = dir.join("data").to_string_lossy().into_owned();
+        let install = find("mariadb-install-db")?;
+        let owner = "--user=mysql";
+        tool::output(&find("chown")?, &["mysql", &dir.to_string_lossy()]).await?;
+        tool::output(&install, &[&format!("--datadir={data}"), owner, "--auth-root-authentication-method=normal"])
+            .await?;
+        let (port, socket) = (free_port()?, dir.join("s").to_string_lossy().into_owned());
+        let mut peer = Peer::new(dir);
+        let args = [
+            "--no-defaults".to_owned(),
+            format!("--datadir={data}"),
+            owner.to_owned(),
+            format!("--port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--socket={socket}"),
+        ];
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        peer.start(&find("mariadbd")?, &args, &format!("127.0.0.1:{port}")).await?;
+        for (engine, per_second) in [("MyISAM", 15_000), ("InnoDB", 1_000)] {
+            let create = format!(
+                "CREATE DATABASE IF NOT EXISTS tickets; CREATE TABLE tickets.{engine} (id bigint unsigned NOT NULL \
+                 AUTO_INCREMENT PRIMARY KEY, stub char(1) NOT NULL UNIQUE) ENGINE={engine}"
+            );
+            tool::output(&find("mariadb")?, &["--no-defaults", "-u", "root", "-S", &socket, "-e", &create]).await?;
+            let query = format!("REPLACE INTO {engine} (stub) VALUES ('a')");
+            let before = peer.cpu();
+            let figure = tool::slap(&socket, &query, 16, per_second * u64::from(self.seconds)).await?;
+            let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
+            self.add(format!("MariaDB REPLACE, {engine}"), Figure { cpu_us, ..figure });
+        }
+        peer.stop().await
+    }
+
+    async fn etcd(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let time = Duration::from_secs(self.seconds.into());
+        for (members, works) in [
+            (1, &[("compare and increment", Work::Increment, 50)][..]),
+            (3, &[("compare and increment", Work::Increment, 50), ("put", Work::Put, 200)]),
+        ] {
+            let dir = dir.join(members.to_string());
+            std::fs::create_dir(&dir)?;
+            let peer = etcd_members(&dir, members).await?;
+            for (name, work, clients) in works {
+                let before = peer.cpu();
+                let figure = etcd::measure(&peer.addrs, *work, *clients, time).await?;
+                let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
+                self.add(format!("etcd {name}, members: {members}"), Figure { cpu_us, ..figure });
+            }
+            peer.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+async fn etcd_members(dir: &Path, members: usize) -> anyhow::Result<Peer> {
+    let ports: Vec<(u16, u16)> =
+        (0..members).map(|_| Ok((free_port()?, free_port()?))).collect::<anyhow::Result<_>>()?;
+    let cluster: Vec<String> =
+        ports.iter().enumerate().map(|(index, (_, peers))| format!("e{index}=http://127.0.0.1:{peers}")).collect();
+    let cluster = cluster.join(",");
+    let program = find("etcd")?;
+    let mut peer = Peer::new(dir);
+    for (index, (clients, peers)) in ports.iter().enumerate() {
+        let (name, data) = (format!("e{index}"), dir.join(format!("e{index}")).to_string_lossy().into_owned());
+        let (clients, peers) = (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
+        let args = [
+            "--name",
+            &name,
+            "--data-dir",
+            &data,
+            "--listen-client-urls",
+            &clients,
+            "--advertise-client-urls",
+            &clients,
+            "--listen-peer-urls",
+            &peers,
+            "--initial-advertise-peer-urls",
+            &peers,
+            "--initial-cluster",
+            &cluster,
+        ];
+        peer.start(&program, &args, clients.trim_start_matches("http://")).await?;
+    }
+    let endpoints = peer.addrs.join(",");
+    tool::output(&find("etcdctl")?, &["--endpoints", &endpoints, "endpoint", "health"]).await?;
+    Ok(peer)
+}
+
+/// Every goal that compares two rows.
+pub(crate) fn goals() -> Vec<Goal> {
+    let goal =
+        |ours: &str, theirs: &str, rate, cpu, p50| Goal { ours: ours.into(), theirs: theirs.into(), rate, cpu, p50 };
+    let mut goals = vec![
+        goal("seqsvr unary", "bare unary", Some(0.9), Some(1.1), None),
+        goal("seqsvr stream, 1 uid a message", "bare stream, 1 uid a message", Some(0.75), None, None),
+        goal("seqsvr stream, 100 uids a message", "bare stream, 100 uids a message", Some(0.5), None, None),
+        goal("seqsvr unary, 100 uids", "bare unary, 100 uids", Some(0.5), None, None),
+        goal("seqsvr SDK, calls share messages", "seqsvr SDK, one call a message", Some(10.0), None, Some(1.0)),
+    ];
+    for (pipeline, plain, always, cpu) in [(1, 1.0, 1.2, 0.9), (16, 1.6, 3.0, 0.55), (64, 3.0, 5.0, 0.35)] {
+        let ours = format!("seqsvr RESP, pipeline {pipeline}");
+        goals.push(goal(&ours, &format!("Redis, pipeline {pipeline}"), Some(plain), Some(cpu), None));
+        goals.push(goal(&ours, &format!("Redis always, pipeline {pipeline}"), Some(always), None, None));
+    }
+    goals
+}

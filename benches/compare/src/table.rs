@@ -1,0 +1,126 @@
+//! Medians of the runs, and the ratios that the goals are about.
+
+use crate::tool::Figure;
+
+/// One thing measured, in as many runs as were made.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) runs: Vec<Figure>,
+}
+
+/// How one row should stand beside another.
+#[derive(Debug)]
+pub(crate) struct Goal {
+    pub(crate) ours: String,
+    pub(crate) theirs: String,
+    /// Numbers a second at least so many times theirs.
+    pub(crate) rate: Option<f64>,
+    /// Processor time of a number at most so many times theirs.
+    pub(crate) cpu: Option<f64>,
+    /// Median latency at most so many times theirs.
+    pub(crate) p50: Option<f64>,
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+impl Row {
+    fn rate(&self) -> Option<f64> {
+        median(self.runs.iter().map(|run| run.per_second))
+    }
+
+    fn cpu(&self) -> Option<f64> {
+        median(self.runs.iter().filter_map(|run| run.cpu_us))
+    }
+
+    fn p50(&self) -> Option<f64> {
+        median(self.runs.iter().filter_map(|run| run.p50_us).map(|us| us as f64))
+    }
+
+    fn p99(&self) -> Option<f64> {
+        median(self.runs.iter().filter_map(|run| run.p99_us).map(|us| us as f64))
+    }
+}
+
+/// Every row, in Markdown.
+pub(crate) fn rows(rows: &[Row]) -> String {
+    let mut text = head(&["what", "numbers/s", "server CPU us", "p50 us", "p99 us", "runs"]);
+    for row in rows {
+        let whole = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
+        let cpu = row.cpu().map_or("-".to_owned(), |cpu| format!("{cpu:.3}"));
+        let runs = row.runs.len().to_string();
+        text += &line(&[row.name.clone(), rate(row.rate()), cpu, whole(row.p50()), whole(row.p99()), runs]);
+    }
+    text
+}
+
+/// Every goal whose two rows were measured, in Markdown. Answers also whether all are met.
+pub(crate) fn goals(rows: &[Row], goals: &[Goal]) -> (String, bool) {
+    let mut text = head(&["ours", "beside", "figure", "goal", "measured", ""]);
+    let mut all = true;
+    let find = |name: &str| rows.iter().find(|row| row.name == name && !row.runs.is_empty());
+    for goal in goals {
+        let (Some(ours), Some(theirs)) = (find(&goal.ours), find(&goal.theirs)) else { continue };
+        let kinds = [
+            ("numbers/s", goal.rate, true, ours.rate().zip(theirs.rate())),
+            ("server CPU", goal.cpu, false, ours.cpu().zip(theirs.cpu())),
+            ("p50", goal.p50, false, ours.p50().zip(theirs.p50())),
+        ];
+        for (figure, bound, at_least, pair) in kinds {
+            let (Some(bound), Some((ours, theirs))) = (bound, pair) else { continue };
+            let ratio = ours / theirs;
+            let met = if at_least { ratio >= bound } else { ratio <= bound };
+            all &= met;
+            let sign = if at_least { ">=" } else { "<=" };
+            let verdict = if met { "PASS" } else { "FAIL" };
+            let (bound, ratio) = (format!("{sign} {bound:.2}x"), format!("{ratio:.2}x"));
+            text +=
+                &line(&[goal.ours.clone(), goal.theirs.clone(), figure.to_owned(), bound, ratio, verdict.to_owned()]);
+        }
+    }
+    (text, all)
+}
+
+fn line(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn head(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    line(&names) + &line(&vec!["---".to_owned(); names.len()])
+}
+
+fn rate(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate @ 1e6..) => format!("{:.2} M", rate / 1e6),
+        Some(rate @ 1e4..) => format!("{:.1} k", rate / 1e3),
+        Some(rate) => format!("{rate:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, rates: &[f64], cpu: f64) -> Row {
+        let run = |rate: &f64| Figure { per_second: *rate, cpu_us: Some(cpu), ..Figure::default() };
+        Row { name: name.to_owned(), runs: rates.iter().map(run).collect() }
+    }
+
+    #[test]
+    fn medians_are_held_against_the_goals() {
+        let rows = [row("ours", &[90.0, 10.0, 95.0], 1.2), row("theirs", &[100.0, 100.0, 900.0], 1.0)];
+        let goal = |rate, cpu| {
+            [Goal { ours: "ours".into(), theirs: "theirs".into(), rate: Some(rate), cpu: Some(cpu), p50: None }]
+        };
+        assert!(goals(&rows, &goal(0.9, 1.2)).1);
+        let (text, met) = goals(&rows, &goal(0.91, 1.2));
+        assert!(!met && text.contains("0.90x") && text.contains("FAIL") && text.contains("PASS"), "{text}");
+        assert!(!goals(&rows, &goal(0.9, 1.1)).1);
+    }
+}

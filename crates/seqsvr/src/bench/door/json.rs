@@ -1,0 +1,127 @@
+//! JSON over HTTP/1.1: one connection for each worker, one call at a time.
+
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use seq_core::Seq;
+use tokio::net::TcpStream;
+
+use super::{Ways, failure};
+use crate::traffic::Answer;
+
+type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>>>>;
+
+pub(crate) struct Lane {
+    addr: String,
+    deadline: Duration,
+    batch: usize,
+    open: Option<(SendRequest<Full<Bytes>>, Connection)>,
+}
+
+impl Lane {
+    pub(super) async fn connect(addr: &str, ways: &Ways) -> io::Result<Lane> {
+        let mut lane = Lane { addr: addr.to_owned(), deadline: ways.deadline, batch: ways.batch, open: None };
+        lane.dial().await?;
+        Ok(lane)
+    }
+
+    async fn dial(&mut self) -> io::Result<()> {
+        let stream = TcpStream::connect(&self.addr).await?;
+        stream.set_nodelay(true)?;
+        let (send, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        self.open = Some((send, Box::pin(connection)));
+        Ok(())
+    }
+
+    async fn call(&mut self, uids: &[u64]) -> io::Result<Vec<Answer>> {
+        if self.open.is_none() {
+            self.dial().await?;
+        }
+        let (send, connection) = self.open.as_mut().expect("it was dialled");
+        let (method, body) = match uids {
+            [uid] if self.batch == 1 => ("Next", serde_json::json!({ "uid": uid.to_string(), "count": 1 })),
+            uids => {
+                let uids: Vec<String> = uids.iter().map(u64::to_string).collect();
+                ("NextMany", serde_json::json!({ "uids": uids }))
+            }
+        };
+        let request = Request::post(format!("/seqsvr.v1.SequenceService/{method}"))
+            .header("host", &*self.addr)
+            .header("content-type", "application/json")
+            .header("connect-timeout-ms", self.deadline.as_millis().to_string())
+            .body(Full::from(body.to_string()))
+            .map_err(io::Error::other)?;
+        let exchange = async {
+            let response: Response<_> = send.send_request(request).await?;
+            let ok = response.status().is_success();
+            Ok::<_, hyper::Error>((ok, response.into_body().collect().await?.to_bytes()))
+        };
+        let (ok, body) = tokio::select! {
+            answer = exchange => answer.map_err(io::Error::other)?,
+            _ = connection => return Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        let body: serde_json::Value = serde_json::from_slice(&body)?;
+        Ok(if ok { answers(&body, uids.len())? } else { vec![refused(&body); uids.len()] })
+    }
+}
+
+impl super::Lane for Lane {
+    async fn round(&mut self, uids: &[u64], answers: &mut Vec<Answer>) {
+        for uids in uids.chunks(self.batch) {
+            let error = match tokio::time::timeout(self.deadline, self.call(uids)).await {
+                Ok(Ok(answered)) => {
+                    answers.extend(answered);
+                    continue;
+                }
+                Ok(Err(error)) => failure("CONNECTION_LOST", &error.to_string(), true),
+                Err(_) => failure("DEADLINE_EXCEEDED", "no answer in time", true),
+            };
+            self.open = None;
+            answers.extend(std::iter::repeat_n(error, uids.len()));
+        }
+    }
+}
+
+/// The answers in the body of a call that succeeded. What is 0 or empty may be left out, as proto3 JSON does.
+fn answers(body: &serde_json::Value, items: usize) -> io::Result<Vec<Answer>> {
+    let number = |value: &serde_json::Value| value.as_str().and_then(|text| text.parse().ok());
+    let given = |value: Option<u64>, prev: Option<u64>| match value {
+        Some(value) if value > 0 => Answer::Given { value: Seq(value), prev: Seq(prev.unwrap_or(0)), lost: 0 },
+        _ => failure("REFUSED", "an item without a number", false),
+    };
+    let (values, prevs) = (&body["values"], &body["prevs"]);
+    let answers: Vec<Answer> = match values.as_array() {
+        None => vec![given(number(&body["value"]), number(&body["prev"]))],
+        Some(values) => {
+            values.iter().enumerate().map(|(index, value)| given(number(value), number(&prevs[index]))).collect()
+        }
+    };
+    let fits = answers.len() == items;
+    fits.then_some(answers).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "lists of other lengths"))
+}
+
+/// A call that was refused as a whole.
+fn refused(body: &serde_json::Value) -> Answer {
+    let code = body["code"].as_str().unwrap_or("unknown");
+    failure(&code.to_uppercase(), body["message"].as_str().unwrap_or_default(), code == "deadline_exceeded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_as_proto3_json_writes_them() {
+        let one = answers(&serde_json::json!({ "value": "7", "prev": "6", "epoch": "1" }), 1).unwrap();
+        assert!(matches!(one[..], [Answer::Given { value: Seq(7), prev: Seq(6), .. }]));
+        let many = answers(&serde_json::json!({ "values": ["7", "0"], "prevs": ["0", "0"] }), 2).unwrap();
+        assert!(matches!(many[..], [Answer::Given { .. }, Answer::Failed(_)]));
+        assert!(answers(&serde_json::json!({ "values": ["7"] }), 2).is_err());
+    }
+}
