@@ -52,3 +52,9 @@ fuzz SECONDS="60" *ARGS:
 # Runs the benchmarks.
 bench *ARGS:
     cargo bench --workspace {{ARGS}}
+
+# Measures seqsvr beside Redis, PostgreSQL, MariaDB, etcd and the bare wire, in one run: about 10 minutes. They must be
+# installed: redis-server redis-tools postgresql mariadb-server etcd-server etcd-client.
+compare *ARGS:
+    cargo build --release --workspace --bins
+    target/release/seq-compare run {{ARGS}}

@@ -4,6 +4,7 @@
 //! never clash. Longer runs of the same tests are set by the environment: `E2E_KILLS`, and `E2E_TRACE` for a
 //! trace of one's own.
 
+mod bench;
 mod cluster;
 mod dev;
 mod kill;

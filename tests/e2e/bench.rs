@@ -1,0 +1,75 @@
+//! `seqsvr bench` and `check perf` before a real cluster: every door keeps the order, and a bound that is missed is an error.
+
+use crate::cluster::{Place, seqsvr, seqsvr_json};
+use crate::dev;
+
+/// A short run, warm-up included.
+const SHORT: [&str; 6] = ["--warmup-s", "0.2", "--duration-s", "0.5", "--uids", "5000"];
+
+#[test]
+fn every_door_keeps_the_order() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let doors: [&[&str]; 5] = [
+        &["--door", "sdk", "--concurrency", "64"],
+        &["--door", "sdk", "--batch", "20", "--distribution", "zipf"],
+        &["--door", "grpc", "--distribution", "single"],
+        &["--door", "many", "--batch", "50", "--concurrency", "8"],
+        &[
+            "--door",
+            "stream",
+            "--batch",
+            "10",
+            "--pipeline",
+            "32",
+            "--concurrency",
+            "4",
+            "--distribution",
+            "sequential",
+        ],
+    ];
+    for door in doors {
+        let report = seqsvr_json(&[&["bench", "--addr", &addr, "--check"], &SHORT[..], door].concat());
+        assert_eq!(report["failed"], 0, "{report:#}");
+        for fault in ["decreases", "duplicates"] {
+            assert_eq!(report["order"][fault], 0, "{report:#}");
+        }
+        assert!(
+            report["numbers"].as_u64().unwrap() > 0 && report["cpu_us_per_number"].as_f64().unwrap() > 0.0,
+            "{report:#}"
+        );
+    }
+}
+
+#[test]
+fn an_open_loop_sends_what_is_due_and_is_held_to_its_bounds() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let csv = place.path("run.csv");
+    let csv = csv.to_str().unwrap();
+    let run = ["bench", "--addr", &addr, "--rate", "500", "--csv", csv, "--expect", "failed<=0", "-o", "json"];
+    let bound = |bound| seqsvr(&[&run[..], &SHORT, &["--expect", bound]].concat());
+    let passed = bound("calls_per_second<=600");
+    let report: serde_json::Value = serde_json::from_slice(&passed.stdout).unwrap();
+    assert_eq!(passed.status.code(), Some(0), "{report:#}");
+    assert_eq!(report["rate"], 500.0);
+    let rows = std::fs::read_to_string(csv).unwrap();
+    assert!(rows.starts_with("second,calls,numbers,failed,") && rows.lines().count() >= 2, "{rows}");
+    let missed = bound("numbers_per_second>=1_000_000_000");
+    assert_eq!(missed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missed.stdout).contains("\"pass\": false"), "{missed:?}");
+}
+
+#[test]
+fn a_small_load_is_carried_or_the_check_says_what_was_missed() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let check = seqsvr(&["check", "perf", "--addr", &addr, "--duration-s", "1", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&check.stdout).unwrap();
+    let bounds = report["expected"].as_array().unwrap();
+    assert_eq!(bounds.len(), 4, "{report:#}");
+    // How fast this machine is at the moment is not this test's to say: the verdict must follow from the figures.
+    let met = bounds.iter().all(|bound| bound["pass"] == true);
+    assert_eq!(check.status.code(), Some(i32::from(!met)), "{report:#}");
+    assert_eq!(report["order"]["decreases"], 0, "{report:#}");
+}
