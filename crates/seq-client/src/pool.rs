@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -21,6 +20,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
+
+pub use seq_proto::dial::Dial;
 
 /// Connections to one node: enough that one connection's task is not the bottleneck, few enough that 1,000 clients do not
 /// exhaust a node's files.
@@ -44,36 +45,6 @@ pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// How long an address stays suspect after a failure: one caller a second finds out whether it is back.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
-
-/// Makes connections; a simulation puts its own network here.
-#[derive(Clone)]
-pub struct Dial(Arc<dyn Fn(Endpoint) -> Channel + Send + Sync>);
-
-impl Dial {
-    /// Connections made by `connect` from an endpoint that has every option set. It must not block: a connection is made
-    /// when it is first needed.
-    pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
-        Dial(Arc::new(connect))
-    }
-
-    /// TCP, without delay for small messages.
-    #[must_use]
-    pub fn tcp() -> Dial {
-        Dial::new(|endpoint| endpoint.connect_lazy())
-    }
-}
-
-impl Default for Dial {
-    fn default() -> Dial {
-        Dial::tcp()
-    }
-}
-
-impl fmt::Debug for Dial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Dial")
-    }
-}
 
 /// Connections by address. Clones are handles on the same pool.
 #[derive(Clone, Debug)]
@@ -249,7 +220,7 @@ impl Inner {
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
         Ok(Node {
-            channels: (0..self.connections).map(|_| (self.dial.0)(endpoint.clone())).collect(),
+            channels: (0..self.connections).map(|_| self.dial.connect(endpoint.clone())).collect(),
             turn: AtomicUsize::new(0),
             suspect_until_ms: AtomicU64::new(0),
         })

@@ -1,4 +1,4 @@
-//! The edge every server shares: tasks, listeners, config, tracing, metrics and probes.
+//! The edge every server shares: tasks, listeners, config, ports, tracing, metrics and probes.
 //!
 //! Nothing here knows what a server is for. What the environment says is handed in by the binary; nothing here reads it.
 
@@ -11,6 +11,7 @@ pub mod http;
 pub mod listen;
 pub mod metrics;
 pub mod panic;
+pub mod port;
 pub mod process;
 pub mod signals;
 pub mod tasks;

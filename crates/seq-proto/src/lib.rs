@@ -3,6 +3,7 @@
 //! Nothing from the wire is trusted before it passed [`convert`] or [`owners`]. [`status`] is the one map from refusals to gRPC codes.
 
 pub mod convert;
+pub mod dial;
 pub mod owners;
 pub mod status;
 

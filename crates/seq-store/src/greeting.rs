@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use seq_core::set_spec::StoreSpec;
+use seq_proto::dial::Dial;
 use seq_proto::{status, v1};
 use tonic::Code;
 
 use crate::bootstrap;
-use crate::network::{self, Dial, Disowned, Disownment};
+use crate::network::{self, Disowned, Disownment};
 use crate::peers::{Identity, PeerRefusal};
 use crate::standing::OwnStanding;
 use crate::store::StartError;

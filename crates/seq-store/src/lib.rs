@@ -39,6 +39,6 @@ pub mod types;
 
 pub use bootstrap::SetMismatch;
 pub use config::{ConfigError, DataDir, StoreConfig, StoreTuning};
-pub use network::Dial;
 pub use peers::PeersError;
+pub use seq_proto::dial::Dial;
 pub use store::{StartError, Store, StoreHandle};

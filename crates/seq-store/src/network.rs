@@ -19,6 +19,7 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 use parking_lot::Mutex;
+use seq_proto::dial::Dial;
 use seq_proto::status;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{HelloResponse, RaftMessage, SnapshotChunk};
@@ -45,34 +46,6 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 type Result<T, E = RPCError<TypeConfig>> = std::result::Result<T, E>;
-
-/// Makes connections; a simulation puts its own network here.
-#[derive(Clone)]
-pub struct Dial(Arc<dyn Fn(Endpoint) -> Channel + Send + Sync>);
-
-impl Dial {
-    /// Connections made by `connect` from an endpoint that has every option set. It must not block: a connection is made
-    /// when it is first needed.
-    pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
-        Dial(Arc::new(connect))
-    }
-
-    /// TCP, without delay for small messages.
-    #[must_use]
-    pub fn tcp() -> Dial {
-        Dial::new(|endpoint| endpoint.connect_lazy())
-    }
-
-    pub(crate) fn dial(&self, addr: &str) -> Result<Channel, tonic::transport::Error> {
-        let endpoint = Endpoint::from_shared(format!("http://{addr}"))?
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE)
-            .keep_alive_while_idle(true);
-        Ok((self.0)(endpoint))
-    }
-}
 
 /// What a connection is for. Heartbeats do not wait behind entries, nor entries behind a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,7 +145,7 @@ impl Peer {
         let channel = match channels.get(&key) {
             Some((addr, channel)) if *addr == self.addr => channel.clone(),
             _ => {
-                let channel = self.inner.dial.dial(&self.addr).map_err(|error| Unreachable::new(&error))?;
+                let channel = connect(&self.inner.dial, &self.addr).map_err(|error| Unreachable::new(&error))?;
                 channels.insert(key, (self.addr.clone(), channel.clone()));
                 channel
             }
@@ -320,6 +293,17 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
     postcard::from_bytes(bytes)
 }
 
+/// A connection to another member.
+pub(crate) fn connect(dial: &Dial, addr: &str) -> Result<Channel, tonic::transport::Error> {
+    let endpoint = Endpoint::from_shared(format!("http://{addr}"))?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_while_idle(true);
+    Ok(dial.connect(endpoint))
+}
+
 /// Asks other members whether they know this one's id under another data directory, and what it is to their group.
 pub(crate) async fn hello(
     me: &Identity,
@@ -330,7 +314,7 @@ pub(crate) async fn hello(
 ) -> Vec<(u64, Result<HelloResponse, Status>)> {
     let ask = |(id, addr): (u64, String)| async move {
         let call = async {
-            let channel = dial.dial(&addr).map_err(|error| Status::unavailable(error.to_string()))?;
+            let channel = connect(dial, &addr).map_err(|error| Status::unavailable(error.to_string()))?;
             let answer = RaftServiceClient::new(channel).hello(me.message(id, membership, Bytes::new())).await?;
             Ok(answer.into_inner())
         };

@@ -7,6 +7,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use seq_core::RouteVersion;
 use seq_core::state::{SetDefinition, State};
+use seq_kit::http::Checks;
 use seq_kit::metrics::{
     RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_SNAPSHOT_INDEX, RAFT_TERM, RAISES_APPLIED_TOTAL,
     ROUTE_VERSION, SECTIONS,
@@ -43,13 +44,25 @@ impl View {
         self.metrics().current_leader
     }
 
+    /// Named checks of whether this member takes part and is current.
+    pub(crate) fn readiness(&self) -> Checks {
+        let mut checks = Checks::new();
+        let view = self.clone();
+        checks.add("store-leader", move || view.check_leader());
+        let view = self.clone();
+        checks.add("store-applied", move || view.check_applied());
+        let view = self.clone();
+        checks.add("store-set", move || view.check_set());
+        checks
+    }
+
     /// The group has a leader that this member knows.
-    pub(crate) fn check_leader(&self) -> Result<(), String> {
+    fn check_leader(&self) -> Result<(), String> {
         self.leader().map(|_| ()).ok_or_else(|| "no leader is known".to_owned())
     }
 
     /// This member has applied about everything that it knows to be committed.
-    pub(crate) fn check_applied(&self) -> Result<(), String> {
+    fn check_applied(&self) -> Result<(), String> {
         let metrics = self.metrics();
         let committed = metrics.cluster_committed.max(metrics.local_committed);
         let (committed, applied) = (index(committed), index(metrics.last_applied));
@@ -63,7 +76,7 @@ impl View {
     }
 
     /// The set is defined as the set file says.
-    pub(crate) fn check_set(&self) -> Result<(), String> {
+    fn check_set(&self) -> Result<(), String> {
         match bootstrap::check_set(&self.state, &self.set) {
             Ok(true) => Ok(()),
             Ok(false) => Err("the set is not defined yet".to_owned()),

@@ -13,6 +13,7 @@ use openraft::{Config, SnapshotPolicy};
 use seq_core::state::SetDefinition;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
+use seq_proto::dial::Dial;
 use tokio::sync::watch::Receiver;
 
 use crate::arbiter::ArbiterShell;
@@ -23,7 +24,7 @@ use crate::greeting::{self, Greeter};
 use crate::handover;
 use crate::member_changes::MemberChanges;
 use crate::member_service::StoreAdmin;
-use crate::network::{Dial, Disownment, Network};
+use crate::network::{Disownment, Network};
 use crate::node_service::NodeAdmin;
 use crate::peers::{Identity, Peers, PeersError};
 use crate::proposer::Proposer;
@@ -105,14 +106,7 @@ impl StoreHandle {
     /// Named checks of whether this member takes part and is current.
     #[must_use]
     pub fn readiness(&self) -> Checks {
-        let mut checks = Checks::new();
-        let view = self.view.clone();
-        checks.add("store-leader", move || view.check_leader());
-        let view = self.view.clone();
-        checks.add("store-applied", move || view.check_applied());
-        let view = self.view.clone();
-        checks.add("store-set", move || view.check_set());
-        checks
+        self.view.readiness()
     }
 
     /// Waits until every check of [`StoreHandle::readiness`] holds. Cancel safe.

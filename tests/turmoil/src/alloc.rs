@@ -10,6 +10,7 @@ use seq_alloc::{AllocConfig, AllocTuning, Allocator};
 use seq_client::pool::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_kit::clock::Clock;
+use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 
@@ -97,7 +98,9 @@ pub async fn run(node: Node) -> turmoil::Result {
         role: Some(v1::status_response::Role::Alloc(view.status())),
         ..v1::StatusResponse::default()
     };
-    seq_gateway::grpc::serve(allocator.clone(), Arc::new(admin), allocator.peer_routes(), listener, &tasks)?;
+    let mut ready = Checks::new();
+    allocator.add_checks(&mut ready);
+    seq_gateway::grpc::serve(allocator.clone(), Arc::new(admin), ready, allocator.peer_routes(), listener, &tasks)?;
     nodes.0.borrow_mut().running.insert(name.clone(), allocator.clone());
     while !nodes.is_leaving(&name) {
         if tasks.token().is_cancelled() {

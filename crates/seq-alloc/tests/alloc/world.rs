@@ -9,6 +9,7 @@ use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
 use seq_kit::clock::Clock;
 use seq_kit::frontend::{Allocation, Ask, Call, Frontend, Via};
+use seq_kit::http::Checks;
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
@@ -65,7 +66,8 @@ impl World {
             AllocConfig { spec: self.spec.clone(), name: name.to_owned(), advertise, tuning, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
-        seq_gateway::grpc::serve(allocator.clone(), admin, allocator.peer_routes(), listener, &group).unwrap();
+        let beside = allocator.peer_routes();
+        seq_gateway::grpc::serve(allocator.clone(), admin, Checks::new(), beside, listener, &group).unwrap();
         Node { allocator, group }
     }
 

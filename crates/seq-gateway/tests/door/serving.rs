@@ -1,5 +1,6 @@
 //! What the port offers besides refusals.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use seq_kit::frontend::Via;
@@ -114,15 +115,25 @@ async fn reflection_lists_what_the_port_serves() {
 }
 
 #[tokio::test]
-async fn status_and_health_are_answered() {
+async fn status_is_answered() {
     let door = Door::open().await;
     let status = AdminServiceClient::new(door.channel.clone()).status(v1::StatusRequest {}).await.unwrap();
     assert_eq!(status.into_inner().node, "a1");
+}
+
+#[tokio::test]
+async fn health_says_what_readiness_says() {
+    let door = Door::open().await;
     let mut health = HealthClient::new(door.channel.clone());
-    for service in ["", "seqsvr.v1.SequenceService"] {
-        let check = HealthCheckRequest { service: service.to_owned() };
-        assert_eq!(health.check(check).await.unwrap().into_inner().status(), ServingStatus::Serving, "{service:?}");
+    for (ready, expected) in [(false, ServingStatus::NotServing), (true, ServingStatus::Serving)] {
+        door.twin.ready.store(ready, Relaxed);
+        for service in ["", "seqsvr.v1.SequenceService"] {
+            let check = HealthCheckRequest { service: service.to_owned() };
+            assert_eq!(health.check(check).await.unwrap().into_inner().status(), expected, "{service:?}");
+        }
     }
+    let unknown = HealthCheckRequest { service: "seqsvr.v1.NoService".to_owned() };
+    assert_eq!(health.check(unknown).await.unwrap_err().code(), tonic::Code::NotFound);
 }
 
 #[tokio::test]
@@ -131,6 +142,8 @@ async fn shutdown_ends_the_port_and_tells_who_watches() {
     let mut health = HealthClient::new(door.channel.clone());
     let check = HealthCheckRequest { service: "seqsvr.v1.SequenceService".to_owned() };
     let mut watch = health.watch(check).await.unwrap().into_inner();
+    assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    door.twin.ready.store(true, Relaxed);
     assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
     door.group.cancel();
     assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
 use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
+use seq_kit::http::Checks;
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
@@ -24,6 +26,8 @@ pub(crate) struct Twin {
     inner: Arc<Mutex<Inner>>,
     /// Whose calls wait.
     held: watch::Sender<BTreeSet<u64>>,
+    /// Whether the node is ready.
+    pub(crate) ready: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -168,7 +172,9 @@ impl Door {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
         let status = || v1::StatusResponse { node: "a1".to_owned(), ..v1::StatusResponse::default() };
-        seq_gateway::grpc::serve(twin.clone(), Arc::new(status), Routes::default(), listener, &group).unwrap();
+        let (flag, mut ready) = (twin.ready.clone(), Checks::new());
+        ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
+        seq_gateway::grpc::serve(twin.clone(), Arc::new(status), ready, Routes::default(), listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         Door { twin, group, addr, channel }
     }

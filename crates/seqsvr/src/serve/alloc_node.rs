@@ -12,6 +12,7 @@ use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
 use seq_gateway::grpc::{self, AdminView};
 use seq_kit::cores::Cores;
+use seq_kit::http::Checks;
 use seq_kit::process;
 use seq_proto::v1;
 
@@ -43,8 +44,9 @@ pub(crate) fn start(
         let (allocator, admin) = (serving.clone(), admin.clone());
         async move {
             let outcome = {
-                let beside = allocator.peer_routes();
-                grpc::serve(allocator, admin, beside, listener, &tasks)
+                let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
+                allocator.add_checks(&mut ready);
+                grpc::serve(allocator, admin, ready, beside, listener, &tasks)
             };
             let open = outcome.is_ok();
             // The starter waits for every outcome; it is gone only when another thread failed.

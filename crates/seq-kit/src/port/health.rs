@@ -1,0 +1,81 @@
+//! `grpc.health.v1.Health`: a node serves while it is ready and nobody has asked it to end.
+//!
+//! Every question asks the checks anew, so health never says more than `/readyz` does.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::stream;
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+use tonic_health::ServingStatus;
+use tonic_health::pb::{self, HealthCheckRequest, HealthCheckResponse};
+
+use crate::http::Checks;
+
+/// How often the checks are asked for somebody who watches: a balancer that hears of it this much later has not sent much.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Clone)]
+pub(super) struct Health {
+    ready: Checks,
+    services: &'static [&'static str],
+    stopping: CancellationToken,
+}
+
+impl Health {
+    pub(super) fn new(ready: Checks, services: &'static [&'static str], stopping: CancellationToken) -> Health {
+        Health { ready, services, stopping }
+    }
+
+    fn status(&self) -> ServingStatus {
+        let serves = !self.stopping.is_cancelled() && self.ready.ask().is_ok();
+        if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
+    }
+
+    /// All services of a port serve or none does. The empty name is the port as a whole.
+    fn check_name(&self, service: &str) -> Result<(), Status> {
+        let known = service.is_empty() || self.services.contains(&service);
+        if known { Ok(()) } else { Err(Status::not_found(format!("no service {service:?} here"))) }
+    }
+
+    /// The next status other than `told`.
+    async fn change(&self, told: Option<ServingStatus>) -> ServingStatus {
+        loop {
+            let status = self.status();
+            if told != Some(status) {
+                return status;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = self.stopping.cancelled(), if !self.stopping.is_cancelled() => {}
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl pb::health_server::Health for Health {
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        self.check_name(&request.get_ref().service)?;
+        Ok(Response::new(response(self.status())))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        self.check_name(&request.get_ref().service)?;
+        let changes = stream::unfold((self.clone(), None), |(health, told)| async move {
+            let status = health.change(told).await;
+            Some((Ok(response(status)), (health, Some(status))))
+        });
+        Ok(Response::new(Box::pin(changes)))
+    }
+}
+
+fn response(status: ServingStatus) -> HealthCheckResponse {
+    let mut response = HealthCheckResponse::default();
+    response.set_status(status.into());
+    response
+}
