@@ -4,6 +4,27 @@ use std::path::PathBuf;
 
 const PROTOS: [&str; 6] = ["route", "sequence", "control", "handover", "raft", "admin"];
 
+/// What the JSON door reads and writes.
+const IN_JSON: [&str; 17] = [
+    ".seqsvr.v1.NextRequest",
+    ".seqsvr.v1.NextResponse",
+    ".seqsvr.v1.NextManyRequest",
+    ".seqsvr.v1.NextManyResponse",
+    ".seqsvr.v1.ItemError",
+    ".seqsvr.v1.CurrentRequest",
+    ".seqsvr.v1.CurrentResponse",
+    ".seqsvr.v1.CurrentManyRequest",
+    ".seqsvr.v1.CurrentManyResponse",
+    ".seqsvr.v1.Exactness",
+    ".seqsvr.v1.AdvanceRequest",
+    ".seqsvr.v1.AdvanceResponse",
+    ".seqsvr.v1.GetRoutesRequest",
+    ".seqsvr.v1.GetRoutesResponse",
+    ".seqsvr.v1.Routes",
+    ".seqsvr.v1.RouteNode",
+    ".seqsvr.v1.RouteRun",
+];
+
 #[expect(clippy::disallowed_methods, reason = "cargo speaks to a build script through the environment")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
@@ -12,7 +33,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut compiler = protox::Compiler::new([root])?;
     compiler.include_source_info(true).include_imports(true).open_files(files)?;
     let descriptors = PathBuf::from(std::env::var("OUT_DIR")?).join("seqsvr_descriptor.bin");
-    std::fs::write(descriptors, compiler.encode_file_descriptor_set())?;
+    let encoded = compiler.encode_file_descriptor_set();
+    std::fs::write(descriptors, &encoded)?;
+    // Every field is written, also a zero: who reads an answer in a shell should see that `prev` is 0.
+    pbjson_build::Builder::new().register_descriptors(&encoded)?.emit_fields().build(&IN_JSON)?;
     tonic_prost_build::configure()
         .bytes(".seqsvr.v1.RaftMessage")
         .bytes(".seqsvr.v1.SnapshotChunk")

@@ -1,4 +1,4 @@
-//! The gRPC port of an AllocSvr: sequences, status, health and reflection on one listener.
+//! The gRPC port of an AllocSvr: sequences, status, health and reflection on one listener, and JSON beside them.
 //!
 //! One door runs on one core's runtime with a listener of its own; the kernel spreads connections over the doors of a
 //! port. Every bound of a connection is named here.
@@ -15,11 +15,12 @@ use seq_kit::port::{Bounds, Port};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};
-use seq_proto::v1::sequence_service_server::{self, SequenceServiceServer};
+use seq_proto::v1::sequence_service_server;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use crate::sequence::Service;
+use crate::calls::Sequence;
+use crate::dispatch::Dispatch;
 
 /// Calls of one connection that are held at a time: more than a busy client keeps in flight, and with
 /// [`limits::MAX_REQUEST_BYTES`] a bound on what one peer makes the server hold. The next ones wait at the client.
@@ -63,14 +64,13 @@ pub fn serve<F: Frontend>(
         bounds: BOUNDS,
         ready,
         descriptors: seq_proto::DESCRIPTORS,
+        http1: true,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
-    let sequence = SequenceServiceServer::new(Service::new(frontend, &admin().set))
-        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
-        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let sequence = Arc::new(Sequence::new(frontend, &admin().set));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-    let services = port.complete(beside.add_service(sequence).add_service(admin), group);
-    port.serve(services, listener.into(), group)
+    let services = port.complete(beside.add_service(admin), group);
+    port.serve(Dispatch::new(sequence, services), listener.into(), group)
 }
 
 struct Admin {

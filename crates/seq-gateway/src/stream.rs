@@ -16,8 +16,8 @@ use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tonic::{Status, Streaming};
 
+use crate::calls::Sequence;
 use crate::many;
-use crate::sequence::Sequence;
 use crate::timeout;
 
 /// Messages taken as one batch: enough for the clock to cost nothing beside them, and so few that the first of them is
@@ -87,7 +87,7 @@ impl<F: Frontend> Answers<F> {
                 Poll::Pending => break,
                 Poll::Ready(None) => self.messages = None,
                 Poll::Ready(Some(message)) => {
-                    let message = message?;
+                    let message = message.map_err(|status| status::unread(&status))?;
                     let tag = message.tag;
                     if let Err(refusal) = self.batch.add(message) {
                         let refusal = v1::next_stream_response::Outcome::Refusal(status::to_item(0, &refusal));

@@ -42,6 +42,8 @@ pub struct Port {
     pub bounds: Bounds,
     /// Whether the node takes traffic; health says what they say.
     pub ready: Checks,
+    /// Whether HTTP/1.1 is spoken as well: its service answers something else than gRPC too.
+    pub http1: bool,
     /// The descriptors of all services, encoded.
     pub descriptors: &'static [u8],
     /// The full names of the services beside health and reflection.
@@ -94,9 +96,10 @@ impl Port {
         S::Future: Send + 'static,
     {
         let incoming = listener.incoming()?.then(paced);
-        let (stopping, bounds) = (tasks.token(), self.bounds);
+        let (stopping, bounds, http1) = (tasks.token(), self.bounds, self.http1);
         tasks.spawn(self.name, Kind::Critical, async move {
             let serving = Server::builder()
+                .accept_http1(http1)
                 .max_concurrent_streams(bounds.streams)
                 .initial_stream_window_size(bounds.stream_window)
                 .initial_connection_window_size(bounds.connection_window)

@@ -11,6 +11,9 @@ pub mod status;
 #[expect(clippy::allow_attributes_without_reason, clippy::too_many_lines, reason = "generated")]
 pub mod v1 {
     tonic::include_proto!("seqsvr.v1");
+
+    // JSON, by the mapping of proto3.
+    include!(concat!(env!("OUT_DIR"), "/seqsvr.v1.serde.rs"));
 }
 
 /// The descriptors of every message and service, for reflection and for lints.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use prost::Message;
 use seq_core::Refusal;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -106,4 +107,60 @@ pub fn metadata(status: &Status, key: &str) -> Option<String> {
 #[must_use]
 pub fn reason(status: &Status) -> Option<String> {
     status.get_error_details().error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason.clone())
+}
+
+/// How long a status says to wait before calling again; `None` where repeating does not help.
+#[must_use]
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    status.get_error_details().retry_info().and_then(|info| info.retry_delay)
+}
+
+/// What came in is not a message. The text says where it is wrong.
+#[must_use]
+pub fn malformed(text: String) -> Status {
+    with_reason(Code::InvalidArgument, "MALFORMED", text, [], None)
+}
+
+/// A message of more bytes than one may have.
+#[must_use]
+pub fn too_large(limit: usize) -> Status {
+    let text = format!("the message is larger than the {limit} bytes that one may have");
+    with_reason(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", text, [], None)
+}
+
+/// How the library's statuses begin for messages that it did not read.
+const UNREAD: [&str; 2] = ["failed to decode Protobuf message", "Error, decoded message length too large"];
+
+/// Whether a status is what the library says of a message that it did not read.
+#[must_use]
+pub fn is_unread(status: &Status) -> bool {
+    UNREAD.iter().any(|text| status.message().starts_with(text))
+}
+
+/// What the library says of a message it did not read, with this service's code and reason; other statuses as they are.
+#[must_use]
+pub fn unread(status: &Status) -> Status {
+    let text = status.message().to_owned();
+    match UNREAD.iter().position(|unread| text.starts_with(unread)) {
+        Some(0) => malformed(text),
+        Some(_) => with_reason(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", text, [], None),
+        None => status.clone(),
+    }
+}
+
+/// One detail of a status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Full name of its message, as `google.rpc.ErrorInfo`.
+    pub name: String,
+    /// The message, encoded.
+    pub value: Vec<u8>,
+}
+
+/// The details of a status, for protocols that carry them in another form than gRPC does.
+#[must_use]
+pub fn details(status: &Status) -> Vec<Detail> {
+    let details = tonic_types::pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
+    let name = |url: &str| url.rsplit('/').next().unwrap_or_default().to_owned();
+    details.into_iter().map(|any| Detail { name: name(&any.type_url), value: any.value }).collect()
 }

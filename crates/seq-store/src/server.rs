@@ -86,6 +86,7 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
         name: "store server",
         bounds: BOUNDS,
         ready,
+        http1: false,
         descriptors: seq_proto::DESCRIPTORS,
         services: &[
             control_service_server::SERVICE_NAME,

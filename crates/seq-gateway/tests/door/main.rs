@@ -1,7 +1,10 @@
-//! The gRPC door before a frontend that counts in a map, asked by a real client.
+//! The gRPC port before a frontend that counts in a map, asked by a real client.
 
 mod bad_input;
+mod http;
+mod json;
 mod raw;
 mod serving;
 mod stream;
+mod text;
 mod twin;

@@ -28,6 +28,8 @@ pub(crate) struct Twin {
     held: watch::Sender<BTreeSet<u64>>,
     /// Whether the node is ready.
     pub(crate) ready: Arc<AtomicBool>,
+    /// Whether no section has an owner.
+    unserved: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -75,9 +77,17 @@ impl Twin {
         self.held.send_replace(uids.iter().copied().collect());
     }
 
+    /// Has every call for numbers refused, or none.
+    pub(crate) fn refuse(&self, all: bool) {
+        self.unserved.store(all, Relaxed);
+    }
+
     fn take(&self, ask: Ask) -> Result<Allocation, Refusal> {
         if ask.uid.0 >= UIDS {
             return Err(Refusal::UidOutOfRange { uid: ask.uid, start: 0, end: UIDS });
+        }
+        if self.unserved.load(Relaxed) {
+            return Err(Refusal::Unserved { section: SectionId(0) });
         }
         let mut inner = self.inner.lock();
         let last = inner.last.entry(ask.uid).or_default();

@@ -1,0 +1,94 @@
+//! The HTTP side of the gRPC port: JSON as the Connect protocol defines it, plain text for shells, and what describes both.
+//!
+//! Every answer is made of one whole request, bounded in bytes and in time. HTTP/1.1 and HTTP/2 are alike here.
+
+use std::sync::Arc;
+
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use seq_kit::frontend::Frontend;
+use seq_proto::status;
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+use crate::calls::Sequence;
+
+mod connect;
+mod text;
+
+/// What all of it is, for people and programs.
+const OPENAPI: &str = include_str!("../api/openapi.json");
+
+const HINT: &str = "seqsvr gives out sequence numbers.\n\n\
+    GET  /api/seq/next/{uid}       the next number, as text; ?n=10 takes ten and answers the last one\n\
+    GET  /api/seq/current/{uid}    the last number given out\n\
+    POST /seqsvr.v1.SequenceService/{Next,NextMany,Current,CurrentMany,Advance,GetRoutes}    JSON, as Connect defines it\n\
+    GET  /api/openapi.json         describes them\n\n\
+    gRPC is on this port as well.\n";
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Answers what is not gRPC.
+pub(crate) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, request: Request<Body>) -> Response<Body> {
+    let path = request.uri().path();
+    if let Some(method) = connect::method(path) {
+        return connect::answer(sequence, method, request).await;
+    }
+    if path.starts_with(text::PREFIX) {
+        return text::answer(sequence, request.method(), request.uri()).await;
+    }
+    let (content_type, page) = match path {
+        "/" => (TEXT, HINT),
+        "/api/openapi.json" => (JSON, OPENAPI),
+        _ => return not_found(path),
+    };
+    if request.method() == Method::GET { respond(StatusCode::OK, content_type, page) } else { not_allowed("GET") }
+}
+
+fn respond(code: StatusCode, content_type: &'static str, body: impl Into<bytes::Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::new(body.into())));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    // A number that a cache answers would be given out twice.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn not_found(path: &str) -> Response<Body> {
+    respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is at {path:?}; GET / says what there is\n"))
+}
+
+fn not_allowed(allowed: &'static str) -> Response<Body> {
+    let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, format!("this takes {allowed} alone\n"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+/// Adds when to call again to a refusal, in the whole seconds that HTTP knows.
+fn hint_retry(response: &mut Response<Body>, status: &Status) {
+    if let Some(after) = status::retry_after(status) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1_000) as u64));
+    }
+}
+
+/// The HTTP status that the Connect protocol gives a code.
+fn http_status(code: Code) -> StatusCode {
+    let number = match code {
+        Code::Ok => 200,
+        Code::Cancelled => 499,
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
+        Code::Unauthenticated => 401,
+        Code::PermissionDenied => 403,
+        Code::NotFound => 404,
+        Code::AlreadyExists | Code::Aborted => 409,
+        Code::ResourceExhausted => 429,
+        Code::Unimplemented => 501,
+        Code::Unavailable => 503,
+        Code::DeadlineExceeded => 504,
+        Code::Unknown | Code::Internal | Code::DataLoss => 500,
+    };
+    StatusCode::from_u16(number).expect("a status of three digits")
+}

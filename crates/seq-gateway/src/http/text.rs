@@ -1,0 +1,105 @@
+//! Numbers as plain text, for shells: `curl -s HOST/api/seq/next/42`.
+//!
+//! Taking a number by GET is against the habits of HTTP; it is what a shell can do with an address alone. No answer may be
+//! cached, and every request takes numbers of its own.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Method, Response, StatusCode, Uri};
+use seq_core::Refusal;
+use seq_kit::frontend::{Frontend, Via};
+use seq_proto::{status, v1};
+use tonic::Status;
+use tonic::body::Body;
+
+use super::{TEXT, hint_retry, http_status, not_allowed, not_found, respond};
+use crate::calls::{Arrival, Sequence};
+use crate::timeout;
+
+/// What the paths begin with.
+pub(super) const PREFIX: &str = "/api/seq/";
+
+/// Why a request is refused, for programs.
+const REASON: &str = "seq-reason";
+
+/// Whether a number read is exact.
+const EXACTNESS: &str = "seq-exactness";
+
+pub(super) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, method: &Method, uri: &Uri) -> Response<Body> {
+    let path = uri.path().strip_prefix(PREFIX).and_then(|path| path.split_once('/'));
+    let Some((verb @ ("next" | "current"), uid)) = path else { return not_found(uri.path()) };
+    if uid.is_empty() || uid.contains('/') {
+        return not_found(uri.path());
+    }
+    if method != Method::GET {
+        return not_allowed("GET");
+    }
+    let arrival = Arrival { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json };
+    let answered = match verb {
+        "next" => next(sequence, arrival, uid, uri.query()).await,
+        _ => current(sequence, arrival, uid, uri.query()).await,
+    };
+    answered.unwrap_or_else(|status| refused(&status))
+}
+
+async fn next<F: Frontend>(
+    sequence: &Sequence<F>,
+    arrival: Arrival,
+    uid: &str,
+    query: Option<&str>,
+) -> Result<Response<Body>, Status> {
+    let (uid, mut count) = (number("uid", uid, u64::MAX)?, None);
+    for (key, value) in parameters(query) {
+        match key {
+            "n" if count.is_none() => count = Some(number("n", value, u32::MAX.into())? as u32),
+            key => return Err(status::malformed(format!("query: {key:?} is not n, or is there twice"))),
+        }
+    }
+    let request = v1::NextRequest { uid, count: count.unwrap_or(1), ..v1::NextRequest::default() };
+    let given = sequence.next(arrival, request).await.map_err(status_of)?;
+    Ok(respond(StatusCode::OK, TEXT, format!("{}\n", given.value)))
+}
+
+async fn current<F: Frontend>(
+    sequence: &Sequence<F>,
+    arrival: Arrival,
+    uid: &str,
+    query: Option<&str>,
+) -> Result<Response<Body>, Status> {
+    let uid = number("uid", uid, u64::MAX)?;
+    if let Some((key, _)) = parameters(query).next() {
+        return Err(status::malformed(format!("query: {key:?} is nothing here")));
+    }
+    let request = v1::CurrentRequest { uid, ..v1::CurrentRequest::default() };
+    let current = sequence.current(arrival, request).await.map_err(status_of)?;
+    let exactness = if current.exactness() == v1::Exactness::Exact { "exact" } else { "upper_bound" };
+    let mut response = respond(StatusCode::OK, TEXT, format!("{}\n", current.value));
+    response.headers_mut().insert(EXACTNESS, HeaderValue::from_static(exactness));
+    Ok(response)
+}
+
+fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+/// Digits alone, up to `most`.
+fn number(name: &str, text: &str, most: u64) -> Result<u64, Status> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| digits && *number <= most);
+    number.ok_or_else(|| status::malformed(format!("{name}: {text:?} is not a number of 0..={most}")))
+}
+
+fn status_of(refusal: Refusal) -> Status {
+    status::to_status(&refusal)
+}
+
+fn refused(status: &Status) -> Response<Body> {
+    let reason = status::reason(status).unwrap_or_default();
+    let mut response = respond(http_status(status.code()), TEXT, format!("{reason}: {}\n", status.message()));
+    if let Ok(reason) = HeaderValue::try_from(reason) {
+        response.headers_mut().insert(REASON, reason);
+    }
+    hint_retry(&mut response, status);
+    response
+}

@@ -1,0 +1,220 @@
+//! JSON as the Connect protocol defines it, over HTTP/1.1 and HTTP/2.
+
+use std::time::Duration;
+
+use seq_core::limits::MAX_ITEMS;
+use seq_kit::frontend::Via;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::http::{Answer, http1, http2};
+use crate::twin::Door;
+
+const SERVICE: &str = "/seqsvr.v1.SequenceService";
+
+fn json_headers<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    [&[("content-type", "application/json")], more].concat()
+}
+
+async fn call(door: &Door, method: &str, body: &str) -> Answer {
+    http1(door.addr, "POST", &format!("{SERVICE}/{method}"), &json_headers(&[]), body).await
+}
+
+async fn message(door: &Door, method: &str, body: Value) -> Value {
+    let answer = call(door, method, &body.to_string()).await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{answer:?}");
+    answer.json()
+}
+
+#[tokio::test]
+async fn numbers_come_over_both_versions_of_http() {
+    let door = Door::open().await;
+    let path = format!("{SERVICE}/Next");
+    let headers = json_headers(&[("connect-protocol-version", "1")]);
+    let first = http1(door.addr, "POST", &path, &headers, r#"{"uid":"4","count":1}"#).await;
+    assert_eq!((first.status, first.json()), (200, json!({ "value": "1", "prev": "0", "epoch": "1" })));
+    let second = http2(&door.channel, "POST", &path, &headers, r#"{"uid":4,"count":"10"}"#).await;
+    assert_eq!((second.status, second.json()), (200, json!({ "value": "11", "prev": "1", "epoch": "1" })));
+    assert!(door.twin.calls().iter().all(|call| (call.via, call.hops) == (Via::Json, 0)));
+}
+
+#[tokio::test]
+async fn every_unary_method_is_answered() {
+    let door = Door::open().await;
+    let many = message(&door, "NextMany", json!({ "uids": ["4", 5, "5000"], "counts": [2, 1, 1] })).await;
+    assert_eq!((&many["values"], &many["prevs"]), (&json!(["2", "1", "0"]), &json!(["0", "0", "0"])), "{many}");
+    assert_eq!((&many["errors"][0]["index"], &many["errors"][0]["reason"]), (&json!(2), &json!("UID_OUT_OF_RANGE")));
+    let current = message(&door, "Current", json!({ "uid": 4 })).await;
+    assert_eq!(current, json!({ "value": "2", "exactness": "EXACTNESS_EXACT", "epoch": "1" }));
+    let currents = message(&door, "CurrentMany", json!({ "uids": [5, 4] })).await;
+    assert_eq!(currents["exactness"], json!(["EXACTNESS_UPPER_BOUND", "EXACTNESS_EXACT"]));
+    let advanced = message(&door, "Advance", json!({ "uid": 4, "to": "9007199254740993" })).await;
+    assert_eq!(advanced["epoch"], "1");
+    assert_eq!(door.twin.last(4), 9_007_199_254_740_993, "beyond what a double holds");
+    assert_eq!(message(&door, "GetRoutes", json!({})).await, json!({}));
+    door.twin.route(3);
+    let routes = message(&door, "GetRoutes", json!({ "knownVersion": "0" })).await;
+    assert_eq!((&routes["routes"]["version"], &routes["routes"]["runs"][0]["sections"]), (&json!("3"), &json!(10)));
+    let next = message(&door, "Next", json!({ "uid": 1, "count": 1, "route_version": 2 })).await;
+    assert_eq!(next["routes"]["baseVersion"], "2", "names of fields may be those of the proto");
+}
+
+#[tokio::test]
+async fn refusals_carry_code_status_reason_and_details() {
+    let door = Door::open().await;
+    let table = [
+        ("Next", json!({ "uid": "1000", "count": 1 }), 400, "out_of_range", "UID_OUT_OF_RANGE"),
+        ("Next", json!({ "uid": "1" }), 400, "invalid_argument", "COUNT_OUT_OF_RANGE"),
+        ("Next", json!({ "uid": "1", "count": 1, "hops": 3 }), 400, "invalid_argument", "TOO_MANY_HOPS"),
+        ("NextMany", json!({ "uids": [] }), 400, "invalid_argument", "EMPTY_BATCH"),
+        ("NextMany", json!({ "uids": vec![1; MAX_ITEMS + 1] }), 400, "invalid_argument", "BATCH_TOO_LARGE"),
+        ("CurrentMany", json!({}), 400, "invalid_argument", "EMPTY_BATCH"),
+    ];
+    for (method, body, status, code, reason) in table {
+        let answer = call(&door, method, &body.to_string()).await;
+        let error = answer.json();
+        assert_eq!((answer.status, &error["code"]), (status, &json!(code)), "{answer:?}");
+        let detail = &error["details"][0];
+        assert_eq!((&detail["type"], &detail["debug"]["reason"]), (&json!("google.rpc.ErrorInfo"), &json!(reason)));
+        assert!(!detail["value"].as_str().unwrap().contains('='), "base64 without padding: {error}");
+        assert_eq!(answer.header("retry-after"), None);
+    }
+    door.twin.refuse(true);
+    let answer = call(&door, "Next", r#"{"uid":1,"count":1}"#).await;
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("unavailable")), "{answer:?}");
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    let error = answer.json();
+    let retry = error["details"].as_array().unwrap().iter().find(|detail| detail["type"] == "google.rpc.RetryInfo");
+    assert_eq!(retry.unwrap()["debug"]["retryDelay"], "0.1s", "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_a_message_is_refused_by_field_and_place() {
+    let door = Door::open().await;
+    let table = [
+        ("", "line 1 column 0"),
+        ("{", "line 1 column 1"),
+        ("null", "line 1 column 4"),
+        ("[1,2]", "line 1 column"),
+        (r#"{"uid":1} x"#, "line 1 column 11"),
+        (r#"{"uid":"x","count":1}"#, "uid: "),
+        (r#"{"uid":-1,"count":1}"#, "uid: "),
+        (r#"{"uid":1.5,"count":1}"#, "uid: "),
+        (r#"{"uid":18446744073709551616,"count":1}"#, "uid: "),
+        (r#"{"uid":1,"count":4294967296}"#, "count: "),
+        (r#"{"uid":1,"uid":2}"#, "duplicate field `uid`"),
+        (r#"{"uid":1,"cuont":1}"#, "unknown field `cuont`"),
+        ("{\"uid\":\"\u{fffd}\"}", "uid: "),
+    ];
+    for (body, says) in table {
+        let answer = call(&door, "Next", body).await;
+        let error = answer.json();
+        assert_eq!((answer.status, &error["code"]), (400, &json!("invalid_argument")), "{body}: {answer:?}");
+        assert_eq!(error["details"][0]["debug"]["reason"], "MALFORMED", "{body}");
+        assert!(error["message"].as_str().unwrap().contains(says), "{body}: {error} does not say {says:?}");
+    }
+    let answer = call(&door, "NextMany", r#"{"uids":[1,2,"x"]}"#).await;
+    assert!(answer.json()["message"].as_str().unwrap().starts_with("uids"), "{answer:?}");
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert_eq!(call(&door, "Next", &deep).await.status, 400);
+    assert_eq!(door.twin.calls(), []);
+}
+
+#[tokio::test]
+async fn the_protocol_is_held() {
+    let door = Door::open().await;
+    let (path, good) = (format!("{SERVICE}/Next"), r#"{"uid":1,"count":1}"#);
+    let ask =
+        async |method: &str, path: &str, headers: &[(&str, &str)]| http1(door.addr, method, path, headers, good).await;
+    for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"] {
+        let answer = ask(method, &path, &json_headers(&[])).await;
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")), "{method}");
+    }
+    for content_type in ["text/plain", "application/xml", "application/proto", "application/jsonp", ""] {
+        let answer = ask("POST", &path, &[("content-type", content_type)]).await;
+        assert_eq!((answer.status, answer.header("accept-post")), (415, Some("application/json")), "{content_type}");
+    }
+    assert_eq!(ask("POST", &path, &[]).await.status, 415);
+    for content_type in ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=utf-8"] {
+        assert_eq!(ask("POST", &path, &[("content-type", content_type)]).await.status, 200, "{content_type}");
+    }
+    for method in ["NextStream", "Nothing", "Next/", "next"] {
+        assert_eq!(ask("POST", &format!("{SERVICE}/{method}"), &json_headers(&[])).await.status, 404, "{method}");
+    }
+    let bad = [
+        ("connect-protocol-version", "2", 400),
+        ("connect-timeout-ms", "soon", 400),
+        ("connect-timeout-ms", "-1", 400),
+        ("connect-timeout-ms", "", 400),
+        ("connect-timeout-ms", "12345678901", 400),
+        ("content-encoding", "gzip", 501),
+    ];
+    for (name, value, status) in bad {
+        assert_eq!(ask("POST", &path, &json_headers(&[(name, value)])).await.status, status, "{name}: {value}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_held_no_longer_than_its_caller_says() {
+    let door = Door::open().await;
+    let held = async |headers: &[(&str, &str)]| {
+        let sent = Instant::now();
+        let answer =
+            http1(door.addr, "POST", &format!("{SERVICE}/Next"), &json_headers(headers), r#"{"uid":1,"count":1}"#)
+                .await;
+        assert_eq!(answer.status, 200);
+        door.twin.calls().last().unwrap().deadline.saturating_duration_since(sent)
+    };
+    let (short, usual) = (held(&[("connect-timeout-ms", "1000")]).await, held(&[]).await);
+    let longest = held(&[("connect-timeout-ms", "9999999999")]).await;
+    assert!(
+        short < usual && usual < longest && longest < Duration::from_secs(3_600),
+        "{short:?} {usual:?} {longest:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_body_is_bounded_in_bytes_and_in_time() {
+    let door = Door::open().await;
+    let large = format!("{{\"uid\":1,\"count\":1{}}}", " ".repeat(1 << 20));
+    let path = format!("{SERVICE}/Next");
+    for answer in [
+        http1(door.addr, "POST", &path, &json_headers(&[]), &large).await,
+        http2(&door.channel, "POST", &path, &json_headers(&[]), &large).await,
+    ] {
+        assert_eq!((answer.status, &answer.json()["code"]), (429, &json!("resource_exhausted")), "{answer:?}");
+        assert_eq!(answer.json()["details"][0]["debug"]["reason"], "MESSAGE_TOO_LARGE");
+    }
+    let headers = json_headers(&[("content-length", "100"), ("connect-timeout-ms", "50")]);
+    let answer = http1(door.addr, "POST", &path, &headers, "{").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (504, &json!("deadline_exceeded")), "{answer:?}");
+    assert_eq!(door.twin.calls(), []);
+    // The largest batch fits, each number as wide as it gets.
+    let batch = json!({ "uids": vec![u64::MAX.to_string(); MAX_ITEMS], "counts": vec![1_000_000; MAX_ITEMS],
+        "knownEpochs": vec![u64::MAX.to_string(); MAX_ITEMS] });
+    assert_eq!(call(&door, "NextMany", &batch.to_string()).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_description_names_what_is_served() {
+    let door = Door::open().await;
+    let answer = http1(door.addr, "GET", "/api/openapi.json", &[], "").await;
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let api = answer.json();
+    assert_eq!(api["openapi"], "3.1.0");
+    let mut methods = 0;
+    for (path, operations) in api["paths"].as_object().unwrap() {
+        let is_rpc = path.starts_with(SERVICE);
+        methods += usize::from(is_rpc);
+        let path = path.replace("{uid}", "1");
+        let verb = if is_rpc { "POST" } else { "GET" };
+        assert_eq!(operations.as_object().unwrap().keys().collect::<Vec<_>>(), [&verb.to_lowercase()]);
+        let status = http1(door.addr, verb, &path, &json_headers(&[]), "{}").await.status;
+        assert!(status == 200 || status == 400, "{verb} {path}: {status}");
+    }
+    assert_eq!(methods, 6, "every unary method of the service");
+    let hint = http1(door.addr, "GET", "/", &[], "").await;
+    assert!(hint.body.contains("/api/seq/next/{uid}") && hint.body.contains("/api/openapi.json"), "{hint:?}");
+    assert_eq!(http1(door.addr, "POST", "/", &[], "").await.status, 405);
+    assert_eq!(http1(door.addr, "GET", "/favicon.ico", &[], "").await.status, 404);
+}
