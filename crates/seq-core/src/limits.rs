@@ -12,7 +12,12 @@ pub const MAX_ADVANCE: u64 = 1 << 62;
 /// hold up the calls behind it on its core.
 pub const MAX_ITEMS: usize = 10_000;
 
-/// Largest request message a gRPC port accepts, in bytes: [`MAX_ITEMS`] items of the widest encoding, twice over.
+/// Largest call for numbers a gRPC port accepts, in bytes: [`MAX_ITEMS`] items with counts and epochs, each at its widest. What a
+/// caller can make a server hold is a multiple of it.
+pub const MAX_CALL_BYTES: usize = 256 * 1024;
+
+/// Largest request message of another kind that a gRPC port accepts, in bytes: [`MAX_ITEMS`] items of the widest encoding, twice
+/// over.
 pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 
 /// Largest answer a client accepts, in bytes: a whole route table of [`MAX_SECTIONS`] sections, with room.

@@ -37,7 +37,7 @@ impl<F: Frontend> Dispatch<F> {
     /// The calls for numbers go to `sequence`, the other gRPC calls to `services`.
     pub(crate) fn new(sequence: Arc<Sequence<F>>, services: Routes) -> Dispatch<F> {
         let numbers = SequenceServiceServer::new(sequence::Service(sequence.clone()))
-            .max_decoding_message_size(seq_core::limits::MAX_REQUEST_BYTES)
+            .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
             .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
         Dispatch(Arc::new(Inner { sequence, numbers, services }))
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::limits;
+use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
 use seq_kit::frontend::Frontend;
 use seq_kit::http::Checks;
@@ -22,12 +23,14 @@ use tonic::{Request, Response, Status};
 use crate::calls::Sequence;
 use crate::dispatch::Dispatch;
 
-/// Calls of one connection that are held at a time: more than a busy client keeps in flight, and with
-/// [`limits::MAX_REQUEST_BYTES`] a bound on what one peer makes the server hold. The next ones wait at the client.
-const MAX_STREAMS_PER_CONNECTION: u32 = 1_024;
+/// Calls of one connection that are held at a time: enough for a busy client, which has several connections. With
+/// [`limits::MAX_CALL_BYTES`] and an answer of about the same size, what one peer can make the server hold stays under 192 MiB
+/// (docs/operations.md). The next calls wait at the client.
+const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// Bytes of one call that may be on the way unread: a full batch arrives without waiting for the window.
-const STREAM_WINDOW: u32 = 1 << 20;
+/// Bytes of one call that may be on the way unread: a full batch arrives without waiting for the window, and so does the next
+/// one of a stream.
+const STREAM_WINDOW: u32 = 512 << 10;
 
 /// Bytes of one connection that may be on the way unread: several full batches.
 const CONNECTION_WINDOW: u32 = 4 << 20;
@@ -43,28 +46,35 @@ const BOUNDS: Bounds = Bounds {
 /// Answers `AdminService.Status`.
 pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
 
-/// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down. Health says whether
-/// the node is `ready`. What the nodes of the set call each other for is served `beside`, on the same port.
+/// What a node has besides its numbers. Its doors, one for each core, have clones.
+#[derive(Clone)]
+pub struct Node {
+    /// Answers what the node knows of itself.
+    pub admin: AdminView,
+    /// Whether the node takes traffic; health says so.
+    pub ready: Checks,
+    /// What the nodes of the set call each other for, served on the same port.
+    pub beside: Routes,
+    /// Who may connect.
+    pub admission: Admission,
+}
+
+/// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down.
 ///
 /// # Errors
 /// When the runtime cannot take the listener over.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub fn serve<F: Frontend>(
-    frontend: F,
-    admin: AdminView,
-    ready: Checks,
-    beside: Routes,
-    listener: impl Into<Listener>,
-    group: &TaskGroup,
-) -> io::Result<()> {
+pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>, group: &TaskGroup) -> io::Result<()> {
+    let Node { admin, ready, beside, admission } = node;
     let port = Port {
         name: "grpc door",
+        admission,
         bounds: BOUNDS,
         ready,
-        descriptors: seq_proto::DESCRIPTORS,
         http1: true,
+        descriptors: seq_proto::DESCRIPTORS,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
     let sequence = Arc::new(Sequence::new(frontend, &admin().set));

@@ -130,6 +130,10 @@ catalogue! {
     STORAGE_SYNC_ENTRIES = "seqsvr_storage_sync_entries", Histogram, Count, ["set", "node"], BATCH;
     /// Ceiling raises that a member of the store applied; the same on every member.
     RAISES_APPLIED_TOTAL = "seqsvr_raises_applied_total", Counter, Count, ["set", "node"];
+    /// Connections that are open on a node's ports for callers.
+    CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
+    /// Connections that were closed at once because a node had as many as it may.
+    CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
     /// Seconds since the process started.
     UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
     /// Always 1; its labels say which program runs.

@@ -15,6 +15,7 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic_health::pb::health_server::HealthServer;
 
+use crate::admission::Admission;
 use crate::connection::{Connection, Listener};
 use crate::http::Checks;
 use crate::tasks::{Kind, TaskGroup};
@@ -38,6 +39,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Port {
     /// Name of its task.
     pub name: &'static str,
+    /// Who may connect; the sockets of one port share it.
+    pub admission: Admission,
     /// What one connection may hold.
     pub bounds: Bounds,
     /// Whether the node takes traffic; health says what they say.
@@ -95,9 +98,14 @@ impl Port {
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let incoming = listener.incoming()?.then(paced);
-        let (stopping, bounds, http1) = (tasks.token(), self.bounds, self.http1);
-        tasks.spawn(self.name, Kind::Critical, async move {
+        let Port { name, admission, bounds, http1, .. } = self;
+        // A connection too many is closed at once: left in the kernel's queue, its caller would wait for nothing.
+        let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
+            Ok(connection) => admission.watch(connection).map(Ok),
+            Err(error) => Some(Err(error)),
+        });
+        let stopping = tasks.token();
+        tasks.spawn(name, Kind::Critical, async move {
             let serving = Server::builder()
                 .accept_http1(http1)
                 .max_concurrent_streams(bounds.streams)

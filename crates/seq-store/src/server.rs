@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use seq_core::limits;
+use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Port};
@@ -39,6 +40,7 @@ const BOUNDS: Bounds = Bounds {
 /// The member's services.
 #[derive(Clone)]
 pub(crate) struct Doors {
+    pub(crate) admission: Admission,
     pub(crate) raft: RaftServer,
     pub(crate) control: Gate<Control>,
     pub(crate) admin: Gate<View>,
@@ -48,8 +50,9 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// All that answers before the member is loaded: who it is, to others that start.
-    pub(crate) fn closed(me: &Identity) -> Doors {
+    pub(crate) fn closed(me: &Identity, node: &str) -> Doors {
         Doors {
+            admission: Admission::new(node),
             raft: RaftServer { me: me.clone(), gate: Gate::closed() },
             control: Gate::closed(),
             admin: Gate::closed(),
@@ -84,6 +87,7 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
     let nodes = NodeAdminServiceServer::new(doors.nodes).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let port = Port {
         name: "store server",
+        admission: doors.admission,
         bounds: BOUNDS,
         ready,
         http1: false,

@@ -9,6 +9,8 @@ use std::time::Duration;
 use seq_alloc::{AllocConfig, AllocTuning, Allocator};
 use seq_client::pool::Dial;
 use seq_core::set_spec::SetSpec;
+use seq_gateway::grpc;
+use seq_kit::admission::Admission;
 use seq_kit::clock::Clock;
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
@@ -100,7 +102,9 @@ pub async fn run(node: Node) -> turmoil::Result {
     };
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
-    seq_gateway::grpc::serve(allocator.clone(), Arc::new(admin), ready, allocator.peer_routes(), listener, &tasks)?;
+    let (beside, admission) = (allocator.peer_routes(), Admission::new(&name));
+    let door = grpc::Node { admin: Arc::new(admin), ready, beside, admission };
+    grpc::serve(allocator.clone(), door, listener, &tasks)?;
     nodes.0.borrow_mut().running.insert(name.clone(), allocator.clone());
     while !nodes.is_leaving(&name) {
         if tasks.token().is_cancelled() {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use seq_alloc::{AllocConfig, AllocTuning, Allocator};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
+use seq_gateway::grpc;
+use seq_kit::admission::Admission;
 use seq_kit::clock::Clock;
 use seq_kit::frontend::{Allocation, Ask, Call, Frontend, Via};
 use seq_kit::http::Checks;
@@ -66,8 +68,9 @@ impl World {
             AllocConfig { spec: self.spec.clone(), name: name.to_owned(), advertise, tuning, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
-        let beside = allocator.peer_routes();
-        seq_gateway::grpc::serve(allocator.clone(), admin, Checks::new(), beside, listener, &group).unwrap();
+        let (beside, admission) = (allocator.peer_routes(), Admission::new(name));
+        let node = grpc::Node { admin, ready: Checks::new(), beside, admission };
+        grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group }
     }
 

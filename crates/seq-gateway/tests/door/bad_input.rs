@@ -1,6 +1,6 @@
 //! What comes in wrong is refused by name, before anything moves.
 
-use seq_core::limits::{MAX_COUNT, MAX_ITEMS, MAX_REQUEST_BYTES};
+use seq_core::limits::{MAX_CALL_BYTES, MAX_COUNT, MAX_ITEMS};
 use seq_proto::{status, v1};
 use tonic::{Code, Status};
 
@@ -119,10 +119,10 @@ async fn malformed_bytes_are_refused() {
 #[tokio::test]
 async fn a_message_over_the_limit_is_refused_unread() {
     let door = Door::open().await;
-    let uids = vec![u64::MAX; MAX_REQUEST_BYTES / 10 + 1];
+    let uids = vec![u64::MAX; MAX_CALL_BYTES / 10 + 1];
     let request = v1::NextManyRequest { uids, ..v1::NextManyRequest::default() };
     let refused = door.client().next_many(request).await.unwrap_err();
-    check(&refused, Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &MAX_REQUEST_BYTES.to_string());
+    check(&refused, Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &MAX_CALL_BYTES.to_string());
     assert_eq!(door.twin.calls(), []);
     assert_eq!(door.client().next(next(1, 1, 0)).await.unwrap().into_inner().value, 1);
 }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
+use seq_gateway::grpc::Node;
+use seq_kit::admission::Admission;
 use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::http::Checks;
 use seq_kit::listen;
@@ -177,6 +179,11 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) async fn open() -> Door {
+        Door::open_for(1_000).await
+    }
+
+    /// A door that so many connections may be made to, one of which it makes itself.
+    pub(crate) async fn open_for(connections: usize) -> Door {
         let twin = Twin::default();
         let group = TaskGroup::new();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -184,7 +191,9 @@ impl Door {
         let status = || v1::StatusResponse { node: "a1".to_owned(), ..v1::StatusResponse::default() };
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
-        seq_gateway::grpc::serve(twin.clone(), Arc::new(status), ready, Routes::default(), listener, &group).unwrap();
+        let (beside, admission) = (Routes::default(), Admission::of("a1", connections));
+        let node = Node { admin: Arc::new(status), ready, beside, admission };
+        seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         Door { twin, group, addr, channel }
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
 use seq_gateway::grpc::{self, AdminView};
+use seq_kit::admission::Admission;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::process;
@@ -36,18 +37,17 @@ pub(crate) fn start(
     };
     let allocator = start_keepers(config, keepers, patience)?;
     let admin = admin_view(allocator.clone(), identity);
+    let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
+    allocator.add_checks(&mut ready);
+    let door = grpc::Node { admin, ready, beside, admission: Admission::new(&node) };
     let (tasks, serving) = (doors.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = listeners.len();
     let threads = Cores::start(&node, listeners, move |listener| {
         let (tasks, opened) = (tasks.clone(), opened.clone());
-        let (allocator, admin) = (serving.clone(), admin.clone());
+        let (allocator, door) = (serving.clone(), door.clone());
         async move {
-            let outcome = {
-                let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
-                allocator.add_checks(&mut ready);
-                grpc::serve(allocator, admin, ready, beside, listener, &tasks)
-            };
+            let outcome = grpc::serve(allocator, door, listener, &tasks);
             let open = outcome.is_ok();
             // The starter waits for every outcome; it is gone only when another thread failed.
             let _ = opened.send(outcome);

@@ -1,0 +1,246 @@
+//! Who may connect: how many connections a node has at a time, and how long one of them may keep it waiting.
+//!
+//! HTTP/2 has pings for peers that fell silent. What is here holds for peers that say little on purpose, in any protocol: one that
+//! never gets to be answered, and one that never reads its answers.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, counter, gauge};
+use rustix::process::{Resource, getrlimit};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use crate::connection::Connection;
+use crate::metrics::{CONNECTIONS, CONNECTIONS_REFUSED_TOTAL};
+
+/// Most connections of one node: 1,000 clients with a few each, and a quiet one costs about 50 KB.
+pub const MAX_CONNECTIONS: usize = 10_000;
+
+/// Files that a process keeps for something else than its callers: its log, its data, its own connections to other nodes.
+const OTHER_FILES: usize = 256;
+
+/// How long a connection may take until something was answered on it: a little longer than a call may be held.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// How long a peer may leave unread what is sent to it.
+const STALL: Duration = Duration::from_secs(15);
+
+/// The connections of one node. Clones count together.
+#[derive(Clone)]
+pub struct Admission(Arc<Inner>);
+
+struct Inner {
+    most: usize,
+    open: AtomicUsize,
+    open_gauge: Gauge,
+    refused: Counter,
+}
+
+impl Admission {
+    /// Lets [`MAX_CONNECTIONS`] in, or as many as the process may have files, without some for itself.
+    #[must_use]
+    pub fn new(node: &str) -> Admission {
+        let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+        let most = files.map_or(MAX_CONNECTIONS, |files| files.saturating_sub(OTHER_FILES).min(MAX_CONNECTIONS));
+        Admission::of(node, most.max(1))
+    }
+
+    /// Lets `most` connections in.
+    #[must_use]
+    pub fn of(node: &str, most: usize) -> Admission {
+        let open_gauge = gauge!(CONNECTIONS, "node" => node.to_owned());
+        let refused = counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned());
+        Admission(Arc::new(Inner { most, open: AtomicUsize::new(0), open_gauge, refused }))
+    }
+
+    /// A place for a connection, while there is one.
+    #[must_use]
+    pub fn admit(&self) -> Option<Place> {
+        let inner = &self.0;
+        let open = inner.open.fetch_update(Relaxed, Relaxed, |open| (open < inner.most).then_some(open + 1));
+        match open {
+            Ok(_) => {
+                inner.open_gauge.increment(1.0);
+                Some(Place(inner.clone()))
+            }
+            Err(_) => {
+                inner.refused.increment(1);
+                None
+            }
+        }
+    }
+
+    /// Number of connections that are open.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.open.load(Relaxed)
+    }
+
+    /// Lets a connection in, and watches it from then on.
+    #[must_use]
+    pub fn watch(&self, connection: Connection) -> Option<Watched> {
+        let place = self.admit()?;
+        let opening = Some(Box::pin(tokio::time::sleep(OPENING)));
+        Some(Watched { connection, opening, stalled: None, _place: place })
+    }
+}
+
+/// A connection's place; free again when it is dropped.
+pub struct Place(Arc<Inner>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+        self.0.open_gauge.decrement(1.0);
+    }
+}
+
+/// A connection that ends when its peer keeps the node waiting for too long.
+pub struct Watched {
+    connection: Connection,
+    /// Until something was answered.
+    opening: Option<Pin<Box<Sleep>>>,
+    /// While the peer does not read.
+    stalled: Option<Pin<Box<Sleep>>>,
+    _place: Place,
+}
+
+impl Watched {
+    /// Ends the connection when a write has waited for too long.
+    fn written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.opening = None;
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL)));
+        stalled.as_mut().poll(cx).map(|()| Err(late("the peer does not read")))
+    }
+}
+
+fn late(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let read = Pin::new(&mut this.connection).poll_read(cx, into);
+        if let (Poll::Pending, Some(opening)) = (&read, &mut this.opening) {
+            return opening.as_mut().poll(cx).map(|()| Err(late("nothing to answer came in time")));
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.connection).poll_write(cx, bytes);
+        this.written(written, cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.connection).poll_write_vectored(cx, parts);
+        this.written(written, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().connection).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().connection).poll_shutdown(cx)
+    }
+}
+
+impl Connected for Watched {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.connection.connect_info()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    fn watched() -> (Admission, Watched, DuplexStream) {
+        let (near, far) = duplex(64);
+        let admission = Admission::of("a1", 1);
+        let watched = admission.watch(Connection::Other(Box::new(near))).unwrap();
+        (admission, watched, far)
+    }
+
+    #[tokio::test]
+    async fn a_place_is_free_again_when_its_connection_ends() {
+        let (admission, watched, _far) = watched();
+        assert_eq!(admission.count(), 1);
+        assert!(admission.admit().is_none());
+        drop(watched);
+        assert_eq!(admission.count(), 0);
+        assert!(admission.admit().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_dribbles_without_asking_anything_is_cut() {
+        let (_admission, mut watched, mut far) = watched();
+        let dribbling = async {
+            loop {
+                far.write_all(b"x").await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let reading = async {
+            let mut byte = [0];
+            loop {
+                if let Err(error) = watched.read_exact(&mut byte).await {
+                    return error;
+                }
+            }
+        };
+        let error = tokio::select! {
+            error = reading => error,
+            () = dribbling => unreachable!("it dribbles for ever"),
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_answered_may_be_quiet() {
+        let (_admission, mut watched, _far) = watched();
+        watched.write_all(b"answer").await.unwrap();
+        let mut byte = [0];
+        tokio::time::timeout(OPENING * 10, watched.read_exact(&mut byte)).await.expect_err("it waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_is_cut() {
+        let (_admission, mut watched, mut far) = watched();
+        watched.write_all(&[1; 64]).await.unwrap();
+        let mut some = [0; 32];
+        tokio::time::sleep(STALL * 2).await;
+        far.read_exact(&mut some).await.unwrap();
+        let error = watched.write_all(&[1; 64]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}
