@@ -54,6 +54,8 @@ pub struct AllocSpec {
     pub addr: String,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
+    /// Address of the port for clients of Redis, "host:port"; `None`: the node has no such port.
+    pub redis: Option<String>,
     /// Share of the sections relative to the other AllocSvrs, `1 ..= limits::MAX_WEIGHT`.
     pub weight: u32,
 }

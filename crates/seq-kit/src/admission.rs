@@ -83,6 +83,12 @@ impl Admission {
         self.0.open.load(Relaxed)
     }
 
+    /// How many may be open.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.0.most
+    }
+
     /// Lets a connection in, and watches it from then on.
     #[must_use]
     pub fn watch(&self, connection: Connection) -> Option<Watched> {

@@ -7,11 +7,17 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+
+/// Pause after a connection could not be accepted. The usual reason is that the process has no file descriptors left; trying
+/// again at once would take the core from the connections that are open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
@@ -68,6 +74,22 @@ impl fmt::Debug for Listener {
     }
 }
 
+/// Holds the accepting up after an error that the next try would meet as well.
+///
+/// # Errors
+/// The same as before.
+pub async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    if let Err(error) = &accepted {
+        // A caller that went away while it waited is no reason to let the next one wait.
+        if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
+            tracing::warn!(%error, "cannot accept a connection");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+    accepted
+}
+
 /// Connections as they are made; endless for a socket.
 pub struct Incoming(Accepting);
 
@@ -106,6 +128,19 @@ pub enum Connection {
     Tcp(TcpStream),
     /// Of something else.
     Other(Box<dyn Duplex>),
+}
+
+impl Connection {
+    /// Has the kernel ask a peer that says nothing for `idle` whether it lives, again after each `every`, and end the
+    /// connection after `tries` without an answer. Only sockets are asked.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn keep_alive(&self, idle: Duration, every: Duration, tries: u32) -> io::Result<()> {
+        let Connection::Tcp(stream) = self else { return Ok(()) };
+        let asking = TcpKeepalive::new().with_time(idle).with_interval(every).with_retries(tries);
+        SockRef::from(stream).set_tcp_keepalive(&asking)
+    }
 }
 
 impl fmt::Debug for Connection {

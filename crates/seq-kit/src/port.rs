@@ -16,7 +16,7 @@ use tonic::transport::Server;
 use tonic_health::pb::health_server::HealthServer;
 
 use crate::admission::Admission;
-use crate::connection::{Connection, Listener};
+use crate::connection::{Listener, paced};
 use crate::http::Checks;
 use crate::tasks::{Kind, TaskGroup};
 
@@ -29,10 +29,6 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a peer has to answer.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Pause after a connection could not be accepted. The usual reason is that the process has no file descriptors left; trying
-/// again at once would take the core from the connections that are open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What one port is.
 #[derive(Clone)]
@@ -129,17 +125,4 @@ impl Port {
         });
         Ok(())
     }
-}
-
-/// Holds the accepting up after an error that the next try would meet as well.
-async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    if let Err(error) = &accepted {
-        // A caller that went away while it waited is no reason to let the next one wait.
-        if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
-            tracing::warn!(%error, "cannot accept a connection");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-        }
-    }
-    accepted
 }

@@ -104,7 +104,7 @@ fn spec(addrs: &[String]) -> SetSpec {
         section_size: SECTION_SIZE,
         step: 1,
         stores: addrs.iter().zip(1..).map(store).collect(),
-        allocs: vec![AllocSpec { name: "a1".to_owned(), http: addr.clone(), addr, weight: 1 }],
+        allocs: vec![AllocSpec { name: "a1".to_owned(), http: addr.clone(), addr, redis: None, weight: 1 }],
     }
 }
 

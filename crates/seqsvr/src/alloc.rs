@@ -8,7 +8,8 @@ use seq_kit::clock::Clock;
 use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
-use crate::serve::{Process, Stage, alloc_node, bind, bind_one};
+use crate::serve::alloc_node::{self, Ports};
+use crate::serve::{Process, Stage, bind_one};
 use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
 
@@ -37,28 +38,28 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         let message = format!("{}: set {} has no allocator {:?}", args.set.display(), set.spec.name, args.name);
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
-    let (addr, http) = (spec.addr.clone(), spec.http.clone());
+    let spec = spec.clone();
     let config = AllocConfig {
         name: args.name.clone(),
-        advertise: addr.clone(),
+        advertise: spec.addr.clone(),
         tuning: settings.alloc_tuning(),
         spec: set.spec,
         clock: Clock::System,
     };
     let threads = settings.serving_threads();
 
-    let (mut process, recorder) = Process::new(settings)?;
+    let (mut process, recorder) = Process::new(settings.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
-        let (listeners, http) = (bind(&addr, threads)?, bind_one(&http)?);
+        let (ports, http) = (Ports::bind(&spec, threads, &settings)?, bind_one(&spec.http)?);
         process.watch_signals()?;
         let (mut keepers, mut doors) = (Stage::new("allocator"), Stage::new("doors"));
-        let allocator = alloc_node::start(config, listeners, &mut keepers, &mut doors, process.patience())?;
+        let allocator = alloc_node::start(config, ports, &mut keepers, &mut doors, process.patience())?;
         let mut checks = Checks::new();
         allocator.add_checks(&mut checks);
         process.push(keepers);
         process.push(doors);
-        tracing::info!(name = args.name, grpc = addr, http = %http.local_addr()?, threads, "serving");
+        tracing::info!(name = args.name, grpc = spec.addr, redis = spec.redis, http = %http.local_addr()?, threads, "serving");
         process.open(http, recorder, checks)?;
         process.ending().await;
         anyhow::Ok(process.shutdown().await)

@@ -45,6 +45,9 @@ pub(crate) struct ShowArgs {
     settings: SettingsArgs,
 }
 
+/// Keys whose values are nobody's to read.
+const SECRETS: [&str; 1] = ["redis.password"];
+
 pub(crate) fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
     match command {
         ConfigCommand::Check(args) => check(&args, output),
@@ -93,8 +96,8 @@ struct Key {
 fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let loaded = args.settings.load(&Settings::default(), Ok).map_err(|failure| failure.ending(Exit::Usage))?;
     let keys = loaded.keys.into_iter().map(|(key, value, origin)| Key {
+        value: if SECRETS.contains(&&*key) && loaded.value.has_password() { "(set)".to_owned() } else { value },
         key,
-        value,
         origin: args.origin.then(|| origin.to_string()),
     });
     if output.is_json() {

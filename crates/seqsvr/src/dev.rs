@@ -17,7 +17,7 @@ use seq_store::{Store, StoreConfig};
 
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::serve::{Process, Stage, alloc_node, bind, bind_one};
+use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::set_file::{self, SetFile};
 use crate::settings::{Settings, SettingsArgs};
 use crate::store::start_failure;
@@ -49,6 +49,9 @@ pub(crate) struct DevArgs {
     /// Address of the first allocator's gRPC port.
     #[arg(long, value_name = "ADDR")]
     grpc: Option<String>,
+    /// Address of the first allocator's port for clients of Redis.
+    #[arg(long, value_name = "ADDR")]
+    redis: Option<String>,
     /// Address of the port for metrics and probes.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
@@ -93,8 +96,8 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(STORE_THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
         process.watch_signals()?;
-        let sockets = Sockets::open(set.spec.clone(), args, settings.serving_threads())?;
-        let mut banner = Banner::new(&sockets.spec, &sockets.http, &data)?;
+        let sockets = Sockets::open(set.spec.clone(), args, &settings)?;
+        let mut banner = Banner::new(&sockets.spec, &settings.redis.prefix, &sockets.http, &data)?;
         if !output.is_json() {
             output.line(banner.title())?;
         }
@@ -127,21 +130,25 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
 struct Sockets {
     spec: SetSpec,
     stores: Vec<TcpListener>,
-    allocs: Vec<Vec<TcpListener>>,
+    allocs: Vec<alloc_node::Ports>,
     http: TcpListener,
 }
 
 impl Sockets {
-    fn open(mut spec: SetSpec, args: &DevArgs, threads: usize) -> anyhow::Result<Sockets> {
+    fn open(mut spec: SetSpec, args: &DevArgs, settings: &Settings) -> anyhow::Result<Sockets> {
         let first = &mut spec.allocs[0];
         if args.ports == Ports::Random {
             let anywhere = || "127.0.0.1:0".to_owned();
             first.http = anywhere();
             spec.stores.iter_mut().for_each(|store| store.addr = anywhere());
-            spec.allocs.iter_mut().for_each(|alloc| alloc.addr = anywhere());
+            for alloc in &mut spec.allocs {
+                alloc.addr = anywhere();
+                alloc.redis = alloc.redis.take().map(|_| anywhere());
+            }
         }
         let first = &mut spec.allocs[0];
         first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
+        first.redis = args.redis.clone().or_else(|| first.redis.clone());
         first.http = args.http.clone().unwrap_or_else(|| first.http.clone());
         let http = bind_one(&first.http)?;
         first.http = http.local_addr()?.to_string();
@@ -153,9 +160,10 @@ impl Sockets {
         }
         let mut allocs = Vec::new();
         for alloc in &mut spec.allocs {
-            let listeners = bind(&alloc.addr, threads)?;
-            alloc.addr = listeners[0].local_addr()?.to_string();
-            allocs.push(listeners);
+            let ports = alloc_node::Ports::bind(alloc, settings.serving_threads(), settings)?;
+            alloc.addr = ports.grpc[0].local_addr()?.to_string();
+            alloc.redis = ports.redis_addr()?;
+            allocs.push(ports);
         }
         Ok(Sockets { spec, stores, allocs, http })
     }
@@ -179,7 +187,7 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
 
     let (mut keepers, mut doors) = (Stage::new("allocators"), Stage::new("doors"));
     let mut allocators = Vec::new();
-    for (alloc, listeners) in spec.allocs.iter().zip(allocs) {
+    for (alloc, ports) in spec.allocs.iter().zip(allocs) {
         let config = AllocConfig {
             spec: spec.clone(),
             name: alloc.name.clone(),
@@ -187,7 +195,7 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
             tuning: settings.alloc_tuning(),
             clock: Clock::System,
         };
-        let allocator = alloc_node::start(config, listeners, &mut keepers, &mut doors, settings.patience())
+        let allocator = alloc_node::start(config, ports, &mut keepers, &mut doors, settings.patience())
             .with_context(|| format!("allocator {} cannot start", alloc.name))?;
         let mut own = Checks::new();
         allocator.add_checks(&mut own);

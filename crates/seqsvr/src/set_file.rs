@@ -158,6 +158,7 @@ struct RawAlloc {
     name: String,
     addr: String,
     http: String,
+    redis: Option<String>,
     #[serde(default = "one")]
     weight: u32,
 }
@@ -200,7 +201,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
             .collect(),
         allocs: allocs
             .into_iter()
-            .map(|(_, RawAlloc { name, addr, http, weight })| AllocSpec { name, addr, http, weight })
+            .map(|(_, RawAlloc { name, addr, http, redis, weight })| AllocSpec { name, addr, http, redis, weight })
             .collect(),
     };
     spec.validate().map_err(|errors| {

@@ -2,11 +2,13 @@
 //!
 //! Set files say what a cluster is and are the same everywhere; settings say how one process runs.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use seq_alloc::AllocTuning;
+use seq_gateway::resp::RespConfig;
 use seq_kit::config::{Layers, Loaded};
 use seq_kit::cores;
 use seq_kit::telemetry::{self, LogFormat};
@@ -31,6 +33,20 @@ pub(crate) struct Settings {
     pub(crate) shutdown: ShutdownSettings,
     pub(crate) store: StoreSettings,
     pub(crate) alloc: AllocSettings,
+    pub(crate) redis: RedisSettings,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RedisSettings {
+    pub(crate) prefix: String,
+    /// Empty: none.
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSettings").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +91,7 @@ pub(crate) struct AllocSettings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let (store, alloc) = (StoreTuning::DEFAULTS, AllocTuning::DEFAULTS);
+        let (store, alloc, redis) = (StoreTuning::DEFAULTS, AllocTuning::DEFAULTS, RespConfig::defaults());
         Settings {
             log: LogSettings { filter: "info,openraft=warn".to_owned(), format: LogFormat::Plain },
             shutdown: ShutdownSettings { patience_ms: 10_000 },
@@ -104,6 +120,7 @@ impl Default for Settings {
                 raises_in_flight: alloc.raises_in_flight,
                 connections: alloc.connections,
             },
+            redis: RedisSettings { prefix: redis.prefix, password: redis.password.unwrap_or_default() },
         }
     }
 }
@@ -146,6 +163,17 @@ impl Settings {
         }
     }
 
+    /// Whether clients of Redis must say a password.
+    pub(crate) fn has_password(&self) -> bool {
+        !self.redis.password.is_empty()
+    }
+
+    /// What a port for clients of Redis is told.
+    pub(crate) fn resp_config(&self) -> RespConfig {
+        let RedisSettings { prefix, password } = self.redis.clone();
+        RespConfig { prefix, password: (!password.is_empty()).then_some(password) }
+    }
+
     /// Threads that serve, of one allocator.
     pub(crate) fn serving_threads(&self) -> usize {
         if self.alloc.cores == 0 { cores::available() } else { self.alloc.cores }
@@ -156,6 +184,7 @@ impl Settings {
         telemetry::check_filter(&self.log.filter).context("log.filter")?;
         self.store_tuning().validate().context("store")?;
         self.alloc_tuning().validate().context("alloc")?;
+        self.resp_config().validate().context("redis")?;
         Ok(())
     }
 }

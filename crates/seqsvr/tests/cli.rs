@@ -353,19 +353,19 @@ fn config_check_names_every_problem() {
     check(
         &["config", "check", "bad.toml", "unknown.toml"],
         expect![[r#"
-        bad.toml:5: uids: uid range 9..1 is empty or reversed
-        bad.toml:26: store[1].id: "1" is taken by store[0].id
-        bad.toml:38: alloc[1].addr: address "127.0.0.1" is not host:port
-        unknown.toml:1: unknown field `nmae`, expected one of `name`, `cluster`, `uids`, `section_size`, `step`, `store`, `alloc`
-        exit 2
-    "#]],
+            bad.toml:5: uids: uid range 9..1 is empty or reversed
+            bad.toml:26: store[1].id: "1" is taken by store[0].id
+            bad.toml:40: alloc[1].addr: address "127.0.0.1" is not host:port
+            unknown.toml:1: unknown field `nmae`, expected one of `name`, `cluster`, `uids`, `section_size`, `step`, `store`, `alloc`
+            exit 2
+        "#]],
     );
     check(
         &["config", "check", "bad.toml", "-o", "json"],
         expect![[r#"
-        {"sets":[],"problems":["bad.toml:5: uids: uid range 9..1 is empty or reversed","bad.toml:26: store[1].id: \"1\" is taken by store[0].id","bad.toml:38: alloc[1].addr: address \"127.0.0.1\" is not host:port"]}
-        exit 2
-    "#]],
+            {"sets":[],"problems":["bad.toml:5: uids: uid range 9..1 is empty or reversed","bad.toml:26: store[1].id: \"1\" is taken by store[0].id","bad.toml:40: alloc[1].addr: address \"127.0.0.1\" is not host:port"]}
+            exit 2
+        "#]],
     );
 }
 

@@ -129,7 +129,7 @@ fn spec(allocs: usize) -> SetSpec {
     };
     let alloc = |id| {
         let name = format!("a{id}");
-        AllocSpec { addr: net::addr(&name), http: format!("{name}:{}", net::PORT + 1), name, weight: 1 }
+        AllocSpec { addr: net::addr(&name), http: format!("{name}:{}", net::PORT + 1), name, redis: None, weight: 1 }
     };
     SetSpec {
         name: "simulated".to_owned(),

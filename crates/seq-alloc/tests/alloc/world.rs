@@ -136,6 +136,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         name: name.to_owned(),
         addr: format!("127.0.0.1:{port}"),
         http: format!("127.0.0.1:{}", port + 1),
+        redis: None,
         weight: 1,
     };
     SetSpec {

@@ -124,6 +124,9 @@ impl Findings {
             self.unique_name(&mut names, key("name"), &alloc.name);
             self.addr(key("addr"), &alloc.addr, Use::Dialled);
             self.addr(key("http"), &alloc.http, Use::Listened);
+            if let Some(redis) = &alloc.redis {
+                self.addr(key("redis"), redis, Use::Listened);
+            }
             if !(1..=limits::MAX_WEIGHT).contains(&alloc.weight) {
                 self.add(key("weight"), SpecProblem::Weight { weight: alloc.weight });
             }
@@ -177,13 +180,15 @@ impl Unique {
 }
 
 fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
-    let stores = spec.stores.iter().map(|store| (&store.addr, &store.http)).enumerate();
-    let allocs = spec.allocs.iter().map(|alloc| (&alloc.addr, &alloc.http)).enumerate();
+    let stores = spec.stores.iter().map(|store| (&store.addr, &store.http, None)).enumerate();
+    let allocs = spec.allocs.iter().map(|alloc| (&alloc.addr, &alloc.http, alloc.redis.as_ref())).enumerate();
     let named = stores.map(|entry| ("store", entry)).chain(allocs.map(|entry| ("alloc", entry)));
     named
-        .flat_map(|(list, (index, (addr, http)))| {
-            [(format!("{list}[{index}].addr"), addr.as_str()), (format!("{list}[{index}].http"), http.as_str())]
+        .flat_map(|(list, (index, (addr, http, redis)))| {
+            let ports = [("addr", Some(addr)), ("http", Some(http)), ("redis", redis)];
+            ports.map(|(port, addr)| Some((format!("{list}[{index}].{port}"), addr?.as_str())))
         })
+        .flatten()
         .collect()
 }
 

@@ -12,7 +12,7 @@ fn store(id: u64) -> StoreSpec {
 
 fn alloc(id: u64) -> AllocSpec {
     let (addr, http) = (format!("a{id}.example.com:7100"), format!("0.0.0.0:{}", 7180 + id));
-    AllocSpec { name: format!("a{id}"), addr, http, weight: 1 }
+    AllocSpec { name: format!("a{id}"), addr, http, redis: None, weight: 1 }
 }
 
 fn spec() -> SetSpec {

@@ -1,9 +1,11 @@
-//! The gRPC port before a frontend that counts in a map, asked by a real client.
+//! The ports before a frontend that counts in a map, asked by real clients.
 
 mod bad_input;
 mod http;
 mod json;
 mod raw;
+mod resp;
+mod resp_bad_input;
 mod serving;
 mod stream;
 mod text;

@@ -24,7 +24,7 @@ async fn three(tasks: &TaskGroup) -> Vec<StoreHandle> {
         section_size: 100,
         step: 1_000,
         stores: (1..).zip(addrs).map(store).collect(),
-        allocs: vec![AllocSpec { name: "a1".into(), addr: "h:1".into(), http: "h:2".into(), weight: 1 }],
+        allocs: vec![AllocSpec { name: "a1".into(), addr: "h:1".into(), http: "h:2".into(), redis: None, weight: 1 }],
     };
     let start = |(id, port): (u64, TcpListener)| {
         let config = StoreConfig {

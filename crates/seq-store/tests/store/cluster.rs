@@ -75,6 +75,7 @@ impl Cluster {
             name: name.into(),
             addr: format!("127.0.0.1:{port}"),
             http: format!("127.0.0.1:{}", port + 1),
+            redis: None,
             weight: 1,
         };
         let spec = SetSpec {

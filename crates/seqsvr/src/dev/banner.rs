@@ -32,6 +32,8 @@ pub(super) struct Banner {
     allocs: Vec<Node>,
     /// Address for metrics and probes.
     http: String,
+    /// What stands before the uid in a key for Redis.
+    redis_prefix: String,
     data: String,
     data_kept: bool,
 }
@@ -41,6 +43,9 @@ struct Node {
     name: String,
     /// URL of the gRPC port.
     grpc: String,
+    /// Address for clients of Redis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,17 +58,19 @@ pub(super) fn sections(spec: &SetSpec) -> u32 {
 }
 
 impl Banner {
-    pub(super) fn new(spec: &SetSpec, http: &TcpListener, data: &Data) -> anyhow::Result<Banner> {
+    pub(super) fn new(spec: &SetSpec, redis_prefix: &str, http: &TcpListener, data: &Data) -> anyhow::Result<Banner> {
         let url = |addr: &str| format!("http://{addr}");
         let store = |store: &seq_core::set_spec::StoreSpec| Node {
             name: store.name.clone(),
             grpc: url(&store.addr),
+            redis: None,
             id: Some(store.id),
             leader: Some(false),
         };
         let alloc = |alloc: &seq_core::set_spec::AllocSpec| Node {
             name: alloc.name.clone(),
             grpc: url(&alloc.addr),
+            redis: alloc.redis.clone(),
             id: None,
             leader: None,
         };
@@ -82,6 +89,7 @@ impl Banner {
             stores: spec.stores.iter().map(store).collect(),
             allocs: spec.allocs.iter().map(alloc).collect(),
             http: url(&http.local_addr()?.to_string()),
+            redis_prefix: redis_prefix.to_owned(),
             data: data.path().display().to_string(),
             data_kept: matches!(data, Data::Kept(_)),
         })
@@ -124,14 +132,20 @@ impl Banner {
             grouped(u64::from(self.sections)),
             grouped(self.step),
         ]);
-        let grpc = &self.allocs[0].grpc;
+        let (grpc, prefix) = (&self.allocs[0].grpc, &self.redis_prefix);
         let addr = if grpc == DEFAULT_ADDR { String::new() } else { format!(" --addr {grpc}") };
         let mut text: String = table.render().lines().map(|line| format!("  {line}\n")).collect();
         let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a String takes every write");
-        line(format_args!("  gRPC {}   metrics {}/metrics", grpc.trim_start_matches("http://"), self.http));
+        let redis = self.allocs[0].redis.as_deref();
+        let redis_port = redis.map(|addr| format!("   Redis {addr}")).unwrap_or_default();
+        line(format_args!("  gRPC {}{redis_port}   metrics {}/metrics", grpc.trim_start_matches("http://"), self.http));
         line(format_args!("ready in {:.1} s. Try, in another terminal:", self.seconds));
         line(format_args!("  {program} next 42{addr}"));
         line(format_args!("  {program} status{addr}"));
+        if let Some((host, port)) = redis.and_then(|addr| addr.rsplit_once(':')) {
+            let host = if host == "127.0.0.1" { String::new() } else { format!(" -h {host}") };
+            line(format_args!("  redis-cli{host} -p {port} INCR {prefix}42"));
+        }
         line(format_args!("  curl -s {}/metrics | grep ceiling_raises", self.http));
         text
     }
@@ -161,7 +175,7 @@ mod tests {
     fn a_ready_cluster_says_what_to_try() {
         let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
         let http = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut banner = Banner::new(&set.spec, &http, &Data::Kept("data".into())).unwrap();
+        let mut banner = Banner::new(&set.spec, "seq:", &http, &Data::Kept("data".into())).unwrap();
         banner.ready(Duration::from_millis(812), Some(2));
         banner.http = "http://127.0.0.1:7180".to_owned();
         let revision = banner.revision;
@@ -169,10 +183,11 @@ mod tests {
             seqsvr 0.1.0 (3f1c2aa)  development cluster in one process, data in data (kept)
               set  uids          stores     allocs  sections  step
               dev  0..1,000,000  s1 s2* s3  a1 a2   10        10,000
-              gRPC 127.0.0.1:7100   metrics http://127.0.0.1:7180/metrics
+              gRPC 127.0.0.1:7100   Redis 127.0.0.1:7179   metrics http://127.0.0.1:7180/metrics
             ready in 0.8 s. Try, in another terminal:
               seqsvr next 42
               seqsvr status
+              redis-cli -p 7179 INCR seq:42
               curl -s http://127.0.0.1:7180/metrics | grep ceiling_raises
         "#]]
         .assert_eq(&format!("{}\n{}", banner.title().replace(revision, "3f1c2aa"), banner.render_for("seqsvr")));

@@ -10,28 +10,60 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
+use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView};
+use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::Admission;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::process;
 use seq_proto::v1;
 
-use crate::serve::{Stage, linger};
+use crate::serve::{Stage, bind, linger};
+use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
 
-/// Starts an AllocSvr with one serving thread for each listener, all of one port. Its keepers and its doors go into the
-/// stages given.
+/// The sockets of an AllocSvr's ports: as many of each as it has serving threads.
+pub(crate) struct Ports {
+    pub(crate) grpc: Vec<TcpListener>,
+    /// For clients of Redis, if the node has such a port.
+    redis: Option<(Vec<TcpListener>, RespConfig)>,
+}
+
+impl Ports {
+    /// Binds the ports of a node, for so many threads.
+    pub(crate) fn bind(spec: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
+        let grpc = bind(&spec.addr, threads)?;
+        let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.resp_config())));
+        Ok(Ports { grpc, redis: redis.transpose()? })
+    }
+
+    /// Where clients of Redis find the node.
+    pub(crate) fn redis_addr(&self) -> anyhow::Result<Option<String>> {
+        let addr = self.redis.as_ref().and_then(|(listeners, _)| listeners.first()).map(TcpListener::local_addr);
+        Ok(addr.transpose()?.map(|addr| addr.to_string()))
+    }
+
+    /// The sockets of each thread, and what the Redis port is told.
+    fn by_thread(self) -> (Vec<(TcpListener, Option<TcpListener>)>, Option<RespConfig>) {
+        let (listeners, config) = self.redis.unzip();
+        let mut redis = listeners.into_iter().flatten();
+        (self.grpc.into_iter().map(|grpc| (grpc, redis.next())).collect(), config)
+    }
+}
+
+/// Starts an AllocSvr with one serving thread for each socket of a port. Its keepers and its doors go into the stages
+/// given.
 pub(crate) fn start(
     config: AllocConfig,
-    listeners: Vec<TcpListener>,
+    ports: Ports,
     keepers: &mut Stage,
     doors: &mut Stage,
     patience: Duration,
 ) -> anyhow::Result<Allocator> {
-    let node = config.name.clone();
+    let (node, set) = (config.name.clone(), config.spec.name.clone());
     let identity = Identity {
-        set: config.spec.name.clone(),
+        set: set.clone(),
         node: node.clone(),
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
     };
@@ -39,15 +71,24 @@ pub(crate) fn start(
     let admin = admin_view(allocator.clone(), identity);
     let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
     allocator.add_checks(&mut ready);
-    let door = grpc::Node { admin, ready, beside, admission: Admission::new(&node) };
+    let admission = Admission::new(&node);
+    let (sockets, resp) = ports.by_thread();
+    let resp = resp.map(|config| RespNode::new(config, admission.clone()));
+    let door = grpc::Node { admin, ready, beside, admission };
     let (tasks, serving) = (doors.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
-    let count = listeners.len();
-    let threads = Cores::start(&node, listeners, move |listener| {
+    let count = sockets.len();
+    let threads = Cores::start(&node, sockets, move |(listener, redis)| {
         let (tasks, opened) = (tasks.clone(), opened.clone());
-        let (allocator, door) = (serving.clone(), door.clone());
+        let (allocator, door, resp, set) = (serving.clone(), door.clone(), resp.clone(), set.clone());
         async move {
-            let outcome = grpc::serve(allocator, door, listener, &tasks);
+            let open = || {
+                if let (Some(listener), Some(node)) = (redis, &resp) {
+                    resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
+                }
+                grpc::serve(allocator, door, listener, &tasks)
+            };
+            let outcome = open();
             let open = outcome.is_ok();
             // The starter waits for every outcome; it is gone only when another thread failed.
             let _ = opened.send(outcome);
@@ -59,7 +100,7 @@ pub(crate) fn start(
     .context("cannot start the serving threads")?;
     doors.threads(threads);
     for outcome in outcomes.iter().take(count) {
-        outcome.context("cannot open the gRPC port")?;
+        outcome.context("cannot open the ports")?;
     }
     keepers.allocator(allocator.clone());
     Ok(allocator)

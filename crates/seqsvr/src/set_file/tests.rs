@@ -17,6 +17,7 @@ http = "h:4"
 name = "a"
 addr = "h:5"
 http = "h:6"
+redis = "h:7"
 weight = 2
 "#;
 
@@ -72,8 +73,8 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("weight = 2", "wait = 2"),
         expect![[r#"
-        im.toml:16: unknown field `wait`, expected one of `name`, `addr`, `http`, `weight`
-    "#]],
+            im.toml:17: unknown field `wait`, expected one of `name`, `addr`, `http`, `redis`, `weight`
+        "#]],
     );
     check(
         &with("step = 10", "step = \"ten\""),
@@ -84,8 +85,8 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("weight = 2", "weight = -2"),
         expect![[r#"
-        im.toml:16: alloc[1].weight: invalid value: integer `-2`, expected u32
-    "#]],
+            im.toml:17: alloc[1].weight: invalid value: integer `-2`, expected u32
+        "#]],
     );
     check(
         &with("step = 10", "step = "),
@@ -122,6 +123,23 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
         &with("id = 1", "id = 0"),
         expect![[r#"
         im.toml:5: store[0].id: id 0 means no member; ids start at 1
+    "#]],
+    );
+}
+
+#[test]
+fn a_port_for_clients_of_redis_is_an_address_of_its_own() {
+    let with = |from: &str, to: &str| GOOD.replace(from, to);
+    check(
+        &with("h:7", "h:0"),
+        expect![[r#"
+        im.toml:16: alloc[0].redis: address "h:0" has no port in 1..=65535
+    "#]],
+    );
+    check(
+        &with("h:7", "h:4"),
+        expect![[r#"
+        im.toml:10: alloc[1].http: "h:4" is taken by alloc[0].redis
     "#]],
     );
 }

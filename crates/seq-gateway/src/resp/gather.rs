@@ -1,0 +1,200 @@
+//! What comes in at its fastest: INCR after INCR, which become one batch of asks.
+
+use std::io::Write;
+
+use seq_core::{Count, Epoch, Uid};
+use seq_kit::frontend::{Ask, Asked};
+
+use crate::resp::parse::{Args, Command, Malformed, Parser};
+
+/// Digits of the largest uid. Zeros in front count as well: keys of benchmarks are padded, and mean the same uid.
+const MAX_UID_DIGITS: usize = 20;
+
+/// Why a run of takes ends.
+pub(crate) enum Halt<'a> {
+    /// The input does, or the command at its end goes on behind it.
+    Input,
+    /// The batch is full.
+    Full,
+    /// Another command follows; a take that is wrong in some way is another command.
+    Other(Command<'a>),
+    /// What follows is no command.
+    Malformed(Malformed),
+}
+
+/// Adds the takes at the start of `input` to `asks`, up to `most` of them. Answers their bytes, and what ends the run.
+pub(crate) fn takes<'a>(
+    parser: &mut Parser,
+    input: &'a [u8],
+    keys: Keys<'_>,
+    most: usize,
+    asks: &mut Vec<Asked>,
+) -> (usize, Halt<'a>) {
+    let mut at = 0;
+    while asks.len() < most {
+        if let Some((uid, bytes)) = plain(&input[at..], keys) {
+            *parser = Parser::default();
+            asks.push(Ok(Ask { uid, count: Count::ONE, epoch: Epoch(0) }));
+            at += bytes;
+            continue;
+        }
+        match parser.next(&input[at..]) {
+            Ok(Some(command)) => match take(&command.args, keys) {
+                Some(ask) => {
+                    asks.push(Ok(ask));
+                    at += command.bytes;
+                }
+                None => return (at, Halt::Other(command)),
+            },
+            Ok(None) => return (at, Halt::Input),
+            Err(malformed) => return (at, Halt::Malformed(malformed)),
+        }
+    }
+    (at, Halt::Full)
+}
+
+/// The uid of an INCR as nearly every client sends it, with the bytes of all of it. Anything else is for the parser, which would
+/// find the same in three times the time.
+#[inline]
+fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Uid, usize)> {
+    const HEAD: &[u8] = b"*2\r\n$4\r\nINCR\r\n$";
+    let (size, key) = match input.strip_prefix(HEAD)? {
+        [ones, b'\r', b'\n', key @ ..] => (value(*ones)?, key),
+        [tens, ones, b'\r', b'\n', key @ ..] => (value(*tens)? * 10 + value(*ones)?, key),
+        _ => return None,
+    };
+    let (key, rest) = key.split_at_checked(size.into())?;
+    let rest = rest.strip_prefix(b"\r\n")?;
+    Some((keys.uid(key)?, input.len() - rest.len()))
+}
+
+/// The command at the start of `input`, a take or not.
+pub(crate) fn other<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, Halt<'a>) {
+    let halt = match parser.next(input) {
+        Ok(Some(command)) => Halt::Other(command),
+        Ok(None) => Halt::Input,
+        Err(malformed) => Halt::Malformed(malformed),
+    };
+    (0, halt)
+}
+
+/// The take that a command is; `None` when it is something else, or wrong.
+fn take(args: &Args<'_>, keys: Keys<'_>) -> Option<Ask> {
+    let mut args = args.iter();
+    let name = args.next()?;
+    let by = match name.len() {
+        4 if name.eq_ignore_ascii_case(b"INCR") => false,
+        6 if name.eq_ignore_ascii_case(b"INCRBY") => true,
+        _ => return None,
+    };
+    let uid = keys.uid(args.next()?)?;
+    let count = if by { Count::new(u32::try_from(number(args.next()?)?).ok()?).ok()? } else { Count::ONE };
+    args.next().is_none().then_some(Ask { uid, count, epoch: Epoch(0) })
+}
+
+/// How keys name uids.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    pub(crate) prefix: &'a [u8],
+}
+
+impl Keys<'_> {
+    /// The uid of a key; `None` when it is none.
+    #[inline]
+    pub(crate) fn uid(self, key: &[u8]) -> Option<Uid> {
+        number(key.strip_prefix(self.prefix)?).map(Uid)
+    }
+
+    /// A key of a uid, for messages.
+    pub(crate) fn example(self) -> String {
+        let mut key = self.prefix.to_vec();
+        let _ = key.write_all(b"42");
+        String::from_utf8_lossy(&key).into_owned()
+    }
+}
+
+/// A number in decimal digits and nothing else.
+#[inline]
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > MAX_UID_DIGITS {
+        return None;
+    }
+    let mut number: u64 = 0;
+    // Nineteen digits fit in any case; only the twentieth can be too much.
+    let (sure, last) = digits.split_at(digits.len().min(MAX_UID_DIGITS - 1));
+    for digit in sure {
+        number = number * 10 + u64::from(value(*digit)?);
+    }
+    match last {
+        [] => Some(number),
+        [digit] => number.checked_mul(10)?.checked_add(u64::from(value(*digit)?)),
+        _ => None,
+    }
+}
+
+#[inline]
+fn value(digit: u8) -> Option<u8> {
+    let value = digit.wrapping_sub(b'0');
+    (value <= 9).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: Keys<'_> = Keys { prefix: b"seq:" };
+
+    /// The asks of an input in one piece, and of its bytes one by one.
+    fn gathered(input: &[u8]) -> Vec<(u64, u32)> {
+        let plainly = |input: &[u8]| {
+            let mut asks = Vec::new();
+            let (bytes, _) = takes(&mut Parser::default(), input, KEYS, 100, &mut asks);
+            let asks = asks.into_iter().map(|ask| ask.map(|ask| (ask.uid.0, ask.count.get())).unwrap());
+            (bytes, asks.collect::<Vec<_>>())
+        };
+        let (whole, asks) = plainly(input);
+        let (mut parser, mut found, mut at) = (Parser::default(), Vec::new(), 0);
+        for end in 0..=input.len() {
+            at += takes(&mut parser, &input[at..end], KEYS, 100, &mut found).0;
+        }
+        assert_eq!((at, found.len()), (whole, asks.len()));
+        asks
+    }
+
+    #[test]
+    fn takes_are_gathered_however_they_are_spelled() {
+        let input = b"*2\r\n$4\r\nINCR\r\n$5\r\nseq:1\r\n*2\r\n$4\r\nincr\r\n$5\r\nseq:2\r\n*3\r\n$6\r\nINCRBY\r\n$6\r\nseq:03\r\n$2\r\n40\r\n\
+            incr seq:4\r\n*2\r\n$4\r\nINCR\r\n$16\r\nseq:000000000005\r\n*2\r\n$4\r\nINCR\r\n$5\r\nseq:x\r\n";
+        assert_eq!(gathered(input), [(1, 1), (2, 1), (3, 40), (4, 1), (5, 1)]);
+        for wrong in [
+            &b"*2\r\n$4\r\nINCR\r\n$6\r\nseq:1\r\n\r"[..],
+            b"*2\r\n$4\r\nINCR\r\n$4\r\nseq:1\r\n",
+            b"*2\r\n$4\r\nINCR\r\n$:\r\nseq:1\r\n",
+            b"*2\r\n$4\r\nINCR\r\n$5\r\nsex:1\r\n",
+            b"*2\r\n$4\r\nINCR\r\n$5\r\nseq:1",
+            b"INCRBY seq:1 1000001\r\n",
+            b"INCR seq:1 1\r\n",
+        ] {
+            assert_eq!(gathered(wrong), [], "{}", wrong.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_number_is_digits_that_fit() {
+        for (digits, expected) in [
+            ("0", Some(0)),
+            ("000000000042", Some(42)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("99999999999999999999", None),
+            ("000000000000000000001", None),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1 ", None),
+            ("1a", None),
+        ] {
+            assert_eq!(number(digits.as_bytes()), expected, "{digits:?}");
+        }
+    }
+}

@@ -1,0 +1,650 @@
+//! The port for clients of Redis, as a client sees it: what goes in and what comes out, in bytes.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use seq_gateway::resp::{self, RespConfig, RespNode};
+use seq_kit::admission::Admission;
+use seq_kit::listen;
+use seq_kit::tasks::TaskGroup;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::twin::Twin;
+
+/// How long an answer may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The twin behind the port.
+pub(crate) struct Port {
+    pub(crate) twin: Twin,
+    pub(crate) group: TaskGroup,
+    pub(crate) addr: SocketAddr,
+}
+
+impl Port {
+    pub(crate) fn open() -> Port {
+        Port::with(RespConfig::defaults())
+    }
+
+    pub(crate) fn with(config: RespConfig) -> Port {
+        Port::open_for(10_000, config)
+    }
+
+    /// A port that so many connections may be made to.
+    pub(crate) fn open_for(connections: usize, config: RespConfig) -> Port {
+        let port = Port::unready(connections, config);
+        port.twin.route(1);
+        port
+    }
+
+    /// A port of a node that has no routes yet.
+    pub(crate) fn unready(connections: usize, config: RespConfig) -> Port {
+        let (twin, group) = (Twin::default(), TaskGroup::new());
+        let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let addr = listener.local_addr().unwrap();
+        resp::serve(twin.clone(), &RespNode::new(config, Admission::of("a1", connections)), "test", listener, &group)
+            .unwrap();
+        Port { twin, group, addr }
+    }
+
+    pub(crate) async fn call(&self) -> Talk {
+        Talk { stream: TcpStream::connect(self.addr).await.unwrap(), said: 0 }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.group.cancel();
+    }
+}
+
+/// One connection.
+pub(crate) struct Talk {
+    pub(crate) stream: TcpStream,
+    said: u32,
+}
+
+impl Talk {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Reads so many bytes.
+    pub(crate) async fn hear(&mut self, bytes: usize) -> Vec<u8> {
+        let mut heard = vec![0; bytes];
+        tokio::time::timeout(PATIENCE, self.stream.read_exact(&mut heard)).await.expect("an answer").unwrap();
+        heard
+    }
+
+    /// Sends commands and answers the replies to them: a command that repeats what it is told marks their end.
+    pub(crate) async fn ask(&mut self, commands: impl AsRef<[u8]>) -> String {
+        self.said += 1;
+        let end = format!("end of {:08}", self.said);
+        let mark = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{end}\r\n", end.len());
+        self.send([commands.as_ref(), mark.as_bytes()].concat()).await;
+        let end = format!("${}\r\n{end}\r\n", end.len());
+        let mut heard = Vec::new();
+        while !heard.ends_with(end.as_bytes()) {
+            let mut more = [0; 4096];
+            let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut more)).await;
+            let read = read.unwrap_or_else(|_| panic!("no more after {}", heard.escape_ascii())).unwrap();
+            assert!(read > 0, "closed after {}", heard.escape_ascii());
+            heard.extend_from_slice(&more[..read]);
+        }
+        heard.truncate(heard.len() - end.len());
+        String::from_utf8(heard).unwrap()
+    }
+
+    /// Everything until the port closes the connection.
+    pub(crate) async fn rest(&mut self) -> String {
+        let mut heard = Vec::new();
+        tokio::time::timeout(PATIENCE, self.stream.read_to_end(&mut heard)).await.expect("the end").unwrap();
+        String::from_utf8(heard).unwrap()
+    }
+}
+
+/// Has a script talk to the port, a command a line, and compares what is said: replies below their command.
+pub(crate) async fn check(talk: &mut Talk, script: &str, expected: Expect) {
+    let mut said = String::new();
+    for command in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let replies = talk.ask(format!("{command}\r\n")).await;
+        said += &format!("> {command}\n");
+        said.extend(replies.lines().map(|line| format!("{line}\n")));
+    }
+    expected.assert_eq(&said);
+}
+
+#[tokio::test]
+async fn a_sequence_is_a_key() {
+    let port = Port::open();
+    let script = "
+        GET seq:42
+        INCR seq:42
+        incr seq:0000000000042
+        INCRBY seq:42 10
+        GET seq:42
+        INCRBY seq:42 1000000
+        MGET seq:42 seq:7 seq:42
+        EXISTS seq:42 seq:7 seq:42
+    ";
+    check(
+        &mut port.call().await,
+        script,
+        expect![[r#"
+        > GET seq:42
+        $-1
+        > INCR seq:42
+        :1
+        > incr seq:0000000000042
+        :2
+        > INCRBY seq:42 10
+        :12
+        > GET seq:42
+        $2
+        12
+        > INCRBY seq:42 1000000
+        :1000012
+        > MGET seq:42 seq:7 seq:42
+        *3
+        $7
+        1000012
+        $-1
+        $7
+        1000012
+        > EXISTS seq:42 seq:7 seq:42
+        :2
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn set_raises_and_never_lowers() {
+    let port = Port::open();
+    let script = "
+        SET seq:42 1000
+        SET seq:42 1000
+        INCR seq:42
+        SET seq:42 1000
+        SET seq:42 0
+        SET seq:7 0
+        GET seq:7
+        SET seq:42 2000 NX
+        SET seq:42 2000 EX 10
+        SET seq:42 -1
+        SET seq:42 1e3
+        SET seq:42 4611686018427387904
+        SET seq:42 4611686018427387905
+        SET seq:42 18446744073709551616
+        GET seq:42
+    ";
+    check(&mut port.call().await, script, expect![[r#"
+        > SET seq:42 1000
+        +OK
+        > SET seq:42 1000
+        +OK
+        > INCR seq:42
+        :1001
+        > SET seq:42 1000
+        -ERR uid 42 is past that number, and numbers never go back
+        > SET seq:42 0
+        -ERR uid 42 is past that number, and numbers never go back
+        > SET seq:7 0
+        +OK
+        > GET seq:7
+        $-1
+        > SET seq:42 2000 NX
+        -ERR 'NX' is refused: SET raises a sequence, and has no options
+        > SET seq:42 2000 EX 10
+        -ERR 'EX' is refused: SET raises a sequence, and has no options
+        > SET seq:42 -1
+        -ERR value is not an integer or out of range
+        > SET seq:42 1e3
+        -ERR value is not an integer or out of range
+        > SET seq:42 4611686018427387904
+        +OK
+        > SET seq:42 4611686018427387905
+        -ERR 4611686018427387905 is above 2^62: the ceiling of the uid's section would go there, and the section's next owner starts every uid at the ceiling
+        > SET seq:42 18446744073709551616
+        -ERR value is not an integer or out of range
+        > GET seq:42
+        $19
+        4611686018427387904
+    "#]]).await;
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
+async fn what_is_wrong_is_said_and_moves_nothing() {
+    let port = Port::open();
+    let script = "
+        INCR
+        INCR seq:1 2
+        INCRBY seq:1
+        INCRBY seq:1 0
+        INCRBY seq:1 -5
+        INCRBY seq:1 1000001
+        INCRBY seq:1 99999999999999999999
+        INCRBY seq:1 one
+        INCR foo
+        INCR seq:
+        INCR seq:-1
+        INCR seq:18446744073709551616
+        INCR seq:1000
+        GET seq:1000
+        MGET seq:1 foo
+        MGET seq:1 seq:1000
+        SELECT 1
+        PING a b
+        CONFIG SET save x
+        CLIENT KILL x
+        HELLO 4
+        AUTH secret
+        GET seq:1
+    ";
+    check(
+        &mut port.call().await,
+        script,
+        expect![[r#"
+        > INCR
+        -ERR wrong number of arguments for 'incr' command
+        > INCR seq:1 2
+        -ERR wrong number of arguments for 'incr' command
+        > INCRBY seq:1
+        -ERR wrong number of arguments for 'incrby' command
+        > INCRBY seq:1 0
+        -ERR count 0 is not in 1..=1000000
+        > INCRBY seq:1 -5
+        -ERR -5 is refused: numbers never go back
+        > INCRBY seq:1 1000001
+        -ERR count 1000001 is not in 1..=1000000
+        > INCRBY seq:1 99999999999999999999
+        -ERR value is not an integer or out of range
+        > INCRBY seq:1 one
+        -ERR value is not an integer or out of range
+        > INCR foo
+        -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42
+        > INCR seq:
+        -ERR 'seq:' is no sequence: a key is a prefix and a uid, as in seq:42
+        > INCR seq:-1
+        -ERR 'seq:-1' is no sequence: a key is a prefix and a uid, as in seq:42
+        > INCR seq:18446744073709551616
+        -ERR 'seq:18446744073709551616' is no sequence: a key is a prefix and a uid, as in seq:42
+        > INCR seq:1000
+        -ERR uid 1000 is outside the set's uids 0..1000
+        > GET seq:1000
+        -ERR uid 1000 is outside the set's uids 0..1000
+        > MGET seq:1 foo
+        -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42
+        > MGET seq:1 seq:1000
+        -ERR uid 1000 is outside the set's uids 0..1000
+        > SELECT 1
+        -ERR DB index is out of range: there is one, 0
+        > PING a b
+        -ERR wrong number of arguments for 'ping' command
+        > CONFIG SET save x
+        -ERR settings of this port are in the settings file: only CONFIG GET is served
+        > CLIENT KILL x
+        -ERR unknown subcommand or wrong number of arguments for 'KILL'
+        > HELLO 4
+        -NOPROTO unsupported protocol version
+        > AUTH secret
+        -ERR AUTH <password> called without any password configured for the default user
+        > GET seq:1
+        $-1
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_sequence_cannot_do_is_refused_with_the_reason() {
+    let port = Port::open();
+    let script = "
+        DEL seq:1
+        FLUSHALL
+        EXPIRE seq:1 10
+        DECR seq:1
+        GETSET seq:1 1
+        LPUSH seq:1 x
+        HGETALL seq:1
+        APPEND seq:1 x
+        MULTI
+        EVAL x 0
+        nonsense
+    ";
+    check(
+        &mut port.call().await,
+        script,
+        expect![[r#"
+        > DEL seq:1
+        -ERR 'DEL' is refused: numbers never go back, and none is ever removed
+        > FLUSHALL
+        -ERR 'FLUSHALL' is refused: numbers never go back, and none is ever removed
+        > EXPIRE seq:1 10
+        -ERR 'EXPIRE' is refused: numbers never go back, and none is ever removed
+        > DECR seq:1
+        -ERR 'DECR' is refused: numbers never go back, and none is ever removed
+        > GETSET seq:1 1
+        -ERR 'GETSET' is refused: numbers never go back, and none is ever removed
+        > LPUSH seq:1 x
+        -WRONGTYPE 'LPUSH' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
+        > HGETALL seq:1
+        -WRONGTYPE 'HGETALL' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
+        > APPEND seq:1 x
+        -WRONGTYPE 'APPEND' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
+        > MULTI
+        -ERR unknown command 'MULTI': this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences
+        > EVAL x 0
+        -ERR unknown command 'EVAL': this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences
+        > nonsense
+        -ERR unknown command 'nonsense': this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
+async fn clients_find_what_they_ask_for_first() {
+    let port = Port::open();
+    let script = "
+        PING
+        PING hello
+        ECHO hello
+        SELECT 0
+        CLIENT ID
+        CLIENT GETNAME
+        CLIENT SETNAME me
+        CLIENT GETNAME
+        CLIENT SETINFO LIB-NAME redis-py
+        CLIENT NO-EVICT ON
+        CLIENT INFO
+        CONFIG GET save
+        CONFIG GET appendonly maxclients
+        COMMAND COUNT
+        COMMAND DOCS
+        COMMAND INFO incr nonsense
+        HELLO
+        HELLO 3 SETNAME you
+        GET seq:1
+        CONFIG GET save
+        COMMAND DOCS
+        CLIENT GETNAME
+        HELLO 2
+        GET seq:1
+    ";
+    let mut talk = port.call().await;
+    check(
+        &mut talk,
+        script,
+        expect![[r#"
+        > PING
+        +PONG
+        > PING hello
+        $5
+        hello
+        > ECHO hello
+        $5
+        hello
+        > SELECT 0
+        +OK
+        > CLIENT ID
+        :1
+        > CLIENT GETNAME
+        $-1
+        > CLIENT SETNAME me
+        +OK
+        > CLIENT GETNAME
+        $2
+        me
+        > CLIENT SETINFO LIB-NAME redis-py
+        +OK
+        > CLIENT NO-EVICT ON
+        +OK
+        > CLIENT INFO
+        $25
+        id=1 name=me db=0 resp=2
+
+        > CONFIG GET save
+        *2
+        $4
+        save
+        $0
+
+        > CONFIG GET appendonly maxclients
+        *4
+        $10
+        appendonly
+        $2
+        no
+        $10
+        maxclients
+        $5
+        10000
+        > COMMAND COUNT
+        :16
+        > COMMAND DOCS
+        *0
+        > COMMAND INFO incr nonsense
+        *2
+        *6
+        $4
+        incr
+        :2
+        *2
+        +write
+        +fast
+        :1
+        :1
+        :1
+        $-1
+        > HELLO
+        *14
+        $6
+        server
+        $5
+        redis
+        $7
+        version
+        $5
+        7.0.0
+        $5
+        proto
+        :2
+        $2
+        id
+        :1
+        $4
+        mode
+        $10
+        standalone
+        $4
+        role
+        $6
+        master
+        $7
+        modules
+        *0
+        > HELLO 3 SETNAME you
+        %7
+        $6
+        server
+        $5
+        redis
+        $7
+        version
+        $5
+        7.0.0
+        $5
+        proto
+        :3
+        $2
+        id
+        :1
+        $4
+        mode
+        $10
+        standalone
+        $4
+        role
+        $6
+        master
+        $7
+        modules
+        *0
+        > GET seq:1
+        _
+        > CONFIG GET save
+        %1
+        $4
+        save
+        $0
+
+        > COMMAND DOCS
+        %0
+        > CLIENT GETNAME
+        $3
+        you
+        > HELLO 2
+        *14
+        $6
+        server
+        $5
+        redis
+        $7
+        version
+        $5
+        7.0.0
+        $5
+        proto
+        :2
+        $2
+        id
+        :1
+        $4
+        mode
+        $10
+        standalone
+        $4
+        role
+        $6
+        master
+        $7
+        modules
+        *0
+        > GET seq:1
+        $-1
+    "#]],
+    )
+    .await;
+    let info = talk.ask("INFO\r\n").await;
+    for line in ["redis_version:7.0.0", "connected_clients:1", "maxclients:10000", "key_prefix:seq:"] {
+        assert!(info.contains(&format!("\r\n{line}\r\n")), "{line} is missing in {info}");
+    }
+    talk.send("PING\r\nQUIT\r\nPING\r\n").await;
+    assert_eq!(talk.rest().await, "+PONG\r\n+OK\r\n");
+}
+
+#[tokio::test]
+async fn a_password_comes_first() {
+    let port = Port::with(RespConfig { password: Some("secret".to_owned()), ..RespConfig::defaults() });
+    let mut talk = port.call().await;
+    // Whoever was not admitted is refused what marks the end of replies as well.
+    talk.send("INCR seq:1\r\nPING\r\nnonsense\r\nHELLO 3\r\nAUTH wrong\r\nAUTH secre\r\nAUTH somebody secret\r\n")
+        .await;
+    talk.send("INCR seq:1\r\nHELLO 3 AUTH default wrong\r\nQUIT\r\n").await;
+    expect![[r#"
+        -NOAUTH Authentication required.
+        -NOAUTH Authentication required.
+        -NOAUTH Authentication required.
+        -NOAUTH HELLO must be called with the client already authenticated
+        -WRONGPASS invalid username-password pair or user is disabled.
+        -WRONGPASS invalid username-password pair or user is disabled.
+        -WRONGPASS invalid username-password pair or user is disabled.
+        -NOAUTH Authentication required.
+        -WRONGPASS invalid username-password pair or user is disabled.
+        +OK
+    "#]]
+    .assert_eq(&talk.rest().await.replace('\r', ""));
+    assert_eq!(port.twin.last(1), 0);
+    // What comes behind the password in one piece is answered as well.
+    assert_eq!(port.call().await.ask("AUTH secret\r\nINCR seq:1\r\nINCR seq:1\r\n").await, "+OK\r\n:1\r\n:2\r\n");
+    let replies = port.call().await.ask("HELLO 2 AUTH default secret\r\nINCR seq:1\r\n").await;
+    assert!(replies.ends_with(":3\r\n"), "{replies}");
+}
+
+#[tokio::test]
+async fn a_node_that_knows_nobody_is_loading() {
+    let port = Port::unready(10, RespConfig::defaults());
+    port.twin.hold(&[1]);
+    let script = "
+        INCR seq:1
+        GET seq:1
+        MGET seq:1
+        SET seq:1 5
+        PING
+    ";
+    check(
+        &mut port.call().await,
+        script,
+        expect![[r#"
+        > INCR seq:1
+        -LOADING the node does not know yet who owns which uids
+        > GET seq:1
+        -LOADING the node does not know yet who owns which uids
+        > MGET seq:1
+        -LOADING the node does not know yet who owns which uids
+        > SET seq:1 5
+        -LOADING the node does not know yet who owns which uids
+        > PING
+        +PONG
+    "#]],
+    )
+    .await;
+    port.twin.route(1);
+    port.twin.hold(&[]);
+    assert_eq!(port.call().await.ask("INCR seq:1\r\n").await, ":1\r\n");
+}
+
+#[tokio::test]
+async fn replies_are_in_order_whatever_waits() {
+    let port = Port::open();
+    port.twin.hold(&[1]);
+    let mut talk = port.call().await;
+    talk.send("INCR seq:2\r\nINCR seq:1\r\nINCR seq:2\r\nPING\r\nINCRBY seq:1 5\r\nGET seq:1\r\n").await;
+    // Others of the same thread are answered meanwhile.
+    let mut other = port.call().await;
+    for value in 1..=10 {
+        assert_eq!(other.ask("INCR seq:3\r\n").await, format!(":{value}\r\n"));
+    }
+    port.twin.hold(&[]);
+    let expected = b":1\r\n:1\r\n:2\r\n+PONG\r\n:6\r\n$1\r\n6\r\n";
+    assert_eq!(talk.hear(expected.len()).await.escape_ascii().to_string(), expected.escape_ascii().to_string());
+}
+
+#[tokio::test]
+async fn the_largest_batches_are_answered() {
+    let port = Port::open();
+    let mut talk = port.call().await;
+    let keys = |keys: usize| (0..keys).map(|uid| format!("$7\r\nseq:{:03}\r\n", uid % 1_000)).collect::<String>();
+    let replies = talk.ask(format!("SET seq:1 5\r\n*10001\r\n$4\r\nMGET\r\n{}", keys(10_000))).await;
+    assert!(replies.starts_with("+OK\r\n*10000\r\n$-1\r\n$1\r\n5\r\n$-1\r\n"), "{}", &replies[..60]);
+    assert_eq!(replies.lines().filter(|line| *line == "5").count(), 10);
+    let replies = talk.ask(format!("*10001\r\n$6\r\nEXISTS\r\n{}", keys(10_000))).await;
+    assert_eq!(replies, ":10\r\n");
+}
+
+#[tokio::test]
+async fn the_end_of_the_door_ends_connections_between_commands() {
+    let port = Port::open();
+    let mut talk = port.call().await;
+    assert_eq!(talk.ask("INCR seq:1\r\n").await, ":1\r\n");
+    let quiet = port.call().await;
+    assert_eq!(port.group.shutdown(PATIENCE).await, Ok(()));
+    assert_eq!(talk.rest().await, "");
+    assert!(TcpStream::connect(port.addr).await.is_err(), "the port is closed");
+    drop(quiet);
+}
