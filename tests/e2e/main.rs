@@ -8,6 +8,7 @@ mod bench;
 mod cluster;
 mod dev;
 mod kill;
+mod redis;
 mod replace;
 mod sim;
 mod three_node;

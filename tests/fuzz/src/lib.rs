@@ -5,8 +5,10 @@
 //! The readers of stored records are fuzzed as well, by the binary `record`: they are `seq_store::fuzzing`, which exists
 //! only in a build for the fuzzer.
 
+mod resp;
 mod wire;
 
+pub use resp::resp;
 pub use wire::wire;
 
 #[cfg(test)]
@@ -19,6 +21,11 @@ mod tests {
         #[test]
         fn random_bytes_pass_the_wire(data in prop::collection::vec(any::<u8>(), 0..512)) {
             wire(&data);
+        }
+
+        #[test]
+        fn random_bytes_pass_as_commands_or_not(data in prop::collection::vec(any::<u8>(), 0..512)) {
+            resp(&data);
         }
     }
 }

@@ -1,0 +1,175 @@
+//! Clients of Redis as they are, at both nodes of a development cluster: redis-cli, redis-benchmark and redis-py.
+//!
+//! They are packages of Debian (redis-tools, python3-redis). Where one is missing its test says so and passes, and fails in
+//! CI.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::cluster::{Place, Server, seqsvr_json};
+
+/// What an AllocSvr of a running cluster is called by.
+struct Node {
+    grpc: String,
+    host: String,
+    port: String,
+}
+
+/// Starts a development cluster whose allocators both have a port for clients of Redis.
+fn start(place: &Place) -> (Server, Vec<Node>) {
+    let redis = format!("{}:7179", place.host);
+    let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json", "--redis", &redis]);
+    let ready = server.ready();
+    let nodes = ready["allocs"].as_array().unwrap().iter().map(|alloc| {
+        let (host, port) = alloc["redis"].as_str().unwrap().rsplit_once(':').unwrap();
+        Node { grpc: alloc["grpc"].as_str().unwrap().to_owned(), host: host.to_owned(), port: port.to_owned() }
+    });
+    (server, nodes.collect())
+}
+
+/// The path of a tool; `None`, said aloud, where it is missing and may be.
+fn tool(name: &str) -> Option<PathBuf> {
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&dirs).map(|dir| dir.join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "{name} is not installed");
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{stdout}\n{stderr}", output.status);
+    output
+}
+
+/// The commands' sum of calls, and of numbers forwarded, as the node counts them.
+fn forwarded(node: &Node) -> u64 {
+    let status = seqsvr_json(&["status", "--addr", &node.grpc]);
+    let allocs = status["allocs"].as_array().unwrap();
+    allocs.iter().filter_map(|alloc| alloc["forwarded"].as_u64()).sum()
+}
+
+#[test]
+fn redis_cli_and_redis_benchmark_work_unchanged() {
+    let (Some(cli), Some(benchmark)) = (tool("redis-cli"), tool("redis-benchmark")) else { return };
+    let place = Place::new();
+    let (_server, nodes) = start(&place);
+    let ask = |node: &Node, args: &[&str]| {
+        let output = run(Command::new(&cli).args(["-h", &node.host, "-p", &node.port]).args(args));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    };
+    let [one, two] = &nodes[..] else { panic!("two nodes") };
+    // Both nodes answer for a uid of either, so one of them forwards.
+    for uid in ["seq:42", "seq:999999"] {
+        for (node, value) in [(one, "1"), (two, "2"), (one, "3")] {
+            assert_eq!(ask(node, &["INCR", uid]), value, "{uid}");
+        }
+        assert_eq!(ask(two, &["GET", uid]), "3");
+        assert_eq!(ask(two, &["SET", uid, "1000"]), "OK");
+        assert_eq!(ask(one, &["INCRBY", uid, "5"]), "1005");
+        assert!(ask(one, &["SET", uid, "7"]).contains("numbers never go back"));
+        assert!(ask(one, &["DEL", uid]).contains("numbers never go back"));
+    }
+    assert!(forwarded(one) > 0);
+    assert_eq!(ask(one, &["MGET", "seq:42", "seq:43", "seq:999999"]), "1005\n\n1005");
+    assert_eq!(ask(one, &["-3", "GET", "seq:43"]), "");
+    assert!(ask(one, &["INFO"]).contains("redis_version"));
+    let current = seqsvr_json(&["current", "42", "--addr", &two.grpc]);
+    assert_eq!((current["value"].as_u64(), current["exactness"].as_str()), (Some(1005), Some("exact")));
+
+    for (pipeline, node) in [("1", one), ("16", two)] {
+        let flags = ["-n", "20000", "-r", "1000000", "-P", pipeline, "--csv", "INCR", "seq:__rand_int__"];
+        let output = run(Command::new(&benchmark).args(["-h", &node.host, "-p", &node.port]).args(flags));
+        let (said, faults) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("INCR") && faults.is_empty(), "{said}\n{faults}");
+    }
+}
+
+/// Threads, each with a connection to one of the nodes, take numbers of the same few uids one by one and in pipelines; each
+/// says what it was given between two looks at the clock that all of them share.
+const PYTHON: &str = r#"
+import sys, threading, time, redis
+nodes = [address.rsplit(":", 1) for address in sys.argv[1:]]
+seen, lock = [], threading.Lock()
+def work(thread):
+    host, port = nodes[thread % len(nodes)]
+    client = redis.Redis(host=host, port=int(port), socket_timeout=20)
+    mine = []
+    for turn in range(100):
+        uids = [7, 999_993, 500_000 + turn % 3]
+        began = time.monotonic_ns()
+        if turn % 2:
+            values = [client.incrby(f"seq:{uid}", 2) for uid in uids]
+        else:
+            pipeline = client.pipeline(transaction=False)
+            for uid in uids:
+                pipeline.incrby(f"seq:{uid}", 2)
+            values = pipeline.execute()
+        ended = time.monotonic_ns()
+        mine += [(uid, value, began, ended) for uid, value in zip(uids, values)]
+    with lock:
+        seen.extend(mine)
+threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+for line in seen: print(*line)
+client = redis.Redis(host=nodes[0][0], port=int(nodes[0][1]), decode_responses=True)
+assert client.ping() and client.echo("x") == "x" and client.exists("seq:7", "seq:8") == 1
+assert client.get("seq:8") is None and client.mget("seq:7", "seq:8") == ["1600", None]
+assert client.set("seq:8", 50) and client.incr("seq:8") == 51
+assert client.info()["redis_version"] and client.config_get("save") == {"save": ""}
+for refused in (lambda: client.delete("seq:8"), lambda: client.set("seq:8", 3), lambda: client.decr("seq:8"),
+                lambda: client.lpush("seq:8", 1), lambda: client.incr("foo")):
+    try:
+        refused()
+    except redis.ResponseError:
+        continue
+    raise AssertionError("not refused")
+"#;
+
+#[test]
+fn redis_py_sees_numbers_in_order_from_both_nodes() {
+    let Some(python) = tool("python3") else { return };
+    let has_redis =
+        Command::new(&python).args(["-c", "import redis"]).stderr(Stdio::null()).status().unwrap().success();
+    if !has_redis {
+        assert!(std::env::var_os("CI").is_none(), "python3-redis is not installed");
+        eprintln!("skipped: python3-redis is not installed");
+        return;
+    }
+    let place = Place::new();
+    let (_server, nodes) = start(&place);
+    let addresses = nodes.iter().map(|node| format!("{}:{}", node.host, node.port));
+    let output = run(Command::new(&python).args(["-c", PYTHON]).args(addresses));
+    let mut calls: BTreeMap<u64, Vec<[u64; 3]>> = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let words: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
+        calls.entry(words[0]).or_default().push([words[2], words[3], words[1]]);
+    }
+    assert_eq!(calls.values().map(Vec::len).sum::<usize>(), 8 * 100 * 3);
+    for (uid, calls) in calls {
+        check_order(uid, calls);
+    }
+    assert!(forwarded(&nodes[0]) > 0);
+}
+
+/// Every value is new, and above all that were answered before its call began.
+fn check_order(uid: u64, mut calls: Vec<[u64; 3]>) {
+    let mut values: Vec<u64> = calls.iter().map(|[.., value]| *value).collect();
+    values.sort_unstable();
+    assert!(values.iter().copied().eq((1..=values.len() as u64).map(|at| at * 2)), "uid {uid}: {values:?}");
+    calls.sort_unstable();
+    let mut ended = calls.clone();
+    ended.sort_unstable_by_key(|[_, end, _]| *end);
+    let (mut done, mut floor) = (ended.iter().peekable(), 0);
+    for [began, _, value] in calls {
+        while let Some([_, _, before]) = done.next_if(|[_, end, _]| *end < began) {
+            floor = floor.max(*before);
+        }
+        assert!(value > floor, "uid {uid}: {value} after {floor}");
+    }
+}
