@@ -86,8 +86,12 @@ impl Replies {
 
     #[inline]
     fn line(&mut self, kind: u8, value: u64) {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(value).as_bytes();
+        // Room is looked for once.
+        self.bytes.reserve(digits.len() + 3);
         self.bytes.push(kind);
-        self.bytes.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.bytes.extend_from_slice(digits);
         self.end();
     }
 
