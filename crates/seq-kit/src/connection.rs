@@ -250,4 +250,17 @@ mod tests {
         let listener = Listener::new(tokio_stream::once(Ok(far)));
         assert_eq!(tokio::join!(echo(listener), call(near)).1, b"hello");
     }
+
+    #[tokio::test]
+    async fn a_peer_that_says_nothing_is_asked_whether_it_lives() {
+        let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let addr = listener.local_addr().unwrap();
+        let mut incoming = Listener::from(listener).incoming().unwrap();
+        let _peer = TcpStream::connect(addr).await.unwrap();
+        let connection = incoming.next().await.unwrap().unwrap();
+        let Connection::Tcp(stream) = &connection else { panic!("a socket") };
+        assert!(!SockRef::from(stream).keepalive().unwrap());
+        connection.keep_alive(Duration::from_secs(30), Duration::from_secs(10), 3).unwrap();
+        assert!(SockRef::from(stream).keepalive().unwrap());
+    }
 }
