@@ -77,7 +77,7 @@ impl Bench {
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
         let set = dir.join("set.toml");
         let text = format!(
-            "name = \"compare\"\nuids = \"0..1_000_000\"\n[[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\n\
+            "name = \"compare\"\nuids = \"0..1_000_000\"\nsection_size = 100_000\nstep = 10_000\n[[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\n\
              [[alloc]]\nname = \"a1\"\naddr = \"{}\"\nhttp = \"{}\"\nredis = \"{}\"\n",
             at(0),
             at(1),

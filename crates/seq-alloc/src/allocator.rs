@@ -12,6 +12,7 @@ use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
+use seq_kit::arrivals::ArrivalClock;
 use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -32,6 +33,8 @@ use crate::{ceiling, handing, hearsay, session, shared};
 #[derive(Clone, Debug)]
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
+    /// Where all its calls arrive on one thread.
+    arrivals: Option<Arc<ArrivalClock>>,
 }
 
 /// Why an allocator cannot start.
@@ -117,7 +120,27 @@ impl Allocator {
         group.spawn("hearsay keeper", Kind::Critical, hearsay::keep(shared.clone()));
         group.spawn("ceiling keeper", Kind::Critical, ceiling::keep(shared.clone(), link));
         group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
-        Ok(Allocator { shared })
+        Ok(Allocator { shared, arrivals: None })
+    }
+
+    /// A handle for the doors of the current thread, which looks at the clock once for all calls that arrived together. Every
+    /// call through it, and through clones of it, must have come over a connection of the current runtime.
+    ///
+    /// # Panics
+    /// Outside of a current-thread runtime.
+    #[must_use]
+    pub fn for_doors_of_this_thread(&self) -> Allocator {
+        let clock = ArrivalClock::new(self.shared.clock.clone());
+        Allocator { shared: self.shared.clone(), arrivals: Some(Arc::new(clock)) }
+    }
+
+    /// Whether the lease holds, at a time after the calls at hand arrived. Asked before the table is read.
+    #[inline]
+    fn leased(&self) -> bool {
+        match &self.arrivals {
+            Some(clock) => self.shared.lease.holds(clock.now()),
+            None => self.shared.leased(),
+        }
     }
 
     /// What this node knows of itself.
@@ -216,7 +239,7 @@ impl Frontend for Allocator {
 
     fn take_now(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>) {
         let before = answers.len();
-        self.shared.first_pass(&Take, via, asks, answers);
+        self.shared.first_pass(&Take, via, self.leased(), asks, answers);
         self.shared.count_refused(via, &answers[before..]);
     }
 
@@ -260,7 +283,7 @@ impl Allocator {
         let item = Item { index: 0, ask, section, slot };
         // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
         // over a wait.
-        let answer = if shared.leased() {
+        let answer = if self.leased() {
             let table = shared.owned.load();
             table.get(section).and_then(|owned| work.here(shared, owned, &item))
         } else {

@@ -25,16 +25,17 @@ struct Later {
 }
 
 impl Shared {
-    /// Answers what can be answered now, and adds an answer for each ask; `None` for the others.
+    /// Answers what can be answered now, and adds an answer for each ask; `None` for the others. Whether the lease holds was
+    /// found out after the asks had arrived.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
         via: Via,
+        leased: bool,
         asks: &[Asked],
         answers: &mut Vec<Answered<W::Answer>>,
     ) {
-        // The lease first, then the table: see `seq_core::lease`.
-        let leased = self.leased();
+        // The lease came first, then the table: see `seq_core::lease`.
         let table = self.owned.load();
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
@@ -97,7 +98,7 @@ impl Shared {
         let ask = |uid| Ok(Ask { uid, count: Count::ONE, epoch: Epoch(0) });
         let asks: Vec<Asked> = uids.into_iter().map(ask).collect();
         let mut answers = Vec::with_capacity(asks.len());
-        self.first_pass(&Read, call.via, &asks, &mut answers);
+        self.first_pass(&Read, call.via, self.leased(), &asks, &mut answers);
         if answers.iter().any(Option::is_none) {
             for (index, result) in Box::pin(self.second_pass(&Read, call, &asks, &answers)).await {
                 answers[index] = Some(result);

@@ -15,6 +15,8 @@ use tokio::net::TcpStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
 
+use crate::arrivals;
+
 /// Pause after a connection could not be accepted. The usual reason is that the process has no file descriptors left; trying
 /// again at once would take the core from the connections that are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -122,7 +124,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 
-/// One connection.
+/// One connection. What it reads is noted in [`crate::arrivals`].
 pub enum Connection {
     /// Of a socket.
     Tcp(TcpStream),
@@ -165,10 +167,14 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
+        let read = match self.get_mut() {
             Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
             Connection::Other(other) => Pin::new(other).poll_read(cx, into),
+        };
+        if read.is_ready() {
+            arrivals::note();
         }
+        read
     }
 }
 

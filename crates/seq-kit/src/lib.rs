@@ -3,6 +3,7 @@
 //! Nothing here knows what a server is for. What the environment says is handed in by the binary; nothing here reads it.
 
 pub mod admission;
+pub mod arrivals;
 pub mod clock;
 pub mod config;
 pub mod connection;

@@ -80,8 +80,9 @@ pub(crate) fn start(
     let count = sockets.len();
     let threads = Cores::start(&node, sockets, move |(listener, redis)| {
         let (tasks, opened) = (tasks.clone(), opened.clone());
-        let (allocator, door, resp, set) = (serving.clone(), door.clone(), resp.clone(), set.clone());
+        let (serving, door, resp, set) = (serving.clone(), door.clone(), resp.clone(), set.clone());
         async move {
+            let allocator = serving.for_doors_of_this_thread();
             let open = || {
                 if let (Some(listener), Some(node)) = (redis, &resp) {
                     resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
