@@ -5,6 +5,7 @@ use seq_kit::frontend::{Ask, Call, Frontend, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::latency::Latency;
 use crate::many;
@@ -14,6 +15,8 @@ use crate::routes::RoutesCache;
 pub(crate) struct Sequence<F> {
     pub(crate) frontend: F,
     pub(crate) latency: Latency,
+    /// Cancelled when the door closes.
+    pub(crate) closing: CancellationToken,
     routes: RoutesCache,
 }
 
@@ -35,8 +38,8 @@ impl Arrival {
 }
 
 impl<F: Frontend> Sequence<F> {
-    pub(crate) fn new(frontend: F, set: &str) -> Sequence<F> {
-        Sequence { frontend, latency: Latency::new(set), routes: RoutesCache::default() }
+    pub(crate) fn new(frontend: F, set: &str, closing: CancellationToken) -> Sequence<F> {
+        Sequence { frontend, latency: Latency::new(set), closing, routes: RoutesCache::default() }
     }
 
     /// What the caller does not know yet of who owns what.
@@ -67,7 +70,7 @@ impl<F: Frontend> Sequence<F> {
         let items = Items::new(&request.uids, &request.counts, &request.known_epochs)?;
         let asks: Vec<_> = items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })).collect();
         let results = self.frontend.next_many(call, &asks).await;
-        Ok(many::response(results.into_iter(), self.newer_routes(request.route_version)))
+        Ok(many::response(results.into_iter().map(Some), self.newer_routes(request.route_version)))
     }
 
     pub(crate) async fn current(

@@ -77,7 +77,7 @@ pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>
         descriptors: seq_proto::DESCRIPTORS,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
-    let sequence = Arc::new(Sequence::new(frontend, &admin().set));
+    let sequence = Arc::new(Sequence::new(frontend, &admin().set, group.token()));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(sequence, services), listener.into(), group)

@@ -1,7 +1,7 @@
 //! `NextStream`: many messages under way at a time, those that are done answered at once.
 //!
 //! What has arrived is taken as one batch, with one look at the clock. Messages that must wait are set aside, and nobody
-//! waits behind them.
+//! waits behind them. When the door closes nothing more is read, what was read is answered, and the stream ends.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,6 +14,7 @@ use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Frontend, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Status, Streaming};
 
 use crate::calls::Sequence;
@@ -37,8 +38,9 @@ type Held = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Send>
 /// The answers of one stream.
 pub(crate) struct Answers<F: Frontend> {
     sequence: Arc<Sequence<F>>,
-    /// `None` once the caller has sent its last message.
+    /// `None` once the caller has sent its last message, or the door closes.
     messages: Option<Streaming<v1::NextStreamRequest>>,
+    closing: Pin<Box<WaitForCancellationFutureOwned>>,
     batch: Batch,
     done: VecDeque<v1::NextStreamResponse>,
     held: FuturesUnordered<Held>,
@@ -61,12 +63,15 @@ struct Message {
     route_version: Option<u64>,
     hops: u32,
     timeout: Duration,
+    now_only: bool,
 }
 
 impl<F: Frontend> Answers<F> {
     pub(crate) fn new(sequence: Arc<Sequence<F>>, messages: Streaming<v1::NextStreamRequest>) -> Answers<F> {
+        let closing = Box::pin(sequence.closing.clone().cancelled_owned());
         Answers {
             sequence,
+            closing,
             messages: Some(messages),
             batch: Batch::default(),
             done: VecDeque::new(),
@@ -78,6 +83,9 @@ impl<F: Frontend> Answers<F> {
     /// Reads what has arrived. Answers whether there was anything.
     fn gather(&mut self, context: &mut Context<'_>) -> Result<bool, Status> {
         let mut some = false;
+        if self.messages.is_some() && self.closing.as_mut().poll(context).is_ready() {
+            self.messages = None;
+        }
         while let Some(messages) = &mut self.messages
             && self.batch.messages.len() < MAX_BATCH
             && self.held.len() + self.batch.messages.len() < MAX_HELD_MESSAGES
@@ -108,10 +116,10 @@ impl<F: Frontend> Answers<F> {
         }
         let _sample = self.sequence.latency.sample(Via::Stream);
         self.sequence.frontend.take_now(Via::Stream, asks, answers);
-        for Message { tag, items, route_version, hops, timeout } in messages.drain(..) {
+        for Message { tag, items, route_version, hops, timeout, now_only } in messages.drain(..) {
             let answers = &mut answers[items.clone()];
-            if answers.iter().all(Option::is_some) {
-                let answers = answers.iter_mut().map(|answer| answered(answer.take()));
+            if now_only || answers.iter().all(Option::is_some) {
+                let answers = answers.iter_mut().map(Option::take);
                 let answer = many::response(answers, self.sequence.newer_routes(route_version));
                 self.done.push_back(respond(tag, answer));
             } else {
@@ -121,8 +129,8 @@ impl<F: Frontend> Answers<F> {
                 self.held_items += asks.len();
                 self.held.push(Box::pin(async move {
                     sequence.frontend.take_rest(call, &asks, &mut answers).await;
-                    let answer =
-                        many::response(answers.into_iter().map(answered), sequence.newer_routes(route_version));
+                    assert!(answers.iter().all(Option::is_some), "every item is answered");
+                    let answer = many::response(answers.into_iter(), sequence.newer_routes(route_version));
                     (asks.len(), respond(tag, answer))
                 }));
             }
@@ -134,7 +142,7 @@ impl<F: Frontend> Answers<F> {
 
 impl Batch {
     fn add(&mut self, message: v1::NextStreamRequest) -> Result<(), seq_core::Refusal> {
-        let v1::NextStreamRequest { tag, ask, timeout_ms } = message;
+        let v1::NextStreamRequest { tag, ask, timeout_ms, now_only } = message;
         let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = ask.unwrap_or_default();
         convert::check_hops(hops)?;
         let items = Items::new(&uids, &counts, &known_epochs)?;
@@ -144,13 +152,10 @@ impl Batch {
             0 => timeout::DEFAULT_TIMEOUT,
             millis => Duration::from_millis(millis.into()),
         };
-        self.messages.push(Message { tag, items: start..self.asks.len(), route_version, hops, timeout });
+        let items = start..self.asks.len();
+        self.messages.push(Message { tag, items, route_version, hops, timeout, now_only });
         Ok(())
     }
-}
-
-fn answered(answer: Answered<Allocation>) -> Result<Allocation, seq_core::Refusal> {
-    answer.expect("every item is answered")
 }
 
 fn respond(tag: u64, answer: v1::NextManyResponse) -> v1::NextStreamResponse {

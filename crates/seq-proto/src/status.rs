@@ -26,6 +26,9 @@ pub struct Verdict {
     pub retry_after: Option<Duration>,
 }
 
+/// The reason of [`would_wait`].
+pub const WOULD_WAIT: &str = "WOULD_WAIT";
+
 /// An owner is being found: about a renewal later there is one.
 const OWNER_RETRY: Duration = Duration::from_millis(100);
 
@@ -92,6 +95,19 @@ pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
         reason: reason.to_owned(),
         message: refusal.to_string(),
         retry_after_ms: retry_after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX)),
+    }
+}
+
+/// The refusal of an item that must wait, to a caller who said that it shall not. Nothing is wrong with it: asked for alone, it
+/// can be answered at once.
+#[must_use]
+pub fn would_wait(index: u32) -> v1::ItemError {
+    v1::ItemError {
+        index,
+        code: Code::Unavailable as u32,
+        reason: WOULD_WAIT.to_owned(),
+        message: "the item must wait, or another node owns it".to_owned(),
+        retry_after_ms: 1,
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Seen {
     pub method: &'static str,
     /// The uids asked for.
     pub uids: Vec<u64>,
+    /// Newest epochs that the caller knows, one for each uid; empty for reads of many.
+    pub epochs: Vec<u64>,
     /// Version of the caller's routes, if it keeps any.
     pub route_version: Option<u64>,
     /// Whether the caller told how long it waits.
@@ -52,6 +54,7 @@ pub(super) struct Faults {
     pub(super) uids: HashMap<u64, VecDeque<Refusal>>,
     pub(super) delay: Duration,
     pub(super) no_routes: bool,
+    pub(super) no_streams: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +69,7 @@ impl Node {
         &self,
         method: &'static str,
         uids: &[u64],
+        epochs: &[u64],
         route_version: Option<u64>,
         has_deadline: bool,
     ) -> Result<(), Status> {
@@ -74,7 +78,7 @@ impl Node {
             if seen.len() == MAX_SEEN {
                 seen.pop_front();
             }
-            seen.push_back(Seen { method, uids: uids.to_vec(), route_version, has_deadline });
+            seen.push_back(Seen { method, uids: uids.to_vec(), epochs: epochs.to_vec(), route_version, has_deadline });
         }
         self.calls.send_modify(|calls| *calls += 1);
         let (refusal, delay) = {
@@ -114,7 +118,7 @@ impl Service {
         method: &'static str,
     ) -> Result<v1::NextManyResponse, Status> {
         let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request;
-        self.node.admit(method, &uids, route_version, has_deadline).await?;
+        self.node.admit(method, &uids, &known_epochs, route_version, has_deadline).await?;
         let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &counts, &known_epochs));
         let items = checked.map_err(|refusal| status::to_status(&refusal))?;
         let mut answer = v1::NextManyResponse { routes: self.routes(route_version), ..Default::default() };
@@ -158,7 +162,7 @@ impl SequenceService for Service {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         let has_deadline = has_deadline(&request);
         let v1::NextRequest { uid, count, route_version, epoch, hops } = request.into_inner();
-        self.node.admit("Next", &[uid], route_version, has_deadline).await?;
+        self.node.admit("Next", &[uid], &[epoch], route_version, has_deadline).await?;
         let next = || {
             convert::check_hops(hops)?;
             let count = Count::new(count)?;
@@ -181,15 +185,29 @@ impl SequenceService for Service {
         &self,
         request: Request<Streaming<v1::NextStreamRequest>>,
     ) -> Result<Response<Self::NextStreamStream>, Status> {
+        if self.node.faults.lock().no_streams {
+            return Err(Status::unimplemented(""));
+        }
         let service = self.clone();
         // A message that is held does not hold up the others, as with a real server.
         let answers = request.into_inner().map(move |message| {
             let service = service.clone();
             async move {
-                let v1::NextStreamRequest { tag, ask, timeout_ms } = message?;
+                let v1::NextStreamRequest { tag, ask, timeout_ms, now_only } = message?;
                 let answer = service.answer_many(ask.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
                 let outcome = match answer {
-                    Ok(answer) => Outcome::Answer(answer),
+                    Ok(mut answer) => {
+                        // A real server would hold these until their time is over.
+                        let held = |item: &&mut v1::ItemError| ["UNSERVED", "STALE_EPOCH"].contains(&&*item.reason);
+                        if now_only {
+                            answer
+                                .errors
+                                .iter_mut()
+                                .filter(held)
+                                .for_each(|item| *item = status::would_wait(item.index));
+                        }
+                        Outcome::Answer(answer)
+                    }
                     Err(status) => Outcome::Refusal(refusal(&status)),
                 };
                 Ok(v1::NextStreamResponse { tag, outcome: Some(outcome) })
@@ -201,7 +219,7 @@ impl SequenceService for Service {
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
         let has_deadline = has_deadline(&request);
         let v1::CurrentRequest { uid, route_version, epoch, hops } = request.into_inner();
-        self.node.admit("Current", &[uid], route_version, has_deadline).await?;
+        self.node.admit("Current", &[uid], &[epoch], route_version, has_deadline).await?;
         let current = || {
             convert::check_hops(hops)?;
             self.node.check(uid)?;
@@ -219,7 +237,7 @@ impl SequenceService for Service {
     ) -> Result<Response<v1::CurrentManyResponse>, Status> {
         let has_deadline = has_deadline(&request);
         let v1::CurrentManyRequest { uids, route_version, hops } = request.into_inner();
-        self.node.admit("CurrentMany", &uids, route_version, has_deadline).await?;
+        self.node.admit("CurrentMany", &uids, &[], route_version, has_deadline).await?;
         let checked = convert::check_hops(hops).and_then(|()| convert::check_items(&uids));
         checked.map_err(|refusal| status::to_status(&refusal))?;
         let mut answer = v1::CurrentManyResponse { routes: self.routes(route_version), ..Default::default() };
@@ -244,7 +262,7 @@ impl SequenceService for Service {
     async fn advance(&self, request: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
         let has_deadline = has_deadline(&request);
         let v1::AdvanceRequest { uid, to, route_version, epoch, hops } = request.into_inner();
-        self.node.admit("Advance", &[uid], route_version, has_deadline).await?;
+        self.node.admit("Advance", &[uid], &[epoch], route_version, has_deadline).await?;
         let advance = || {
             convert::check_hops(hops)?;
             let to = Target::new(to)?;

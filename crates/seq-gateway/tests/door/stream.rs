@@ -31,7 +31,7 @@ impl Talk {
     }
 
     async fn say(&self, tag: u64, uids: Vec<u64>) {
-        self.send(v1::NextStreamRequest { tag, ask: Some(ask(uids)), timeout_ms: 10_000 }).await;
+        self.send(v1::NextStreamRequest { tag, ask: Some(ask(uids)), timeout_ms: 10_000, now_only: false }).await;
     }
 
     async fn send(&self, message: v1::NextStreamRequest) {
@@ -91,6 +91,36 @@ async fn who_waits_holds_nobody_up() {
 }
 
 #[tokio::test]
+async fn who_says_so_is_refused_instead_of_held() {
+    let door = Door::open().await;
+    door.twin.hold(&[1]);
+    let mut talk = Talk::open(&door).await;
+    talk.send(v1::NextStreamRequest { tag: 7, ask: Some(ask(vec![5, 1, 6])), timeout_ms: 10_000, now_only: true })
+        .await;
+    let Some(Outcome::Answer(answer)) = talk.hear().await.outcome else { panic!("refused as a whole") };
+    assert_eq!(answer.values, [1, 0, 1]);
+    let [refused] = &answer.errors[..] else { panic!("{:?}", answer.errors) };
+    assert_eq!((refused.index, &*refused.reason), (1, seq_proto::status::WOULD_WAIT));
+    assert_eq!(door.twin.last(1), 0);
+}
+
+#[tokio::test]
+async fn a_door_that_closes_answers_what_it_has_read_and_ends_the_stream() {
+    let door = Door::open().await;
+    door.twin.hold(&[1]);
+    let mut talk = Talk::open(&door).await;
+    talk.say(1, vec![1]).await;
+    talk.say(2, vec![2]).await;
+    assert_eq!(talk.values().await, (2, vec![1]));
+    door.group.cancel();
+    door.twin.hold(&[]);
+    assert_eq!(talk.values().await, (1, vec![1]));
+    let end =
+        tokio::time::timeout(PATIENCE, talk.answers.message()).await.expect("it ends although the caller might go on");
+    assert!(end.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn a_bad_message_is_refused_alone() {
     let door = Door::open().await;
     let mut talk = Talk::open(&door).await;
@@ -105,7 +135,7 @@ async fn a_bad_message_is_refused_alone() {
         (Some(hops), "TOO_MANY_HOPS"),
     ];
     for (tag, (ask, reason)) in (1..).zip(bad) {
-        talk.send(v1::NextStreamRequest { tag, ask, timeout_ms: 0 }).await;
+        talk.send(v1::NextStreamRequest { tag, ask, ..v1::NextStreamRequest::default() }).await;
         match talk.hear().await {
             v1::NextStreamResponse { tag: answered, outcome: Some(Outcome::Refusal(refusal)) } => {
                 assert_eq!((answered, &*refusal.reason), (tag, reason));
@@ -115,7 +145,7 @@ async fn a_bad_message_is_refused_alone() {
     }
     // An item that is bad is refused by itself.
     let counted = v1::NextManyRequest { counts: vec![1, 0], ..ask(vec![1, 2]) };
-    talk.send(v1::NextStreamRequest { tag: 9, ask: Some(counted), timeout_ms: 0 }).await;
+    talk.send(v1::NextStreamRequest { tag: 9, ask: Some(counted), ..v1::NextStreamRequest::default() }).await;
     let Some(Outcome::Answer(answer)) = talk.hear().await.outcome else { panic!("refused as a whole") };
     assert_eq!((answer.values, &*answer.errors[0].reason), (vec![1, 0], "COUNT_OUT_OF_RANGE"));
     assert_eq!(door.twin.last(1), 1, "what was refused moved nothing");

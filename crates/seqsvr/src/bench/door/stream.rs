@@ -51,7 +51,7 @@ impl Lane {
         };
         for uids in calls {
             let ask = v1::NextManyRequest { uids: uids.to_vec(), ..v1::NextManyRequest::default() };
-            let message = v1::NextStreamRequest { tag: self.tag, ask: Some(ask), timeout_ms };
+            let message = v1::NextStreamRequest { tag: self.tag, ask: Some(ask), timeout_ms, now_only: false };
             self.tag += 1;
             // There is room for a round, and the last one is over.
             send.try_send(message).map_err(|_| Status::unavailable("the stream has ended"))?;
