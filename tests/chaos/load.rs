@@ -355,7 +355,7 @@ impl Callers {
         let mut book = self.book.lock();
         let now = book.began.elapsed();
         let outcome = |result: &Result<Allocation, CallError>| match result {
-            Ok(given) => Outcome::Given { value: given.value, prev: given.prev, count, lost: 0 },
+            Ok(given) => Outcome::Given { value: given.value, prev: given.prev, count, lost: given.lost },
             Err(error) if error.may_have_applied() => Outcome::Maybe { lost: 1 },
             Err(_) => Outcome::Refused,
         };

@@ -19,6 +19,9 @@ pub struct Allocation {
     pub epoch: u64,
     /// How many numbers, `1 ..= 1_000_000`.
     pub count: u32,
+    /// Attempts of the same call before, that may have taken `count` numbers each without an answer: gaps, if they did. 0
+    /// unless something failed.
+    pub lost: u32,
 }
 
 /// What is known of a uid's last number.
@@ -59,7 +62,7 @@ impl Allocation {
         if !fits {
             return Err(CallError::BadAnswer { addr: addr.clone(), what: "numbers that do not follow each other" });
         }
-        Ok(Allocation { value, prev, epoch, count })
+        Ok(Allocation { value, prev, epoch, count, lost: 0 })
     }
 }
 

@@ -4,13 +4,16 @@ use seq_proto::v1;
 use tonic::Status;
 
 use crate::answer::{Allocation, Current};
-use crate::attempts::{Attempts, Target};
+use crate::attempts::{self, Attempts, Target};
 use crate::error::CallError;
 
 /// A question about many uids.
 pub(crate) trait Ask {
     /// What one item is answered with.
     type Answer: Send;
+
+    /// Notes attempts before that may have moved the item's counter.
+    fn lost(answer: &mut Self::Answer, attempts: u32);
 
     /// Makes one attempt; `counts` is empty for one number each.
     fn attempt(
@@ -38,6 +41,10 @@ pub(crate) struct CurrentMany;
 impl Ask for NextMany {
     type Answer = Allocation;
 
+    fn lost(answer: &mut Allocation, attempts: u32) {
+        answer.lost += attempts;
+    }
+
     async fn attempt(
         attempts: &mut Attempts<'_>,
         target: &mut Target,
@@ -49,7 +56,7 @@ impl Ask for NextMany {
             counts: counts.to_vec(),
             route_version: Some(target.route_version),
             hops: 0,
-            known_epochs: Vec::new(),
+            known_epochs: attempts.epochs(uids),
         });
         let answer = attempts.attempt(target.client.next_many(request)).await?;
         let fits = [&answer.values, &answer.prevs, &answer.epochs].iter().all(|list| list.len() == uids.len());
@@ -66,6 +73,8 @@ impl Ask for NextMany {
 
 impl Ask for CurrentMany {
     type Answer = Current;
+
+    fn lost(_: &mut Current, _: u32) {}
 
     async fn attempt(
         attempts: &mut Attempts<'_>,
@@ -106,6 +115,8 @@ pub(crate) async fn ask<A: Ask>(
         Ok(results) => results,
         Err(error) => return uids.iter().map(|_| Err(error.clone())).collect(),
     };
+    // How often each item was refused in doubt; empty until one was.
+    let mut doubts: Vec<u32> = Vec::new();
     loop {
         let mut wait_for = None;
         let mut left = Vec::new();
@@ -114,10 +125,19 @@ pub(crate) async fn ask<A: Ask>(
                 && refused.is_retryable()
             {
                 wait_for = wait_for.max(refused.retry_after);
+                if attempts::moves_unseen(&refused.reason) {
+                    doubts.resize(uids.len(), 0);
+                    doubts[index] += 1;
+                }
                 left.push(index);
             }
         }
         if left.is_empty() || !attempts.pause(wait_for, false).await {
+            for (result, doubts) in results.iter_mut().zip(doubts) {
+                if let Ok(answer) = result {
+                    A::lost(answer, doubts);
+                }
+            }
             return results;
         }
         let left_uids: Vec<u64> = left.iter().map(|index| uids[*index]).collect();
@@ -154,13 +174,16 @@ async fn once<A: Ask>(
         let mut target = attempts.target(uids[0])?;
         match A::attempt(attempts, &mut target, uids, counts).await {
             Ok(answers) => {
-                attempts.adopt(answers.routes.as_ref(), &target);
+                attempts.adopt(answers.routes.as_ref(), &target.addr);
                 let bad = |what| CallError::BadAnswer { addr: target.addr.clone(), what };
                 let mut items = answers.items.ok_or_else(|| bad("lists of other lengths than the request's"))?;
                 for error in answers.errors {
                     let index = error.index as usize;
                     let item = items.get_mut(index).ok_or_else(|| bad("an error of an item that was not sent"))?;
                     *item = Err(CallError::Refused(Box::new(attempts.item(uids[index], error))));
+                }
+                if attempts.lost() > 0 {
+                    items.iter_mut().flatten().for_each(|answer| A::lost(answer, attempts.lost()));
                 }
                 return Ok(items);
             }

@@ -14,6 +14,7 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
 use crate::budget::Budget;
+use crate::coalesce::{Lanes, Seat};
 use crate::directory::Routes;
 use crate::error::{CallError, Refused, Unreachable};
 use crate::pool::{self, Pool};
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     pub(crate) seeds: Vec<Arc<str>>,
     pub(crate) budget: Budget,
+    /// `None` when every call goes alone.
+    pub(crate) lanes: Option<Lanes>,
     /// When the directory was last asked for anew. Held while it is.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -41,8 +44,8 @@ pub(crate) struct Attempts<'a> {
     shared: &'a Shared,
     deadline: Instant,
     made: u32,
-    /// Whether an attempt ended without saying whether it moved a counter.
-    may_have_applied: bool,
+    /// Attempts that ended without saying whether they moved a counter.
+    lost: u32,
     /// The address that failed last.
     avoid: Option<Arc<str>>,
 }
@@ -67,7 +70,11 @@ impl Shared {
     /// Closes the connections to addresses that no route table names any more.
     pub(crate) fn forget_unnamed(&self) {
         let directory = self.routes.load();
-        self.pool.retain(|addr| directory.names(addr) || self.seeds.iter().any(|seed| &**seed == addr));
+        let named = |addr: &str| directory.names(addr) || self.seeds.iter().any(|seed| &**seed == addr);
+        self.pool.retain(named);
+        if let Some(lanes) = &self.lanes {
+            lanes.retain(named);
+        }
     }
 }
 
@@ -75,7 +82,7 @@ impl<'a> Attempts<'a> {
     /// No attempt yet.
     pub(crate) fn new(shared: &'a Shared, deadline: Instant) -> Attempts<'a> {
         shared.budget.earn();
-        Attempts { shared, deadline, made: 0, may_have_applied: false, avoid: None }
+        Attempts { shared, deadline, made: 0, lost: 0, avoid: None }
     }
 
     /// Where the next attempt for a uid goes.
@@ -91,6 +98,28 @@ impl<'a> Attempts<'a> {
             }
             Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
         }
+    }
+
+    /// Where the call can go together with others: the owner's lane, while the owner is well.
+    #[inline]
+    pub(crate) fn seat(&self, uid: u64) -> Option<Seat> {
+        let lanes = self.shared.lanes.as_ref()?;
+        let directory = self.shared.routes.load();
+        let set = directory.set(directory.set_of(uid)?);
+        let route = set.route(uid);
+        let addr = set.addr(route.owner?)?;
+        if self.shared.pool.is_suspect(addr) {
+            return None;
+        }
+        let route_version = self.shared.routes.known_version(set);
+        Some(Seat { lane: lanes.get(addr), route_version, epoch: route.epoch.0 })
+    }
+
+    /// Newest epoch known for each uid's section; empty when none is known.
+    pub(crate) fn epochs(&self, uids: &[u64]) -> Vec<u64> {
+        let directory = self.shared.routes.load();
+        let epoch = |uid: &u64| directory.set_of(*uid).map_or(0, |set| directory.set(set).route(*uid).epoch.0);
+        uids.iter().map(epoch).collect()
     }
 
     /// A request that tells the server how long the caller waits.
@@ -113,43 +142,82 @@ impl<'a> Attempts<'a> {
     }
 
     /// Takes routes in that came with an answer. Bad ones are noted and otherwise ignored: the answer itself is good.
-    pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &Target) {
+    pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &Arc<str>) {
         let Some(routes) = routes else { return };
         match self.shared.routes.adopt(routes, None) {
             Ok(true) => self.shared.forget_unnamed(),
             Ok(false) => {}
-            Err(error) => tracing::warn!(from = &*from.addr, %error, "routes in an answer were not adopted"),
+            Err(error) => tracing::warn!(from = &**from, %error, "routes in an answer were not adopted"),
         }
     }
 
     /// Judges a failed attempt and waits until the next one is due, or says why there is none.
     pub(crate) async fn again(&mut self, uid: u64, addr: &Arc<str>, failed: Status) -> Result<(), CallError> {
-        let mut at_once = false;
-        let mut wait_for = None;
-        let error = match Kind::of(&failed) {
+        match Kind::of(&failed) {
             Kind::OutOfTime => {
-                self.may_have_applied = true;
-                return Err(self.deadline_exceeded());
+                self.lost += 1;
+                Err(self.deadline_exceeded())
             }
             Kind::Connection => {
-                self.may_have_applied |= !pool::never_sent(&failed);
-                self.shared.pool.suspect(addr);
-                at_once = self.avoid.is_none();
-                self.avoid = Some(addr.clone());
-                self.unreachable(addr.clone(), failed)
+                let sent = !pool::never_sent(&failed);
+                self.after_break(addr, failed, sent).await
             }
             Kind::Refusal { reason } => {
-                self.may_have_applied |= moves_unseen(&reason);
-                if reason == "SHUTTING_DOWN" {
-                    at_once = self.avoid.is_none();
-                    self.avoid = Some(addr.clone());
-                }
+                self.lost += u32::from(moves_unseen(&reason));
                 self.heed(uid, &reason);
                 let refused = self.refused(uid, &failed, reason);
-                wait_for = refused.retry_after;
-                CallError::Refused(Box::new(refused))
+                self.after_refusal(addr, refused).await
             }
-        };
+        }
+    }
+
+    /// As [`Attempts::again`], for an attempt in a stream that ended after the call was sent, or before.
+    pub(crate) async fn again_streamed(
+        &mut self,
+        uid: u64,
+        addr: &Arc<str>,
+        failed: Status,
+        sent: bool,
+    ) -> Result<(), CallError> {
+        self.made += 1;
+        if sent { self.again(uid, addr, failed).await } else { self.after_break(addr, failed, false).await }
+    }
+
+    /// As [`Attempts::again`], for an attempt that was refused within an answer to many.
+    pub(crate) async fn again_item(&mut self, uid: u64, addr: &Arc<str>, item: v1::ItemError) -> Result<(), CallError> {
+        self.made += 1;
+        self.lost += u32::from(moves_unseen(&item.reason));
+        let refused = self.item(uid, item);
+        self.after_refusal(addr, refused).await
+    }
+
+    /// The error of an attempt in a stream that was not answered in time.
+    pub(crate) fn late(&mut self, sent: bool) -> CallError {
+        self.made += u32::from(sent);
+        self.lost += u32::from(sent);
+        self.deadline_exceeded()
+    }
+
+    async fn after_break(&mut self, addr: &Arc<str>, failed: Status, sent: bool) -> Result<(), CallError> {
+        self.lost += u32::from(sent);
+        self.shared.pool.suspect(addr);
+        let at_once = self.leave(addr);
+        let error = self.unreachable(addr.clone(), failed);
+        self.retry(error, None, at_once).await
+    }
+
+    async fn after_refusal(&mut self, addr: &Arc<str>, refused: Refused) -> Result<(), CallError> {
+        let at_once = refused.reason == "SHUTTING_DOWN" && self.leave(addr);
+        let wait_for = refused.retry_after;
+        self.retry(CallError::Refused(Box::new(refused)), wait_for, at_once).await
+    }
+
+    /// Goes elsewhere from now on; answers whether that need not wait, because it is the first time.
+    fn leave(&mut self, addr: &Arc<str>) -> bool {
+        self.avoid.replace(addr.clone()).is_none()
+    }
+
+    async fn retry(&self, error: CallError, wait_for: Option<Duration>, at_once: bool) -> Result<(), CallError> {
         if error.is_retryable() && self.pause(wait_for, at_once).await { Ok(()) } else { Err(error) }
     }
 
@@ -170,7 +238,7 @@ impl<'a> Attempts<'a> {
         Refused {
             uid,
             code: Code::from(i32::try_from(item.code).unwrap_or_default()),
-            may_have_applied: self.may_have_applied || moves_unseen(&item.reason),
+            may_have_applied: self.may_have_applied() || moves_unseen(&item.reason),
             reason: item.reason,
             message: item.message,
             retry_after: (item.retry_after_ms > 0).then(|| Duration::from_millis(item.retry_after_ms.into())),
@@ -194,9 +262,23 @@ impl<'a> Attempts<'a> {
         self.deadline
     }
 
+    /// What all calls of the client share.
+    pub(crate) fn shared(&self) -> &'a Shared {
+        self.shared
+    }
+
+    /// Attempts that ended without saying whether they moved a counter.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    fn may_have_applied(&self) -> bool {
+        self.lost > 0
+    }
+
     /// The error of a call whose time is over.
     fn deadline_exceeded(&self) -> CallError {
-        CallError::DeadlineExceeded { attempts: self.made, may_have_applied: self.may_have_applied }
+        CallError::DeadlineExceeded { attempts: self.made, may_have_applied: self.may_have_applied() }
     }
 
     fn refused(&self, uid: u64, failed: &Status, reason: String) -> Refused {
@@ -207,12 +289,12 @@ impl<'a> Attempts<'a> {
             message: failed.message().to_owned(),
             retry_after: failed.get_details_retry_info().and_then(|info| info.retry_delay),
             attempts: self.made,
-            may_have_applied: self.may_have_applied,
+            may_have_applied: self.may_have_applied(),
         }
     }
 
     fn unreachable(&self, addr: Arc<str>, source: Status) -> CallError {
-        let (attempts, may_have_applied) = (self.made, self.may_have_applied);
+        let (attempts, may_have_applied) = (self.made, self.may_have_applied());
         CallError::Unreachable(Arc::new(Unreachable { addr, attempts, may_have_applied, source }))
     }
 }
@@ -248,7 +330,7 @@ impl Kind {
 
 /// Whether a refusal with this reason may have moved a counter: a forwarded call got no answer, or somebody else than the
 /// sequence service refused.
-fn moves_unseen(reason: &str) -> bool {
+pub(crate) fn moves_unseen(reason: &str) -> bool {
     matches!(reason, "OWNER_TIMED_OUT" | "")
 }
 
@@ -281,6 +363,7 @@ mod tests {
             routes: Routes::default(),
             seeds: Vec::new(),
             budget: Budget::new(Instant::now()),
+            lanes: None,
             refreshed: tokio::sync::Mutex::default(),
         };
         let deadline = Instant::now() + Duration::from_secs(3);

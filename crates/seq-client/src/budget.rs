@@ -14,8 +14,9 @@ pub(crate) const RETRY_RATIO: f64 = 0.2;
 /// What a second earns, in retries: one caller who retries at the longest backoff, several times over.
 pub(crate) const RETRIES_PER_SECOND: f64 = 10.0;
 
-/// Most retries that can be saved up, and what a new client starts with: the callers of one busy process, once each.
-pub(crate) const MAX_SAVED_RETRIES: f64 = 100.0;
+/// Most retries that can be saved up, and what a new client starts with: the callers of one busy process, once each. They
+/// come together when a stream breaks that carried them all.
+pub(crate) const MAX_SAVED_RETRIES: f64 = 1_000.0;
 
 /// What a client may still spend on retries.
 #[derive(Debug)]
@@ -72,12 +73,12 @@ mod tests {
     fn a_full_budget_ends_and_calls_earn_a_fifth() {
         let now = Instant::now();
         let budget = Budget::new(now);
-        assert_eq!(spend_all(&budget, now), 100);
+        assert_eq!(spend_all(&budget, now), 1_000);
         assert_eq!(spend_all(&budget, now), 0);
         (0..50).for_each(|_| budget.earn());
         assert_eq!(spend_all(&budget, now), 10);
         (0..1_000_000).for_each(|_| budget.earn());
-        assert_eq!(spend_all(&budget, now), 100);
+        assert_eq!(spend_all(&budget, now), 1_000);
     }
 
     #[test]
@@ -86,6 +87,6 @@ mod tests {
         let budget = Budget::new(now);
         spend_all(&budget, now);
         assert_eq!(spend_all(&budget, now + Duration::from_millis(550)), 5);
-        assert_eq!(spend_all(&budget, now + Duration::from_secs(3_600)), 100);
+        assert_eq!(spend_all(&budget, now + Duration::from_secs(3_600)), 1_000);
     }
 }

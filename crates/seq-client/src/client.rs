@@ -12,6 +12,7 @@ use crate::answer::{Allocation, Current};
 use crate::ask::{self, Ask, CurrentMany, NextMany};
 use crate::attempts::{Attempts, Shared};
 use crate::batch::{Group, Place, Plan};
+use crate::coalesce;
 use crate::connect::{self, ClientBuilder};
 use crate::error::{CallError, ConnectError};
 
@@ -28,6 +29,11 @@ pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 /// What can succeed later is repeated until the deadline, as long as the client's retry budget lasts: a fifth of its
 /// calls, and ten a second. A connection that failed is followed by a call to another node of the set; any node answers
 /// for any uid.
+///
+/// # Concurrency
+/// Calls of [`Client::next`] and [`Client::next_n`] that are there at the same time share messages of a stream, one to each
+/// node; see [`ClientBuilder::coalesce`]. A call is never held back for company, and none waits for another's number.
+/// 65,536 calls to a node are under way at a time; more of them wait for room, up to their deadline.
 ///
 /// # Cancel safety
 /// Dropping the future of any call abandons it and leaves the client as it was. Numbers may have been consumed: they
@@ -86,6 +92,14 @@ impl Client {
     pub async fn next_n(&self, uid: u64, count: u32) -> Result<Allocation, CallError> {
         check_count(uid, count)?;
         let mut attempts = self.attempts();
+        if let Some(answer) = coalesce::ask(&mut attempts, uid, count).await? {
+            return Ok(answer);
+        }
+        // Boxed, so that the usual call does not carry the size of the rare one.
+        Box::pin(self.next_alone(attempts, uid, count)).await
+    }
+
+    async fn next_alone(&self, mut attempts: Attempts<'_>, uid: u64, count: u32) -> Result<Allocation, CallError> {
         self.know(uid, &attempts).await;
         loop {
             let mut target = attempts.target(uid)?;
@@ -98,8 +112,9 @@ impl Client {
             });
             match attempts.attempt(target.client.next(request)).await {
                 Ok(answer) => {
-                    attempts.adopt(answer.routes.as_ref(), &target);
-                    return Allocation::checked(answer.value, answer.prev, answer.epoch, count, &target.addr);
+                    attempts.adopt(answer.routes.as_ref(), &target.addr);
+                    let checked = Allocation::checked(answer.value, answer.prev, answer.epoch, count, &target.addr);
+                    return checked.map(|answer| Allocation { lost: attempts.lost(), ..answer });
                 }
                 Err(failed) => attempts.again(uid, &target.addr, failed).await?,
             }
@@ -155,7 +170,7 @@ impl Client {
             });
             match attempts.attempt(target.client.current(request)).await {
                 Ok(answer) => {
-                    attempts.adopt(answer.routes.as_ref(), &target);
+                    attempts.adopt(answer.routes.as_ref(), &target.addr);
                     return Current::checked(answer.value, answer.exactness, answer.epoch, &target.addr);
                 }
                 Err(failed) => attempts.again(uid, &target.addr, failed).await?,

@@ -11,6 +11,7 @@ use tonic::{Request, Status};
 use crate::attempts::{FIRST_BACKOFF, MAX_BACKOFF, Shared};
 use crate::budget::Budget;
 use crate::client::Client;
+use crate::coalesce::{Bounds, Lanes};
 use crate::directory::Routes;
 use crate::error::ConnectError;
 use crate::pool::{self, Dial, Pool, PoolError};
@@ -34,12 +35,21 @@ pub struct ClientBuilder {
     seeds: Vec<String>,
     deadline: Duration,
     connections: usize,
+    coalesce: bool,
+    bounds: Bounds,
     dial: Dial,
 }
 
 impl ClientBuilder {
     pub(crate) fn new() -> ClientBuilder {
-        ClientBuilder { seeds: Vec::new(), deadline: DEADLINE, connections: pool::CONNECTIONS, dial: Dial::tcp() }
+        ClientBuilder {
+            seeds: Vec::new(),
+            deadline: DEADLINE,
+            connections: pool::CONNECTIONS,
+            coalesce: true,
+            bounds: Bounds::DEFAULT,
+            dial: Dial::tcp(),
+        }
     }
 
     /// Adds a node to ask for routes, as `http://host:port` or `host:port`. One node of each set is enough; more of them
@@ -58,6 +68,19 @@ impl ClientBuilder {
     /// Sets the number of connections to each node, `1 ..=` [`pool::MAX_CONNECTIONS`]; [`pool::CONNECTIONS`] unless set.
     pub fn connections(mut self, connections: usize) -> ClientBuilder {
         self.connections = connections;
+        self
+    }
+
+    /// Sets whether calls of [`Client::next`] and [`Client::next_n`] that are there at the same time share messages of a
+    /// stream, one to each node; they do unless set. No call waits for another in either case.
+    pub fn coalesce(mut self, coalesce: bool) -> ClientBuilder {
+        self.coalesce = coalesce;
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bounds(mut self, bounds: Bounds) -> ClientBuilder {
+        self.bounds = bounds;
         self
     }
 
@@ -100,7 +123,8 @@ impl ClientBuilder {
             }
         }
         let (routes, budget) = (Routes::default(), Budget::new(Instant::now()));
-        let shared = Shared { pool, routes, seeds, budget, refreshed: tokio::sync::Mutex::default() };
+        let lanes = self.coalesce.then(|| Lanes::new(self.bounds));
+        let shared = Shared { pool, routes, seeds, budget, lanes, refreshed: tokio::sync::Mutex::default() };
         let mut wait = FIRST_BACKOFF;
         loop {
             match gather(&shared, deadline).await {

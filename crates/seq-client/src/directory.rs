@@ -194,7 +194,12 @@ impl SetRoutes {
 
     /// Where the owner of a uid answers.
     pub(crate) fn owner(&self, uid: u64) -> Option<&Arc<str>> {
-        self.addrs.get(&self.route(uid).owner?)
+        self.addr(self.route(uid).owner?)
+    }
+
+    /// Where a node answers.
+    pub(crate) fn addr(&self, node: NodeId) -> Option<&Arc<str>> {
+        self.addrs.get(&node)
     }
 
     /// Whom to ask: the owner if it is well, else somebody who is well and forwards, else anybody but `avoid`.

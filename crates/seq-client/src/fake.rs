@@ -149,6 +149,11 @@ impl FakeServer {
         self.node.faults.lock().no_routes = !known;
     }
 
+    /// Lets the server have `NextStream` or, as one of an older version, not. Streams that are open stay.
+    pub fn know_streams(&self, known: bool) {
+        self.node.faults.lock().no_streams = !known;
+    }
+
     /// Gives the uid's section to this server as in a planned move: a new epoch, no gap, newer routes.
     ///
     /// # Panics

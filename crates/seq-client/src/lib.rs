@@ -35,6 +35,7 @@ mod attempts;
 mod batch;
 mod budget;
 mod client;
+mod coalesce;
 mod connect;
 mod directory;
 mod error;

@@ -162,6 +162,11 @@ impl Pool {
         })
     }
 
+    /// The runtime that drives the connections.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.inner.runtime
+    }
+
     /// Number of addresses in the pool.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -4,12 +4,13 @@ mod batches;
 mod calls;
 mod connecting;
 mod failures;
+mod together;
 
 use std::ops::Range;
 use std::time::Duration;
 
 use crate::fake::{FakeServer, FakeSet};
-use crate::{Client, ClientBuilder};
+use crate::{Allocation, Client, ClientBuilder};
 
 /// How long a test waits for what must happen. Far longer than it takes, so that only a hang fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,6 +31,11 @@ async fn client<'a>(servers: impl IntoIterator<Item = &'a FakeServer>) -> Client
 /// The uids of every call a server saw.
 fn asked(server: &FakeServer) -> Vec<Vec<u64>> {
     server.seen().into_iter().map(|seen| seen.uids).collect()
+}
+
+/// The answer to a caller who took all numbers up to `value` one by one.
+fn given(value: u64) -> Allocation {
+    Allocation { value, prev: value - 1, epoch: 1, count: 1, lost: 0 }
 }
 
 async fn within<T>(wait: impl Future<Output = T>) -> T {

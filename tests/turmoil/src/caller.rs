@@ -155,7 +155,7 @@ impl History {
 
 fn outcome(result: Result<Allocation, CallError>) -> Outcome {
     match result {
-        Ok(Allocation { value, prev, count, .. }) => Outcome::Given { value, prev, count, lost: 0 },
+        Ok(Allocation { value, prev, count, lost, .. }) => Outcome::Given { value, prev, count, lost },
         Err(error) if error.may_have_applied() => Outcome::Maybe { lost: 1 },
         Err(_) => Outcome::Refused,
     }

@@ -11,9 +11,9 @@ async fn numbers_follow_each_other_and_name_their_range() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     assert_eq!(client.current(42).await.unwrap(), Current { value: 0, exact: true, epoch: 1 });
-    assert_eq!(client.next(42).await.unwrap(), Allocation { value: 1, prev: 0, epoch: 1, count: 1 });
+    assert_eq!(client.next(42).await.unwrap(), Allocation { value: 1, prev: 0, epoch: 1, count: 1, lost: 0 });
     let five = client.next_n(42, 5).await.unwrap();
-    assert_eq!(five, Allocation { value: 6, prev: 1, epoch: 1, count: 5 });
+    assert_eq!(five, Allocation { value: 6, prev: 1, epoch: 1, count: 5, lost: 0 });
     assert_eq!(five.numbers(), 2..=6);
     assert_eq!(client.next(43).await.unwrap().value, 1);
     assert_eq!(client.current(42).await.unwrap(), Current { value: 6, exact: true, epoch: 1 });
@@ -65,7 +65,7 @@ async fn after_a_crash_reads_are_bounds_until_the_next_number() {
     let bound = client.current(7).await.unwrap();
     assert!(!bound.exact && bound.value >= 3 && bound.epoch == 2, "{bound:?}");
     let next = client.next(7).await.unwrap();
-    assert_eq!(next, Allocation { value: bound.value + 1, prev: 0, epoch: 2, count: 1 });
+    assert_eq!(next, Allocation { value: bound.value + 1, prev: 0, epoch: 2, count: 1, lost: 0 });
     assert_eq!(client.current(7).await.unwrap(), Current { value: next.value, exact: true, epoch: 2 });
 }
 

@@ -41,8 +41,7 @@ impl Service for Sdk {
 
 pub(crate) fn answer(result: Result<Allocation, CallError>) -> Answer {
     match result {
-        // Attempts that the SDK repeated by itself are not told.
-        Ok(Allocation { value, prev, .. }) => Answer::Given { value: Seq(value), prev: Seq(prev), lost: 0 },
+        Ok(Allocation { value, prev, lost, .. }) => Answer::Given { value: Seq(value), prev: Seq(prev), lost },
         Err(error) => Answer::Failed(Rc::new(failure(&error))),
     }
 }

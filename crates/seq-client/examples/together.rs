@@ -1,0 +1,75 @@
+//! What it is worth that calls share messages: the same callers with it and without, in turn, on one thread.
+//! `cargo run --release -p seq-client --example together -- http://127.0.0.1:7100 [CALLERS [SECONDS]]`; `seqsvr dev` is a
+//! cluster to ask.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use seq_client::Client;
+
+/// Uids asked for, from 0: what `seqsvr dev` serves.
+const UIDS: u64 = 1_000_000;
+
+/// Rounds of each; the figures are their medians.
+const ROUNDS: usize = 3;
+
+struct Round {
+    numbers_per_second: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let url = args.next().ok_or("usage: together URL [CALLERS [SECONDS]]")?;
+    let callers = args.next().map_or(Ok(256), |callers| callers.parse())?;
+    let time = Duration::from_secs_f64(args.next().map_or(Ok(3.0), |seconds| seconds.parse())?);
+
+    let together = Client::connect(&url).await?;
+    let alone = Client::builder().seed(&url).coalesce(false).connect().await?;
+    let mut rounds = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (rounds, client) in rounds.iter_mut().zip([&alone, &together]) {
+            rounds.push(round(client, callers, time).await);
+        }
+    }
+    let [alone, together] = rounds.map(median);
+    for (name, round) in [("alone", &alone), ("together", &together)] {
+        println!(
+            "{name:9} {:10.0} numbers/s   p50 {:6.0} us   p99 {:6.0} us",
+            round.numbers_per_second, round.p50_us, round.p99_us
+        );
+    }
+    println!("ratio     {:10.1}", together.numbers_per_second / alone.numbers_per_second);
+    Ok(())
+}
+
+/// Callers that ask again as soon as they are answered.
+async fn round(client: &Client, callers: usize, time: Duration) -> Round {
+    let began = Instant::now();
+    let caller = |_| async move {
+        let mut random = fastrand::Rng::new();
+        let mut took = Vec::new();
+        let mut sent = Instant::now();
+        while sent - began < time {
+            client.next(random.u64(0..UIDS)).await.expect("a healthy cluster");
+            let now = Instant::now();
+            took.push((now - sent).as_nanos() as u32);
+            sent = now;
+        }
+        took
+    };
+    let mut took = join_all((0..callers).map(caller)).await.concat();
+    let numbers_per_second = took.len() as f64 / began.elapsed().as_secs_f64();
+    took.sort_unstable();
+    let at = |quantile: f64| f64::from(took[(took.len() as f64 * quantile) as usize]) / 1e3;
+    Round { numbers_per_second, p50_us: at(0.5), p99_us: at(0.99) }
+}
+
+/// The round in the middle, by numbers.
+fn median(mut rounds: Vec<Round>) -> Round {
+    rounds.sort_by(|a, b| a.numbers_per_second.total_cmp(&b.numbers_per_second));
+    rounds.swap_remove(rounds.len() / 2)
+}
