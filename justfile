@@ -45,6 +45,10 @@ chaos-pauses:
 chaos-failover TRIALS="50":
     CHAOS=failover CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
 
+# Checks and tests the Python client against the `seqsvr` that `cargo build` has made.
+python:
+    clients/python/check
+
 # Feeds each fuzz target for some seconds.
 fuzz SECONDS="60" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}

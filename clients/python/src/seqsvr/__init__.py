@@ -1,0 +1,40 @@
+"""Client of seqsvr: numbers that grow, for each user.
+
+>>> from seqsvr import Client
+>>> with Client("127.0.0.1:7100") as client:  # doctest: +SKIP
+...     client.next(42).value
+1
+
+`Client` is for threads, `AsyncClient` for asyncio; both have the same calls. Every error of a call is a `SeqError`.
+"""
+
+from seqsvr._aio import AsyncClient
+from seqsvr._answers import Allocation, Current
+from seqsvr._attempts import DEADLINE
+from seqsvr._client import Client
+from seqsvr._errors import (
+    BadAnswer,
+    ConnectError,
+    CountOutOfRange,
+    DeadlineExceeded,
+    Refused,
+    SeqError,
+    UidOutside,
+    Unreachable,
+)
+
+__all__ = [
+    "DEADLINE",
+    "Allocation",
+    "AsyncClient",
+    "BadAnswer",
+    "Client",
+    "ConnectError",
+    "CountOutOfRange",
+    "Current",
+    "DeadlineExceeded",
+    "Refused",
+    "SeqError",
+    "UidOutside",
+    "Unreachable",
+]

@@ -1,0 +1,94 @@
+"""Getting to know the sets: what the seeds say, without any I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import grpc
+from google.protobuf.message import Message
+
+from seqsvr._budget import FIRST_BACKOFF, MAX_BACKOFF
+from seqsvr._errors import ConnectError
+from seqsvr._proto import sequence_pb2 as pb
+from seqsvr._routes import Routes
+
+REFRESH_EVERY = 1.0
+"""How often at most the seeds are asked again because of uids outside every known set, in seconds."""
+
+METHODS: dict[str, type[Message]] = {
+    "Next": pb.NextResponse,
+    "NextMany": pb.NextManyResponse,
+    "Current": pb.CurrentResponse,
+    "CurrentMany": pb.CurrentManyResponse,
+    "GetRoutes": pb.GetRoutesResponse,
+}
+"""The methods that a client calls, and what they are answered with."""
+
+OPTIONS: Sequence[tuple[str, int]] = (
+    # Repeating is this client's own business: a hidden retry would hide a gap.
+    ("grpc.enable_retries", 0),
+    # Nodes are named by address, and no proxy stands before them.
+    ("grpc.enable_http_proxy", 0),
+    # A node that comes back is found soon, as with any other call.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A silent connection is found while a call waits, and before.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # The answer to a full batch of 10,000 items, with routes.
+    ("grpc.max_receive_message_length", 16 << 20),
+)
+"""Options of every connection."""
+
+
+def serialize(message: Message) -> bytes:
+    """The bytes of a request."""
+    return message.SerializeToString()
+
+
+def address(url: str) -> str:
+    """The address in a seed, given as `host:port` or `http://host:port`. Raises ConnectError."""
+    addr = url.removeprefix("http://").removesuffix("/")
+    host, colon, port = addr.rpartition(":")
+    if "://" in addr or "/" in addr or not host or not colon or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ConnectError(f"{url!r} is not of the form http://host:port", retryable=False)
+    return addr
+
+
+class Gather:
+    """Asks every seed for its routes until one has some, or the deadline passes."""
+
+    def __init__(self, routes: Routes, seeds: Sequence[str], deadline: float) -> None:
+        """Has asked nobody yet."""
+        self._routes = routes
+        self._seeds = seeds
+        self._ends = time.monotonic() + deadline
+        self._wait = FIRST_BACKOFF
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a question may take."""
+        return max(self._ends - time.monotonic(), 0.001)
+
+    def done(self, answers: Iterable[pb.GetRoutesResponse | grpc.RpcError]) -> float | None:
+        """Takes one answer of each seed. None when that is all, else seconds to wait before asking again."""
+        starting, failed = False, ""
+        for seed, answer in zip(self._seeds, answers, strict=True):
+            if isinstance(answer, grpc.RpcError):
+                failed = f"{seed}: {answer.details()}"
+            elif answer.HasField("routes"):
+                self._routes.adopt(answer.routes, seed)
+            else:
+                starting = True
+        if self._routes.sets:
+            return None
+        self._wait = min(self._wait * 2, MAX_BACKOFF)
+        if starting and self._wait < self.timeout:
+            return self._wait
+        if starting:
+            raise ConnectError("the seeds answer, but have no routes yet", retryable=True)
+        raise ConnectError(f"no seed answered; {failed}", retryable=True)

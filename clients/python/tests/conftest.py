@@ -1,0 +1,49 @@
+"""A real cluster for the tests: `seqsvr dev`, three stores and two allocators in one process on ports of their own.
+
+The binary is `$SEQSVR`, or the one that cargo has built in target/debug.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BINARY = os.environ.get("SEQSVR", str(ROOT / "target" / "debug" / "seqsvr"))
+
+
+@dataclass
+class Cluster:
+    """A running cluster, and its allocators' addresses."""
+
+    allocs: list[str]
+    section_size: int
+    uid_end: int
+
+    def forwarded(self) -> int:
+        """Calls that the allocators sent on to each other."""
+        command = [BINARY, "status", "-o", "json", "--addr", self.allocs[0]]
+        status = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+        return sum(int(alloc["forwarded"]) for alloc in status["allocs"])
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    if not Path(BINARY).exists():
+        pytest.fail(f"no binary at {BINARY}: `cargo build`, or name one in $SEQSVR")
+    command = [BINARY, "dev", "--ports", "random", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            allocs = [alloc["grpc"] for alloc in ready["allocs"]]
+            yield Cluster(allocs, ready["section_size"], ready["uid_end"])
+        finally:
+            process.terminate()
+            process.wait(timeout=60)

@@ -1,0 +1,63 @@
+"""The client for asyncio, against a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain, count
+
+import pytest
+
+from seqsvr import Allocation, AsyncClient, CountOutOfRange, Current, DeadlineExceeded, UidOutside
+from tests.conftest import Cluster
+
+UIDS = count(50_000)
+"""Uids that no other test uses."""
+
+
+async def test_many_calls_at_a_time_are_unique_and_in_order(cluster: Cluster) -> None:
+    before = cluster.forwarded()
+    uids = [next(UIDS), next(UIDS) + cluster.section_size]
+    async with AsyncClient(cluster.allocs[0]) as client:
+
+        async def take(uid: int) -> list[int]:
+            return [(await client.next(uid)).value for _ in range(20)]
+
+        taken = await asyncio.gather(*[take(uid) for uid in uids for _ in range(16)])
+        for values in taken:
+            assert values == sorted(values), "what is asked later is greater"
+        for index in range(2):
+            together = sorted(chain.from_iterable(taken[index * 16 : index * 16 + 16]))
+            assert together == list(range(1, 321))
+            assert (await client.current(uids[index])).value == 320
+    assert cluster.forwarded() == before
+
+
+async def test_batches_and_reads(cluster: Cluster) -> None:
+    a, b = next(UIDS), next(UIDS) + cluster.section_size
+    async with AsyncClient(*cluster.allocs) as client:
+        await client.connect()
+        results = await client.next_many([a, b, cluster.uid_end, a], [1, 2, 1, 3])
+        values = [result.value for result in results if isinstance(result, Allocation)]
+        assert values == [1, 2, 4]
+        assert isinstance(results[2], UidOutside)
+        reads = await client.current_many([a, b])
+        assert [read.value for read in reads if isinstance(read, Current)] == [4, 2]
+        assert (await client.next_n(a, 10)).first == 5
+
+
+async def test_errors_are_those_of_the_other_client(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    async with AsyncClient(cluster.allocs[0]) as client:
+        with pytest.raises(CountOutOfRange):
+            await client.next_n(uid, 0)
+        with pytest.raises(UidOutside):
+            await client.next(cluster.uid_end)
+        with pytest.raises(DeadlineExceeded):
+            await client.next(uid, deadline=0)
+        # Cancelling a call leaves the client as it was.
+        task = asyncio.create_task(client.next(uid))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await client.next(uid)).value >= 1

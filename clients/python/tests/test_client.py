@@ -1,0 +1,172 @@
+"""The client for threads, against a real cluster."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import pytest
+
+from seqsvr import (
+    Allocation,
+    Client,
+    ConnectError,
+    CountOutOfRange,
+    Current,
+    DeadlineExceeded,
+    SeqError,
+    UidOutside,
+    Unreachable,
+)
+from tests.conftest import Cluster
+
+UIDS = count(1_000)
+"""Uids that no other test uses."""
+
+
+def given(result: Allocation | SeqError) -> Allocation:
+    assert isinstance(result, Allocation), result
+    return result
+
+
+def test_numbers_follow_each_other_and_name_their_range(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    with Client(cluster.allocs[0]) as client:
+        assert client.current(uid) == Current(0, True, client.current(uid).epoch)
+        first = client.next(uid)
+        assert (first.value, first.prev, first.count, first.lost) == (1, 0, 1, 0)
+        assert first.epoch >= 1
+        five = client.next_n(uid, 5)
+        assert (five.prev, list(five.numbers)) == (1, [2, 3, 4, 5, 6])
+        read = client.current(uid)
+        assert (read.value, read.exact) == (6, True)
+
+
+def test_calls_go_to_the_owner(cluster: Cluster) -> None:
+    before = cluster.forwarded()
+    uids = [section * cluster.section_size + 7 for section in range(cluster.uid_end // cluster.section_size)]
+    with Client(cluster.allocs[1]) as client:
+        for uid in uids:
+            client.next(uid)
+            client.current(uid)
+        values = [given(result).value for result in client.next_many(uids)]
+        reads = client.current_many(uids)
+    assert [read.value for read in reads if isinstance(read, Current)] == values
+    assert cluster.forwarded() == before
+
+
+def test_a_batch_answers_each_item_by_itself_in_order(cluster: Cluster) -> None:
+    a, b = next(UIDS), next(UIDS) + cluster.section_size
+    with Client(*cluster.allocs) as client:
+        results = client.next_many([a, b, a, cluster.uid_end, a], [1, 2, 3, 4, 5])
+        assert [given(results[index]).value for index in (0, 1, 2, 4)] == [1, 2, 4, 9]
+        assert isinstance(results[3], UidOutside)
+        assert not results[3].retryable
+        assert not results[3].may_have_applied
+        assert client.next_many([]) == []
+
+
+def test_a_batch_above_the_limit_goes_in_order(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    with Client(cluster.allocs[0]) as client:
+        values = [given(result).value for result in client.next_many([uid] * 25_000)]
+    assert values == list(range(1, 25_001))
+
+
+def test_bad_input_is_refused_before_anything_is_sent(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    with Client(cluster.allocs[0]) as client:
+        for number in (0, -1, 1_000_001):
+            with pytest.raises(CountOutOfRange) as refused:
+                client.next_n(uid, number)
+            assert refused.value.reason == "COUNT_OUT_OF_RANGE"
+            with pytest.raises(CountOutOfRange):
+                client.next_many([uid, uid], [1, number])
+        for outside in (-1, cluster.uid_end, 2**64):
+            with pytest.raises(UidOutside):
+                client.next(outside)
+        with pytest.raises(TypeError):
+            client.next("7")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="zip"):
+            client.next_many([uid, uid], [1])
+        assert client.current(uid).value == 0
+
+
+@pytest.mark.parametrize("seed", ["", "localhost", "h:0", "h:65536", "https://h:1", "http://h:1/path", ":1"])
+def test_bad_seeds_are_refused_by_name(seed: str) -> None:
+    with pytest.raises(ConnectError, match="not of the form"):
+        Client(seed)
+
+
+def test_who_cannot_be_reached_is_named(cluster: Cluster) -> None:
+    dead = "127.0.0.1:1"
+    with Client(dead, deadline=2) as client, pytest.raises(ConnectError, match=dead):
+        client.next(1)
+    # One living seed is enough.
+    with Client(dead, cluster.allocs[0]) as client:
+        assert client.next(next(UIDS)).value == 1
+
+
+def test_a_deadline_is_kept_and_says_what_is_known(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    with Client(cluster.allocs[0]) as client:
+        client.connect()
+        with pytest.raises(DeadlineExceeded) as late:
+            client.next(uid, deadline=0)
+        assert late.value.retryable
+        assert not late.value.may_have_applied
+        assert isinstance(late.value, TimeoutError)
+
+
+def test_a_node_that_does_not_answer_is_followed_by_another(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    with Client(cluster.allocs[0]) as client:
+        client.connect()
+        # The owner, as this client has it, is somewhere where nobody answers.
+        (known,) = client._shared.routes.sets
+        owner = known.owners[0]
+        known.nodes[owner] = "127.0.0.1:1"
+        answer = client.next(uid)
+        assert (answer.value, answer.lost) == (1, 0)
+        # Now no node is where it was; the seed still is.
+        for node in known.nodes:
+            known.nodes[node] = "127.0.0.1:1"
+        assert given(client.next_many([uid])[0]).value == 2
+
+
+def test_nobody_there_is_told_as_such(cluster: Cluster) -> None:
+    with Client(cluster.allocs[0]) as client:
+        client.connect()
+        (known,) = client._shared.routes.sets
+        for node in known.nodes:
+            known.nodes[node] = "127.0.0.1:1"
+        object.__setattr__(known, "seeds", ())
+        with pytest.raises((Unreachable, DeadlineExceeded)) as error:
+            client.next(1, deadline=0.5)
+        assert error.value.retryable
+        with pytest.raises((Unreachable, DeadlineExceeded)):
+            client.next_many([1, 2], deadline=0.5)
+
+
+def test_threads_share_a_client_and_numbers_grow_for_each(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    taken: list[int] = []
+    lock = threading.Lock()
+
+    def take() -> None:
+        last = 0
+        for _ in range(50):
+            answer = client.next(uid)
+            assert answer.value > last
+            assert answer.prev >= last
+            last = answer.value
+            with lock:
+                taken.append(last)
+
+    with Client(*cluster.allocs) as client:
+        with ThreadPoolExecutor(8) as pool:
+            for worker in [pool.submit(take) for _ in range(8)]:
+                worker.result()
+        assert sorted(taken) == list(range(1, 401))
+        assert client.current(uid).value == 400
