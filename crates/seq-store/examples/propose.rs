@@ -77,8 +77,12 @@ async fn main() -> Result<(), Error> {
         "{:>9} {:>13} {:>10} {:>12} {:>9} {:>9}",
         "proposers", "raises/entry", "entries/s", "raises/s", "p50 ms", "p99 ms"
     );
-    for raises in [1, 64] {
-        for proposers in [1, 16, 256] {
+    let cases = std::env::args().nth(2);
+    let cases = cases.as_deref().unwrap_or("1x1,16x1,256x1,1x64,16x64,256x64").to_owned();
+    for case in cases.split(',') {
+        let (proposers, raises) = case.split_once('x').ok_or("a case is PROPOSERSxRAISES")?;
+        let (proposers, raises): (usize, usize) = (proposers.parse()?, raises.parse()?);
+        {
             let mut times = measure(&channels, &life, proposers, raises, Duration::from_secs(seconds)).await;
             times.sort_unstable();
             let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;

@@ -9,6 +9,7 @@
 //! **Architecture Invariant:** what is answered is committed and applied. No service answers from what a member merely
 //! believes, and no clock decides what is applied.
 
+mod append_stream;
 mod arbiter;
 mod bootstrap;
 mod claims;

@@ -12,11 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::{RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse,
-    VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use parking_lot::Mutex;
 use seq_proto::dial::Dial;
@@ -79,7 +81,7 @@ struct Inner {
     dial: Dial,
     /// Addresses of the set file; newer than those of the group's own membership.
     addrs: BTreeMap<u64, String>,
-    /// How long a batch of entries may take; a slow disk should not make the same batch be sent again.
+    /// How long a follower may take to answer one of the batches under way; a slow disk should not make them be sent again.
     append_timeout: Duration,
     channels: Mutex<BTreeMap<(u64, Purpose), (String, Channel)>>,
     standing: Arc<OwnStanding>,
@@ -138,8 +140,20 @@ pub(crate) struct Peer {
     purpose: Purpose,
 }
 
+/// Writes messages to one member.
+pub(crate) struct Sender {
+    inner: Arc<Inner>,
+    to: u64,
+}
+
+impl Sender {
+    pub(crate) fn message(&self, payload: Bytes) -> RaftMessage {
+        self.inner.me.message(self.to, self.inner.standing.number(), payload)
+    }
+}
+
 impl Peer {
-    fn client(&self) -> Result<RaftServiceClient<Channel>> {
+    pub(crate) fn client(&self) -> Result<RaftServiceClient<Channel>> {
         let mut channels = self.inner.channels.lock();
         let key = (self.id, self.purpose);
         let channel = match channels.get(&key) {
@@ -174,11 +188,16 @@ impl Peer {
         self.read(answer.map_err(|status| self.refused(&status))?.into_inner())
     }
 
-    fn message(&self, payload: Bytes) -> RaftMessage {
-        self.inner.me.message(self.id, self.inner.standing.number(), payload)
+    /// What writes messages to that member, also while another task waits for its answers.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender { inner: self.inner.clone(), to: self.id }
     }
 
-    fn read<A: DeserializeOwned>(&self, answer: RaftMessage) -> Result<A> {
+    fn message(&self, payload: Bytes) -> RaftMessage {
+        self.sender().message(payload)
+    }
+
+    pub(crate) fn read<A: DeserializeOwned>(&self, answer: RaftMessage) -> Result<A> {
         let checked = self.inner.me.check(&answer).and_then(|()| self.inner.peers.admit(self.id, answer.nonce));
         if answer.from != self.id {
             let text = format!("store {} answered in place of store {}", answer.from, self.id);
@@ -188,11 +207,11 @@ impl Peer {
         decode(&answer.payload).map_err(|error| NetworkError::new(&error).into())
     }
 
-    fn timed_out(&self, action: RPCTypes, timeout: Duration) -> Timeout<TypeConfig> {
+    pub(crate) fn timed_out(&self, action: RPCTypes, timeout: Duration) -> Timeout<TypeConfig> {
         Timeout { action, id: self.inner.me.id, target: self.id, timeout }
     }
 
-    fn refused(&self, status: &Status) -> RPCError<TypeConfig> {
+    pub(crate) fn refused(&self, status: &Status) -> RPCError<TypeConfig> {
         let why = status.message().to_owned();
         let disownment = match status::reason(status).as_deref() {
             Some(OTHER_DATA_DIRECTORY) => Some(Disownment::OtherDataDirectory(why)),
@@ -232,6 +251,18 @@ impl RaftNetworkV2<TypeConfig> for Peer {
             client.append_entries(message).await
         })
         .await
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
+    {
+        let patience = self.inner.append_timeout;
+        Box::pin(async move { Ok(self.append_all(input, patience).await?.boxed()) })
     }
 
     async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Result<VoteResponse<TypeConfig>> {

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use openraft::raft::TransferLeaderRequest;
 use seq_proto::status;
 use seq_proto::v1::raft_service_server::RaftService;
 use seq_proto::v1::{self, HelloResponse, RaftMessage, SnapshotChunk};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::gate::Gate;
@@ -33,6 +36,8 @@ const CHUNK_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct RaftServer {
     pub(crate) me: Identity,
     pub(crate) gate: Gate<RaftDoor>,
+    /// Ends the calls that would last as long as their caller.
+    pub(crate) stopping: CancellationToken,
 }
 
 /// Where messages go.
@@ -44,7 +49,7 @@ pub(crate) struct RaftDoor {
 
 impl RaftServer {
     /// Judges the sender, and gives the message to read.
-    fn admit<Q: DeserializeOwned>(&self, message: &RaftMessage) -> Result<(&Raft, Q), Status> {
+    pub(crate) fn admit<Q: DeserializeOwned>(&self, message: &RaftMessage) -> Result<(&Raft, Q), Status> {
         let open = self.gate.get()?;
         self.me.check(message)?;
         match standing::judge(&open.raft, &open.state, message.from, message.membership) {
@@ -69,11 +74,20 @@ impl RaftServer {
         to: u64,
         answer: Result<A, E>,
     ) -> Result<Response<RaftMessage>, Status> {
+        self.say(to, answer).map(Response::new)
+    }
+
+    /// The message that carries an answer of the Raft library.
+    pub(crate) fn say<A: Serialize, E: std::error::Error>(
+        &self,
+        to: u64,
+        answer: Result<A, E>,
+    ) -> Result<RaftMessage, Status> {
         let answer = answer.map_err(|error| {
             let text = format!("store {} does not take part: {error}", self.me.id);
             status::with_reason(Code::Unavailable, "RAFT_STOPPED", text, [], None)
         })?;
-        Ok(Response::new(self.me.message(to, 0, network::encode(&answer))))
+        Ok(self.me.message(to, 0, network::encode(&answer)))
     }
 }
 
@@ -95,6 +109,15 @@ impl RaftService for RaftServer {
         let message = request.into_inner();
         let (raft, question) = self.admit(&message)?;
         self.answer(message.from, raft.append_entries(question).await)
+    }
+
+    type AppendStreamStream = BoxStream<'static, Result<RaftMessage, Status>>;
+
+    async fn append_stream(
+        &self,
+        request: Request<Streaming<RaftMessage>>,
+    ) -> Result<Response<Self::AppendStreamStream>, Status> {
+        Ok(Response::new(self.append_each(request.into_inner())?.boxed()))
     }
 
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {

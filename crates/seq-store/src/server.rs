@@ -14,6 +14,7 @@ use seq_proto::v1::control_service_server::{self, ControlServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
 use seq_proto::v1::raft_service_server::{self, RaftServiceServer};
 use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::control_service::Control;
@@ -50,10 +51,10 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// All that answers before the member is loaded: who it is, to others that start.
-    pub(crate) fn closed(me: &Identity, node: &str) -> Doors {
+    pub(crate) fn closed(me: &Identity, node: &str, stopping: CancellationToken) -> Doors {
         Doors {
             admission: Admission::new(node),
-            raft: RaftServer { me: me.clone(), gate: Gate::closed() },
+            raft: RaftServer { me: me.clone(), gate: Gate::closed(), stopping },
             control: Gate::closed(),
             admin: Gate::closed(),
             members: Gate::closed(),

@@ -199,7 +199,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
 
     let prepared = storage::prepare(&data, &cluster, id)?;
     let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
-    let doors = server::Doors::closed(&me, &node);
+    let doors = server::Doors::closed(&me, &node, tasks.token());
     let mut listener = Some(listener);
     let mut unasked = BTreeMap::new();
     if prepared.is_fresh() {

@@ -14,13 +14,14 @@ pub(crate) trait LogBackend: Send {
     /// Reads everything. Refuses holes and bad records.
     fn load(&mut self) -> Result<Loaded, LoadError>;
 
-    /// Writes the record of the entry behind the last one.
-    fn append(&mut self, index: u64, record: &[u8]) -> io::Result<()>;
+    /// Writes the records of consecutive entries; the first of them, which has this index, follows the last one of the log.
+    fn append(&mut self, first: u64, records: &[Vec<u8>]) -> io::Result<()>;
 
     /// Removes this entry and those behind it, the last one first.
     fn truncate_from(&mut self, index: u64) -> io::Result<()>;
 
-    /// Removes up to `max_keys` records of entries up to `upto`, the oldest first; `true` when none is left.
+    /// Removes up to `max_keys` records of entries up to `upto`, the oldest first; `true` when none is left that can go. A
+    /// record that also holds later entries stays: the mark of the purge says that the earlier ones are gone.
     fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool>;
 
     /// Writes one of the single records.

@@ -1,7 +1,9 @@
 //! One first-in-first-out queue for everything that is written, and the one thread that writes it.
 //!
-//! The thread takes what has gathered, writes it, syncs once for all of it, and only then answers: many appends share a sync
-//! (group commit), and a vote never overtakes the log. **Durable, then visible** is [`Worker::commit`].
+//! The thread takes what has gathered, writes it, syncs once for all of it, and only then answers: many appends share a write
+//! and a sync (group commit), and a vote never overtakes the log. **Durable, then visible** is [`Worker::commit`].
+//!
+//! Purging is nobody's wait: a few records at a time, after the answers, and made durable by the next sync.
 //!
 //! An error of a write or a sync stops the process (see [`die`]); nothing is retried and nobody is answered.
 //!
@@ -33,8 +35,9 @@ const QUEUE_OPS: usize = 4_096;
 /// Most bytes of entries under one sync. Half a segment of sled: between two syncs it must not fill segment after segment,
 /// because it reuses an old one as soon as it believes its successor written.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Most records purged under one sync: some milliseconds. Ten thousand at once stall appends for 100 ms and more.
-const PURGE_KEYS: usize = 256;
+/// Most records purged between two syncs. An append that comes meanwhile waits for them: a fraction of a millisecond. Ten
+/// thousand at once would stall it for 100 ms and more.
+pub(crate) const PURGE_KEYS: usize = 64;
 
 /// Something to write.
 pub(crate) enum Op {
@@ -173,6 +176,11 @@ pub(crate) struct Worker {
     dirty: bool,
     batch_bytes: usize,
     batch_entries: u32,
+    /// Records of consecutive entries that were taken and are not written yet; the first one's index.
+    gathered: Vec<Vec<u8>>,
+    gathered_from: u64,
+    /// Not written yet: one record a sync is enough, because only the last one counts.
+    committed: Option<LogId>,
     /// Purge up to here, step by step.
     purging: Option<u64>,
     waiting: Vec<Waiter>,
@@ -214,6 +222,9 @@ impl Worker {
             dirty: false,
             batch_bytes: 0,
             batch_entries: 0,
+            gathered: Vec::new(),
+            gathered_from: 0,
+            committed: None,
             purging: loaded.purged.map(|id| id.index),
             waiting: Vec::new(),
             counters: Arc::default(),
@@ -236,24 +247,53 @@ impl Worker {
         self.purging.is_some()
     }
 
-    /// Writes one operation; its waiter is kept until [`Worker::commit`].
-    fn take(&mut self, op: Op) {
+    /// Takes one operation; its waiter is kept until [`Worker::commit`]. Everything is written in the order in which it came.
+    pub(super) fn take(&mut self, op: Op) {
         match op {
+            Op::Append(entries, done) => {
+                self.gather(&entries);
+                self.counters.appends.fetch_add(1, Ordering::Relaxed);
+                self.wait(Waiter::Flushed(done));
+            }
+            Op::Committed(id) => self.committed = Some(id),
+            op => {
+                self.write_gathered();
+                self.write(op);
+            }
+        }
+    }
+
+    fn gather(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            let index = entry.log_id.index;
+            if self.gathered_from + self.gathered.len() as u64 != index {
+                self.write_gathered();
+                self.gathered_from = index;
+            }
+            let record = disk::write_entry(entry);
+            self.batch_bytes += record.len();
+            self.batch_entries += 1;
+            self.gathered.push(record);
+            self.mark.last = Some((&entry.log_id).into());
+        }
+    }
+
+    fn write_gathered(&mut self) {
+        if !self.gathered.is_empty() {
+            ok("appending to the log", self.backend.append(self.gathered_from, &self.gathered));
+            self.gathered_from += self.gathered.len() as u64;
+            self.gathered.clear();
+        }
+    }
+
+    /// Writes one of the operations that are not gathered.
+    fn write(&mut self, op: Op) {
+        match op {
+            Op::Append(..) | Op::Committed(_) => unreachable!("these are gathered"),
             Op::Vote(vote, done) => {
                 ok("writing the vote", self.backend.put_meta(Meta::Vote, &disk::write_vote(&vote)));
                 self.mark.vote = Some((&vote).into());
                 self.wait(Waiter::Done(done));
-            }
-            Op::Append(entries, done) => {
-                for entry in &entries {
-                    let record = disk::write_entry(entry);
-                    ok("appending to the log", self.backend.append(entry.log_id.index, &record));
-                    self.batch_bytes += record.len();
-                    self.batch_entries += 1;
-                    self.mark.last = Some((&entry.log_id).into());
-                }
-                self.counters.appends.fetch_add(1, Ordering::Relaxed);
-                self.wait(Waiter::Flushed(done));
             }
             Op::Truncate { from, last } => self.truncate(from, last),
             Op::Purge(upto) => {
@@ -265,10 +305,6 @@ impl Worker {
                 }
                 self.purging = Some(upto.index);
                 self.dirty = true;
-            }
-            Op::Committed(id) => {
-                let record = disk::write_log_id(Kind::Committed, &id);
-                ok("writing the committed log id", self.backend.put_meta(Meta::Committed, &record));
             }
             Op::Manifest(manifest, done) => {
                 let record = disk::write_manifest(&manifest);
@@ -295,8 +331,16 @@ impl Worker {
         self.waiting.push(waiter);
     }
 
-    /// Goes on purging, makes everything durable, then answers.
-    fn commit(&mut self) {
+    /// Makes everything durable, then answers, then goes on purging.
+    pub(super) fn commit(&mut self) {
+        self.write_gathered();
+        if std::mem::take(&mut self.dirty) {
+            if let Some(id) = self.committed.take() {
+                let record = disk::write_log_id(Kind::Committed, &id);
+                ok("writing the committed log id", self.backend.put_meta(Meta::Committed, &record));
+            }
+            self.sync_and_answer();
+        }
         if let Some(upto) = self.purging {
             let done = ok("purging the log", self.backend.purge_step(upto, PURGE_KEYS));
             self.dirty = true;
@@ -304,9 +348,9 @@ impl Worker {
                 self.purging = None;
             }
         }
-        if !std::mem::take(&mut self.dirty) {
-            return;
-        }
+    }
+
+    fn sync_and_answer(&mut self) {
         let start = Instant::now();
         ok("syncing the log", self.backend.sync());
         self.gauges.seconds.record(start.elapsed());

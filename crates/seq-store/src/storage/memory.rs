@@ -136,8 +136,9 @@ impl LogBackend for MemoryBackend {
         Ok(loaded)
     }
 
-    fn append(&mut self, index: u64, record: &[u8]) -> io::Result<()> {
-        self.0.inner.lock().written.push(Write::Entry(index, record.to_vec()));
+    fn append(&mut self, first: u64, records: &[Vec<u8>]) -> io::Result<()> {
+        let writes = (first..).zip(records).map(|(index, record)| Write::Entry(index, record.clone()));
+        self.0.inner.lock().written.extend(writes);
         Ok(())
     }
 

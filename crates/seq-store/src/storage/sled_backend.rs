@@ -5,8 +5,12 @@
 //!   then one `fdatasync` of the database's file through a descriptor of our own.
 //! * Plain inserts: `apply_batch` takes a lock that all databases of a process share.
 //! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which nobody syncs; so a
-//!   record is stored in parts.
+//!   large record is stored in parts.
 //! * sled panics on some damage. At opening that becomes an error.
+//!
+//! What makes it fast enough: an insert costs some microseconds and most of them do not depend on its size, so small records
+//! of consecutive entries that are written together are one value, a **run**, under the index of the first. Each record
+//! says its own length. A value has the parts of one record or whole records, never both.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,9 +24,10 @@ use super::backend::LogBackend;
 use super::error::LoadError;
 use super::files;
 use super::loaded::{Loaded, Meta};
+use crate::envelope;
 
 /// Largest value: a leaf of sled has up to 16 of them, a few more before it splits, and becomes a blob above a quarter of a
-/// segment, which is 128 KiB.
+/// segment, which is 128 KiB. A run is no longer.
 const PART_BYTES: usize = 4 * 1024;
 /// Memory for pages. The log is also kept decoded, so pages are read only at opening and when sled moves them.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
@@ -114,7 +119,7 @@ impl SledBackend {
             };
             if number == 0 {
                 if let Some(index) = current.replace(index) {
-                    loaded.push(index, &record, &place)?;
+                    push_run(loaded, index, &record, &place)?;
                 }
                 record.clear();
             } else if current != Some(index) {
@@ -124,10 +129,48 @@ impl SledBackend {
             record.extend_from_slice(&part);
         }
         if let Some(index) = current {
-            loaded.push(index, &record, &place)?;
+            push_run(loaded, index, &record, &place)?;
         }
         Ok(())
     }
+
+    /// Shortens the run that ends the log so that it ends before this entry. One write: it happens or it does not.
+    fn cut_run(&mut self, index: u64) -> io::Result<()> {
+        let Some((key, value)) = self.db.range(entry_key(0, 0)..entry_key(index, 0)).next_back().transpose()? else {
+            return Ok(());
+        };
+        // Of a record in parts this is the last one, and the record is a single entry, before the one given.
+        let (first, 0) = split_key(&key).ok_or_else(stray_key)? else { return Ok(()) };
+        let keep: usize = records(&value).take((index - first) as usize).map(<[u8]>::len).sum();
+        if keep < value.len() {
+            self.db.insert(key, &value[..keep])?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives the entries of a run, or the one entry of a record that was in parts.
+fn push_run(loaded: &mut Loaded, first: u64, run: &[u8], place: &str) -> Result<(), LoadError> {
+    let mut rest = run;
+    for (index, record) in (first..).zip(records(run)) {
+        loaded.push(index, record, place)?;
+        rest = &rest[record.len()..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+    // What is no whole record is damage, and named as such.
+    loaded.push(first + records(run).count() as u64, rest, place)
+}
+
+/// The whole records at the start of a value.
+fn records(run: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = run;
+    std::iter::from_fn(move || {
+        let (record, next) = rest.split_at_checked(envelope::record_len(rest)?)?;
+        rest = next;
+        Some(record)
+    })
 }
 
 impl LogBackend for SledBackend {
@@ -141,31 +184,51 @@ impl LogBackend for SledBackend {
         Ok(loaded)
     }
 
-    fn append(&mut self, index: u64, record: &[u8]) -> io::Result<()> {
-        for (number, part) in record.chunks(PART_BYTES).enumerate().rev() {
-            self.db.insert(entry_key(index, number), part)?;
+    fn append(&mut self, first: u64, records: &[Vec<u8>]) -> io::Result<()> {
+        let mut run = Vec::with_capacity(PART_BYTES);
+        let mut begin = first;
+        for (index, record) in (first..).zip(records) {
+            if !run.is_empty() && run.len() + record.len() > PART_BYTES {
+                self.db.insert(entry_key(begin, 0), run.as_slice())?;
+                run.clear();
+            }
+            if record.len() > PART_BYTES {
+                for (number, part) in record.chunks(PART_BYTES).enumerate().rev() {
+                    self.db.insert(entry_key(index, number), part)?;
+                }
+                continue;
+            }
+            if run.is_empty() {
+                begin = index;
+            }
+            run.extend_from_slice(record);
+        }
+        if !run.is_empty() {
+            self.db.insert(entry_key(begin, 0), run)?;
         }
         Ok(())
     }
 
     fn truncate_from(&mut self, index: u64) -> io::Result<()> {
         // Backwards by entry, so that an interruption leaves no hole; forwards within one, so that it leaves no half.
-        while let Some((key, _)) = self.db.range(entry_key(index, 0)..[ENTRY + 1].to_vec()).next_back().transpose()? {
-            let (last, parts) = split_key(&key).ok_or_else(|| io::Error::other("a stray key in the log"))?;
+        while let Some((key, _)) = self.db.range(entry_key(index, 0)..after_entries()).next_back().transpose()? {
+            let (last, parts) = split_key(&key).ok_or_else(stray_key)?;
             for number in 0..=parts {
                 self.db.remove(entry_key(last, usize::from(number)))?;
             }
         }
-        Ok(())
+        self.cut_run(index)
     }
 
     fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool> {
-        let mut keys = self.db.range(entry_key(0, 0)..entry_key(upto.saturating_add(1), 0)).keys();
+        let mut stored = self.db.range(entry_key(0, 0)..entry_key(upto.saturating_add(1), 0));
         for _ in 0..max_keys {
-            match keys.next().transpose()? {
-                Some(key) => self.db.remove(key)?,
-                None => return Ok(true),
-            };
+            let Some((key, value)) = stored.next().transpose()? else { return Ok(true) };
+            let (first, part) = split_key(&key).ok_or_else(stray_key)?;
+            if part == 0 && first + (records(&value).count() as u64).max(1) > upto + 1 {
+                return Ok(true);
+            }
+            self.db.remove(key)?;
         }
         Ok(false)
     }
@@ -185,9 +248,21 @@ fn meta_key(meta: Meta) -> Vec<u8> {
     [&[META], meta.key().as_bytes()].concat()
 }
 
-fn entry_key(index: u64, part: usize) -> Vec<u8> {
+fn entry_key(index: u64, part: usize) -> [u8; 11] {
     let part = u16::try_from(part).expect("a record has fewer than 65,536 parts");
-    [&[ENTRY][..], &index.to_be_bytes(), &part.to_be_bytes()].concat()
+    let mut key = [ENTRY; 11];
+    key[1..9].copy_from_slice(&index.to_be_bytes());
+    key[9..].copy_from_slice(&part.to_be_bytes());
+    key
+}
+
+/// The first key behind those of entries.
+fn after_entries() -> [u8; 11] {
+    [ENTRY + 1; 11]
+}
+
+fn stray_key() -> io::Error {
+    io::Error::other("a stray key in the log")
 }
 
 fn split_key(key: &[u8]) -> Option<(u64, u16)> {

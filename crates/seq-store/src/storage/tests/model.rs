@@ -54,12 +54,12 @@ fn run(steps: Vec<Step>) {
         let term = number as u64 + 1;
         match step {
             Step::Append(sizes) => {
-                for raises in sizes {
-                    let entry = raise(term, model.last().map_or(0, |id| id.index + 1), raises);
-                    let record = disk::write_entry(&entry);
-                    both(&mut sled, &|backend| backend.append(entry.log_id.index, &record).unwrap());
-                    model.entries.push_back(entry);
-                }
+                let begin = model.last().map_or(0, |id| id.index + 1);
+                let entries: Vec<Entry> =
+                    (begin..).zip(sizes).map(|(index, raises)| raise(term, index, raises)).collect();
+                let records: Vec<Vec<u8>> = entries.iter().map(disk::write_entry).collect();
+                both(&mut sled, &|backend| backend.append(begin, &records).unwrap());
+                model.entries.extend(entries);
             }
             Step::Truncate(share) => {
                 let from = first + (model.entries.len() as u64) * share / 100;
@@ -114,7 +114,7 @@ fn a_hole_in_the_log_is_refused() {
     let mut memory = MemoryBackend(MemoryDisk::new());
     for backend in [&mut sled as &mut dyn LogBackend, &mut memory] {
         for index in [0, 1, 4] {
-            backend.append(index, &disk::write_entry(&blank(1, index))).unwrap();
+            backend.append(index, &[disk::write_entry(&blank(1, index))]).unwrap();
         }
         let error = backend.load().unwrap_err().to_string();
         assert!(error.starts_with("log entries 2 to 3 are missing in "), "{error}");
@@ -125,13 +125,13 @@ fn a_hole_in_the_log_is_refused() {
 fn an_unfinished_record_at_the_end_is_no_record() {
     let dir = TempDir::new().unwrap();
     let mut sled = sled_at(&dir);
-    sled.append(0, &disk::write_entry(&blank(1, 0))).unwrap();
+    sled.append(0, &[disk::write_entry(&blank(1, 0))]).unwrap();
     let long = disk::write_entry(&raise(1, 1, 4_000));
-    sled.append(1, &long).unwrap();
+    sled.append(1, &[long]).unwrap();
     sled.remove_first_part(1);
     assert_eq!(sled.load().unwrap().entries, [blank(1, 0)]);
     // What was left of it does not mix with a shorter successor.
     let short = raise(1, 1, 1_000);
-    sled.append(1, &disk::write_entry(&short)).unwrap();
+    sled.append(1, &[disk::write_entry(&short)]).unwrap();
     assert_eq!(sled.load().unwrap().entries, [blank(1, 0), short]);
 }

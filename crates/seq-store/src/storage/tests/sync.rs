@@ -5,7 +5,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 
+use super::super::backend::LogBackend;
+use super::super::io::{Gauges, Op, PURGE_KEYS, Worker};
+use super::super::loaded::{Loaded, Meta};
+use super::super::memory::MemoryBackend;
+use super::super::watermark::{self, WatermarkFile};
 use super::*;
 
 /// Long enough for the slowest machine; a wait that is over earlier ends earlier.
@@ -129,4 +135,126 @@ async fn a_long_queue_is_synced_in_bounded_batches() {
     let (_, syncs) = opened.log.appends_and_syncs();
     assert!(syncs >= 10, "{syncs} syncs for 3 MiB");
     close(opened).await;
+}
+
+/// A backend that tells what it was asked to do, in order.
+struct Told {
+    backend: MemoryBackend,
+    story: Arc<Mutex<Vec<Act>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// So many entries in one write.
+    Append(usize),
+    Committed,
+    /// At most so many records.
+    Purge(usize),
+    Sync,
+}
+
+impl LogBackend for Told {
+    fn load(&mut self) -> Result<Loaded, LoadError> {
+        self.backend.load()
+    }
+
+    fn append(&mut self, first: u64, records: &[Vec<u8>]) -> io::Result<()> {
+        self.story.lock().push(Act::Append(records.len()));
+        self.backend.append(first, records)
+    }
+
+    fn truncate_from(&mut self, index: u64) -> io::Result<()> {
+        self.backend.truncate_from(index)
+    }
+
+    /// Three steps to a purge.
+    fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool> {
+        let mut story = self.story.lock();
+        story.push(Act::Purge(max_keys));
+        let steps = story.iter().filter(|act| matches!(act, Act::Purge(_))).count();
+        self.backend.purge_step(upto, max_keys)?;
+        Ok(steps % 3 == 0)
+    }
+
+    fn put_meta(&mut self, meta: Meta, record: &[u8]) -> io::Result<()> {
+        if meta == Meta::Committed {
+            self.story.lock().push(Act::Committed);
+        }
+        self.backend.put_meta(meta, record)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.story.lock().push(Act::Sync);
+        self.backend.sync()
+    }
+}
+
+/// A worker of its own, driven step by step, and what its backend was asked to do.
+fn told_worker() -> (Worker, Arc<Mutex<Vec<Act>>>) {
+    let disk = MemoryDisk::new();
+    let files = Files::Memory(disk.clone());
+    watermark::create(&files).unwrap();
+    let story = Arc::<Mutex<Vec<Act>>>::default();
+    let backend = Told { backend: MemoryBackend(disk), story: story.clone() };
+    let (watermark, loaded) = (WatermarkFile::open(&files).unwrap(), Loaded::default());
+    let worker = Worker::new(
+        Box::new(backend),
+        watermark,
+        &loaded,
+        Gauges::of("told", "1"),
+        Box::new(()),
+        tokio::sync::oneshot::channel().0,
+    );
+    (worker, story)
+}
+
+fn op_append(entries: Vec<Entry>) -> (Op, OneshotReceiverOf<TypeConfig, io::Result<()>>) {
+    let (done, answer) = TypeConfig::oneshot();
+    (Op::Append(entries, IOFlushed::signal(done)), answer)
+}
+
+#[test]
+fn what_has_gathered_is_one_write_and_one_sync() {
+    let (mut worker, story) = told_worker();
+    let mut answers = Vec::new();
+    for index in 0..32 {
+        let (op, answer) = op_append(vec![blank(1, 2 * index), blank(1, 2 * index + 1)]);
+        worker.take(op);
+        worker.take(Op::Committed(log_id(1, index)));
+        answers.push(answer);
+    }
+    worker.commit();
+    assert_eq!(*story.lock(), [Act::Append(64), Act::Committed, Act::Sync]);
+    assert!(answers.into_iter().all(|answer| matches!(answer.now_or_never(), Some(Ok(Ok(()))))));
+}
+
+#[test]
+fn a_vote_or_a_truncation_parts_what_has_gathered() {
+    let (mut worker, story) = told_worker();
+    let (first, _first) = op_append(vec![blank(1, 0), blank(1, 1)]);
+    let (second, _second) = op_append(vec![blank(2, 1)]);
+    worker.take(first);
+    worker.take(Op::Truncate { from: 1, last: Some(log_id(1, 0)) });
+    worker.take(second);
+    worker.commit();
+    assert_eq!(*story.lock(), [Act::Append(2), Act::Append(1), Act::Sync]);
+}
+
+#[test]
+fn a_purge_delays_an_append_by_one_step_at_the_most() {
+    let (mut worker, story) = told_worker();
+    let (op, _answer) = op_append((0..1_000).map(|index| blank(1, index)).collect());
+    worker.take(op);
+    worker.commit();
+    worker.take(Op::Purge(log_id(1, 900)));
+    story.lock().clear();
+    for index in 1_000..1_004 {
+        let (op, answer) = op_append(vec![blank(1, index)]);
+        worker.take(op);
+        worker.commit();
+        assert!(matches!(answer.now_or_never(), Some(Ok(Ok(())))), "answered before the next step is taken");
+    }
+    let step = Act::Purge(PURGE_KEYS);
+    let (append, sync) = (Act::Append(1), Act::Sync);
+    assert_eq!(*story.lock(), [append, sync, step, append, sync, step, append, sync, step, append, sync]);
 }

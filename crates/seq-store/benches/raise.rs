@@ -1,0 +1,64 @@
+//! What a raise costs the members of a store besides its way to them: its proposer encodes it once, everybody decodes and
+//! applies it.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use seq_core::state::{Answer, Command, Raise, Reassign, SetDefinition, State};
+use seq_core::{Epoch, Incarnation, Layout, NodeId, SectionId, Seq};
+use seq_store::types::EncodedCommand;
+
+/// Raises in an entry: one section, a busy AllocSvr, the most there may be.
+const RAISES: [u32; 3] = [1, 64, 4_096];
+/// All uids of 32 bits.
+const SECTIONS: u32 = 42_950;
+
+/// A state in which one node owns everything.
+fn state() -> State {
+    let mut state = State::default();
+    let layout = Layout::new(0..u64::from(SECTIONS) * 100_000, 100_000).expect("a good layout");
+    state.apply(&Command::DefineSet(SetDefinition { name: "bench".to_owned(), layout }));
+    state.apply(&Command::Register { name: "a1".to_owned(), addr: "a1:7400".to_owned(), token: 1 });
+    let own = |section| Reassign {
+        section: SectionId(section),
+        expected: Epoch(0),
+        heard: None,
+        to: NodeId(1),
+        incarnation: Incarnation(1),
+    };
+    state.apply(&Command::Reassign((0..SECTIONS).map(own).collect()));
+    state
+}
+
+/// Raises of sections that lie apart, as those of a busy node do.
+fn command(raises: u32) -> Command {
+    let raise = |number| Raise { section: SectionId(number * (SECTIONS / 4_096)), epoch: Epoch(1), to: Seq(10_000) };
+    Command::Raise { node: NodeId(1), incarnation: Incarnation(1), raises: (0..raises).map(raise).collect() }
+}
+
+fn raise(c: &mut Criterion) {
+    let mut state = state();
+    let mut group = c.benchmark_group("raise");
+    for raises in RAISES {
+        let command = command(raises);
+        let encoded = EncodedCommand::encode(&command).expect("it fits an entry");
+        group.throughput(Throughput::Elements(u64::from(raises)));
+        group.bench_function(BenchmarkId::new("encode", raises), |b| {
+            b.iter(|| EncodedCommand::encode(black_box(&command)).expect("it fits an entry"));
+        });
+        group.bench_function(BenchmarkId::new("decode", raises), |b| {
+            b.iter(|| black_box(&encoded).decode().expect("just encoded"));
+        });
+        group.bench_function(BenchmarkId::new("State::apply", raises), |b| {
+            b.iter(|| {
+                let Answer::Raised(Ok(ceilings)) = state.apply(black_box(&command)) else { panic!("refused") };
+                assert!(ceilings.iter().all(Option::is_some));
+                ceilings
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, raise);
+criterion_main!(benches);
