@@ -15,6 +15,8 @@ pub struct Layout {
     start: u64,
     end: u64,
     section_size: u32,
+    /// `u64::MAX / section_size`: multiplying by it costs a third of dividing by the size, and every number is located.
+    reciprocal: u64,
 }
 
 impl Layout {
@@ -34,7 +36,7 @@ impl Layout {
         if sections > u64::from(limits::MAX_SECTIONS) {
             return Err(LayoutError::TooManySections { sections });
         }
-        Ok(Layout { start, end, section_size })
+        Ok(Layout { start, end, section_size, reciprocal: u64::MAX / u64::from(section_size) })
     }
 
     /// The section and slot of a uid.
@@ -47,9 +49,19 @@ impl Layout {
             return Err(Refusal::UidOutOfRange { uid, start: self.start, end: self.end });
         }
         let offset = uid.0 - self.start;
-        let size = u64::from(self.section_size);
+        let (section, slot) = self.divide(offset);
         // Both fit: the quotient is below MAX_SECTIONS, the remainder below a u32.
-        Ok((SectionId((offset / size) as u32), SlotIndex((offset % size) as u32)))
+        Ok((SectionId(section as u32), SlotIndex(slot as u32)))
+    }
+
+    /// Quotient and remainder by the section's size.
+    #[inline]
+    fn divide(&self, offset: u64) -> (u64, u64) {
+        let size = u64::from(self.section_size);
+        // The reciprocal is too small by at most 1 part in 2^64 of what is multiplied, so the quotient is right or one less.
+        let quotient = ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as u64;
+        let remainder = offset - quotient * size;
+        if remainder < size { (quotient, remainder) } else { (quotient + 1, remainder - size) }
     }
 
     /// Number of sections, 1 or above.
@@ -112,7 +124,24 @@ pub enum LayoutError {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// The widest offsets and the sizes next to powers of two are where a reciprocal would be wrong.
+        #[test]
+        fn multiplying_by_the_reciprocal_divides(
+            offset in prop_oneof![any::<u64>(), (0..64_u32, 0..3_u64).prop_map(|(bits, less)| (u64::MAX >> bits) - less.min(u64::MAX >> bits))],
+            size in prop_oneof![1..=limits::MAX_SECTION_SIZE, (0..24_u32, 0..3_u32).prop_map(|(bits, more)| (1 << bits) + more)],
+            multiple in any::<bool>(),
+        ) {
+            let layout = Layout::new(0..1, size).unwrap();
+            let size = u64::from(size);
+            let offset = if multiple { offset - offset % size } else { offset };
+            prop_assert_eq!(layout.divide(offset), (offset / size, offset % size));
+        }
+    }
 
     #[test]
     fn every_uid_of_a_section_is_located_in_it() {
