@@ -46,6 +46,7 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer { name: "seq-compare", uses: &["seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-growth", uses: &["seq-alloc", "seq-core", "seq-kit", "seq-store"], tests_use: &[] },
     Layer { name: "seq-fuzz", uses: &["seq-core", "seq-gateway", "seq-proto", "seq-store"], tests_use: &[] },
     Layer { name: "seq-model", uses: &[], tests_use: &[] },
     Layer { name: "xtask", uses: &[], tests_use: &[] },

@@ -1,0 +1,148 @@
+//! A store of one member and allocators of one set, in this process, connected by loopback.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use seq_alloc::{AllocConfig, AllocTuning, Allocator};
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
+use seq_kit::clock::Clock;
+use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Frontend, Via};
+use seq_kit::tasks::TaskGroup;
+use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreTuning};
+use tokio::runtime::Runtime;
+use tokio::time::Instant;
+
+/// How long anything may take before the run gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nobody is moved during a measurement.
+const NEVER: Duration = Duration::from_secs(24 * 3_600);
+
+pub(crate) struct World {
+    pub(crate) layout: Layout,
+    pub(crate) allocators: Vec<Allocator>,
+    runtime: Runtime,
+    store: StoreHandle,
+    tasks: TaskGroup,
+}
+
+impl World {
+    /// Starts everything, and waits until every section has an owner.
+    pub(crate) fn start(layout: Layout, step: u64, allocators: usize) -> World {
+        // One thread for all that is not measured: renewals, raises, the store.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let tasks = TaskGroup::new();
+        let (store, allocators) = runtime.block_on(start(layout, step, allocators, &tasks));
+        World { layout, allocators, runtime, store, tasks }
+    }
+
+    /// Answers a batch, and says how long what could not be answered at once had to wait.
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        allocator: &Allocator,
+        asks: &[Asked],
+        answers: &mut Vec<Answered<Allocation>>,
+    ) -> Duration {
+        answers.clear();
+        allocator.take_now(Via::Stream, asks, answers);
+        if answers.iter().all(|answer| matches!(answer, Some(Ok(_)))) {
+            return Duration::ZERO;
+        }
+        let start = Instant::now();
+        let call = Call { deadline: start + PATIENCE, hops: 0, via: Via::Stream };
+        self.runtime.block_on(allocator.take_rest(call, asks, answers));
+        let refused = answers.iter().find(|answer| !matches!(answer, Some(Ok(_))));
+        assert!(refused.is_none(), "refused: {refused:?}");
+        start.elapsed()
+    }
+
+    /// The first uid of each section that an allocator owns.
+    pub(crate) fn owned_by(&self, allocator: &Allocator) -> Vec<u64> {
+        let routes = allocator.routes_since(RouteVersion(0)).expect("a ready allocator has routes");
+        let mine = Some(NodeId(allocator.status().id));
+        let runs = routes.runs.iter().filter(|run| run.route.owner == mine);
+        let sections = runs.flat_map(|run| run.first.0..run.first.0 + run.sections);
+        sections.map(|section| self.layout.uids_of(SectionId(section)).start).collect()
+    }
+
+    /// Ceilings raised so far.
+    pub(crate) fn raises(&self) -> u64 {
+        self.allocators.iter().map(|allocator| allocator.status().raises).sum()
+    }
+
+    pub(crate) fn stop(self) {
+        let World { runtime, store, tasks, allocators, .. } = self;
+        drop(allocators);
+        runtime.block_on(async {
+            tasks.cancel();
+            // A run that ends anyway has nothing to do about what hangs.
+            let _ = store.shutdown().await;
+            let _ = tasks.shutdown(PATIENCE).await;
+        });
+    }
+}
+
+/// A question for the next number of one uid.
+#[inline]
+pub(crate) fn ask(uid: u64) -> Asked {
+    Ok(Ask { uid: Uid(uid), count: Count::ONE, epoch: Epoch(0) })
+}
+
+async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) -> (StoreHandle, Vec<Allocator>) {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = seq_kit::listen::bind(any, 1).expect("a port").remove(0);
+    let addr = listener.local_addr().expect("bound").to_string();
+    let spec = spec(layout, step, addr, allocators);
+    let config = StoreConfig {
+        spec: spec.clone(),
+        cluster: spec.name.clone(),
+        id: 1,
+        data: DataDir::Memory(seq_store::storage::MemoryDisk::new()),
+        join: false,
+        listener: listener.into(),
+        tuning: StoreTuning { rebalance_after: NEVER, ..StoreTuning::DEFAULTS },
+        clock: Clock::System,
+        revision: "growth".to_owned(),
+    };
+    let store = Store::start(config, tasks.clone()).await.expect("the store starts");
+    store.ready().await;
+    let start = |alloc: &AllocSpec| {
+        let config = AllocConfig {
+            spec: spec.clone(),
+            name: alloc.name.clone(),
+            advertise: alloc.addr.clone(),
+            tuning: AllocTuning::DEFAULTS,
+            clock: Clock::System,
+        };
+        Allocator::start(config, tasks).expect("the allocator starts")
+    };
+    let allocators: Vec<Allocator> = spec.allocs.iter().map(start).collect();
+    let begun = Instant::now();
+    let owned = || allocators.iter().map(|allocator| allocator.status().sections).sum::<u32>();
+    while owned() < layout.sections() || allocators.iter().any(|allocator| allocator.ready().is_err()) {
+        assert!(begun.elapsed() < PATIENCE, "the sections get no owner");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    (store, allocators)
+}
+
+fn spec(layout: Layout, step: u64, store: String, allocators: usize) -> SetSpec {
+    let alloc = |number: usize| AllocSpec {
+        name: format!("a{number}"),
+        // Nobody is called there: whoever owns a section is in this process.
+        addr: format!("127.0.0.1:{}", 2 * number),
+        http: format!("127.0.0.1:{}", 2 * number + 1),
+        redis: None,
+        weight: 1,
+    };
+    SetSpec {
+        name: "growth".to_owned(),
+        uids: layout.uids(),
+        section_size: layout.section_size(),
+        step,
+        stores: vec![StoreSpec { id: 1, name: "s1".to_owned(), http: "127.0.0.1:1".to_owned(), addr: store }],
+        allocs: (1..=allocators).map(alloc).collect(),
+    }
+}
