@@ -57,6 +57,10 @@ fuzz SECONDS="60" *ARGS:
 bench *ARGS:
     cargo bench --workspace {{ARGS}}
 
+# Measures how the service grows with uids, sections, allocators and steps, and draws it: some minutes.
+growth DIR="docs/growth":
+    cargo run --release -p seq-growth -- {{DIR}}
+
 # Measures seqsvr beside Redis, PostgreSQL, MariaDB, etcd and the bare wire, in one run: about 10 minutes. They must be
 # installed: redis-server redis-tools postgresql mariadb-server etcd-server etcd-client.
 compare *ARGS:
