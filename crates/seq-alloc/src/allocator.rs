@@ -24,6 +24,7 @@ use crate::counters::Counters;
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::OwnedTable;
+use crate::peers::Peers;
 use crate::settle::{Advance, Holds, Item, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
@@ -106,7 +107,7 @@ impl Allocator {
             news: Notify::new(),
             holds: Holds::default(),
             handings: Handings::default(),
-            peers: Pool::with_dial(tuning.connections, dial.clone()),
+            peers: Peers::new(tuning.connections, dial.clone()),
             shutdown: group.token(),
             step: Step(spec.step),
             set,

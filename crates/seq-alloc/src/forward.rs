@@ -57,7 +57,7 @@ impl Shared {
     pub(crate) fn channel(&self, to: NodeId) -> Option<Channel> {
         let routes = self.routes();
         let addr = &routes.as_ref()?.node(to)?.addr;
-        self.peers.get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
+        self.peers.here().get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
     }
 
     /// Asks the owner for one item.

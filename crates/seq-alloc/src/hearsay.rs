@@ -46,7 +46,7 @@ async fn ask(shared: &Shared, turn: usize) -> Option<RouteUpdate> {
         let (_, node) = others.get(turn.checked_rem(others.len())?)?;
         (node.addr.clone(), routes.version().0)
     };
-    let mut node = SequenceServiceClient::new(shared.peers.get(&addr).ok()?)
+    let mut node = SequenceServiceClient::new(shared.peers.here().get(&addr).ok()?)
         .max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
     let question = node.get_routes(v1::GetRoutesRequest { known_version: known });
     let answer = tokio::time::timeout(ASK_TIMEOUT, question).await.ok()?.ok()?.into_inner();

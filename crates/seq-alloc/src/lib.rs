@@ -19,6 +19,7 @@ mod handing;
 mod hearsay;
 mod line;
 mod owned;
+mod peers;
 mod session;
 mod settle;
 mod shared;

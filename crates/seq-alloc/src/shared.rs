@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
-use seq_client::pool::Pool;
 use seq_core::lease::{Clocks, Lease};
 use seq_core::limits;
 use seq_core::owner::{Life, Owner};
@@ -22,6 +21,7 @@ use crate::counters::Counters;
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
+use crate::peers::Peers;
 use crate::settle::{Holds, Item};
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) holds: Holds,
     pub(crate) handings: Handings,
     /// Connections to the other nodes.
-    pub(crate) peers: Pool,
+    pub(crate) peers: Peers,
     pub(crate) counters: Counters,
     pub(crate) shutdown: CancellationToken,
 }
