@@ -100,7 +100,7 @@ fn probes_metrics_status_and_services_tell_what_is_there() {
 }
 
 /// A plain HTTP request; the whole answer as text.
-fn get(addr: &str, path: &str) -> String {
+pub(crate) fn get(addr: &str, path: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(addr).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n").unwrap();

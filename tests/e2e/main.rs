@@ -7,6 +7,7 @@
 mod bench;
 mod cluster;
 mod dev;
+mod http;
 mod kill;
 mod redis;
 mod replace;

@@ -48,7 +48,12 @@ fn encoding(c: &mut Criterion) {
     both(c, "NextResponse", 1, &NextResponse { value: 1_000_001, prev: 1_000_000, epoch: 3, routes: None });
     both(c, "NextManyRequest of 100", BATCH, &ask());
     both(c, "NextManyResponse of 100", BATCH, &answer());
-    both(c, "NextStreamRequest of 100", BATCH, &NextStreamRequest { tag: 7, ask: Some(ask()), timeout_ms: 0 });
+    both(
+        c,
+        "NextStreamRequest of 100",
+        BATCH,
+        &NextStreamRequest { tag: 7, ask: Some(ask()), ..NextStreamRequest::default() },
+    );
     let outcome = Some(Outcome::Answer(answer()));
     both(c, "NextStreamResponse of 100", BATCH, &NextStreamResponse { tag: 7, outcome });
 }

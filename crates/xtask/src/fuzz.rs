@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 
 /// The targets: binaries of `tests/fuzz/`.
-const TARGETS: &[&str] = &["wire", "resp", "record"];
+const TARGETS: &[&str] = &["wire", "messages", "json", "resp", "record"];
 
 /// Instruments every crate for libFuzzer. Lints are capped, because its macro makes an `unsafe` symbol.
 const RUSTFLAGS: &str = "--cfg fuzzing --cap-lints warn -Cpasses=sancov-module -Ccodegen-units=1 \

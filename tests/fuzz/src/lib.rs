@@ -5,19 +5,58 @@
 //! The readers of stored records are fuzzed as well, by the binary `record`: they are `seq_store::fuzzing`, which exists
 //! only in a build for the fuzzer.
 
+mod messages;
 mod resp;
 mod wire;
 
+pub use messages::{json, messages};
 pub use resp::resp;
 pub use wire::wire;
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use prost::Message;
 
     use super::*;
 
+    #[test]
+    fn every_message_of_the_protos_is_fuzzed() {
+        let set = prost_types::FileDescriptorSet::decode(seq_proto::DESCRIPTORS).unwrap();
+        let ours = set.file.iter().filter(|file| file.package() == "seqsvr.v1");
+        let mut defined: Vec<_> = ours.flat_map(|file| &file.message_type).map(|message| message.name()).collect();
+        let mut fuzzed: Vec<_> = messages::MESSAGES.iter().map(|(name, _)| *name).collect();
+        defined.sort_unstable();
+        fuzzed.sort_unstable();
+        assert_eq!(fuzzed, defined);
+    }
+
+    #[test]
+    fn what_json_there_is_passes_as_the_message_it_is() {
+        let bodies = [
+            r#"{"uid":"18446744073709551615","count":1,"routeVersion":0,"epoch":"7","hops":2}"#,
+            r#"{"values":["1"],"prevs":[0],"epochs":["1"],"errors":[{"index":0,"code":3,"reason":"X"}],
+                "routes":{"set":"s","version":1,"runs":[{"firstSection":0,"sections":1}]}}"#,
+            r#"{"values":[1],"exactness":["EXACTNESS_EXACT",2],"epochs":[1]}"#,
+        ];
+        for (kind, _) in messages::IN_JSON.iter().enumerate() {
+            for body in bodies {
+                json(&[&[kind as u8], body.as_bytes()].concat());
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn random_bytes_pass_as_messages_or_not(data in prop::collection::vec(any::<u8>(), 0..512)) {
+            messages(&data);
+        }
+
+        #[test]
+        fn random_text_passes_as_json_or_not(kind: u8, body in "[{}\\[\\]:,\"0-9a-zA-Z. -]{0,200}") {
+            json(&[&[kind], body.as_bytes()].concat());
+        }
+
         #[test]
         fn random_bytes_pass_the_wire(data in prop::collection::vec(any::<u8>(), 0..512)) {
             wire(&data);

@@ -116,8 +116,9 @@ fn deadline(headers: &HeaderMap) -> Result<Instant, Status> {
     let Some(value) = headers.get(TIMEOUT) else { return Ok(timeout::after(timeout::DEFAULT_TIMEOUT)) };
     let digits = value.to_str().ok().filter(|text| text.len() <= MAX_TIMEOUT_DIGITS);
     let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let millis = digits.and_then(|text| text.parse().ok());
-    let millis = millis.ok_or_else(|| status::malformed(format!("{TIMEOUT}: {value:?} is not 1 to 10 digits")))?;
+    let millis = digits.and_then(|text| text.parse().ok()).filter(|millis| *millis > 0);
+    let millis =
+        millis.ok_or_else(|| status::malformed(format!("{TIMEOUT}: {value:?} is not 1 to 10 digits, above 0")))?;
     Ok(timeout::after(Duration::from_millis(millis)))
 }
 

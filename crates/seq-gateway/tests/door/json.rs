@@ -145,6 +145,7 @@ async fn the_protocol_is_held() {
         ("connect-protocol-version", "2", 400),
         ("connect-timeout-ms", "soon", 400),
         ("connect-timeout-ms", "-1", 400),
+        ("connect-timeout-ms", "0", 400),
         ("connect-timeout-ms", "", 400),
         ("connect-timeout-ms", "12345678901", 400),
         ("content-encoding", "gzip", 501),

@@ -1,6 +1,7 @@
 //! The ports before a frontend that counts in a map, asked by real clients.
 
 mod bad_input;
+mod hostile;
 mod http;
 mod json;
 mod raw;

@@ -1,0 +1,119 @@
+//! JSON and plain text before a real cluster: with curl, with what the description says, and under more load than it can take.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crate::cluster::{Place, eventually, seqsvr, seqsvr_json};
+use crate::dev;
+
+/// Runs a tool to its end and answers what it printed. `None`: it is not here, and need not be except in CI.
+fn tool(place: &Place, program: &str, args: &[&str], env: &[(&str, &str)]) -> Option<(bool, String)> {
+    // Some leave what they learned where they run.
+    let run = Command::new(program)
+        .current_dir(place.dir.path())
+        .args(args)
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output();
+    match run {
+        Ok(output) => {
+            let said = [output.stdout, output.stderr].concat();
+            Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+        }
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none(), "{program}: {error}");
+            eprintln!("skipped: {program}: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn curl_takes_numbers() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    if tool(&place, "curl", &["--version"], &[]).is_none() {
+        return;
+    }
+    let curl = |path: &str, args: &[&str]| {
+        let url = format!("{addr}{path}");
+        tool(&place, "curl", &[&["-s", &url], args].concat(), &[]).expect("curl is here").1
+    };
+    assert_eq!(curl("/api/seq/next/42", &[]), "1\n");
+    assert_eq!(curl("/api/seq/next/42?n=10", &[]), "11\n");
+    assert!(curl("/api/seq/current/42", &["-i"]).contains("\r\nseq-exactness: exact\r\n"));
+    let json = ["-H", "content-type: application/json", "-d"];
+    let next = "/seqsvr.v1.SequenceService/Next";
+    let post = |path: &str, body: &str, more: &[&str]| curl(path, &[&json[..], &[body], more].concat());
+    assert_eq!(post(next, r#"{"uid":"42","count":1}"#, &[]), r#"{"value":"12","prev":"11","epoch":"1"}"#);
+    assert!(post(next, r#"{"uid":42,"count":1}"#, &["--http2-prior-knowledge"]).starts_with(r#"{"value":"13""#));
+    // Of every section, so that some are forwarded.
+    let uids: Vec<_> = (0..10).map(|section| section * 100_000).collect();
+    let many = post("/seqsvr.v1.SequenceService/NextMany", &format!(r#"{{"uids":{uids:?}}}"#), &[]);
+    assert!(many.starts_with(&format!(r#"{{"values":[{}]"#, [r#""1""#; 10].join(","))), "{many}");
+    let refused = curl("/api/seq/next/1000000", &["-w", "%{http_code}"]);
+    assert!(refused.starts_with("UID_OUT_OF_RANGE: ") && refused.ends_with("\n400"), "{refused}");
+    let metrics = curl("", &["--url", &format!("http://{}:7180/metrics", place.host)]);
+    assert!(metrics.contains("via=\"json\""), "{metrics}");
+}
+
+/// `.ci/run` puts it there; CONTRIBUTING.md says how to.
+const SCHEMATHESIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/schemathesis/bin/schemathesis");
+
+#[test]
+fn what_is_served_is_what_is_described() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
+    let env = [
+        ("SCHEMATHESIS_HOOKS", "schemathesis_hooks"),
+        ("PYTHONPATH", hooks.to_str().unwrap()),
+        ("PYTHONDONTWRITEBYTECODE", "1"),
+    ];
+    let api = format!("{addr}/api/openapi.json");
+    // That a uid lies outside of the set is no schema's to say, so good data may be refused.
+    let limits = ["--max-examples", "20", "--exclude-checks", "positive_data_acceptance", "--seed", "1"];
+    let quiet = ["--generation-database", "none", "--no-color"];
+    let run = tool(&place, SCHEMATHESIS, &[&["run", &api], &limits[..], &quiet[..]].concat(), &env);
+    let Some((passed, said)) = run else { return };
+    assert!(passed, "{said}");
+}
+
+/// Of the allocators.
+const VERSIONS: &str = "seqsvr_route_version{node=\"a";
+
+#[test]
+fn no_lease_is_lost_to_load() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let metrics = || dev::get(&format!("{}:7180", place.host), "/metrics");
+    // Of all samples that begin like this.
+    let values = |sample: &str| -> Vec<f64> {
+        let metrics = metrics();
+        let lines = metrics.lines().filter(|line| line.starts_with(sample));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect()
+    };
+    // Both nodes have published the version that both serve by.
+    let before = eventually("both nodes are routed", || match values(VERSIONS)[..] {
+        [one, two] if one == two && one > 0.0 => Some(vec![one, two]),
+        _ => None,
+    });
+    // Through one node, so half of it is forwarded.
+    let run = ["bench", "--door", "grpc", "--addr", &addr, "--uids", "1000000", "--warmup-s", "0.2"];
+    let capacity = seqsvr_json(&[&run[..], &["--duration-s", "1", "--concurrency", "256"]].concat());
+    let rate = format!("{:.0}", capacity["calls_per_second"].as_f64().unwrap().max(100.0) * 3.0);
+    let overload = [&run[..], &["--duration-s", "4", "--concurrency", "1024", "--rate", &rate]].concat();
+    let least = thread::scope(|scope| {
+        let load = scope.spawn(|| seqsvr(&overload));
+        let mut least = f64::MAX;
+        while !load.is_finished() {
+            least = values("seqsvr_lease_remaining_seconds{").into_iter().fold(least, f64::min);
+        }
+        load.join().unwrap();
+        least
+    });
+    assert!(least > 0.0, "a node was without its lease");
+    assert_eq!(values(VERSIONS), before, "an owner was replaced");
+    assert!(values("seqsvr_forwarded_total{").iter().sum::<f64>() > 0.0, "something was forwarded");
+}

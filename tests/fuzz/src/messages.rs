@@ -1,0 +1,67 @@
+//! Every message of `proto/`, and in JSON those that the JSON door reads.
+
+use prost::Message;
+use seq_proto::v1;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Reads the bytes as `M`. What can be read says the same after it was written again.
+fn turn<M: Message + Default>(body: &[u8]) {
+    if let Ok(message) = M::decode(body) {
+        let written = message.encode_to_vec();
+        let again = M::decode(&*written).expect("what was written can be read");
+        assert_eq!(again.encode_to_vec(), written);
+    }
+}
+
+/// The same in JSON.
+fn turn_json<M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(body: &[u8]) {
+    if let Ok(message) = serde_json::from_slice::<M>(body) {
+        let written = serde_json::to_vec(&message).expect("a message can be written");
+        assert_eq!(serde_json::from_slice::<M>(&written).expect("what was written can be read"), message);
+    }
+}
+
+type Turn = fn(&[u8]);
+
+macro_rules! turns {
+    ($turn:ident, $($message:ident)*) => {
+        &[$((stringify!($message), $turn::<v1::$message> as Turn)),*]
+    };
+}
+
+/// Every message, by name.
+pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
+    StatusRequest StatusResponse StoreStatus StoreMember AllocMember AllocStatus ListMembersRequest ListMembersResponse
+    MemberState AddLearnersRequest NewMember AddLearnersResponse ChangeVotersRequest ChangeVotersResponse
+    TransferLeaderRequest TransferLeaderResponse ListNodesRequest ListNodesResponse NodeState DrainNodeRequest
+    DrainNodeResponse RegisterRequest RegisterResponse RenewRequest RenewResponse News PlannedMove RaiseCeilingsRequest
+    RaiseCeilingsResponse TransferRequest TransferResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
+    StageResponse ActivateRequest ActivateResponse RaftMessage HelloResponse SnapshotChunk Routes RouteNode RouteRun
+    NextRequest NextResponse NextManyRequest NextManyResponse ItemError NextStreamRequest NextStreamResponse
+    CurrentRequest CurrentResponse CurrentManyRequest CurrentManyResponse AdvanceRequest AdvanceResponse
+    GetRoutesRequest GetRoutesResponse
+);
+
+/// What the JSON door reads, and what its answers carry.
+pub(crate) const IN_JSON: &[(&str, Turn)] = turns!(turn_json,
+    NextRequest NextResponse NextManyRequest NextManyResponse CurrentRequest CurrentResponse CurrentManyRequest
+    CurrentManyResponse AdvanceRequest AdvanceResponse GetRoutesRequest GetRoutesResponse
+);
+
+/// Takes the message that the first byte of `data` chooses through `turns`.
+fn choose(turns: &[(&str, Turn)], data: &[u8]) {
+    if let Some((kind, body)) = data.split_first() {
+        (turns[usize::from(*kind) % turns.len()].1)(body);
+    }
+}
+
+/// Reads `data` as some message.
+pub fn messages(data: &[u8]) {
+    choose(MESSAGES, data);
+}
+
+/// Reads `data` as some message in JSON.
+pub fn json(data: &[u8]) {
+    choose(IN_JSON, data);
+}
