@@ -64,5 +64,5 @@ growth DIR="docs/growth":
 # Measures seqsvr beside Redis, PostgreSQL, MariaDB, etcd and the bare wire, in one run: about 10 minutes. They must be
 # installed: redis-server redis-tools postgresql mariadb-server etcd-server etcd-client.
 compare *ARGS:
-    cargo build --release --workspace --bins
+    cargo build --release -p seqsvr -p seq-compare -p seq-store --bins --example propose
     target/release/seq-compare run {{ARGS}}

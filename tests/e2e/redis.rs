@@ -10,14 +10,14 @@ use std::process::{Command, Output, Stdio};
 use crate::cluster::{Place, Server, seqsvr_json};
 
 /// What an AllocSvr of a running cluster is called by.
-struct Node {
-    grpc: String,
-    host: String,
-    port: String,
+pub(crate) struct Node {
+    pub(crate) grpc: String,
+    pub(crate) host: String,
+    pub(crate) port: String,
 }
 
 /// Starts a development cluster whose allocators both have a port for clients of Redis.
-fn start(place: &Place) -> (Server, Vec<Node>) {
+pub(crate) fn start(place: &Place) -> (Server, Vec<Node>) {
     let redis = format!("{}:7179", place.host);
     let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json", "--redis", &redis]);
     let ready = server.ready();

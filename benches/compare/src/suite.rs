@@ -25,6 +25,8 @@ pub(crate) enum Suite {
     Mariadb,
     /// etcd, one and three members.
     Etcd,
+    /// Three members of a store on this machine, syncing each entry.
+    Store,
 }
 
 /// What a run needs.
@@ -68,6 +70,7 @@ impl Bench {
             Suite::Postgres => self.postgres(dir.path()).await,
             Suite::Mariadb => self.mariadb(dir.path()).await,
             Suite::Etcd => self.etcd(dir.path()).await,
+            Suite::Store => self.store().await,
         }
     }
 
@@ -231,6 +234,22 @@ impl Bench {
         peer.stop().await
     }
 
+    /// Its own example prints one line for each case: proposers, raises in an entry, entries/s, raises/s, p50 and p99 in ms.
+    async fn store(&mut self) -> anyhow::Result<()> {
+        let propose = self.me.with_file_name("examples").join("propose");
+        anyhow::ensure!(propose.is_file(), "cargo build --release -p seq-store --example propose");
+        let said = tool::output(&propose, &[&self.seconds.to_string()]).await?;
+        for line in said.lines() {
+            let fields: Vec<f64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+            let [proposers, raises, _, per_second, p50, p99] = fields[..] else { continue };
+            let [p50_us, p99_us] = [p50, p99].map(|millis| Some((millis * 1e3) as u64));
+            let numbers = (per_second * f64::from(self.seconds)) as u64;
+            let name = format!("seqsvr store, {proposers} x {raises} raises");
+            self.add(name, Figure { numbers, per_second, p50_us, p99_us, cpu_us: None });
+        }
+        Ok(())
+    }
+
     async fn etcd(&mut self, dir: &Path) -> anyhow::Result<()> {
         let time = Duration::from_secs(self.seconds.into());
         for (members, works) in [
@@ -295,6 +314,7 @@ pub(crate) fn goals() -> Vec<Goal> {
         goal("seqsvr stream, 1 uid a message", "bare stream, 1 uid a message", Some(0.75), None, None),
         goal("seqsvr stream, 100 uids a message", "bare stream, 100 uids a message", Some(0.5), None, None),
         goal("seqsvr unary, 100 uids", "bare unary, 100 uids", Some(0.5), None, None),
+        goal("seqsvr store, 256 x 64 raises", "etcd put, members: 3", Some(20.0), None, None),
         goal("seqsvr SDK, calls share messages", "seqsvr SDK, one call a message", Some(10.0), None, Some(1.0)),
     ];
     for (pipeline, plain, always, cpu) in [(1, 1.0, 1.2, 0.9), (16, 1.6, 3.0, 0.55), (64, 3.0, 5.0, 0.35)] {

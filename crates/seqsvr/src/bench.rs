@@ -63,6 +63,9 @@ pub(crate) struct BenchArgs {
     /// Calls a second, due whether or not the earlier ones are answered; without it, as fast as answers come.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
+    /// Send each call of the SDK as a message of its own, to see what sharing messages is worth.
+    #[arg(long)]
+    no_coalescing: bool,
     /// Connections to each node, for the gRPC doors; the others have one for each worker.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: u8,
@@ -156,6 +159,7 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         connections: usize::from(args.connections),
         deadline: Duration::from_millis(args.deadline_ms),
         batch: plan.batch,
+        coalesce: !args.no_coalescing,
     };
     let (mut report, outcome, interrupted) = measure(args.door, &ways, plan, output).await?;
     report.judge(&args.expect)?;

@@ -98,6 +98,7 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
         connections: seq_client::pool::CONNECTIONS,
         deadline: Duration::from_secs(5),
         batch: 1,
+        coalesce: true,
     };
     let expected: Vec<Expectation> = [
         format!("calls_per_second>={}", f64::from(rate) * 0.99),

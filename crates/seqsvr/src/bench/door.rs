@@ -53,6 +53,8 @@ pub(crate) struct Ways {
     pub(crate) deadline: Duration,
     /// Uids in a call.
     pub(crate) batch: usize,
+    /// Whether calls of the SDK share messages.
+    pub(crate) coalesce: bool,
 }
 
 /// One worker's way in.
@@ -94,7 +96,8 @@ pub(crate) async fn open(door: Door, ways: &Ways, workers: usize) -> anyhow::Res
     let mut lanes = Vec::with_capacity(workers);
     match door {
         Door::Sdk => {
-            let settings = Client::builder().connections(ways.connections).deadline(ways.deadline);
+            let settings =
+                Client::builder().connections(ways.connections).deadline(ways.deadline).coalesce(ways.coalesce);
             let client = ways.target.connect_with(settings).await?;
             lanes.extend((0..workers).map(|_| AnyLane::Sdk(sdk::Lane::new(client.clone(), ways.batch))));
         }
