@@ -7,7 +7,7 @@
 //!
 //! Only a call's first attempt at the owner goes this way. What is repeated, or goes to a node that forwards, goes alone.
 //!
-//! [`lane`] is one node's end; [`line`] is who waits and who was sent, without any I/O; [`stream`] is the task between line
+//! [`lane`] is one node's end; [`mod@line`] is who waits and who was sent, without any I/O; [`stream`] is the task between line
 //! and wire.
 
 use std::collections::BTreeMap;
