@@ -5,7 +5,8 @@
 //! message. Nobody waits for another's number either: messages say that what must wait shall be handed back, and that goes
 //! alone, with the whole rest of its time.
 //!
-//! Only a call's first attempt at the owner goes this way. What is repeated, or goes to a node that forwards, goes alone.
+//! Only a call's first attempt at the owner goes this way. What is repeated, or goes to a node that forwards, goes alone
+//! (docs/adr/0009-coalescing.md).
 //!
 //! [`lane`] is one node's end; [`mod@line`] is who waits and who was sent, without any I/O; [`stream`] is the task between line
 //! and wire.
