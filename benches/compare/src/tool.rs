@@ -77,14 +77,22 @@ pub(crate) async fn pgbench(port: &str, script: &Path, clients: u32, seconds: u3
     Ok(Figure { numbers, per_second, p50_us: mean, p99_us: None, cpu_us: None })
 }
 
-/// `mariadb-slap` with one statement; the rate is from its mean time.
-pub(crate) async fn slap(socket: &str, query: &str, clients: u32, numbers: u64) -> anyhow::Result<Figure> {
-    let (socket, query) = (format!("--socket={socket}"), format!("--query={query}"));
+/// `mariadb-slap` with one statement; the rate is from its mean time. It ends well when
+/// it was never let in, so what it did is for the caller to look at.
+pub(crate) async fn slap(
+    socket: &str,
+    schema: &str,
+    query: &str,
+    clients: u32,
+    numbers: u64,
+) -> anyhow::Result<Figure> {
+    let (socket, schema) = (format!("--socket={socket}"), format!("--create-schema={schema}"));
+    let query = format!("--query={query}");
     let (clients, count) = (format!("--concurrency={clients}"), format!("--number-of-queries={numbers}"));
-    let args = ["-u", "root", &socket, "--create-schema=tickets", &query, &clients, &count, "--csv", "--delimiter=;"];
+    let args = ["-u", "root", &socket, &schema, "--no-drop", &query, &clients, &count, "--csv"];
     let said = output(&crate::peer::find("mariadb-slap")?, &args).await?;
     // label, type, mean, min and max seconds, clients, queries of each.
     let mean = said.trim().split(',').nth(2).and_then(|mean| mean.parse::<f64>().ok());
-    let mean = mean.with_context(|| format!("mariadb-slap gave no time: {said}"))?;
+    let mean = mean.with_context(|| format!("mariadb-slap gave no time: {said:?}"))?;
     Ok(Figure { numbers, per_second: numbers as f64 / mean, ..Figure::default() })
 }
