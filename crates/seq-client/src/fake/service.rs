@@ -73,6 +73,11 @@ impl Node {
         route_version: Option<u64>,
         has_deadline: bool,
     ) -> Result<(), Status> {
+        // Before the call shows: a test that has seen it sets other faults for the next one.
+        let (refusal, delay) = {
+            let mut faults = self.faults.lock();
+            (faults.refusals.pop_front(), faults.delay)
+        };
         {
             let mut seen = self.seen.lock();
             if seen.len() == MAX_SEEN {
@@ -81,10 +86,6 @@ impl Node {
             seen.push_back(Seen { method, uids: uids.to_vec(), epochs: epochs.to_vec(), route_version, has_deadline });
         }
         self.calls.send_modify(|calls| *calls += 1);
-        let (refusal, delay) = {
-            let mut faults = self.faults.lock();
-            (faults.refusals.pop_front(), faults.delay)
-        };
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
