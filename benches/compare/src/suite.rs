@@ -226,9 +226,9 @@ impl Bench {
                  AUTO_INCREMENT PRIMARY KEY, stub char(1) NOT NULL UNIQUE) ENGINE={engine}"
             );
             tool::output(&find("mariadb")?, &["--no-defaults", "-u", "root", "-S", &socket, "-e", &create]).await?;
-            let query = format!("REPLACE INTO tickets (stub) VALUES ('a')");
+            let query = "REPLACE INTO tickets (stub) VALUES ('a')";
             let before = peer.cpu();
-            let figure = tool::slap(&socket, engine, &query, clients, per_second * u64::from(self.seconds)).await?;
+            let figure = tool::slap(&socket, engine, query, clients, per_second * u64::from(self.seconds)).await?;
             let last = format!("SELECT id FROM {engine}.tickets");
             let last =
                 tool::output(&find("mariadb")?, &["--no-defaults", "-u", "root", "-S", &socket, "-N", "-e", &last])
