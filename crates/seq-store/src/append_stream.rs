@@ -29,11 +29,18 @@ type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 impl Peer {
     /// Begins a call that carries `batches`, and gives the answers. The first one that is an error is the last one.
+    ///
+    /// The call begins with the first batch: that is what the library holds back from a follower that cannot be reached, and
+    /// without it such a follower would be dialled without a pause.
     pub(crate) async fn append_all(
         &self,
-        batches: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + 'static,
+        batches: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
         patience: Duration,
     ) -> Result<impl Stream<Item = Outcome> + Send + '_, RPCError<TypeConfig>> {
+        // Fused, because none may come: then the call carries nothing.
+        let mut batches = batches.fuse();
+        let first = batches.next().await;
+        let batches = stream::iter(first).chain(batches);
         let sent = Arc::new(AtomicU64::new(0));
         let (counted, sender) = (sent.clone(), self.sender());
         let messages = batches.map(move |batch| {
