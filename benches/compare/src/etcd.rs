@@ -16,6 +16,9 @@ use tonic_prost::ProstCodec;
 
 use crate::tool::Figure;
 
+/// Longest time told apart, in microseconds.
+const LONGEST_US: u64 = 60_000_000;
+
 /// What is done with each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -31,7 +34,7 @@ pub(crate) async fn measure(addrs: &[String], work: Work, clients: usize, time: 
     }
     let until = Instant::now() + time;
     let done = Cell::new(0_u64);
-    let took = RefCell::new(Histogram::<u64>::new(3)?);
+    let took = RefCell::new(Histogram::<u64>::new_with_bounds(1, LONGEST_US, 3)?);
     let clients = (0..clients).map(|client| {
         let (done, took) = (&done, &took);
         let etcd = Etcd(Grpc::new(channels[client % channels.len()].clone()));
