@@ -5,7 +5,7 @@
 //!
 //! Writers write the newest format, readers read all of them.
 
-pub(crate) mod v1;
+pub(crate) mod v2;
 
 use seq_core::state;
 
@@ -13,13 +13,13 @@ use crate::envelope::{self, Kind, Opened, ReadError};
 use crate::types::{Entry, LogId, Vote};
 
 /// The format that is written.
-pub(crate) use v1 as newest;
+pub(crate) use v2 as newest;
 
-pub(crate) use v1::{Identity, Manifest, Snapshot, Watermark};
+pub(crate) use v2::{Identity, Manifest, Snapshot, Watermark};
 
 pub(crate) fn read_command(record: &[u8]) -> Result<state::Command, ReadError> {
     let opened = open(Kind::Command, record)?;
-    opened.decode::<v1::Command>()?.into_core().map_err(|what| opened.malformed(what))
+    opened.decode::<v2::Command>()?.into_core().map_err(|what| opened.malformed(what))
 }
 
 pub(crate) fn write_entry(entry: &Entry) -> Vec<u8> {
@@ -28,7 +28,7 @@ pub(crate) fn write_entry(entry: &Entry) -> Vec<u8> {
 
 pub(crate) fn read_entry(record: &[u8]) -> Result<Entry, ReadError> {
     let opened = open(Kind::Entry, record)?;
-    opened.decode::<v1::Entry>()?.into_core().map_err(|what| opened.malformed(what))
+    opened.decode::<v2::Entry>()?.into_core().map_err(|what| opened.malformed(what))
 }
 
 pub(crate) fn write_vote(vote: &Vote) -> Vec<u8> {
@@ -36,7 +36,7 @@ pub(crate) fn write_vote(vote: &Vote) -> Vec<u8> {
 }
 
 pub(crate) fn read_vote(record: &[u8]) -> Result<Vote, ReadError> {
-    Ok(open(Kind::Vote, record)?.decode::<v1::Vote>()?.into_core())
+    Ok(open(Kind::Vote, record)?.decode::<v2::Vote>()?.into_core())
 }
 
 /// Writes a log id as a record of its own; the kind says whose.
@@ -45,7 +45,7 @@ pub(crate) fn write_log_id(kind: Kind, id: &LogId) -> Vec<u8> {
 }
 
 pub(crate) fn read_log_id(kind: Kind, record: &[u8]) -> Result<LogId, ReadError> {
-    Ok(open(kind, record)?.decode::<v1::LogId>()?.into_core())
+    Ok(open(kind, record)?.decode::<v2::LogId>()?.into_core())
 }
 
 /// Writes one of the records that are the same in memory and on disk.
@@ -56,7 +56,7 @@ macro_rules! plain {
         }
 
         pub(crate) fn $read(record: &[u8]) -> Result<$record, ReadError> {
-            open(Kind::$record, record)?.decode::<v1::$record>()
+            open(Kind::$record, record)?.decode::<v2::$record>()
         }
     };
 }
@@ -70,7 +70,8 @@ plain!(write_watermark, read_watermark, Watermark);
 fn open(kind: Kind, record: &[u8]) -> Result<Opened<'_>, ReadError> {
     let opened = envelope::open(kind, record)?;
     match opened.version {
-        v1::VERSION => Ok(opened),
+        v2::VERSION => Ok(opened),
+        older if older < v2::VERSION => Err(opened.older_than(v2::VERSION)),
         _ => Err(opened.newer_than(newest::VERSION)),
     }
 }

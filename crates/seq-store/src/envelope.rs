@@ -117,6 +117,14 @@ pub enum Fault {
         /// The newest that is known.
         newest: u16,
     },
+    /// Written by a program from before the first release, whose format is read no more.
+    #[error("has format version {found}, older than {oldest}, the oldest this program reads")]
+    OlderFormat {
+        /// Its version.
+        found: u16,
+        /// The oldest that is known.
+        oldest: u16,
+    },
     /// The checksum holds, but the body is not what the format says: a fault of the writer.
     #[error("body is malformed, {what}")]
     Malformed {
@@ -214,6 +222,11 @@ impl Opened<'_> {
     /// The version is not known here.
     pub(crate) fn newer_than(&self, newest: u16) -> ReadError {
         self.fail(Fault::NewerFormat { found: self.version, newest })
+    }
+
+    /// The version is not read any more.
+    pub(crate) fn older_than(&self, oldest: u16) -> ReadError {
+        self.fail(Fault::OlderFormat { found: self.version, oldest })
     }
 
     fn fail(&self, fault: Fault) -> ReadError {

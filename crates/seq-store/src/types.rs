@@ -82,7 +82,7 @@ impl EncodedCommand {
     /// # Errors
     /// [`CommandTooLarge`]; the proposer bounds its batches.
     pub fn encode(command: &Command) -> Result<EncodedCommand, CommandTooLarge> {
-        let bytes = envelope::seal(Kind::Command, disk::v1::VERSION, &disk::v1::Command::from(command));
+        let bytes = envelope::seal(Kind::Command, disk::v2::VERSION, &disk::v2::Command::from(command));
         if bytes.len() > MAX_COMMAND_BYTES {
             return Err(CommandTooLarge { bytes: bytes.len() });
         }

@@ -1,4 +1,4 @@
-//! The bytes of format 1. They are on the disks of others: when one of these tests fails, the format was changed, and the
+//! The bytes of format 2. They are on the disks of others: when one of these tests fails, the format was changed, and the
 //! change belongs into a new format version.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -328,7 +328,7 @@ fn a_state_that_contradicts_itself_is_refused() {
     let refused = |change: &dyn Fn(&mut State)| {
         let mut state = state();
         change(&mut state);
-        v1::State::from(&state).into_core().unwrap_err()
+        v2::State::from(&state).into_core().unwrap_err()
     };
     assert_eq!(refused(&|state| state.sections.truncate(1)), "there is not one record for each section of the set");
     assert_eq!(refused(&|state| state.nodes.clear()), "a section's owner is no node");

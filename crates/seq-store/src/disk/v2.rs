@@ -1,4 +1,4 @@
-//! Format 1.
+//! Format 2, the first one that is released.
 //!
 //! Archived types and their conversions. Everything that has one item for each section is a set of flat vectors of the same
 //! length, by section id: that encodes, validates and reads ten times as fast as a map.
@@ -18,7 +18,7 @@ pub(crate) use state::Snapshot;
 pub(crate) use state::State;
 
 /// Number of this format.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 /// What of a decoded record contradicts the format, although its bytes are whole.
 type Malformed = &'static str;
