@@ -164,6 +164,16 @@ impl State {
         self.terms.unwrap_or(Terms::DEFAULTS)
     }
 
+    /// Checks that the arbiter outlasts a lease under the terms in force.
+    ///
+    /// # Errors
+    /// [`CommandRefusal::LeaseTooLong`].
+    pub fn check_lease(&self, lease: Duration) -> Result<(), CommandRefusal> {
+        let terms = self.terms();
+        let fits = !lease.is_zero() && terms.wait_for(lease) == terms.lease_wait;
+        if fits { Ok(()) } else { Err(CommandRefusal::LeaseTooLong { lease, terms }) }
+    }
+
     /// A node's record.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&NodeRecord> {
@@ -236,10 +246,7 @@ impl State {
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
         }
-        let terms = self.terms();
-        if lease.is_zero() || terms.wait_for(*lease) > terms.lease_wait {
-            return Err(CommandRefusal::LeaseTooLong { lease: *lease, terms });
-        }
+        self.check_lease(*lease)?;
         // This command is none that the process has seen the response of.
         if self.revision <= *seen {
             return Err(CommandRefusal::StoreBehind { current: self.revision, seen: *seen });

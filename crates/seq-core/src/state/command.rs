@@ -84,6 +84,21 @@ pub struct Registration {
     pub seen: Revision,
 }
 
+impl Registration {
+    /// The first registration of a name, with the default lease.
+    #[must_use]
+    pub fn new(name: &str, addr: &str, token: u64) -> Registration {
+        Registration {
+            name: name.into(),
+            addr: addr.into(),
+            token,
+            lease: LeaseTerms::DEFAULTS.lease,
+            follows: Incarnation(0),
+            seen: Revision(0),
+        }
+    }
+}
+
 /// One section's raise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raise {

@@ -2,11 +2,14 @@
 //! change belongs into a new format version.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use seq_core::state::{Command, NodeRecord, Raise, Reassign, SectionRecord, SetDefinition, State, Transfer};
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use seq_core::state::{
+    Command, NodeRecord, Raise, Reassign, Registration, SectionRecord, SetDefinition, State, Terms, Transfer,
+};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
 
 use super::*;
 use crate::types::{EncodedCommand, LeaderId, Member, Membership, Payload, StoredMembership};
@@ -64,6 +67,8 @@ fn state() -> State {
         heard: Heard(31),
         drained: true,
         leaving: false,
+        registered_at: Heard(17),
+        lease: Duration::from_secs(2),
     };
     State {
         set: Some(set()),
@@ -71,6 +76,8 @@ fn state() -> State {
         nodes: vec![node],
         route_version: RouteVersion(3),
         store_ids: vec![1, 2, 4],
+        terms: Some(Terms { lease_wait: Duration::from_millis(2_500) }),
+        revision: Revision(77),
     }
 }
 
@@ -83,7 +90,14 @@ fn commands() {
             0000000000000000e803000000000000f4010000000000000000000000000000
             00000000000000000000000000000000"#]],
     );
-    let register = Command::Register { name: "a1".into(), addr: "127.0.0.1:7100".into(), token: 0x0102_0304 };
+    let register = Command::Register(Registration {
+        name: "a1".into(),
+        addr: "127.0.0.1:7100".into(),
+        token: 0x0102_0304,
+        lease: Duration::from_secs(2),
+        follows: Incarnation(3),
+        seen: Revision(9),
+    });
     check_command(
         &register,
         expect![[r#"

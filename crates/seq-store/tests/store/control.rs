@@ -17,6 +17,7 @@ async fn a_follower_refuses_and_names_the_leader() {
         addr: "127.0.0.1:9".into(),
         token: 1,
         lease_ms: LEASE_MS,
+        ..RegisterRequest::default()
     };
     let refusal = cluster.control(follower).register(request).await.unwrap_err();
     assert_eq!(refusal.code(), tonic::Code::Unavailable);
@@ -41,6 +42,7 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
         addr: "127.0.0.1:9".into(),
         token: 1,
         lease_ms: LEASE_MS,
+        ..RegisterRequest::default()
     };
     let long = format!("{}:1", "h".repeat(300));
     for (request, expected) in [
@@ -169,7 +171,7 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
         assert_eq!(cluster.status(id).await.raises_applied, 3, "refused raises are not counted");
     }
 
-    let stranger = RegisterResponse { node_id: 9, incarnation: 1 };
+    let stranger = RegisterResponse { node_id: 9, incarnation: 1, ..RegisterResponse::default() };
     assert_eq!(reason(cluster.renew(&stranger, 1).await), "UNKNOWN_NODE");
     cluster.stop_all().await;
 }
