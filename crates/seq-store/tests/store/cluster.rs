@@ -188,9 +188,14 @@ impl Cluster {
     }
 
     pub(crate) async fn stop(&mut self, id: u64) {
-        let Member { handle, tasks } = self.members[id as usize - 1].take().expect("it runs");
+        let Member { handle, tasks } = self.take(id);
         handle.shutdown().await.unwrap();
         tasks.shutdown(PATIENCE).await.unwrap();
+    }
+
+    /// Takes a member out of the cluster, as it is.
+    pub(crate) fn take(&mut self, id: u64) -> Member {
+        self.members[id as usize - 1].take().expect("it runs")
     }
 
     pub(crate) async fn stop_all(&mut self) {
