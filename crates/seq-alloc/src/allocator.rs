@@ -28,6 +28,7 @@ use crate::peers::Peers;
 use crate::settle::{Advance, Holds, Item, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
+use crate::target::Receiving;
 use crate::{ceiling, handing, hearsay, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
@@ -94,7 +95,7 @@ impl Allocator {
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, tuning.store_timeout));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            owner: Mutex::new(Owner::new(&set, layout, tuning.terms())),
+            owner: Mutex::new(Owner::new(&set, layout, tuning.terms()).with_secret(fastrand::u64(..))),
             lease: Lease::default(),
             confirmed: AtomicU64::new(0),
             clock,
@@ -104,9 +105,11 @@ impl Allocator {
             fault: Mutex::new(None),
             line: Line::default(),
             renew_now: Notify::new(),
+            grants_due: Notify::new(),
             news: Notify::new(),
             holds: Holds::default(),
             handings: Handings::default(),
+            receiving: Receiving::default(),
             peers: Peers::new(tuning.connections, dial.clone()),
             shutdown: group.token(),
             step: Step(spec.step),

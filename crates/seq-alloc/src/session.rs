@@ -20,6 +20,10 @@ use crate::store_link::{Backoff, StoreError, StoreLink};
 /// from filling the store's log, and is long enough for the other one to be given sections meanwhile.
 const LONGEST_BETWEEN_LIVES: Duration = Duration::from_secs(5);
 
+/// The least time between two renewals that wait for the grants of planned moves: about what the store takes to commit one. What
+/// is activated meanwhile shares the next one, and a stranger's Activates cost no more than these renewals.
+const GRANT_EVERY: Duration = Duration::from_millis(5);
+
 /// Lives the node's lives, one after the other, until shutdown.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let mut backoff = Backoff::new(shared.tuning.retry_min, LONGEST_BETWEEN_LIVES);
@@ -153,8 +157,19 @@ impl Shared {
         owners::news(news, &self.layout, me)
     }
 
-    /// Waits for the next renewal: soon while news are expected, else at the usual pace.
+    /// Waits for the next renewal: at once where a grant is due, soon while news are expected, else at the usual pace.
     async fn next_renewal(&self, last: Instant) {
+        let due = async {
+            self.grants_due.notified().await;
+            tokio::time::sleep_until(last + GRANT_EVERY).await;
+        };
+        tokio::select! {
+            () = self.paced_renewal(last) => {}
+            () = due => {}
+        }
+    }
+
+    async fn paced_renewal(&self, last: Instant) {
         tokio::time::sleep_until(last + self.tuning.claim_every).await;
         if self.expects_news() {
             return;

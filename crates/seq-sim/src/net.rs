@@ -55,7 +55,7 @@ pub(crate) enum Told {
 pub(crate) enum PeerAsk {
     Prepare(Offer),
     Stage(Offer, SectionCopy),
-    Activate(Offer, Seq),
+    Activate(Offer),
 }
 
 /// A message.
