@@ -263,7 +263,7 @@ class Call(Generic[Answer]):
 
     def _refused(self, index: int, group: _Group, code: str, reason: str, message: str, retry_after: float | None) -> Refused:
         item = self._items[index]
-        if reason in ("OWNER_TIMED_OUT", "OWNER_UNREACHABLE"):
+        if reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", "OWNER_UNREACHABLE"):
             # To ask the owner oneself would only be to wait for it once more.
             known = self._shared.routes.set_of(item.uid)
             owner = known.route(item.uid).owner if known else None
@@ -423,7 +423,7 @@ def _count(uid: int, count: int) -> int:
 
 def _moves_unseen(reason: str) -> int:
     """1 if a refusal with this reason may have moved a counter: a forwarded call got no answer, or others refused."""
-    return int(reason in ("OWNER_TIMED_OUT", ""))
+    return int(reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", ""))
 
 
 def _code_name(code: int) -> str:

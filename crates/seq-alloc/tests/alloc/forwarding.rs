@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use seq_core::{Epoch, NodeId, Refusal, SectionId, Target, Uid};
 use seq_kit::frontend::{Call, Frontend, Via};
+use seq_kit::tasks::Kind;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use crate::store::Mode;
@@ -114,4 +116,64 @@ async fn a_dead_owner_costs_only_its_own_items() {
     assert_eq!(answers, [Ok(given(1, 0, 1)), Err(unreachable), Ok(given(1, 0, 1))]);
     let read = one.allocator.current(patient(), Uid(THEIRS), Epoch(0)).await;
     assert_eq!(read, Err(unreachable));
+}
+
+/// A world in which a1 sends calls for its neighbour's section to a server that reads each one and then sends what it is given
+/// and closes the connection.
+async fn beside_a_closing_owner(frames: &'static [u8]) -> (World, Node) {
+    let world = World::new();
+    let one = world.start_owning("a1", 0..1).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    world.store.register_as("a2", listener.local_addr().unwrap());
+    world.store.assign("a2", 1..2);
+    world.routed(&[&one]).await;
+    let token = world.group.token();
+    world.group.spawn("closing owner", Kind::Disposable, async move {
+        let serving = async {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                // A connection that was dialled and not used ends with the test.
+                if until_called(&mut connection).await.is_ok() && connection.write_all(frames).await.is_ok() {
+                    let _ = connection.shutdown().await;
+                    let _ = connection.read_to_end(&mut Vec::new()).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = serving => {}
+            () = token.cancelled() => {}
+        }
+    });
+    (world, one)
+}
+
+/// Reads the preface of a connection, and its frames up to the headers of a call.
+async fn until_called(connection: &mut tokio::net::TcpStream) -> std::io::Result<()> {
+    // Settings without a value.
+    connection.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
+    connection.read_exact(&mut [0; 24]).await?;
+    loop {
+        let mut head = [0; 9];
+        connection.read_exact(&mut head).await?;
+        let [a, b, c, kind, ..] = head;
+        connection.read_exact(&mut vec![0; u32::from_be_bytes([0, a, b, c]) as usize]).await?;
+        if kind == 1 {
+            return Ok(());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_an_ending_owner_did_not_process_consumed_nothing() {
+    // GOAWAY without an error: no stream was processed.
+    let (_world, one) = beside_a_closing_owner(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+    let (section, owner) = (SectionId(1), NodeId(2));
+    assert_eq!(one.impatient(SIZE).await, Err(Refusal::OwnerUnreachable { section, owner }));
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_broke_is_not_one_that_took_too_long() {
+    let (_world, one) = beside_a_closing_owner(&[]).await;
+    let (section, owner) = (SectionId(1), NodeId(2));
+    assert_eq!(one.impatient(SIZE).await, Err(Refusal::OwnerConnectionLost { section, owner }));
 }
