@@ -25,7 +25,7 @@ use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::OwnedTable;
 use crate::peers::Peers;
-use crate::settle::{Advance, Holds, Item, Read, Take, Work};
+use crate::settle::{Advance, Holds, Item, Lost, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::target::Receiving;
@@ -284,7 +284,7 @@ impl Allocator {
     async fn one<W: Work>(&self, work: &W, call: Call, ask: Ask) -> Result<W::Answer, Refusal> {
         let shared = &*self.shared;
         let (section, slot) = shared.layout.locate(ask.uid)?;
-        let item = Item { index: 0, ask, section, slot };
+        let item = Item { index: 0, ask, section, slot, lost: Lost::default() };
         // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
         // over a wait.
         let answer = if self.leased() {

@@ -1,7 +1,7 @@
 //! Calls for sections of other nodes: asked once at the owner, and its answer told as it is.
 //!
-//! A forwarded call is never repeated here. Whether repeating is wise is the caller's to say: an owner that did not answer
-//! may have given numbers out.
+//! A forwarded call that may have been processed is not repeated here; whether repeating is wise is the caller's to say. The one
+//! exception is an owner that was replaced before it responded (`settle`): its attempts are counted in the response.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,10 @@ impl Shared {
         };
         let answer = self.ask(&call, to, question, async |mut owner, request| owner.next(request).await).await;
         match answer {
-            Ok(answer) => given(answer.value, answer.prev, answer.epoch).ok_or(no_answer(item.section, to)),
+            Ok(answer) => {
+                let lost = answer.lost.unwrap_or(0);
+                given(answer.value, answer.prev, answer.epoch, lost).ok_or(no_answer(item.section, to))
+            }
             Err(failure) => Err(self.refusal(failure, to, item)),
         }
     }
@@ -96,8 +99,11 @@ impl Shared {
         };
         match self.ask(&call, to, question, async |mut owner, request| owner.next_many(request).await).await {
             Ok(answer) => {
-                let v1::NextManyResponse { values, prevs, epochs, errors, .. } = answer;
-                self.told(to, items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?))
+                let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = answer;
+                let lost = lost.unwrap_or_default();
+                let lost: BTreeMap<_, _> = lost.indexes.into_iter().zip(lost.attempts).collect();
+                let lost = |at: usize| lost.get(&(at as u32)).copied().unwrap_or(0);
+                self.told(to, items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?, lost(at)))
             }
             Err(failure) => self.failed(to, items, &failure),
         }
@@ -216,9 +222,9 @@ fn no_answer(section: SectionId, to: NodeId) -> Refusal {
 }
 
 /// Numbers as an owner answers them; `None` when they cannot be numbers.
-fn given(value: u64, prev: u64, epoch: u64) -> Option<Allocation> {
+fn given(value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
     let sound = value > prev && value <= Seq::MAX.0 && epoch > 0;
-    sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch) })
+    sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost })
 }
 
 /// A reading as an owner answers it; `None` when it cannot be one.

@@ -91,7 +91,7 @@ impl Shared {
                 if raise_due {
                     self.line.join(owned.clone());
                 }
-                Some(Ok(Allocation { value, prev, epoch: owned.epoch }))
+                Some(Ok(Allocation { value, prev, epoch: owned.epoch, lost: 0 }))
             }
             Take::AtCeiling { raise_due, .. } => {
                 if raise_due {

@@ -123,6 +123,8 @@ impl Target {
             owners::extend_copy(&mut copy, &message, section, &shared.layout).map_err(|error| malformed(&error))?;
             next = messages.message().await?;
         }
+        // What is bounded is what it holds, not what it grew to.
+        copy.distances.shrink_to_fit();
         Ok((copy, room))
     }
 

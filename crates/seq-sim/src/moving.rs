@@ -178,7 +178,7 @@ impl World {
             self.extend(p, sent);
         }
         let commit = match told {
-            Told::Transferred(_, news) => Commit::Made(news.clone()),
+            Told::Transferred(news) => Commit::Made(news.clone()),
             Told::TargetGone => Commit::TargetGone,
             Told::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
             Told::Lost => Commit::Lost,

@@ -42,7 +42,7 @@ pub(crate) enum Told {
     Registered(Life),
     Renewed(News),
     Raised(Vec<Option<Seq>>, News),
-    Transferred(Seq, News),
+    Transferred(News),
     LifeOver,
     TargetGone,
     /// The ownership is over. The news are there for a planted bug alone; nobody else reads them.

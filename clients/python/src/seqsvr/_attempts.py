@@ -326,10 +326,10 @@ class Next:
     def answers(self, response: Message) -> tuple[route_pb2.Routes | None, Answered[Allocation]]:
         """See `Asks`."""
         assert isinstance(response, pb.NextResponse)
-        value, prev, epoch = response.value, response.prev, response.epoch
+        value, prev, epoch, lost = response.value, response.prev, response.epoch, response.lost
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation]:
-            yield _answers.allocation(addr, value, prev, epoch, items[0].count, items[0].lost)
+            yield _answers.allocation(addr, value, prev, epoch, items[0].count, items[0].lost + lost)
 
         return _routes(response), read
 
@@ -348,12 +348,13 @@ class NextMany:
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation | pb.ItemError]:
             errors = {error.index: error for error in response.errors}
+            lost = dict(zip(response.lost.indexes, response.lost.attempts, strict=False))
             lists = zip(response.values, response.prevs, response.epochs, strict=False)
             for index, ((value, prev, epoch), item) in enumerate(zip(lists, items, strict=False)):
                 if index in errors:
                     yield errors[index]
                 else:
-                    yield _answers.allocation(addr, value, prev, epoch, item.count, item.lost)
+                    yield _answers.allocation(addr, value, prev, epoch, item.count, item.lost + lost.get(index, 0))
 
         return _routes(response), read
 

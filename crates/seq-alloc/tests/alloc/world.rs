@@ -185,7 +185,7 @@ pub(crate) fn ask(uid: u64, count: u32) -> Ask {
 }
 
 pub(crate) fn given(value: u64, prev: u64, epoch: u64) -> Allocation {
-    Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch) }
+    Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost: 0 }
 }
 
 /// Waits until something holds.
