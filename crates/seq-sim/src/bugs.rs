@@ -72,6 +72,8 @@ bugs! {
     AnyPredecessor: "any-predecessor", "a delayed duplicate of a registration that begins a new incarnation",
     /// A section that the store gave to somebody else is kept.
     KeepsLost: "keeps-lost", "a section kept that the store gave to somebody else",
+    /// A target serves because a peer says that the move is committed.
+    TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
 }
 
 impl fmt::Display for Bug {

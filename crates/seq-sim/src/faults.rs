@@ -82,6 +82,8 @@ pub(crate) enum Kind {
     NoCommitAnswers(usize),
     /// Renewals of a name are lost.
     NoRenewals(usize),
+    /// A stranger sends a name what an owner sends the target of a planned move.
+    Forge(usize),
     /// A clock runs at a rate beyond every margin, in millionths: only promises without clocks hold.
     WildRate(usize, u64),
 }
@@ -129,7 +131,7 @@ pub(crate) struct Swarm {
 }
 
 /// Kinds of faults that are switched on and off by themselves.
-const STORMY_KINDS: usize = 24;
+const STORMY_KINDS: usize = 25;
 
 /// Most faults of one kind in a run.
 const MOST_OF_A_KIND: u64 = 7;
@@ -145,7 +147,11 @@ impl Swarm {
         if weather == Weather::Calm {
             for _ in 0..rng.between(2, 8) {
                 let name = rng.index(NAMES);
-                let kind = if rng.chance(500) { Kind::Drain(name) } else { Kind::Leave(name) };
+                let kind = match rng.below(5) {
+                    0 => Kind::Forge(name),
+                    1 | 2 => Kind::Drain(name),
+                    _ => Kind::Leave(name),
+                };
                 faults.push(draw(rng, kind, 1_000, 5_000));
             }
         } else {
@@ -291,7 +297,8 @@ fn stormy(rng: &mut Rng, kind: usize) -> Fault {
         20 => (Kind::Severed(name), 500, 6_000),
         21 => (Kind::Mute(name, 0), 500, 4_000),
         22 => (Kind::NoRaises(name), 1_000, 5_000),
-        _ => (Kind::LateNews, 500, 8_000),
+        23 => (Kind::LateNews, 500, 8_000),
+        _ => (Kind::Forge(name), 1, 2),
     };
     draw(rng, kind, least, longest)
 }
