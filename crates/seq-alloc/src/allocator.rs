@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 use crate::config::{AllocConfig, TuningError};
 use crate::counters::Counters;
+use crate::eviction::{Eviction, Evictions};
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::OwnedTable;
@@ -108,6 +109,7 @@ impl Allocator {
             holds: Holds::default(),
             handings: Handings::default(),
             peers: Peers::new(tuning.connections, dial.clone()),
+            evictions: Evictions::new(group.token()),
             shutdown: group.token(),
             step: Step(spec.step),
             set,
@@ -142,6 +144,12 @@ impl Allocator {
             Some(clock) => self.shared.lease.holds(clock.now()),
             None => self.shared.leased(),
         }
+    }
+
+    /// Another process that replaced this node's incarnation, at any time and after the end too: the allocator stops then.
+    #[must_use]
+    pub fn eviction(&self) -> Option<Eviction> {
+        self.shared.evictions.published()
     }
 
     /// What this node knows of itself.

@@ -14,6 +14,7 @@ mod batch;
 mod ceiling;
 mod config;
 mod counters;
+mod eviction;
 mod forward;
 mod handing;
 mod hearsay;
@@ -29,3 +30,4 @@ mod target;
 
 pub use allocator::{Allocator, StartError};
 pub use config::{AllocConfig, AllocTuning, TuningError};
+pub use eviction::Eviction;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::AllocTuning;
 use crate::counters::Counters;
+use crate::eviction::Evictions;
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     /// Connections to the other nodes.
     pub(crate) peers: Peers,
     pub(crate) counters: Counters,
+    /// Whether another process has this node's name and serves in its place.
+    pub(crate) evictions: Evictions,
     pub(crate) shutdown: CancellationToken,
 }
 
