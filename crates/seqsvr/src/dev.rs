@@ -16,7 +16,7 @@ use seq_store::storage::DataDir;
 use seq_store::{Store, StoreConfig};
 
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::set_file::{self, SetFile};
 use crate::settings::{Settings, SettingsArgs};
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         let sockets = Sockets::open(set.spec.clone(), args, &settings)?;
         let mut banner = Banner::new(&sockets.spec, &settings.redis.prefix, &sockets.http, &data)?;
         if !output.is_json() {
-            output.line(banner.title())?;
+            go_on(output.line(banner.title()));
         }
         let started_up = tokio::select! {
             started_up = start(&set, sockets, &data, &settings) => started_up?,
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = process.ending() => {}
             () = ready(&checks) => {
                 banner.ready(started.elapsed(), process.leader());
-                if output.is_json() { output.json(&banner)? } else { output.text(&banner.render())? }
+                go_on(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
                 process.ending().await;
             }
         }
@@ -124,6 +124,13 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         dir.close().context("cannot remove the temporary data")?;
     }
     Ok(exit)
+}
+
+/// A cluster serves whether or not its banner can be printed: `seqsvr dev | head -1` closes stdout after a line.
+fn go_on(printed: std::io::Result<()>) {
+    if let Err(error) = printed {
+        tracing::warn!(%error, "cannot print to stdout; the cluster runs on");
+    }
 }
 
 /// Every socket of the cluster, bound before anything starts, and the set with the addresses they got.
@@ -256,7 +263,7 @@ async fn ready(checks: &Checks) {
             }
             _ = notice.tick() => {
                 for (check, reason) in checks.ask().err().into_iter().flatten() {
-                    eprintln!("waiting for {check}: {reason}");
+                    note(format_args!("waiting for {check}: {reason}"));
                 }
             }
         }

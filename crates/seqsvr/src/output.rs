@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -12,7 +12,8 @@ pub(crate) enum Format {
     /// For people: aligned columns, one value a line.
     #[default]
     Plain,
-    /// For programs: one JSON object; 64-bit numbers are JSON numbers.
+    /// For programs: one JSON object. Uids, sequence numbers and epochs are strings, because many readers of JSON round
+    /// numbers above 2^53; what a command counts and measures is numbers.
     Json,
     /// As plain, with the columns that rarely matter.
     Wide,
@@ -78,6 +79,16 @@ impl Output {
     }
 }
 
+/// Prints a line beside the results, on stderr. A closed stderr is no reason to stop.
+pub(crate) fn note(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Serialises a 64-bit number as proto3 JSON does: as a string of its digits.
+pub(crate) fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
 /// Columns that are aligned by spaces alone, so that `awk` and `cut` can read them.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -85,11 +96,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with a heading.
+    /// A table with a heading; without one where it is empty.
     pub(crate) fn new(heading: &[&str]) -> Table {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(heading.iter().copied());
+        // An empty heading would be an empty line.
+        if !heading.is_empty() {
+            table.set_header(heading.iter().copied());
+        }
         Table { table }
     }
 
@@ -149,6 +163,23 @@ mod tests {
             a-long-name     1,000
         "#]]
         .assert_eq(&table.render());
+    }
+
+    #[test]
+    fn a_table_without_a_heading_has_no_line_for_it() {
+        let mut table = Table::new(&[]);
+        table.row(["24".to_owned(), "exact".to_owned()]);
+        assert_eq!(table.render(), "24  exact\n");
+    }
+
+    #[test]
+    fn no_digit_of_a_large_number_is_lost() {
+        #[derive(Serialize)]
+        struct Row {
+            #[serde(serialize_with = "digits")]
+            value: u64,
+        }
+        assert_eq!(serde_json::to_string(&Row { value: u64::MAX }).unwrap(), r#"{"value":"18446744073709551615"}"#);
     }
 
     #[test]

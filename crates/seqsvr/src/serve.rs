@@ -157,6 +157,11 @@ impl Process {
         if self.root.failed().is_some() {
             exit = Exit::Failed;
         }
+        let evicted = self.stages.iter().flat_map(|stage| &stage.allocators).find_map(Allocator::eviction);
+        if let Some(eviction) = evicted.filter(|_| exit == Exit::Ok) {
+            tracing::error!(%eviction, "evicted; started again, this process waits until the other one ends");
+            exit = Exit::Evicted;
+        }
         if let Err(hung) = self.root.shutdown(self.settings.patience()).await {
             tracing::error!(stage = "probes", "{hung}");
         }

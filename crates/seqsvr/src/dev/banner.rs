@@ -10,7 +10,7 @@ use seq_core::set_spec::SetSpec;
 use serde::Serialize;
 
 use crate::dev::Data;
-use crate::output::{Table, grouped};
+use crate::output::{Table, digits, grouped};
 use crate::target::DEFAULT_ADDR;
 use crate::version::{REVISION, VERSION};
 
@@ -23,7 +23,9 @@ pub(super) struct Banner {
     ready: bool,
     seconds: f64,
     set: String,
+    #[serde(serialize_with = "digits")]
     uid_start: u64,
+    #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
     sections: u32,
