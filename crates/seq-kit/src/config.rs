@@ -1,6 +1,6 @@
 //! Configuration in layers: defaults, then files, then the environment, then flags. A later layer wins key by key.
 //!
-//! A key is a path as in "log.filter". The defaults say which keys there are: any other key in a file is an error that names
+//! A key is a path as in "log.filter". The defaults define the keys: any other key in a file is an error that names
 //! it, its file and its line. An environment variable that is no key is a warning: others put variables there, too. Each
 //! key remembers the layer that set it last.
 
@@ -262,7 +262,7 @@ pub enum ConfigError {
     },
 }
 
-/// What a deserialiser says of a value, with the names of Rust's types replaced by what they hold.
+/// A deserialiser's reason for refusing a value, with the names of Rust's types replaced by what they hold.
 #[must_use]
 pub fn in_plain_words(reason: &str) -> String {
     const TYPES: [(&str, &str); 5] = [

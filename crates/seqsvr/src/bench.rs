@@ -35,7 +35,7 @@ use seconds::Seconds;
 /// The Redis port of a development cluster.
 const REDIS: &str = "127.0.0.1:7179";
 
-/// What keys begin with unless `redis.prefix` says otherwise.
+/// What keys begin with unless `redis.prefix` is set.
 const KEY_PREFIX: &str = "seq:";
 
 /// Connections to each node, of the doors that share them.
@@ -239,6 +239,7 @@ async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
     let mut ticks = tokio::time::interval(TICK);
     let (running, ctrl_c) = (load.run(), tokio::signal::ctrl_c());
     tokio::pin!(running, ctrl_c);
+    let mut has_begun = false;
     loop {
         tokio::select! {
             () = &mut running => break,
@@ -246,7 +247,14 @@ async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
                 interrupted = true;
                 load.stop();
             }
-            _ = ticks.tick() => bar.set_position(load.progress()),
+            _ = ticks.tick() => {
+                let progress = load.progress();
+                // The warm-up is no part of the rate.
+                if progress > 0 && !std::mem::replace(&mut has_begun, true) {
+                    bar.reset_eta();
+                }
+                bar.set_position(progress);
+            }
         }
     }
     bar.finish_and_clear();
@@ -256,8 +264,8 @@ async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
 fn progress_bar(output: &Output, plan: Plan) -> ProgressBar {
     let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let (length, template) = match plan.end {
-        End::After(duration) => (duration.as_millis() as u64, "[{bar:40}] {percent} %  ETA {eta}"),
-        End::Calls(calls) => (calls, "[{bar:40}] {human_pos}/{human_len} calls  {per_sec}  ETA {eta}"),
+        End::After(duration) => (duration.as_millis() as u64, "[{wide_bar}] {percent} %  ETA {eta}"),
+        End::Calls(calls) => (calls, "[{wide_bar}] {human_pos}/{human_len} calls  {per_sec:0}  ETA {eta}"),
     };
     let style = ProgressStyle::with_template(template).expect("the template is well-formed").progress_chars("##-");
     ProgressBar::with_draw_target(Some(length), target).with_style(style)

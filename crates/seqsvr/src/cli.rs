@@ -1,7 +1,7 @@
 //! The command line, and the environment beside it.
 //!
-//! A variable that is set to nothing counts as unset. An error names the variable that caused it, and says of a number what
-//! is wrong with it in words of the command and not of the compiler.
+//! A variable that is set to nothing counts as unset. An error names the variable that caused it, and the reason why a
+//! number is refused is in words of the command and not of the compiler.
 
 use std::env;
 use std::ffi::OsString;

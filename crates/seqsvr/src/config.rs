@@ -116,12 +116,6 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct Items {
-    items: Vec<Item>,
-}
-
 #[derive(Serialize)]
 struct Item {
     key: String,
@@ -141,7 +135,7 @@ fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
             value: if hides(key) { Some(HIDDEN.into()) } else { key.value.clone() },
             origin: origin(key),
         });
-        output.json(&Items { items: items.collect() })?;
+        output.json_items(&items.collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(if args.origin { &["key", "value", "from"][..] } else { &["key", "value"] });

@@ -47,13 +47,13 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Address of the first allocator's gRPC port.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     grpc: Option<String>,
     /// Address of the first allocator's port for clients of Redis.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     redis: Option<String>,
     /// Address of the port for metrics and probes.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     http: Option<String>,
     /// The set's own ports, or free ones that the system chooses.
     #[arg(long, value_enum, default_value_t = Ports::Fixed)]
@@ -63,6 +63,17 @@ pub(crate) struct DevArgs {
     cores: Option<usize>,
     #[command(flatten)]
     settings: SettingsArgs,
+}
+
+/// Checks the form of an address to listen on; port 0 is one that the system chooses.
+fn listen_addr(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some(("", port)) if port.parse::<u16>().is_ok() => {
+            Err(format!("it has no host: 127.0.0.1:{port} is for this machine, 0.0.0.0:{port} for all"))
+        }
+        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("it is not of the form host:port".to_owned()),
+    }
 }
 
 /// Which ports a development cluster listens on.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::output::note;
+use crate::output::{Color, heading, note};
 
 /// The outcome of a command, as scripts see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +103,17 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
         // The reader has seen enough, as `head` has.
         return Exit::Ok;
     }
-    note(format_args!("error: {error:#}"));
+    report_error(&format_args!("{error:#}"));
     let Some(failure) = error.downcast_ref::<Failure>() else { return Exit::Failed };
     if let Some(hint) = &failure.hint {
-        note(format_args!("hint: {hint}"));
+        note(format_args!("{} {hint}", heading("hint:", Color::Green)));
     }
     failure.exit
+}
+
+/// Prints an error beside others, in the style of those that the command line's own checks print.
+pub(crate) fn report_error(error: &dyn fmt::Display) {
+    note(format_args!("{} {error}", heading("error:", Color::Red)));
 }
 
 #[cfg(test)]

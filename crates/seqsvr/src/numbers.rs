@@ -9,8 +9,8 @@ use clap::Args;
 use seq_client::{Allocation, CallError, Client, Current};
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, Table, digits, note};
+use crate::exit::{Exit, Failure, report_error};
+use crate::output::{Output, Table, digits};
 use crate::target::{Chain, Target};
 use crate::traffic::sdk;
 
@@ -49,12 +49,6 @@ pub(crate) struct CurrentArgs {
     deadline_ms: u64,
 }
 
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct Items<T> {
-    items: Vec<Item<T>>,
-}
-
 /// What came of one uid.
 #[derive(Serialize)]
 struct Item<T> {
@@ -71,7 +65,7 @@ enum Outcome<T> {
     Refused { error: Refusal },
 }
 
-/// Why there is no answer, as the SDK says it.
+/// Why there is no answer, as the SDK reports it.
 #[derive(Serialize)]
 struct Refusal {
     /// In capitals, as `UID_OUTSIDE` or a server's own.
@@ -173,7 +167,7 @@ fn items<T: Serialize>(
     let pairs = uids.iter().copied().zip(results);
     if output.is_json() {
         let item = |(uid, result)| Item { uid, outcome: outcome(result) };
-        output.json(&Items { items: pairs.map(item).collect() })?;
+        output.json_items(&pairs.map(item).collect::<Vec<_>>())?;
         return Ok(Printable { answered: Vec::new(), failure });
     }
     let answered = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
@@ -200,30 +194,30 @@ fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
 /// How a call for so many uids ends, of which some were refused: by the refusal where there is one item or all failed, as
 /// partly done otherwise.
 fn ending(refused: &[CallError], asked: usize, client: &Client) -> Option<Failure> {
-    let (first, more) = refused.split_first()?;
-    let failure = call_failure(first, client);
-    if refused.len() == asked && more.is_empty() {
-        return Some(failure);
+    let exit = if refused.len() < asked { Exit::Partial } else { exit_of(refused.first()?) };
+    let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];
+    // One line each; the last one comes with what can be done.
+    let (last, others) = shown.split_last()?;
+    for error in others {
+        report_error(&Chain(error));
     }
-    // One line each, so that a large batch of them does not fill the screen.
-    for error in more.iter().take(REFUSALS_SHOWN - 1) {
-        note(format_args!("error: {}", Chain(error)));
+    let failure = call_failure(last, client).ending(exit);
+    let unseen = refused.len() - shown.len();
+    Some(if unseen > 0 { failure.hint(format!("{unseen} more were refused; `-o json` lists all")) } else { failure })
+}
+
+fn exit_of(error: &CallError) -> Exit {
+    match error {
+        CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => Exit::Usage,
+        CallError::Unreachable(_) => Exit::CannotConnect,
+        CallError::DeadlineExceeded { .. } => Exit::Deadline,
+        CallError::Refused(refused) if refused.is_retryable() => Exit::Unhealthy,
+        _ => Exit::Failed,
     }
-    if refused.len() > REFUSALS_SHOWN {
-        note(format_args!("... and {} more; `-o json` lists all", refused.len() - REFUSALS_SHOWN));
-    }
-    Some(if refused.len() < asked { failure.ending(Exit::Partial) } else { failure })
 }
 
 fn call_failure(error: &CallError, client: &Client) -> Failure {
-    let message = Chain(error).to_string();
-    let failure = match error {
-        CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => Failure::new(Exit::Usage, message),
-        CallError::Unreachable(_) => Failure::new(Exit::CannotConnect, message),
-        CallError::DeadlineExceeded { .. } => Failure::new(Exit::Deadline, message),
-        CallError::Refused(refused) if refused.is_retryable() => Failure::new(Exit::Unhealthy, message),
-        _ => Failure::new(Exit::Failed, message),
-    };
+    let failure = Failure::new(exit_of(error), Chain(error).to_string());
     if error.may_have_applied() {
         failure.hint("numbers may have been consumed; calling again leaves a gap, never a duplicate")
     } else if matches!(error, CallError::UidOutside { .. }) {

@@ -67,6 +67,18 @@ impl Output {
         self.text(&table.render())
     }
 
+    /// Prints a list as a JSON object: its shape is the same for none, one and many items, and it can get more keys.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub(crate) fn json_items(&self, items: &[impl Serialize]) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct List<'a, T> {
+            items: &'a [T],
+        }
+        self.json(&List { items })
+    }
+
     /// Prints one JSON object on a line of its own, and flushes it: a program may be waiting for it.
     ///
     /// # Errors
@@ -82,6 +94,30 @@ impl Output {
 /// Prints a line beside the results, on stderr. A closed stderr is no reason to stop.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// The colour of a heading on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Color {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+}
+
+/// A word in front of a line on stderr; coloured as clap colours its own, where stderr is a terminal that takes it.
+pub(crate) fn heading(word: &str, color: Color) -> String {
+    if takes_color() { colored(word, color) } else { word.to_owned() }
+}
+
+fn colored(word: &str, color: Color) -> String {
+    format!("\x1b[1m\x1b[{}m{word}\x1b[0m", color as u8)
+}
+
+/// Whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` asks for plain text.
+fn takes_color() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
 /// Serialises a 64-bit number as proto3 JSON does: as a string of its digits.
@@ -170,6 +206,11 @@ mod tests {
         let mut table = Table::new(&[]);
         table.row(["24".to_owned(), "exact".to_owned()]);
         assert_eq!(table.render(), "24  exact\n");
+    }
+
+    #[test]
+    fn headings_are_coloured_by_what_every_terminal_reads() {
+        assert_eq!(colored("error:", Color::Red), "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m");
     }
 
     #[test]

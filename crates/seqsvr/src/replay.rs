@@ -153,7 +153,7 @@ async fn watch(drive: &Drive<'_, Sdk>, raises: &mut RaiseWatch, bar: ProgressBar
 
 fn progress_bar(output: &Output, messages: u64) -> ProgressBar {
     let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("[{bar:40}] {human_pos}/{human_len} messages  {per_sec}  ETA {eta}")
+    let style = ProgressStyle::with_template("[{wide_bar}] {human_pos}/{human_len} messages  {per_sec:0}  ETA {eta}")
         .expect("the template is well-formed")
         .progress_chars("##-");
     ProgressBar::with_draw_target(Some(messages), target).with_style(style)

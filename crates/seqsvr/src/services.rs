@@ -25,12 +25,6 @@ pub(crate) struct ServicesArgs {
     target: Target,
 }
 
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct Items {
-    items: Vec<Services>,
-}
-
 #[derive(Serialize)]
 struct Services {
     addr: String,
@@ -44,7 +38,7 @@ pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<E
         items.push(Services { addr: addr.clone(), services: list(&pool, host_port(addr)).await? });
     }
     if output.is_json() {
-        output.json(&Items { items })?;
+        output.json_items(&items)?;
         return Ok(Exit::Ok);
     }
     for service in items.into_iter().flat_map(|item| item.services) {

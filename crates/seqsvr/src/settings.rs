@@ -231,7 +231,7 @@ impl SettingsArgs {
         };
         let loaded = layers().map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
         for warning in &loaded.warnings {
-            output::note(format_args!("warning: {warning}"));
+            output::note(format_args!("{} {warning}", output::heading("warning:", output::Color::Yellow)));
         }
         Ok(loaded)
     }

@@ -32,7 +32,7 @@ impl Target {
     }
 }
 
-/// Checks a node's URL as far as it can be without asking the node.
+/// Checks a node's URL as far as that is possible without a request.
 fn node_url(text: &str) -> Result<String, String> {
     let addr = match text.split_once("://") {
         None => text,

@@ -314,6 +314,18 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
 }
 
 #[test]
+fn an_address_to_listen_on_has_a_host_and_a_port() {
+    for (args, words) in [
+        (["--grpc", "23200"], "'23200' for '--grpc <ADDR>': it is not of the form host:port"),
+        (["--redis", ":23279"], "':23279' for '--redis <ADDR>': it has no host: 127.0.0.1:23279 is for this machine"),
+        (["--http", "127.0.0.1:http"], "it is not of the form host:port"),
+    ] {
+        let said = run(Path::new("."), &[&["dev"], &args[..]].concat(), &[]);
+        assert!(said.contains(words) && said.ends_with("exit 2\n"), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn flags_that_would_do_nothing_are_mistakes() {
     for (args, words) in [
         (&["--no-coalescing", "--door", "grpc"][..], "--no-coalescing is for --door sdk"),

@@ -54,7 +54,7 @@ pub(crate) struct Report {
 impl Report {
     /// Sums a bench up.
     pub(crate) fn new(door: Door, plan: Plan, outcome: &Outcome, raises: &RaiseWatch, interrupted: bool) -> Report {
-        let spent = raises.cpu().filter(|_| outcome.all_numbers > 0);
+        let spent = raises.cpu().filter(|cpu| outcome.all_numbers > 0 && !cpu.is_zero());
         let cpu = spent.map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.all_numbers as f64);
         let seconds = outcome.took.as_secs_f64();
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);

@@ -148,7 +148,7 @@ impl<'a, S: Service> Drive<'a, S> {
             if let Some(speed) = self.pace.speed {
                 let first = self.trace.messages[0].second;
                 let due = Duration::from_secs_f64((message.second - first) as f64 / speed);
-                // Nothing lies between the look in `take` and the first poll that could stop the replay.
+                // Nothing that could stop the replay runs between the check in `take` and the first poll here.
                 tokio::select! {
                     () = tokio::time::sleep_until(self.began + due) => {}
                     () = self.stopped.notified() => return,
