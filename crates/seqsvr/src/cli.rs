@@ -111,11 +111,10 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
         return Err(error);
     }
     let error = match attempt(words, Environment::Ignored) {
-        // The command line alone is good.
-        Ok(_) => naming_the_variable(error),
-        // Its usage does not show what the environment sets as if it were required.
+        // The same mistake: this one's usage does not show what the environment sets as if it were required.
         Err(bare) if bare.kind() == error.kind() => bare,
-        Err(_) => error,
+        // Without the environment there is none, or another one.
+        _ => naming_the_variable(error),
     };
     Err(in_plain_words(error))
 }

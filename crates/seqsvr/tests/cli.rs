@@ -253,6 +253,8 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
             exit 2
         "#]],
     );
+    let said = run(Path::new("."), &["next"], &[("SEQSVR_OUTPUT", "xml")]);
+    assert!(said.contains("for '$SEQSVR_OUTPUT'"), "also beside another mistake: {said}");
     check(
         &["next", "42"],
         &[("SEQSVR_ADDR", "https://x:1")],
