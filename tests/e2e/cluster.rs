@@ -82,6 +82,11 @@ impl Server {
         self.wait_exit()
     }
 
+    /// Its process id.
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Waits until the process ended by itself.
     pub(crate) fn wait_exit(&mut self) -> Option<i32> {
         eventually("the process ends", || self.child.try_wait().unwrap()).code()
@@ -113,6 +118,11 @@ pub(crate) fn seqsvr_json(args: &[&str]) -> Value {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "seqsvr {args:?}: {}\n{stdout}\n{stderr}", output.status);
     serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("seqsvr {args:?} printed {stdout:?}: {error}"))
+}
+
+/// A 64-bit number of `-o json`, which is a string of digits.
+pub(crate) fn digits(value: &Value) -> u64 {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is no string of digits"))
 }
 
 /// Looks until there is an answer.

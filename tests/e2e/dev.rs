@@ -1,6 +1,6 @@
 //! `seqsvr dev`: the newcomer's cluster gives out numbers, keeps them over a restart, and refuses bad input by name.
 
-use crate::cluster::{Place, Server, assert_clean, eventually, seqsvr, seqsvr_json, trace};
+use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
 
 /// Starts a development cluster whose data outlives it; answers its gRPC address once it is ready.
 pub(crate) fn start(place: &Place) -> (Server, String) {
@@ -15,7 +15,7 @@ pub(crate) fn start(place: &Place) -> (Server, String) {
 }
 
 fn value(addr: &str, uid: &str) -> u64 {
-    seqsvr_json(&["next", uid, "--addr", addr])["value"].as_u64().unwrap()
+    digits(&seqsvr_json(&["next", uid, "--addr", addr])["items"][0]["value"])
 }
 
 #[test]
@@ -24,22 +24,19 @@ fn numbers_start_at_one_and_go_on_after_a_restart_and_after_a_crash() {
     let (mut server, addr) = start(&place);
     assert_eq!(value(&addr, "42"), 1);
     assert_eq!(value(&addr, "42"), 2);
-    let hundred = seqsvr_json(&["next", "42", "-n", "100", "--addr", &addr]);
-    assert_eq!(
-        (hundred["first"].as_u64(), hundred["value"].as_u64(), hundred["prev"].as_u64()),
-        (Some(3), Some(102), Some(2))
-    );
-    let current = seqsvr_json(&["current", "42", "--addr", &addr]);
-    assert_eq!((current["value"].as_u64(), current["exactness"].as_str()), (Some(102), Some("exact")));
-    let quiet = seqsvr_json(&["current", "999999", "--addr", &addr]);
-    assert_eq!((quiet["value"].as_u64(), quiet["exactness"].as_str()), (Some(0), Some("exact")));
+    let hundred = &seqsvr_json(&["next", "42", "-n", "100", "--addr", &addr])["items"][0];
+    assert_eq!((digits(&hundred["first"]), digits(&hundred["value"]), digits(&hundred["prev"])), (3, 102, 2));
+    let current = &seqsvr_json(&["current", "42", "--addr", &addr])["items"][0];
+    assert_eq!((digits(&current["value"]), current["exactness"].as_str()), (102, Some("exact")));
+    let quiet = &seqsvr_json(&["current", "999999", "--addr", &addr])["items"][0];
+    assert_eq!((digits(&quiet["value"]), quiet["exactness"].as_str()), (0, Some("exact")));
 
     assert_eq!(server.terminate(), Some(0));
     let (mut server, addr) = start(&place);
-    let bound = seqsvr_json(&["current", "42", "--addr", &addr]);
+    let bound = &seqsvr_json(&["current", "42", "--addr", &addr])["items"][0];
     assert_eq!(bound["exactness"], "upper_bound");
     let after_restart = value(&addr, "42");
-    assert_eq!(Some(after_restart), bound["value"].as_u64().map(|bound| bound + 1));
+    assert_eq!(after_restart, digits(&bound["value"]) + 1);
     assert!(after_restart > 102, "{after_restart}");
 
     server.kill();

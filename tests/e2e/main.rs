@@ -6,6 +6,7 @@
 
 mod bench;
 mod cluster;
+mod commands;
 mod dev;
 mod http;
 mod kill;

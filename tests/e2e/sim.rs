@@ -14,7 +14,7 @@ fn seeds_are_run_and_run_again_the_same() {
 
 #[test]
 fn a_planted_bug_is_caught_and_its_seed_shows_it_again() {
-    let hunted = seqsvr_json(&["sim", "bugs", "--bug", "no-freeze"]);
+    let hunted = &seqsvr_json(&["sim", "bugs", "--bug", "no-freeze"])["items"];
     assert_eq!((&hunted[0]["bug"], &hunted[0]["missed"]), (&"no-freeze".into(), &0.into()), "{hunted:#}");
     let unknown = seqsvr(&["sim", "replay", "--seed", "1", "--bug", "no-such"]);
     assert_eq!(unknown.status.code(), Some(2));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, assert_clean, eventually, seqsvr, seqsvr_json, trace};
+use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
 
 /// Few entries between snapshots and few kept, so that a member that was away needs a snapshot.
 const SNAPSHOT_OFTEN: [&str; 2] = ["--config", "store.toml"];
@@ -54,7 +54,7 @@ impl Cluster {
         let (a1, a2) = (self.addr(7400), self.addr(7401));
         let next = || seqsvr(&["next", uid, "--addr", &a1, "--addr", &a2, "-o", "json"]);
         let answer = eventually("a number is given out", || Some(next()).filter(|answer| answer.status.success()));
-        serde_json::from_slice::<Value>(&answer.stdout).unwrap()["value"].as_u64().unwrap()
+        digits(&serde_json::from_slice::<Value>(&answer.stdout).unwrap()["items"][0]["value"])
     }
 
     /// What a store says of itself; `None` while it does not answer.

@@ -23,6 +23,8 @@ class Cluster:
     """A running cluster, and its allocators' addresses."""
 
     allocs: list[str]
+    stores: list[str]
+    http: str
     section_size: int
     uid_end: int
 
@@ -42,8 +44,8 @@ def cluster() -> Iterator[Cluster]:
         try:
             assert process.stdout is not None
             ready = json.loads(process.stdout.readline())
-            allocs = [alloc["grpc"] for alloc in ready["allocs"]]
-            yield Cluster(allocs, ready["section_size"], ready["uid_end"])
+            allocs, stores = ([node["grpc"] for node in ready[role]] for role in ("allocs", "stores"))
+            yield Cluster(allocs, stores, ready["http"], ready["section_size"], int(ready["uid_end"]))
         finally:
             process.terminate()
             process.wait(timeout=60)

@@ -7,7 +7,17 @@ from itertools import chain, count
 
 import pytest
 
-from seqsvr import Allocation, AsyncClient, CountOutOfRange, Current, DeadlineExceeded, UidOutside
+from seqsvr import (
+    Allocation,
+    AsyncClient,
+    ClientClosed,
+    ConnectError,
+    CountOutOfRange,
+    Current,
+    DeadlineExceeded,
+    OtherEventLoop,
+    UidOutside,
+)
 from tests.conftest import Cluster
 
 UIDS = count(50_000)
@@ -61,3 +71,35 @@ async def test_errors_are_those_of_the_other_client(cluster: Cluster) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await client.next(uid)).value >= 1
+
+
+async def test_a_closed_client_stays_closed(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    async with AsyncClient(cluster.allocs) as client:
+        assert (await client.next(uid)).value == 1
+    for call in (client.next(uid), client.current_many([uid]), client.connect()):
+        with pytest.raises(ClientClosed) as closed:
+            await call
+        assert isinstance(closed.value, ValueError)
+    await client.close()
+    assert not client._channels, "no connection was opened again"
+
+
+def test_another_event_loop_is_refused_by_name(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    client = AsyncClient(cluster.allocs[0])
+
+    async def take() -> int:
+        return (await client.next(uid)).value
+
+    assert asyncio.run(take()) == 1
+    for call in (take, client.close, client.connect):
+        with pytest.raises(OtherEventLoop, match="another event loop") as wrong:
+            asyncio.run(call())
+        assert isinstance(wrong.value, RuntimeError)
+
+
+async def test_a_port_of_something_else_is_recognised(cluster: Cluster) -> None:
+    async with AsyncClient(cluster.stores[0], deadline=2) as client:
+        with pytest.raises(ConnectError, match=r"is a store.*name an AllocSvr"):
+            await client.next(1)

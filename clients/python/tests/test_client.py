@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
@@ -11,6 +13,7 @@ import pytest
 from seqsvr import (
     Allocation,
     Client,
+    ClientClosed,
     ConnectError,
     CountOutOfRange,
     Current,
@@ -93,10 +96,79 @@ def test_bad_input_is_refused_before_anything_is_sent(cluster: Cluster) -> None:
         assert client.current(uid).value == 0
 
 
-@pytest.mark.parametrize("seed", ["", "localhost", "h:0", "h:65536", "https://h:1", "http://h:1/path", ":1"])
+@pytest.mark.parametrize("seed", ["", "localhost", "h:0", "h:65536", "redis://h:1", "http://h:1/path", ":1"])
 def test_bad_seeds_are_refused_by_name(seed: str) -> None:
     with pytest.raises(ConnectError, match="not of the form"):
         Client(seed)
+
+
+def test_tls_is_refused_by_name() -> None:
+    with pytest.raises(ConnectError, match=r"https://h:1.*TLS is not supported"):
+        Client("https://h:1")
+
+
+def test_seeds_may_come_as_an_iterable(cluster: Cluster) -> None:
+    with Client(cluster.allocs) as client:
+        assert client.next(next(UIDS)).value == 1
+    with Client(iter(cluster.allocs), "127.0.0.1:1") as client:
+        assert client.next(next(UIDS)).value == 1
+    for wrong in (7100, b"h:1", None, [7100], [b"h:1"]):
+        with pytest.raises(TypeError, match="named by a str"):
+            Client(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one node"):
+        Client([])
+    with pytest.raises(ValueError, match="at least one node"):
+        Client()
+
+
+def test_a_closed_client_stays_closed(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    with Client(cluster.allocs[0]) as client:
+        assert client.next(uid).value == 1
+    calls: list[Callable[[], object]] = [
+        lambda: client.next(uid),
+        lambda: client.next_many([uid, uid]),
+        lambda: client.current(uid),
+        lambda: client.current_many([uid]),
+        lambda: client.connect(),
+        lambda: client.next(cluster.uid_end),
+    ]
+    for call in calls:
+        with pytest.raises(ClientClosed, match="closed") as closed:
+            call()
+        assert isinstance(closed.value, ValueError)
+        assert not closed.value.may_have_applied
+        assert not closed.value.retryable
+    assert not client._channels, "no connection was opened again"
+    client.close()
+    # A client that never called anything, too.
+    unused = Client(cluster.allocs[0])
+    unused.close()
+    with pytest.raises(ClientClosed):
+        unused.next(uid)
+    with Client(cluster.allocs[0]) as other:
+        assert other.current(uid).value == 1, "nothing was taken"
+
+
+def test_closing_ends_calls_that_are_under_way() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
+        client = Client(f"127.0.0.1:{silent.getsockname()[1]}", deadline=60)
+        under_way = pool.submit(client.next, 1)
+        silent.settimeout(60)
+        connection, _ = silent.accept()
+        with connection:
+            client.close()
+            with pytest.raises(ClientClosed):
+                under_way.result(timeout=30)
+
+
+def test_a_port_of_something_else_is_recognised(cluster: Cluster) -> None:
+    with Client(cluster.stores[0], deadline=2) as client:
+        with pytest.raises(ConnectError, match=r"is a store.*name an AllocSvr") as error:
+            client.next(1)
+        assert not error.value.retryable
+    with Client(cluster.http, deadline=2) as client, pytest.raises(ConnectError, match="not gRPC"):
+        client.next(1)
 
 
 def test_who_cannot_be_reached_is_named(cluster: Cluster) -> None:

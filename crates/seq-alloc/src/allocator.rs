@@ -118,7 +118,7 @@ impl Allocator {
             name,
             advertise,
             replace,
-            halt: HaltLatch::default(),
+            halt: HaltLatch::new(group.token()),
             layout,
             tuning,
         });
@@ -148,6 +148,12 @@ impl Allocator {
             Some(clock) => self.shared.lease.holds(clock.now()),
             None => self.shared.leased(),
         }
+    }
+
+    /// Why this process serves no more, where that is so; after the end too. An evicted allocator stops by itself.
+    #[must_use]
+    pub fn halt(&self) -> Option<Halt> {
+        self.shared.halt.get()
     }
 
     /// What this node knows of itself.

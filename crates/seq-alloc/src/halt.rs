@@ -7,6 +7,7 @@
 use seq_core::high_water::StoreBehind;
 use seq_core::owner::Life;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::store_link::StoreError;
 
@@ -32,13 +33,23 @@ pub enum Halt {
 }
 
 /// Set at most once.
-#[derive(Debug, Default)]
-pub(crate) struct HaltLatch(watch::Sender<Option<Halt>>);
+#[derive(Debug)]
+pub(crate) struct HaltLatch {
+    set: watch::Sender<Option<Halt>>,
+    /// The allocator's shutdown. An evicted process ends; one whose store lost entries stays, and shows what it knows.
+    shutdown: CancellationToken,
+}
 
 impl HaltLatch {
+    /// Not set.
+    pub(crate) fn new(shutdown: CancellationToken) -> HaltLatch {
+        HaltLatch { set: watch::Sender::new(None), shutdown }
+    }
+
     /// The first reason counts.
     fn set(&self, halt: Halt) {
-        self.0.send_if_modified(|current| {
+        let evicted = matches!(halt, Halt::Evicted { .. });
+        let first = self.set.send_if_modified(|current| {
             let first = current.is_none();
             if first {
                 tracing::error!(reason = %halt, "this process serves no more");
@@ -46,22 +57,26 @@ impl HaltLatch {
             }
             first
         });
+        if first && evicted {
+            // After the reason: whatever stops because of it can read why.
+            self.shutdown.cancel();
+        }
     }
 
     /// The reason, once there is one.
     pub(crate) fn get(&self) -> Option<Halt> {
-        self.0.borrow().clone()
+        self.set.borrow().clone()
     }
 
     /// Follows it.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Halt>> {
-        self.0.subscribe()
+        self.set.subscribe()
     }
 
     /// Waits until it is set.
     pub(crate) async fn wait(&self) {
         // The sender is held here, so this does not fail.
-        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+        let _ = self.set.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Judges what the store answered to a request of an incarnation, whose last answered renewal was `renewed`, of a process

@@ -45,8 +45,8 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
         };
         tokio::select! {
             biased;
-            () = shared.shutdown.cancelled() => return,
             () = shared.halt.wait() => break,
+            () = shared.shutdown.cancelled() => return,
             () = living => {}
         }
     }

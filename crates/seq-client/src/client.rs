@@ -1,5 +1,6 @@
 //! The client: the calls of the public API over routes, attempts and batches.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,12 @@ impl Client {
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client { shared: self.shared.clone(), deadline: deadline.min(connect::MAX_DEADLINE) }
+    }
+
+    /// The uids of the sets that are known so far, in order, each range without its end.
+    #[must_use]
+    pub fn known_uids(&self) -> Vec<Range<u64>> {
+        self.shared.routes.load().uids().collect()
     }
 
     /// Takes the next number of a uid.

@@ -4,6 +4,7 @@
 //! overlap and stand in order of uid; the version of a set never falls.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -84,6 +85,11 @@ impl Directory {
         let after = self.sets.partition_point(|set| set.table.layout().uids().start <= uid);
         let index = after.checked_sub(1)?;
         self.sets[index].table.layout().uids().contains(&uid).then_some(index)
+    }
+
+    /// The uids of every set, in order.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = Range<u64>> {
+        self.sets.iter().map(|set| set.table.layout().uids())
     }
 
     /// A set by its index in this snapshot.

@@ -1,7 +1,8 @@
 //! Configuration in layers: defaults, then files, then the environment, then flags. A later layer wins key by key.
 //!
-//! A key is a path as in "log.filter". The defaults say which keys there are: any other key is an error that names it,
-//! its file and its line. Each key remembers the layer that set it last.
+//! A key is a path as in "log.filter". The defaults define the keys: any other key in a file is an error that names
+//! it, its file and its line. An environment variable that is no key is a warning: others put variables there, too. Each
+//! key remembers the layer that set it last.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,15 +57,38 @@ pub struct Layers {
     figment: Figment,
     /// Every key there is, with the layer that set it last.
     origins: BTreeMap<String, Origin>,
+    /// What was ignored, and may be a mistake.
+    warnings: Vec<ConfigError>,
 }
 
 /// A configuration and where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Loaded<T> {
     /// The configuration.
     pub value: T,
-    /// Every key in order, with its value as text and the layer that set it.
-    pub keys: Vec<(String, String, Origin)>,
+    /// Every key in order.
+    pub keys: Vec<Key>,
+    /// What was ignored, and may be a mistake.
+    pub warnings: Vec<String>,
+}
+
+/// One key of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// Its path, as in "log.filter".
+    pub name: String,
+    /// Its value; `None` for an optional key without one.
+    pub value: Option<toml::Value>,
+    /// The layer that set it.
+    pub origin: Origin,
+}
+
+impl Key {
+    /// The value as TOML has it; empty where there is none.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.value.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
 }
 
 impl Layers {
@@ -79,7 +103,7 @@ impl Layers {
         let mut keys = Vec::new();
         flatten("", &dict, &mut keys);
         let origins = keys.into_iter().map(|(key, _)| (key, Origin::Default)).collect();
-        Layers { figment: Figment::from(Serialized::from(dict, Profile::Default)), origins }
+        Layers { figment: Figment::from(Serialized::from(dict, Profile::Default)), origins, warnings: Vec::new() }
     }
 
     /// Lays a TOML file on top.
@@ -114,15 +138,15 @@ impl Layers {
         Ok(self)
     }
 
-    /// Lays environment variables on top: key "log.filter" is variable `<prefix>LOG_FILTER`. Variables with the prefix
-    /// that belong to no key are errors, but for those in `others`, which somebody else reads.
+    /// Lays environment variables on top: key "log.filter" is variable `<prefix>LOG_FILTER`. A variable with the prefix that
+    /// belongs to no key is ignored, with a warning unless `is_foreign` recognises its name and value.
     ///
     /// # Errors
-    /// [`ConfigError::UnknownKey`]
+    /// None so far: a value of the wrong type is found by [`Layers::load`].
     pub fn environment(
         mut self,
         prefix: &str,
-        others: &[&str],
+        is_foreign: impl Fn(&str, &str) -> bool,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Layers, ConfigError> {
         let by_variable: BTreeMap<String, String> = self
@@ -131,12 +155,14 @@ impl Layers {
             .map(|key| (format!("{prefix}{}", key.replace('.', "_").to_uppercase()), key.clone()))
             .collect();
         for (variable, text) in variables {
-            if !variable.starts_with(prefix) || others.contains(&variable.as_str()) {
-                continue;
-            }
+            let Some(name) = variable.strip_prefix(prefix) else { continue };
             let origin = Origin::Environment { variable: variable.clone() };
             let Some(key) = by_variable.get(&variable) else {
-                return Err(self.unknown(&variable[prefix.len()..].to_lowercase(), origin));
+                if !is_foreign(&variable, &text) {
+                    let unknown = self.unknown(&name.to_lowercase(), origin);
+                    self.warnings.push(unknown);
+                }
+                continue;
             };
             self.set(key, origin, parse_as(self.figment.find_value(key).ok().as_ref(), &text))?;
         }
@@ -166,14 +192,16 @@ impl Layers {
         let value = self.figment.extract().map_err(|error: figment::Error| {
             let key = error.path.join(".");
             let origin = self.origins.get(&key).cloned().unwrap_or(Origin::Default);
-            ConfigError::Value { origin, key: Some(key), reason: error.kind.to_string() }
+            ConfigError::Value { origin, key: Some(key), reason: in_plain_words(&error.kind.to_string()) }
         })?;
-        let text = |key: &str| match self.figment.find_value(key) {
-            Ok(value) => toml::Value::try_from(&value).map_or_else(|_| String::new(), |value| value.to_string()),
-            Err(_) => String::new(),
-        };
-        let keys = self.origins.iter().map(|(key, origin)| (key.clone(), text(key), origin.clone())).collect();
-        Ok(Loaded { value, keys })
+        let held = |key: &str| self.figment.find_value(key).ok().and_then(|value| toml::Value::try_from(&value).ok());
+        let keys = self.origins.iter();
+        let keys = keys.map(|(key, origin)| Key { name: key.clone(), value: held(key), origin: origin.clone() });
+        Ok(Loaded {
+            value,
+            keys: keys.collect(),
+            warnings: self.warnings.iter().map(|unknown| format!("{unknown}; it is ignored")).collect(),
+        })
     }
 
     fn set(&mut self, key: &str, origin: Origin, value: Value) -> Result<(), ConfigError> {
@@ -232,6 +260,22 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+/// A deserialiser's reason for refusing a value, with the names of Rust's types replaced by what they hold.
+#[must_use]
+pub fn in_plain_words(reason: &str) -> String {
+    const TYPES: [(&str, &str); 5] = [
+        ("u8", "a whole number from 0 to 255"),
+        ("u16", "a whole number from 0 to 65535"),
+        ("u32", "a whole number from 0 to 4294967295"),
+        ("u64", "a whole number from 0"),
+        ("usize", "a whole number from 0"),
+    ];
+    let of = |(name, words): (&str, &str)| {
+        Some(format!("{}expected {words}", reason.strip_suffix(name)?.strip_suffix("expected ")?))
+    };
+    TYPES.into_iter().find_map(of).unwrap_or_else(|| reason.to_owned())
 }
 
 /// The line, from 1, of a byte of a text.

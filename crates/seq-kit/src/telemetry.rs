@@ -40,7 +40,9 @@ pub enum TelemetryError {
 pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), TelemetryError> {
     let filter =
         EnvFilter::try_new(filter).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Without the library's own errors: it prints them to stderr, and panics when that is the pipe that was closed.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
         LogFormat::Plain => builder.with_ansi(color && std::io::stderr().is_terminal()).finish().try_init(),
         LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),

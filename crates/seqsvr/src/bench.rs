@@ -4,7 +4,8 @@
 //! `--rate` calls are due at that rate, and their latency counts from then. All workers share one thread; the client costs
 //! about as much as the server.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -29,6 +30,16 @@ use expect::Expectation;
 use load::{End, Load, Outcome, Plan};
 use pick::Distribution;
 use report::Report;
+use seconds::Seconds;
+
+/// The Redis port of a development cluster.
+const REDIS: &str = "127.0.0.1:7179";
+
+/// What keys begin with unless `redis.prefix` is set.
+const KEY_PREFIX: &str = "seq:";
+
+/// Connections to each node, of the doors that share them.
+const CONNECTIONS: usize = 4;
 
 /// How often the progress bar is drawn.
 const TICK: Duration = Duration::from_millis(200);
@@ -48,12 +59,12 @@ pub(crate) struct BenchArgs {
     /// The way in.
     #[arg(long, value_enum, default_value_t = Door::Sdk)]
     door: Door,
-    /// Address of the Redis port, for --door resp.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7179")]
-    redis: String,
-    /// What the keys begin with, for --door resp.
-    #[arg(long, value_name = "TEXT", default_value = "seq:")]
-    key_prefix: String,
+    /// Address of the Redis port, for --door resp [default: 127.0.0.1:7179]
+    #[arg(long, value_name = "HOST:PORT")]
+    redis: Option<String>,
+    /// What the keys begin with, for --door resp [default: seq:]
+    #[arg(long, value_name = "TEXT")]
+    key_prefix: Option<String>,
     /// Workers, each with a round of calls in flight at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     concurrency: u16,
@@ -66,14 +77,14 @@ pub(crate) struct BenchArgs {
     /// Send each call of the SDK as a message of its own, to see what sharing messages is worth.
     #[arg(long)]
     no_coalescing: bool,
-    /// Connections to each node, for the gRPC doors; the others have one for each worker.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
-    connections: u8,
+    /// Connections to each node, for the gRPC doors; the others have one for each worker [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    connections: Option<u8>,
     /// Uids in one call; 1 sends calls for a single number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
     /// How long to measure, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds, conflicts_with = "calls")]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = some_seconds, conflicts_with = "calls")]
     duration_s: f64,
     /// Measure this many calls instead of a time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -126,18 +137,39 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn some_seconds(text: &str) -> Result<f64, String> {
+    let some = seconds(text).ok().filter(|seconds| *seconds > 0.0);
+    some.ok_or_else(|| "not a number of seconds above 0, up to 86400".to_owned())
+}
+
+impl BenchArgs {
+    /// Holds the flags against each other: one that would do nothing is a mistake.
+    fn check(&self) -> Result<(), Failure> {
+        let is_resp = self.door == Door::Resp;
+        let shares_connections = !matches!(self.door, Door::Resp | Door::Json);
+        let problem = if (self.check || self.seamless) && self.uids > MAX_WATCHED {
+            format!("--check watches at most {} uids", grouped(MAX_WATCHED.into()))
+        } else if self.first_uid.checked_add(u64::from(self.uids)).is_none() {
+            format!("--first-uid {} leaves no room for {} uids", self.first_uid, self.uids)
+        } else if self.batch > 1 && matches!(self.door, Door::Grpc | Door::Resp) {
+            "--batch needs a door with calls for many uids: sdk, many, stream or json".to_owned()
+        } else if self.no_coalescing && self.door != Door::Sdk {
+            "--no-coalescing is for --door sdk: the others send each call by itself".to_owned()
+        } else if !is_resp && (self.redis.is_some() || self.key_prefix.is_some()) {
+            "--redis and --key-prefix are for --door resp".to_owned()
+        } else if !shares_connections && self.connections.is_some() {
+            "--connections is for the gRPC doors: with resp and json each worker has a connection of its own".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(Exit::Usage, problem))
+    }
+}
+
 /// Runs it.
 pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit> {
-    let usage = |message| anyhow::Error::from(Failure::new(Exit::Usage, message));
-    if (args.check || args.seamless) && args.uids > MAX_WATCHED {
-        return Err(usage(format!("--check watches at most {} uids", grouped(MAX_WATCHED.into()))));
-    }
-    if args.first_uid.checked_add(u64::from(args.uids)).is_none() {
-        return Err(usage(format!("--first-uid {} leaves no room for {} uids", args.first_uid, args.uids)));
-    }
-    if args.batch > 1 && matches!(args.door, Door::Grpc | Door::Resp) {
-        return Err(usage("--batch needs a door with calls for many uids: sdk, many, stream or json".to_owned()));
-    }
+    args.check()?;
+    let csv = args.csv.as_deref().map(Csv::create).transpose()?;
     let plan = Plan {
         concurrency: usize::from(args.concurrency),
         pipeline: usize::from(args.pipeline),
@@ -154,29 +186,43 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
     };
     let ways = Ways {
         target: args.target,
-        redis: args.redis,
-        prefix: args.key_prefix,
-        connections: usize::from(args.connections),
+        redis: args.redis.unwrap_or_else(|| REDIS.to_owned()),
+        prefix: args.key_prefix.unwrap_or_else(|| KEY_PREFIX.to_owned()),
+        connections: args.connections.map_or(CONNECTIONS, usize::from),
         deadline: Duration::from_millis(args.deadline_ms),
         batch: plan.batch,
         coalesce: !args.no_coalescing,
     };
-    let (mut report, outcome, interrupted) = measure(args.door, &ways, plan, output).await?;
+    let (mut report, outcome) = measure(args.door, &ways, plan, output).await?;
     report.judge(&args.expect)?;
-    report.print(output, interrupted)?;
-    if let Some(file) = &args.csv {
-        outcome.seconds.save(file).with_context(|| format!("cannot write {}", file.display()))?;
+    report.print(output)?;
+    if let Some(csv) = csv {
+        csv.write(&outcome.seconds)?;
     }
     Ok(report.exit())
 }
 
-/// Runs a load to its end, beside its progress bar. Answers also whether Ctrl-C ended it early.
-pub(crate) async fn measure(
-    door: Door,
-    ways: &Ways,
-    plan: Plan,
-    output: &Output,
-) -> anyhow::Result<(Report, Outcome, bool)> {
+/// A file for the seconds of a run. It is opened before the run, so that minutes are not lost to a name that cannot be
+/// written.
+struct Csv<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl Csv<'_> {
+    fn create(path: &Path) -> anyhow::Result<Csv<'_>> {
+        let file = File::create(path)
+            .map_err(|error| Failure::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+        Ok(Csv { path, file })
+    }
+
+    fn write(self, seconds: &Seconds) -> anyhow::Result<()> {
+        seconds.save(self.file).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Runs a load to its end, or to Ctrl-C, beside its progress bar.
+pub(crate) async fn measure(door: Door, ways: &Ways, plan: Plan, output: &Output) -> anyhow::Result<(Report, Outcome)> {
     let lanes = door::open(door, ways, plan.concurrency).await?;
     let mut raises = raise_watch(&ways.target);
     raises.look().await;
@@ -184,7 +230,7 @@ pub(crate) async fn measure(
     let interrupted = watch(&load, progress_bar(output, plan)).await;
     raises.look().await;
     let outcome = load.into_outcome();
-    Ok((Report::new(door, plan, &outcome, &raises), outcome, interrupted))
+    Ok((Report::new(door, plan, &outcome, &raises, interrupted), outcome))
 }
 
 /// Runs the load beside its progress bar and Ctrl-C, which ends it early. Answers whether it did.
@@ -193,6 +239,7 @@ async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
     let mut ticks = tokio::time::interval(TICK);
     let (running, ctrl_c) = (load.run(), tokio::signal::ctrl_c());
     tokio::pin!(running, ctrl_c);
+    let mut has_begun = false;
     loop {
         tokio::select! {
             () = &mut running => break,
@@ -200,7 +247,14 @@ async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
                 interrupted = true;
                 load.stop();
             }
-            _ = ticks.tick() => bar.set_position(load.progress()),
+            _ = ticks.tick() => {
+                let progress = load.progress();
+                // The warm-up is no part of the rate.
+                if progress > 0 && !std::mem::replace(&mut has_begun, true) {
+                    bar.reset_eta();
+                }
+                bar.set_position(progress);
+            }
         }
     }
     bar.finish_and_clear();
@@ -210,8 +264,8 @@ async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
 fn progress_bar(output: &Output, plan: Plan) -> ProgressBar {
     let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let (length, template) = match plan.end {
-        End::After(duration) => (duration.as_millis() as u64, "[{bar:40}] {percent} %  ETA {eta}"),
-        End::Calls(calls) => (calls, "[{bar:40}] {human_pos}/{human_len} calls  {per_sec}  ETA {eta}"),
+        End::After(duration) => (duration.as_millis() as u64, "[{wide_bar}] {percent} %  ETA {eta}"),
+        End::Calls(calls) => (calls, "[{wide_bar}] {human_pos}/{human_len} calls  {per_sec:0}  ETA {eta}"),
     };
     let style = ProgressStyle::with_template(template).expect("the template is well-formed").progress_chars("##-");
     ProgressBar::with_draw_target(Some(length), target).with_style(style)

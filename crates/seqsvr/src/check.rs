@@ -112,12 +112,16 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
     if !output.is_json() {
         output.line(format_args!("{} calls a second for {} s", grouped(rate.into()), args.duration_s))?;
     }
-    let (mut report, _, interrupted) = crate::bench::measure(Door::Sdk, &ways, plan, output).await?;
+    let (mut report, _) = crate::bench::measure(Door::Sdk, &ways, plan, output).await?;
     report.judge(&expected)?;
-    report.print(output, interrupted)?;
+    report.print(output)?;
     let exit = report.exit();
     if !output.is_json() {
-        output.line(if exit == Exit::Ok { "PASS" } else { "FAIL" })?;
+        output.line(match exit {
+            Exit::Ok => "PASS",
+            Exit::Interrupted => "INTERRUPTED",
+            _ => "FAIL",
+        })?;
     }
     Ok(exit)
 }

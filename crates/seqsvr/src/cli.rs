@@ -1,6 +1,15 @@
-//! The command line.
+//! The command line, and the environment beside it.
+//!
+//! A variable that is set to nothing counts as unset. An error names the variable that caused it, and the reason why a
+//! number is refused is in words of the command and not of the compiler.
 
-use clap::{Parser, Subcommand};
+use std::env;
+use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
+
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::alloc::AllocArgs;
 use crate::bench::BenchArgs;
@@ -16,17 +25,15 @@ use crate::sim::SimCommand;
 use crate::status::StatusArgs;
 use crate::store::StoreArgs;
 
+/// The end of the help.
+pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
+     seqsvr status          who serves what\n\n\
+     Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 partly done, 6 declined, \
+     7 deadline, 64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.";
+
 /// Per-user sequence numbers that only grow.
 #[derive(Debug, Parser)]
-#[command(
-    name = "seqsvr",
-    version,
-    max_term_width = 120,
-    after_help = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         \
-                  the next number of user 42\n  seqsvr status          who serves what\n\n\
-                  Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 6 declined, 7 deadline, \
-                  64 a server's bad config, 65 a removed store."
-)]
+#[command(name = "seqsvr", version, max_term_width = 120, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// How to print: aligned columns, one JSON object, or columns with more of them.
     #[arg(short, long, global = true, display_order = 900, value_enum, default_value_t = Format::Plain, env = "SEQSVR_OUTPUT")]
@@ -76,4 +83,114 @@ pub(crate) enum Command {
     },
     /// Prints the version and source revision.
     Version,
+}
+
+/// Where values that are not on the command line come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Environment {
+    /// The variables that the arguments name.
+    Read,
+    /// Nowhere: the defaults hold.
+    Ignored,
+}
+
+impl Cli {
+    /// Reads the command line and the environment. A mistake is printed and ends the process, as help does.
+    pub(crate) fn read() -> Cli {
+        let words: Vec<OsString> = env::args_os().collect();
+        parse(&words).unwrap_or_else(|error| error.exit())
+    }
+}
+
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let error = match attempt(words, Environment::Read) {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    if !error.use_stderr() {
+        return Err(error);
+    }
+    let error = match attempt(words, Environment::Ignored) {
+        // The same mistake: this one's usage does not show what the environment sets as if it were required.
+        Err(bare) if bare.kind() == error.kind() => bare,
+        // Without the environment there is none, or another one.
+        _ => naming_the_variable(error),
+    };
+    Err(in_plain_words(error))
+}
+
+fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Error> {
+    let mut command = prepare(Cli::command(), environment);
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Has every argument take negative numbers, so that its own check speaks of them, and only those variables that are set.
+fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
+    let is_set = |arg: &clap::Arg| arg.get_env().and_then(env::var_os).is_none_or(|value| !value.is_empty());
+    command
+        .mut_args(|arg| {
+            let keeps = environment == Environment::Read && is_set(&arg);
+            let arg = if keeps { arg } else { arg.env(Resettable::Reset) };
+            if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(|command| prepare(command, environment))
+}
+
+/// The same error with the variable in the place of the argument that it stands for.
+fn naming_the_variable(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
+    let flag = argument.split(' ').next().unwrap_or_default();
+    if let Some(variable) = variable_of(&Cli::command(), flag) {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(format!("${variable}")));
+    }
+    error
+}
+
+/// The variable that stands for a flag, in any command: a flag has the same one everywhere.
+fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
+    let mut own = command.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| flag == format!("--{long}")));
+    let own = own.find_map(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
+    own.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
+}
+
+/// The same error, where a value is no number or one that does not fit, in other words than the standard library's.
+fn in_plain_words(error: clap::Error) -> clap::Error {
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ParseIntError>());
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (Some(source), Some(argument), Some(value)) =
+        (source, text(ContextKind::InvalidArg), text(ContextKind::InvalidValue))
+    else {
+        return error;
+    };
+    let why = match source.kind() {
+        IntErrorKind::PosOverflow => "it is too large",
+        IntErrorKind::NegOverflow => "it must not be negative",
+        _ if value.strip_prefix('-').is_some_and(|rest| rest.parse::<u128>().is_ok()) => "it must not be negative",
+        _ => "it is not a whole number",
+    };
+    let message = format!("invalid value '{value}' for '{argument}': {why}\n\nFor more information, try '--help'.\n");
+    clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(&Cli::command())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_documented() {
+        let docs = include_str!("../../../docs/operations.md");
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(docs.contains(&format!("`seqsvr {name}")), "{name} is not in docs/operations.md");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        prepare(Cli::command(), Environment::Read).debug_assert();
+    }
 }

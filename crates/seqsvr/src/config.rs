@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use seq_kit::config::Key;
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -18,9 +19,8 @@ pub(crate) enum ConfigCommand {
     )]
     Check(CheckArgs),
     /// Prints the settings that a server would run with here.
-    #[command(
-        after_help = "Examples:\n  SEQSVR_LOG_FILTER=debug seqsvr config show --origin\n  seqsvr config show --config seqsvr.toml -o json"
-    )]
+    #[command(after_help = "Examples:\n  SEQSVR_LOG_FILTER=debug seqsvr config show --origin\n  \
+                      seqsvr config show --config seqsvr.toml -o json | jq '.items[] | {key, value}'")]
     Show(ShowArgs),
     /// Prints a settings file with every key, its default and its meaning.
     #[command(after_help = "Example:\n  seqsvr config sample > seqsvr.toml")]
@@ -45,8 +45,11 @@ pub(crate) struct ShowArgs {
     settings: SettingsArgs,
 }
 
-/// Keys whose values are nobody's to read.
+/// Keys whose values are not printed.
 const SECRETS: [&str; 1] = ["redis.password"];
+
+/// What is printed in the place of a secret.
+const HIDDEN: &str = "(set)";
 
 pub(crate) fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
     match command {
@@ -62,51 +65,83 @@ pub(crate) fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exi
 #[derive(Serialize)]
 struct Checked {
     sets: Vec<String>,
-    problems: Vec<String>,
+    problems: Vec<ProblemView>,
+    /// Variables of the environment that are no keys.
+    warnings: Vec<String>,
+}
+
+/// A problem of a set file, or of the settings, which name their place in the text.
+#[derive(Serialize)]
+struct ProblemView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    what: String,
+    /// All of it, as it is printed for people.
+    text: String,
 }
 
 fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
     let (sets, problems) = set_file::load_all(&args.paths);
-    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    if let Err(error) = args.settings.load(&Settings::default(), Ok) {
-        problems.push(error.to_string());
-    }
+    let mut problems: Vec<ProblemView> = problems
+        .iter()
+        .map(|problem| ProblemView {
+            file: Some(problem.path().display().to_string()),
+            line: problem.line(),
+            what: problem.what().to_owned(),
+            text: problem.to_string(),
+        })
+        .collect();
+    let warnings = match args.settings.load(&Settings::default(), Ok) {
+        Ok(loaded) => loaded.warnings,
+        Err(error) => {
+            let text = error.to_string();
+            problems.push(ProblemView { file: None, line: None, what: text.clone(), text });
+            Vec::new()
+        }
+    };
+    let exit = if problems.is_empty() { Exit::Ok } else { Exit::Usage };
     if output.is_json() {
         let sets = sets.into_iter().map(|set| set.spec.name).collect();
-        output.json(&Checked { sets, problems: problems.clone() })?;
-    } else {
-        for problem in &problems {
-            output.line(problem)?;
-        }
-        for set in sets.iter().filter(|_| problems.is_empty()) {
-            output.line(format_args!("{}: set {} is good", set.path.display(), set.spec.name))?;
-        }
+        output.json(&Checked { sets, problems, warnings })?;
+        return Ok(exit);
     }
-    Ok(if problems.is_empty() { Exit::Ok } else { Exit::Usage })
+    for problem in &problems {
+        output.line(&problem.text)?;
+    }
+    for set in sets.iter().filter(|_| problems.is_empty()) {
+        output.line(format_args!("{}: set {} is good", set.path.display(), set.spec.name))?;
+    }
+    Ok(exit)
 }
 
 #[derive(Serialize)]
-struct Key {
+struct Item {
     key: String,
-    value: String,
+    /// Of the key's own type.
+    value: Option<toml::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
 }
 
 fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let loaded = args.settings.load(&Settings::default(), Ok).map_err(|failure| failure.ending(Exit::Usage))?;
-    let keys = loaded.keys.into_iter().map(|(key, value, origin)| Key {
-        value: if SECRETS.contains(&&*key) && loaded.value.has_password() { "(set)".to_owned() } else { value },
-        key,
-        origin: args.origin.then(|| origin.to_string()),
-    });
+    let hides = |key: &Key| SECRETS.contains(&&*key.name) && loaded.value.has_password();
+    let origin = |key: &Key| args.origin.then(|| key.origin.to_string());
     if output.is_json() {
-        output.json(&keys.collect::<Vec<_>>())?;
+        let items = loaded.keys.iter().map(|key| Item {
+            key: key.name.clone(),
+            value: if hides(key) { Some(HIDDEN.into()) } else { key.value.clone() },
+            origin: origin(key),
+        });
+        output.json_items(&items.collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(if args.origin { &["key", "value", "from"][..] } else { &["key", "value"] });
-    for Key { key, value, origin } in keys {
-        table.row([key, value].into_iter().chain(origin));
+    for key in &loaded.keys {
+        let value = if hides(key) { HIDDEN.to_owned() } else { key.text() };
+        table.row([key.name.clone(), value].into_iter().chain(origin(key)));
     }
     output.table(&table)?;
     Ok(Exit::Ok)

@@ -16,7 +16,7 @@ use seq_store::storage::DataDir;
 use seq_store::{Store, StoreConfig};
 
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::set_file::{self, SetFile};
 use crate::settings::{Settings, SettingsArgs};
@@ -47,13 +47,13 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Address of the first allocator's gRPC port.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     grpc: Option<String>,
     /// Address of the first allocator's port for clients of Redis.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     redis: Option<String>,
     /// Address of the port for metrics and probes.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     http: Option<String>,
     /// The set's own ports, or free ones that the system chooses.
     #[arg(long, value_enum, default_value_t = Ports::Fixed)]
@@ -63,6 +63,17 @@ pub(crate) struct DevArgs {
     cores: Option<usize>,
     #[command(flatten)]
     settings: SettingsArgs,
+}
+
+/// Checks the form of an address to listen on; port 0 is one that the system chooses.
+fn listen_addr(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some(("", port)) if port.parse::<u16>().is_ok() => {
+            Err(format!("it has no host: 127.0.0.1:{port} is for this machine, 0.0.0.0:{port} for all"))
+        }
+        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("it is not of the form host:port".to_owned()),
+    }
 }
 
 /// Which ports a development cluster listens on.
@@ -99,7 +110,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         let sockets = Sockets::open(set.spec.clone(), args, &settings)?;
         let mut banner = Banner::new(&sockets.spec, &settings.redis.prefix, &sockets.http, &data)?;
         if !output.is_json() {
-            output.line(banner.title())?;
+            go_on(output.line(banner.title()));
         }
         let started_up = tokio::select! {
             started_up = start(&set, sockets, &data, &settings) => started_up?,
@@ -112,7 +123,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = process.ending() => {}
             () = ready(&checks) => {
                 banner.ready(started.elapsed(), process.leader());
-                if output.is_json() { output.json(&banner)? } else { output.text(&banner.render())? }
+                go_on(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
                 process.ending().await;
             }
         }
@@ -124,6 +135,13 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         dir.close().context("cannot remove the temporary data")?;
     }
     Ok(exit)
+}
+
+/// A cluster serves whether or not its banner can be printed: `seqsvr dev | head -1` closes stdout after a line.
+fn go_on(printed: std::io::Result<()>) {
+    if let Err(error) = printed {
+        tracing::warn!(%error, "cannot print to stdout; the cluster runs on");
+    }
 }
 
 /// Every socket of the cluster, bound before anything starts, and the set with the addresses they got.
@@ -257,7 +275,7 @@ async fn ready(checks: &Checks) {
             }
             _ = notice.tick() => {
                 for (check, reason) in checks.ask().err().into_iter().flatten() {
-                    eprintln!("waiting for {check}: {reason}");
+                    note(format_args!("waiting for {check}: {reason}"));
                 }
             }
         }

@@ -28,7 +28,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use crate::cli::{Cli, Command};
 use crate::exit::Exit;
@@ -39,7 +39,7 @@ use crate::output::Output;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let output = Output::new(cli.output);
     match run(cli, &output) {
         Ok(exit) => exit.into(),

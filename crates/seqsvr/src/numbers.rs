@@ -1,17 +1,25 @@
 //! The commands `next` and `current`: one call each, and its answer.
+//!
+//! As JSON both print one object with `items`, one for each uid in the order of the command line, whether it was answered
+//! or refused.
 
 use std::time::Duration;
 
 use clap::Args;
-use seq_client::{Allocation, CallError, Current};
+use seq_client::{Allocation, CallError, Client, Current};
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, Table};
+use crate::exit::{Exit, Failure, report_error};
+use crate::output::{Output, Table, digits};
 use crate::target::{Chain, Target};
+use crate::traffic::sdk;
+
+/// Most refusals of one call that are printed one by one; as JSON all of them are.
+const REFUSALS_SHOWN: usize = 10;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100\n  seqsvr next 42 -o json")]
+#[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100\n  \
+                        seqsvr next 42 -o json | jq -r '.items[].value'")]
 pub(crate) struct NextArgs {
     /// The user.
     uid: u64,
@@ -26,7 +34,10 @@ pub(crate) struct NextArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json")]
+#[command(
+    after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n\n\
+                        Where some of the users are refused and others answered, the exit code is 5."
+)]
 pub(crate) struct CurrentArgs {
     /// The users.
     #[arg(required = true, value_name = "UID")]
@@ -38,89 +49,181 @@ pub(crate) struct CurrentArgs {
     deadline_ms: u64,
 }
 
+/// What came of one uid.
 #[derive(Serialize)]
-struct NextJson {
+struct Item<T> {
+    #[serde(serialize_with = "digits")]
     uid: u64,
+    #[serde(flatten)]
+    outcome: Outcome<T>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome<T> {
+    Answered(T),
+    Refused { error: Refusal },
+}
+
+/// Why there is no answer, as the SDK reports it.
+#[derive(Serialize)]
+struct Refusal {
+    /// In capitals, as `UID_OUTSIDE` or a server's own.
+    reason: String,
+    message: String,
+    /// Whether the same call can succeed later.
+    retryable: bool,
+    /// Whether numbers may have been consumed; they are a gap then.
+    may_have_applied: bool,
+}
+
+#[derive(Serialize)]
+struct Taken {
+    #[serde(serialize_with = "digits")]
     first: u64,
+    #[serde(serialize_with = "digits")]
     value: u64,
+    #[serde(serialize_with = "digits")]
     prev: u64,
+    count: u32,
+    #[serde(serialize_with = "digits")]
     epoch: u64,
 }
 
 #[derive(Serialize)]
-struct CurrentJson {
-    uid: u64,
+struct Read {
+    #[serde(serialize_with = "digits")]
     value: u64,
     exactness: &'static str,
+    #[serde(serialize_with = "digits")]
     epoch: u64,
 }
 
 pub(crate) async fn next(args: NextArgs, output: &Output) -> anyhow::Result<Exit> {
     let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
-    let answer = client.next_n(args.uid, args.count).await.map_err(|error| call_failure(&error))?;
-    let Allocation { value, prev, epoch, .. } = answer;
-    if output.is_json() {
-        output.json(&NextJson { uid: args.uid, first: answer.first(), value, prev, epoch })?;
-        return Ok(Exit::Ok);
+    let result = client.next_n(args.uid, args.count).await.map(Taken::from);
+    let items = items(&[args.uid], vec![result], &client, output)?;
+    for (uid, Taken { first, value, prev, epoch, .. }) in items.answered {
+        let numbers = if args.count == 1 { value.to_string() } else { format!("{first}..={value}") };
+        if output.is_wide() {
+            let mut table = Table::new(&["uid", "numbers", "prev", "epoch"]);
+            table.row([uid.to_string(), numbers, prev.to_string(), epoch.to_string()]);
+            output.table(&table)?;
+        } else {
+            output.line(numbers)?;
+        }
     }
-    let numbers = if args.count == 1 { value.to_string() } else { format!("{}..={value}", answer.first()) };
-    if output.is_wide() {
-        let mut table = Table::new(&["uid", "numbers", "prev", "epoch"]);
-        table.row([args.uid.to_string(), numbers, prev.to_string(), epoch.to_string()]);
-        output.table(&table)?;
-    } else {
-        output.line(numbers)?;
-    }
-    Ok(Exit::Ok)
+    items.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into()))
 }
 
 pub(crate) async fn current(args: CurrentArgs, output: &Output) -> anyhow::Result<Exit> {
     let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
-    let answers = client.current_many(&args.uids).await.map_err(|error| call_failure(&error))?;
-    let mut rows = Vec::with_capacity(answers.len());
-    let mut failure = None;
-    for (uid, answer) in args.uids.iter().zip(answers) {
-        match answer {
-            Ok(Current { value, exact, epoch }) => {
-                let exactness = if exact { "exact" } else { "upper_bound" };
-                rows.push(CurrentJson { uid: *uid, value, exactness, epoch });
-            }
-            // Those that were answered are printed; the first that was not decides the exit code.
-            Err(error) => failure = failure.or(Some(call_failure(&error))),
-        }
-    }
-    if output.is_json() {
-        // One object for one uid, as for `next`; a list as soon as several were asked for.
-        match rows.as_slice() {
-            [row] if args.uids.len() == 1 => output.json(row)?,
-            rows => output.json(&rows)?,
-        }
-    } else if !rows.is_empty() {
+    let results = match client.current_many(&args.uids).await {
+        Ok(results) => results.into_iter().map(|result| result.map(Read::from)).collect(),
+        Err(error) => args.uids.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let items = items(&args.uids, results, &client, output)?;
+    if !items.answered.is_empty() {
         let heading: &[&str] = if output.is_wide() { &["uid", "value", "exactness", "epoch"] } else { &[] };
         let mut table = Table::new(heading);
-        for CurrentJson { uid, value, exactness, epoch } in rows {
+        for (uid, Read { value, exactness, epoch }) in items.answered {
             let epoch = output.is_wide().then(|| epoch.to_string());
             let uid = (args.uids.len() > 1 || output.is_wide()).then(|| uid.to_string());
             table.row(uid.into_iter().chain([value.to_string(), exactness.to_owned()]).chain(epoch));
         }
         output.table(&table)?;
     }
-    failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into()))
+    items.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into()))
 }
 
-fn call_failure(error: &CallError) -> Failure {
-    let message = Chain(error).to_string();
-    let failure = match error {
-        CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => Failure::new(Exit::Usage, message),
-        CallError::Unreachable(_) => Failure::new(Exit::CannotConnect, message),
-        CallError::DeadlineExceeded { .. } => Failure::new(Exit::Deadline, message),
-        CallError::Refused(refused) if refused.is_retryable() => Failure::new(Exit::Unhealthy, message),
-        _ => Failure::new(Exit::Failed, message),
-    };
+impl From<Allocation> for Taken {
+    fn from(taken: Allocation) -> Taken {
+        let Allocation { value, prev, epoch, count, .. } = taken;
+        Taken { first: taken.first(), value, prev, count, epoch }
+    }
+}
+
+impl From<Current> for Read {
+    fn from(Current { value, exact, epoch }: Current) -> Read {
+        Read { value, exactness: if exact { "exact" } else { "upper_bound" }, epoch }
+    }
+}
+
+/// What is left to print for people, and how the command ends.
+struct Printable<T> {
+    answered: Vec<(u64, T)>,
+    failure: Option<Failure>,
+}
+
+/// Prints all items where the output is JSON, and decides how the command ends.
+fn items<T: Serialize>(
+    uids: &[u64],
+    results: Vec<Result<T, CallError>>,
+    client: &Client,
+    output: &Output,
+) -> anyhow::Result<Printable<T>> {
+    let refused: Vec<CallError> = results.iter().filter_map(|result| result.as_ref().err().cloned()).collect();
+    let failure = ending(&refused, results.len(), client);
+    let pairs = uids.iter().copied().zip(results);
+    if output.is_json() {
+        let item = |(uid, result)| Item { uid, outcome: outcome(result) };
+        output.json_items(&pairs.map(item).collect::<Vec<_>>())?;
+        return Ok(Printable { answered: Vec::new(), failure });
+    }
+    let answered = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
+    Ok(Printable { answered, failure })
+}
+
+fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
+    match result {
+        Ok(answer) => Outcome::Answered(answer),
+        Err(error) => {
+            let failure = sdk::failure(&error);
+            Outcome::Refused {
+                error: Refusal {
+                    reason: failure.reason,
+                    message: failure.message,
+                    retryable: failure.retryable,
+                    may_have_applied: error.may_have_applied(),
+                },
+            }
+        }
+    }
+}
+
+/// How a call for so many uids ends, of which some were refused: by the refusal where there is one item or all failed, as
+/// partly done otherwise.
+fn ending(refused: &[CallError], asked: usize, client: &Client) -> Option<Failure> {
+    let exit = if refused.len() < asked { Exit::Partial } else { exit_of(refused.first()?) };
+    let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];
+    // One line each; the last one comes with what can be done.
+    let (last, others) = shown.split_last()?;
+    for error in others {
+        report_error(&Chain(error));
+    }
+    let failure = call_failure(last, client).ending(exit);
+    let unseen = refused.len() - shown.len();
+    Some(if unseen > 0 { failure.hint(format!("{unseen} more were refused; `-o json` lists all")) } else { failure })
+}
+
+fn exit_of(error: &CallError) -> Exit {
+    match error {
+        CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => Exit::Usage,
+        CallError::Unreachable(_) => Exit::CannotConnect,
+        CallError::DeadlineExceeded { .. } => Exit::Deadline,
+        CallError::Refused(refused) if refused.is_retryable() => Exit::Unhealthy,
+        _ => Exit::Failed,
+    }
+}
+
+fn call_failure(error: &CallError, client: &Client) -> Failure {
+    let failure = Failure::new(exit_of(error), Chain(error).to_string());
     if error.may_have_applied() {
         failure.hint("numbers may have been consumed; calling again leaves a gap, never a duplicate")
     } else if matches!(error, CallError::UidOutside { .. }) {
-        failure.hint("`seqsvr status` shows the uids of every set")
+        let known: Vec<String> =
+            client.known_uids().iter().map(|uids| format!("{}..{}", uids.start, uids.end)).collect();
+        failure.hint(format!("the sets of this cluster have the uids {}, their ends excluded", known.join(", ")))
     } else {
         failure
     }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -12,7 +12,8 @@ pub(crate) enum Format {
     /// For people: aligned columns, one value a line.
     #[default]
     Plain,
-    /// For programs: one JSON object; 64-bit numbers are JSON numbers.
+    /// For programs: one JSON object. Uids, sequence numbers and epochs are strings, because many readers of JSON round
+    /// numbers above 2^53; what a command counts and measures is numbers.
     Json,
     /// As plain, with the columns that rarely matter.
     Wide,
@@ -66,6 +67,18 @@ impl Output {
         self.text(&table.render())
     }
 
+    /// Prints a list as a JSON object: its shape is the same for none, one and many items, and it can get more keys.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub(crate) fn json_items(&self, items: &[impl Serialize]) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct List<'a, T> {
+            items: &'a [T],
+        }
+        self.json(&List { items })
+    }
+
     /// Prints one JSON object on a line of its own, and flushes it: a program may be waiting for it.
     ///
     /// # Errors
@@ -78,6 +91,40 @@ impl Output {
     }
 }
 
+/// Prints a line beside the results, on stderr. A closed stderr is no reason to stop.
+pub(crate) fn note(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// The colour of a heading on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Color {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+}
+
+/// A word in front of a line on stderr; coloured as clap colours its own, where stderr is a terminal that takes it.
+pub(crate) fn heading(word: &str, color: Color) -> String {
+    if takes_color() { colored(word, color) } else { word.to_owned() }
+}
+
+fn colored(word: &str, color: Color) -> String {
+    format!("\x1b[1m\x1b[{}m{word}\x1b[0m", color as u8)
+}
+
+/// Whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` asks for plain text.
+fn takes_color() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+/// Serialises a 64-bit number as proto3 JSON does: as a string of its digits.
+pub(crate) fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
 /// Columns that are aligned by spaces alone, so that `awk` and `cut` can read them.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -85,11 +132,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with a heading.
+    /// A table with a heading; without one where it is empty.
     pub(crate) fn new(heading: &[&str]) -> Table {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(heading.iter().copied());
+        // An empty heading would be an empty line.
+        if !heading.is_empty() {
+            table.set_header(heading.iter().copied());
+        }
         Table { table }
     }
 
@@ -149,6 +199,28 @@ mod tests {
             a-long-name     1,000
         "#]]
         .assert_eq(&table.render());
+    }
+
+    #[test]
+    fn a_table_without_a_heading_has_no_line_for_it() {
+        let mut table = Table::new(&[]);
+        table.row(["24".to_owned(), "exact".to_owned()]);
+        assert_eq!(table.render(), "24  exact\n");
+    }
+
+    #[test]
+    fn headings_are_coloured_by_what_every_terminal_reads() {
+        assert_eq!(colored("error:", Color::Red), "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m");
+    }
+
+    #[test]
+    fn no_digit_of_a_large_number_is_lost() {
+        #[derive(Serialize)]
+        struct Row {
+            #[serde(serialize_with = "digits")]
+            value: u64,
+        }
+        assert_eq!(serde_json::to_string(&Row { value: u64::MAX }).unwrap(), r#"{"value":"18446744073709551615"}"#);
     }
 
     #[test]

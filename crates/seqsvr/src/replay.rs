@@ -1,12 +1,11 @@
 //! The command `replay`: feeds a recorded message trace through the service and checks every answer.
 //!
 //! Every message takes one number for every member of its group, in one call. The order is checked over the whole run, and
-//! with `--floors` over several runs; a violation ends in exit 1. Ctrl-C ends the run early, with its report.
+//! with `--floors` over several runs; a violation ends in exit 1. Ctrl-C ends the run early, with its report and exit 130.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seq_core::Seq;
 use seq_order::{Checker, User};
@@ -23,7 +22,7 @@ mod report;
 mod trace;
 
 use drive::{Drive, Pace};
-use floors::Floors;
+use floors::{Floors, Fresh};
 use report::Report;
 use trace::Trace;
 
@@ -32,9 +31,12 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// Arguments of `replay`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  seqsvr replay messages.csv.gz\n  seqsvr replay messages.csv --limit 1000 -o json")]
+#[command(
+    after_help = "Examples:\n  seqsvr replay messages.csv.gz\n  seqsvr replay messages.csv --limit 1000 -o json\n  \
+                        zstdcat messages.csv.zst | seqsvr replay -"
+)]
 pub(crate) struct ReplayArgs {
-    /// The trace: CSV with the header second,group,sender, plain or gzip.
+    /// The trace: CSV with the header second,group,sender, plain or gzip; - is standard input.
     file: PathBuf,
     #[command(flatten)]
     target: Target,
@@ -84,6 +86,9 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
         Some(file) => floors::load(file).map_err(|error| usage(error.into()))?,
         None => Floors::new(),
     };
+    // Before the run, so that it is not lost to a name that cannot be written.
+    let fresh = args.floors.as_deref().map(|file| Fresh::create(file).map_err(|error| cannot_write(file, error)));
+    let fresh = fresh.transpose().map_err(usage)?;
     let limit = args.limit.unwrap_or(u64::MAX).min(trace.messages.len() as u64);
     let pace = Pace {
         concurrency: usize::from(args.concurrency),
@@ -108,12 +113,16 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
     let seconds = drive.elapsed();
     let state = drive.into_state();
 
-    if let Some(file) = &args.floors {
-        save_floors(file, floors, &trace, &state.checker)?;
+    if let (Some(file), Some(fresh)) = (&args.floors, fresh) {
+        fresh.save(&joined(floors, &trace, &state.checker)).map_err(|error| cannot_write(file, error))?;
     }
-    let report = Report::new(&trace, &state, &raises, seconds, args.exclusive);
-    report.print(output, interrupted)?;
-    Ok(report.exit(interrupted))
+    let report = Report::new(&trace, &state, &raises, seconds, args.exclusive, interrupted);
+    report.print(output)?;
+    Ok(report.exit())
+}
+
+fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
+    anyhow::Error::from(error).context(format!("cannot write {}", file.display()))
 }
 
 /// Runs the replay beside its progress bar, its count of raises and Ctrl-C. Answers whether it was interrupted.
@@ -144,16 +153,16 @@ async fn watch(drive: &Drive<'_, Sdk>, raises: &mut RaiseWatch, bar: ProgressBar
 
 fn progress_bar(output: &Output, messages: u64) -> ProgressBar {
     let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("[{bar:40}] {human_pos}/{human_len} messages  {per_sec}  ETA {eta}")
+    let style = ProgressStyle::with_template("[{wide_bar}] {human_pos}/{human_len} messages  {per_sec:0}  ETA {eta}")
         .expect("the template is well-formed")
         .progress_chars("##-");
     ProgressBar::with_draw_target(Some(messages), target).with_style(style)
 }
 
-/// Keeps the floors of uids that are not in this trace.
-fn save_floors(file: &std::path::Path, mut floors: Floors, trace: &Trace, checker: &Checker) -> anyhow::Result<()> {
+/// The floors after a run: of the trace's uids what the run saw, of the others what was known before.
+fn joined(mut floors: Floors, trace: &Trace, checker: &Checker) -> Floors {
     floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
-    floors::save(file, &floors).with_context(|| format!("cannot write {}", file.display()))
+    floors
 }
 
 impl Trace {

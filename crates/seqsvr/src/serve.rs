@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::Context;
-use seq_alloc::Allocator;
+use seq_alloc::{Allocator, Halt};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, TaskGroup};
@@ -156,6 +156,11 @@ impl Process {
         }
         if self.root.failed().is_some() {
             exit = Exit::Failed;
+        }
+        let halt = self.stages.iter().flat_map(|stage| &stage.allocators).find_map(Allocator::halt);
+        if let Some(Halt::Evicted { addr }) = halt.filter(|_| exit == Exit::Ok) {
+            tracing::error!(addr, "evicted; started again, this process waits until the one at that address ends");
+            exit = Exit::Evicted;
         }
         if let Err(hung) = self.root.shutdown(self.settings.patience()).await {
             tracing::error!(stage = "probes", "{hung}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use seq_client::pool::Pool;
 use serde::Serialize;
-use tonic::Request;
+use tonic::{Request, Status};
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
@@ -13,7 +13,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::target::{Target, host_port};
+use crate::target::{Target, host_port, wrong_port};
 
 /// How long the answer may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -33,15 +33,16 @@ struct Services {
 
 pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<Exit> {
     let pool = Pool::with_connections(1);
+    let mut items = Vec::new();
     for addr in &args.target.addrs {
-        let services = list(&pool, host_port(addr)).await?;
-        if output.is_json() {
-            output.json(&Services { addr: addr.clone(), services })?;
-            continue;
-        }
-        for service in services {
-            output.line(service)?;
-        }
+        items.push(Services { addr: addr.clone(), services: list(&pool, host_port(addr)).await? });
+    }
+    if output.is_json() {
+        output.json_items(&items)?;
+        return Ok(Exit::Ok);
+    }
+    for service in items.into_iter().flat_map(|item| item.services) {
+        output.line(service)?;
     }
     Ok(Exit::Ok)
 }
@@ -57,14 +58,16 @@ async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
         let requests = futures::stream::iter([ask]);
         client.server_reflection_info(Request::new(requests)).await?.into_inner().message().await
     };
-    let unreachable = |why: String| {
-        Failure::new(Exit::CannotConnect, format!("{addr} does not answer: {why}"))
-            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+    let unreachable = |status: Status| {
+        wrong_port(addr, &status).unwrap_or_else(|| {
+            Failure::new(Exit::CannotConnect, format!("{addr} does not respond: {}", status.message()))
+                .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+        })
     };
     let answer = tokio::time::timeout(DEADLINE, call)
         .await
         .map_err(|_| Failure::new(Exit::Deadline, format!("{addr} did not answer within {DEADLINE:?}")))?
-        .map_err(|status| unreachable(status.message().to_owned()))?;
+        .map_err(unreachable)?;
     match answer.and_then(|answer| answer.message_response) {
         Some(MessageResponse::ListServicesResponse(list)) => {
             let mut names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();

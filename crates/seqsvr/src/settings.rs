@@ -16,9 +16,13 @@ use seq_store::StoreTuning;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
+
+/// Most threads that serve: many times the cores of large machines, and a fraction of the files a process may open.
+const MAX_CORES: usize = 1_024;
 
 /// Variables with the prefix that are no keys: the command line's, and those of the project's tests.
 const OTHERS: [&str; 5] = ["SEQSVR_ADDR", "SEQSVR_OUTPUT", "SEQSVR_CONFIG", "SEQSVR_E2E_KILLS", "SEQSVR_E2E_TRACE"];
@@ -181,6 +185,7 @@ impl Settings {
 
     /// Checks what the keys' types cannot say.
     fn validate(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.alloc.cores <= MAX_CORES, "alloc.cores: {} is more than {MAX_CORES}", self.alloc.cores);
         telemetry::check_filter(&self.log.filter).context("log.filter")?;
         self.store_tuning().validate().context("store")?;
         self.alloc_tuning().validate().context("alloc")?;
@@ -217,15 +222,45 @@ impl SettingsArgs {
                 layers = layers.file(path)?;
             }
             let layers = layers
-                .environment(PREFIX, &OTHERS, std::env::vars())?
+                .environment(PREFIX, is_foreign, variables())?
                 .flag("--log-filter", "log.filter", self.log_filter.as_ref())?
                 .flag("--log-format", "log.format", self.log_format.as_ref())?;
             let loaded: Loaded<Settings> = more(layers)?.load()?;
             loaded.value.validate()?;
             Ok(loaded)
         };
-        layers().map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))
+        let loaded = layers().map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
+        for warning in &loaded.warnings {
+            output::note(format_args!("{} {warning}", output::heading("warning:", output::Color::Yellow)));
+        }
+        Ok(loaded)
     }
+}
+
+/// The environment, without what is not text: no key has such a name, and none takes such a value.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// Whether a variable with the prefix is meant for something else: for another part of the program, or it is one of those
+/// that Kubernetes sets in every pod of a namespace with a Service named `seqsvr` or `seqsvr-...`.
+fn is_foreign(variable: &str, value: &str) -> bool {
+    OTHERS.contains(&variable) || variable.strip_prefix(PREFIX).is_some_and(|name| is_of_a_service(name, value))
+}
+
+/// Whether a name, without the prefix, is a Service variable. That of a Service `seqsvr` begins with `SERVICE_` or `PORT`, that
+/// of `seqsvr-alloc` has `ALLOC_` before it. A name that merely ends with `_PORT` counts only with a URL as its value, as
+/// `tcp://10.0.0.1:7100`: anything else may be a misspelt key.
+fn is_of_a_service(name: &str, value: &str) -> bool {
+    let words: Vec<&str> = name.split('_').collect();
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    (0..words.len()).any(|at| match &words[at..] {
+        ["SERVICE", ..] | ["PORT", ..] if at == 0 => true,
+        ["SERVICE", "HOST"] | ["SERVICE", "PORT", ..] => true,
+        ["PORT"] => value.contains("://"),
+        ["PORT", number, "TCP" | "UDP" | "SCTP", ..] => is_number(number),
+        _ => false,
+    })
 }
 
 fn to_ms(duration: Duration) -> u64 {
@@ -245,11 +280,46 @@ mod tests {
         let loaded: Loaded<Settings> =
             Layers::new(&Settings::default()).text(Path::new("sample.toml"), SAMPLE).unwrap().load().unwrap();
         assert_eq!(loaded.value, Settings::default());
-        for (key, _, origin) in &loaded.keys {
-            assert_ne!(*origin, Origin::Default, "{key} is not in the sample");
+        for key in &loaded.keys {
+            assert_ne!(key.origin, Origin::Default, "{} is not in the sample", key.name);
         }
         loaded.value.validate().unwrap();
         assert_eq!(loaded.value.store_tuning(), StoreTuning::DEFAULTS);
         assert_eq!(loaded.value.alloc_tuning(), AllocTuning::DEFAULTS);
+    }
+
+    #[test]
+    fn service_variables_of_kubernetes_are_told_from_misspelt_keys() {
+        let tcp = "tcp://10.0.0.1:7100";
+        for (name, value) in [
+            ("SERVICE_HOST", "10.0.0.1"),
+            ("SERVICE_PORT", "7100"),
+            ("SERVICE_PORT_GRPC", "7100"),
+            ("PORT", tcp),
+            ("PORT_7100_TCP", tcp),
+            ("PORT_7100_TCP_PROTO", "tcp"),
+            ("PORT_7100_TCP_ADDR", "10.0.0.1"),
+            ("ALLOC_SERVICE_HOST", "10.0.0.1"),
+            ("ALLOC_SERVICE_PORT_REDIS", "7179"),
+            ("ALLOC_A_PORT", tcp),
+            ("STORE_HEADLESS_PORT_7300_TCP_PORT", "7300"),
+        ] {
+            assert!(is_of_a_service(name, value), "{name}");
+        }
+        for (name, value) in [
+            ("ALLOC_PORT", "7100"),
+            ("LOG_FILTR", "debug"),
+            ("ALLOC_CORE", "2"),
+            ("STORE_PORT_X_TCP", "1"),
+            ("STORE_SERVICE", "x"),
+            ("", ""),
+        ] {
+            assert!(!is_of_a_service(name, value), "{name}");
+        }
+        // No key there is has such a shape, so none can be ignored by mistake.
+        for key in Layers::new(&Settings::default()).load::<Settings>().unwrap().keys {
+            let name = key.name.replace('.', "_").to_uppercase();
+            assert!(!is_of_a_service(&name, "tcp://x"), "{name}");
+        }
     }
 }

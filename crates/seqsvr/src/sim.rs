@@ -270,7 +270,7 @@ fn bugs(args: BugsArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     bar.finish_and_clear();
     if output.is_json() {
-        output.json(&all)?;
+        output.json_items(&all)?;
     }
     Ok(if missed { Exit::Failed } else { Exit::Ok })
 }

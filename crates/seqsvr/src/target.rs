@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seq_client::{Client, ClientBuilder, ConnectError};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::exit::{Exit, Failure};
 
@@ -14,33 +14,73 @@ pub(crate) const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
     /// Address of a node, as http://host:port; repeat it for more nodes to start from.
-    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', default_value = DEFAULT_ADDR)]
+    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', default_value = DEFAULT_ADDR,
+          value_parser = node_url)]
     pub(crate) addrs: Vec<String>,
 }
 
 impl Target {
     /// Connects through the first nodes that answer.
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
-        self.connect_with(Client::builder().deadline(deadline)).await
+        self.connect_with(Client::builder(), deadline).await
     }
 
     /// Connects with other settings.
-    pub(crate) async fn connect_with(&self, settings: ClientBuilder) -> anyhow::Result<Client> {
-        let settings = self.addrs.iter().fold(settings, |settings, addr| settings.seed(addr));
-        Ok(settings.connect().await.map_err(|error| connect_failure(&error))?)
+    pub(crate) async fn connect_with(&self, settings: ClientBuilder, deadline: Duration) -> anyhow::Result<Client> {
+        let settings = self.addrs.iter().fold(settings.deadline(deadline), |settings, addr| settings.seed(addr));
+        Ok(settings.connect().await.map_err(|error| connect_failure(&error, deadline))?)
     }
 }
 
-fn connect_failure(error: &ConnectError) -> Failure {
+/// Checks a node's URL as far as that is possible without a request.
+fn node_url(text: &str) -> Result<String, String> {
+    let addr = match text.split_once("://") {
+        None => text,
+        Some(("http", rest)) => rest.strip_suffix('/').unwrap_or(rest),
+        Some(("https", _)) => return Err("TLS is not supported".to_owned()),
+        Some(_) => return Err("only http:// is understood".to_owned()),
+    };
+    let is_address = addr.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains(['/', '@', '?', '#']) && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if is_address { Ok(text.to_owned()) } else { Err("it is not of the form http://host:port".to_owned()) }
+}
+
+fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     let message = format!("{:#}", Chain(error));
     match error {
-        ConnectError::Unreachable { .. } => Failure::new(Exit::CannotConnect, message)
-            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another"),
+        // The second is what the transport makes of a timeout of its own.
+        ConnectError::Unreachable { addr, source }
+            if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>
+        {
+            Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
+                .hint("--deadline-ms gives it more time; `seqsvr status` shows which nodes respond")
+        }
+        ConnectError::Unreachable { addr, source } => wrong_port(addr, source).unwrap_or_else(|| {
+            Failure::new(Exit::CannotConnect, message)
+                .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+        }),
         ConnectError::NoRoutes { .. } => Failure::new(Exit::Deadline, message)
             .hint("the cluster is starting, or its store has no leader: `seqsvr status`"),
         ConnectError::BadRoutes { .. } => Failure::new(Exit::Failed, message),
         _ => Failure::new(Exit::Usage, message),
     }
+}
+
+/// The failure of a call to a port that something else listens on, where the response shows what it is.
+pub(crate) fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
+    let text = Chain(status).to_string();
+    let found = if status.message().starts_with("grpc-status header missing") {
+        "speaks HTTP but not gRPC; it may be a port for metrics and probes"
+    } else if text.contains("http2 error") {
+        "does not speak HTTP/2; it may be a port for clients of Redis"
+    } else if status.code() == Code::Unimplemented {
+        "does not give out sequence numbers; it is a store, or another gRPC server"
+    } else {
+        return None;
+    };
+    let hint = "name the gRPC port of an AllocSvr: `addr` of an [[alloc]] in the set file";
+    Some(Failure::new(Exit::Usage, format!("{addr} {found}")).hint(hint))
 }
 
 /// A node's "host:port" out of its URL.
@@ -73,6 +113,18 @@ impl std::fmt::Display for Chain<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_are_checked_before_anything_is_sent() {
+        for good in ["127.0.0.1:7100", "http://h:1", "http://h:1/", "http://[::1]:7100"] {
+            assert_eq!(node_url(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "h", "h:0", "h:65536", ":1", "http://h:1/path", "h:port", "http://a@h:1"] {
+            assert_eq!(node_url(bad), Err("it is not of the form http://host:port".to_owned()), "{bad:?}");
+        }
+        assert_eq!(node_url("https://h:1"), Err("TLS is not supported".to_owned()));
+        assert_eq!(node_url("redis://h:1"), Err("only http:// is understood".to_owned()));
+    }
 
     #[tokio::test]
     async fn nobody_there_is_one_short_line() {

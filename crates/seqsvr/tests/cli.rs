@@ -70,8 +70,8 @@ fn the_help_is_a_page() {
               seqsvr next 42         the next number of user 42
               seqsvr status          who serves what
 
-            Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 6 declined, 7 deadline, 64 a server's
-            bad config, 65 a removed store.
+            Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 partly done, 6 declined, 7 deadline,
+            64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.
             exit 0
         "#]],
     );
@@ -97,7 +97,7 @@ fn the_help_is_a_page() {
         Examples:
           seqsvr next 42
           seqsvr next 42 -n 100
-          seqsvr next 42 -o json
+          seqsvr next 42 -o json | jq -r '.items[].value'
         exit 0
     "#]],
     );
@@ -171,11 +171,47 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next", "many"],
         expect![[r#"
-        error: invalid value 'many' for '<UID>': invalid digit found in string
+        error: invalid value 'many' for '<UID>': it is not a whole number
 
         For more information, try '--help'.
         exit 2
     "#]],
+    );
+    check(
+        &["next", "-1"],
+        expect![[r#"
+            error: invalid value '-1' for '<UID>': it must not be negative
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    check(
+        &["current", "1", "99999999999999999999999"],
+        expect![[r#"
+            error: invalid value '99999999999999999999999' for '<UID>...': it is too large
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    check(
+        &["next", "1", "-n", "-5"],
+        expect![[r#"
+            error: invalid value '-5' for '--count <N>': -5 is not in 0..=4294967295
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    check(
+        &["bench", "--rate", "-5"],
+        expect![[r#"
+            error: invalid value '-5' for '--rate <N>': not a number of calls a second from 0.01 to 100,000,000
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
     );
     check(
         &["nxt"],
@@ -193,10 +229,146 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next", "1", "--addr", "https://x:1"],
         expect![[r#"
-        error: "https://x:1" is not the URL of a node: TLS is not supported
+        error: invalid value 'https://x:1' for '--addr <URL>': TLS is not supported
+
+        For more information, try '--help'.
         exit 2
     "#]],
     );
+}
+
+#[test]
+fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
+    let check = |args: &[&str], environment: &[(&str, &str)], expect: Expect| {
+        expect.assert_eq(&run(Path::new("."), args, environment));
+    };
+    check(
+        &["next", "42"],
+        &[("SEQSVR_OUTPUT", "xml")],
+        expect![[r#"
+            error: invalid value 'xml' for '$SEQSVR_OUTPUT'
+              [possible values: plain, json, wide]
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    let said = run(Path::new("."), &["next"], &[("SEQSVR_OUTPUT", "xml")]);
+    assert!(said.contains("for '$SEQSVR_OUTPUT'"), "also beside another mistake: {said}");
+    check(
+        &["next", "42"],
+        &[("SEQSVR_ADDR", "https://x:1")],
+        expect![[r#"
+            error: invalid value 'https://x:1' for '$SEQSVR_ADDR': TLS is not supported
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    // The flag is what is wrong.
+    check(
+        &["next", "42", "--addr", "h"],
+        &[("SEQSVR_ADDR", "http://x:1")],
+        expect![[r#"
+            error: invalid value 'h' for '--addr <URL>': it is not of the form http://host:port
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    // A variable makes no optional flag look required.
+    check(
+        &["next"],
+        &[("SEQSVR_ADDR", "http://x:1"), ("SEQSVR_OUTPUT", "json")],
+        expect![[r#"
+            error: the following required arguments were not provided:
+              <UID>
+
+            Usage: seqsvr next <UID>
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    let unset = [("SEQSVR_ADDR", ""), ("SEQSVR_OUTPUT", ""), ("SEQSVR_CONFIG", "")];
+    let said = run(Path::new("."), &["next", "42", "--addr", &addr], &unset).replace(&addr, "ADDR");
+    expect![[r#"
+        error: no seed answered; ADDR failed last: tcp connect error: Connection refused (os error 111)
+        hint: is the cluster running? `seqsvr dev` starts one; --addr URL names another
+        exit 4
+    "#]]
+    .assert_eq(&said);
+    check(
+        &["config", "check"],
+        &unset,
+        expect![[r#"
+            error: the following required arguments were not provided:
+              <PATH>...
+
+            Usage: seqsvr config check <PATH>...
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+}
+
+#[test]
+fn an_address_to_listen_on_has_a_host_and_a_port() {
+    for (args, words) in [
+        (["--grpc", "23200"], "'23200' for '--grpc <ADDR>': it is not of the form host:port"),
+        (["--redis", ":23279"], "':23279' for '--redis <ADDR>': it has no host: 127.0.0.1:23279 is for this machine"),
+        (["--http", "127.0.0.1:http"], "it is not of the form host:port"),
+    ] {
+        let said = run(Path::new("."), &[&["dev"], &args[..]].concat(), &[]);
+        assert!(said.contains(words) && said.ends_with("exit 2\n"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn flags_that_would_do_nothing_are_mistakes() {
+    for (args, words) in [
+        (&["--no-coalescing", "--door", "grpc"][..], "--no-coalescing is for --door sdk"),
+        (&["--redis", "127.0.0.1:1"], "--redis and --key-prefix are for --door resp"),
+        (&["--door", "json", "--key-prefix", "x:"], "--redis and --key-prefix are for --door resp"),
+        (&["--door", "json", "--connections", "2"], "--connections is for the gRPC doors"),
+        (&["--door", "resp", "--batch", "2"], "--batch needs a door with calls for many uids"),
+        (&["--duration-s", "0"], "above 0"),
+    ] {
+        let said = run(Path::new("."), &[&["bench"], args].concat(), &[]);
+        assert!(said.contains(words) && said.ends_with("exit 2\n"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn files_for_results_are_opened_before_anything_is_sent() {
+    // Nothing listens at the address: a command that got so far would end with 4.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("trace.csv"), "second,group,sender\n0,1,2\n").unwrap();
+    for args in [&["bench", "--csv", "none/run.csv"][..], &["replay", "trace.csv", "--floors", "none/floors.csv"]] {
+        let said = run(dir.path(), &[args, &["--addr", &addr]].concat(), &[]);
+        assert!(said.contains("cannot write none/") && said.ends_with("exit 2\n"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_trace_may_come_from_standard_input() {
+    for (input, words) in [("second,group\n", "standard input:1: the header must be"), ("", "standard input:1:")] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
+            .args(["replay", "-"])
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(words) && output.status.code() == Some(2), "{said}");
+    }
 }
 
 #[test]
@@ -316,20 +488,20 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
     "#]],
     );
     check(
-        &alloc,
-        &[("SEQSVR_LOG_FILTR", "debug")],
+        &["dev"],
+        &[("SEQSVR_ALLOC_CORES", "many")],
         expect![[r#"
-        error: $SEQSVR_LOG_FILTR: log_filtr: unknown key; the nearest is log.filter
+        error: $SEQSVR_ALLOC_CORES: alloc.cores: invalid type: found string "many", expected a whole number from 0
         exit 64
     "#]],
     );
     check(
-        &["dev"],
-        &[("SEQSVR_ALLOC_CORES", "many")],
+        &["dev", "--cores", "99999"],
+        &[],
         expect![[r#"
-        error: $SEQSVR_ALLOC_CORES: alloc.cores: invalid type: found string "many", expected usize
-        exit 64
-    "#]],
+            error: alloc.cores: 99999 is more than 1024
+            exit 64
+        "#]],
     );
     assert!(!dir.path().join("data").exists(), "nothing was made");
 }
@@ -363,7 +535,7 @@ fn config_check_names_every_problem() {
     check(
         &["config", "check", "bad.toml", "-o", "json"],
         expect![[r#"
-            {"sets":[],"problems":["bad.toml:5: uids: uid range 9..1 is empty or reversed","bad.toml:26: store[1].id: \"1\" is taken by store[0].id","bad.toml:40: alloc[1].addr: address \"127.0.0.1\" is not host:port"]}
+            {"sets":[],"problems":[{"file":"bad.toml","line":5,"what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":26,"what":"store[1].id: \"1\" is taken by store[0].id","text":"bad.toml:26: store[1].id: \"1\" is taken by store[0].id"},{"file":"bad.toml","line":40,"what":"alloc[1].addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:40: alloc[1].addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
             exit 2
         "#]],
     );
@@ -387,6 +559,49 @@ fn config_show_says_where_a_key_was_set() {
     std::fs::write(dir.path().join("sample.toml"), sample.replace("exit 0\n", "")).unwrap();
     let checked = run(dir.path(), &["config", "check", "--config", "sample.toml"], &[]);
     assert_eq!(checked, "exit 0\n", "the sample is good");
+}
+
+#[test]
+fn an_unknown_variable_is_a_warning_and_those_of_kubernetes_are_none() {
+    let (dir, service) = (tempfile::tempdir().unwrap(), "tcp://10.0.0.1:7100");
+    let environment = [
+        ("SEQSVR_PORT", service),
+        ("SEQSVR_PORT_7100_TCP", service),
+        ("SEQSVR_PORT_7100_TCP_PROTO", "tcp"),
+        ("SEQSVR_SERVICE_HOST", "10.0.0.1"),
+        ("SEQSVR_SERVICE_PORT_GRPC", "7100"),
+        ("SEQSVR_ALLOC_PORT", service),
+        ("SEQSVR_ALLOC_SERVICE_HOST", "10.0.0.1"),
+        ("SEQSVR_ADDR", "http://127.0.0.1:7100"),
+    ];
+    let shown = run(dir.path(), &["config", "show"], &environment);
+    assert_eq!(shown, run(dir.path(), &["config", "show"], &[]), "they change nothing, and nothing is said of them");
+    let misspelt = [("SEQSVR_LOG_FILTR", "debug"), ("SEQSVR_LOG_FORMAT", "json")];
+    let shown = run(dir.path(), &["config", "show", "-o", "json"], &misspelt);
+    let warning = "warning: $SEQSVR_LOG_FILTR: log_filtr: unknown key; the nearest is log.filter; it is ignored";
+    assert_eq!(shown.lines().filter(|line| line.contains("FILTR")).collect::<Vec<_>>(), [warning]);
+    assert!(shown.contains(r#"{"key":"log.format","value":"json"}"#) && shown.ends_with("exit 0\n"), "{shown}");
+    let checked = run(dir.path(), &["config", "check", "--config", "/dev/null", "-o", "json"], &misspelt);
+    assert!(checked.contains(r#""problems":[],"warnings":["$SEQSVR_LOG_FILTR: log_filtr: unknown key"#), "{checked}");
+    // A key in a file has no such excuse.
+    std::fs::write(dir.path().join("seqsvr.toml"), "[log]\nfiltr = \"info\"\n").unwrap();
+    let said = run(dir.path(), &["config", "show", "--config", "seqsvr.toml"], &[]);
+    assert_eq!(said, "error: seqsvr.toml:2: log.filtr: unknown key; the nearest is log.filter\nexit 2\n");
+}
+
+#[test]
+fn settings_as_json_have_their_own_types() {
+    let environment = [("SEQSVR_REDIS_PASSWORD", "secret"), ("SEQSVR_ALLOC_LEASE_MS", "1900")];
+    let shown = run(Path::new("."), &["config", "show", "-o", "json", "--origin"], &environment);
+    let json = shown.strip_suffix("exit 0\n").unwrap();
+    assert!(json.starts_with(r#"{"items":[{"key":"alloc.claim_every_ms","value":"#), "{json}");
+    for part in [
+        r#"{"key":"alloc.lease_ms","value":1900,"origin":"$SEQSVR_ALLOC_LEASE_MS"}"#,
+        r#"{"key":"log.format","value":"plain","origin":"default"}"#,
+        r#"{"key":"redis.password","value":"(set)","origin":"$SEQSVR_REDIS_PASSWORD"}"#,
+    ] {
+        assert!(json.contains(part), "{part} is missing in {json}");
+    }
 }
 
 #[test]

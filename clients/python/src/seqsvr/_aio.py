@@ -15,9 +15,9 @@ from google.protobuf.message import Message
 from seqsvr import _attempts
 from seqsvr._answers import Allocation, Current
 from seqsvr._attempts import DEADLINE, Attempt, Call, Shared
-from seqsvr._errors import SeqError
+from seqsvr._errors import ClientClosed, OtherEventLoop, SeqError
 from seqsvr._proto import sequence_pb2 as pb
-from seqsvr._seeds import METHODS, OPTIONS, REFRESH_EVERY, Gather, address, serialize
+from seqsvr._seeds import METHODS, OPTIONS, REFRESH_EVERY, Gather, Seed, addresses, serialize
 
 Answer = TypeVar("Answer", Allocation, Current)
 
@@ -29,13 +29,13 @@ class AsyncClient:
     have been consumed then, which is a gap, never a duplicate.
     """
 
-    def __init__(self, *seeds: str, deadline: float = DEADLINE) -> None:
+    def __init__(self, *seeds: Seed, deadline: float = DEADLINE) -> None:
         """Names one node of each set; see `Client`. Raises ConnectError for a seed that is no address."""
-        if not seeds:
-            raise ValueError("name at least one node as host:port")
-        self._seeds = [address(seed) for seed in seeds]
+        self._seeds = addresses(seeds)
         self._deadline = deadline
         self._shared = Shared()
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._methods: dict[tuple[str, str], grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
         self._gathering = asyncio.Lock()
@@ -50,7 +50,9 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections; calls that are under way fail."""
+        """Closes the connections for good; calls that are under way and later ones raise ClientClosed. May be repeated."""
+        self._enter()
+        self._closed = True
         channels = list(self._channels.values())
         self._channels.clear()
         self._methods.clear()
@@ -59,6 +61,8 @@ class AsyncClient:
 
     async def connect(self) -> None:
         """Asks the seeds for routes now instead of at the first call. Raises ConnectError."""
+        self._enter()
+        self._check_open()
         await self._gather(self._deadline)
 
     async def next(self, uid: int, *, deadline: float | None = None) -> Allocation:
@@ -87,6 +91,8 @@ class AsyncClient:
     async def _run(
         self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, asks: _attempts.Asks[Answer]
     ) -> Call[Answer]:
+        self._enter()
+        self._check_open()
         call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, asks)
         if call.is_outside:
             await self._gather(call.remaining)
@@ -94,12 +100,27 @@ class AsyncClient:
             outcomes = await asyncio.gather(*map(self._send, attempts))
             for attempt, outcome in zip(attempts, outcomes, strict=True):
                 if isinstance(outcome, grpc.RpcError):
+                    if self._closed:
+                        # Closing the connection cancelled it: it may have reached the server.
+                        raise ClientClosed(may_have_applied=True) from outcome
                     call.failed(attempt, outcome)
                 else:
                     call.answered(attempt, outcome)
             if wait := call.pause():
                 await asyncio.sleep(wait)
         return call
+
+    def _enter(self) -> None:
+        """Binds the client to the event loop of its first use: the connections live on it."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise OtherEventLoop
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed
 
     async def _send(self, attempt: Attempt) -> Message | grpc.RpcError:
         return await self._ask(attempt.addr, attempt.method, attempt.request, attempt.timeout)
@@ -113,6 +134,7 @@ class AsyncClient:
         return answer
 
     def _method(self, addr: str, name: str) -> grpc.aio.UnaryUnaryMultiCallable[Any, Any]:
+        self._check_open()
         method = self._methods.get((addr, name))
         if method is None:
             channel = self._channels.get(addr)
@@ -138,5 +160,6 @@ class AsyncClient:
                 await asyncio.sleep(wait)
                 asks = [self._ask(seed, "GetRoutes", pb.GetRoutesRequest(), gather.timeout) for seed in self._seeds]
                 answers = await asyncio.gather(*asks)
+                self._check_open()
                 wait = gather.done(answer for answer in answers if isinstance(answer, pb.GetRoutesResponse | grpc.RpcError))
             self._gathered_at = time.monotonic()

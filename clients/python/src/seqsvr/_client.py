@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from seqsvr import _attempts
 from seqsvr._answers import Allocation, Current
 from seqsvr._attempts import DEADLINE, Attempt, Call, Shared
-from seqsvr._errors import SeqError
+from seqsvr._errors import ClientClosed, SeqError
 from seqsvr._proto import sequence_pb2 as pb
-from seqsvr._seeds import METHODS, OPTIONS, REFRESH_EVERY, Gather, address, serialize
+from seqsvr._seeds import METHODS, OPTIONS, REFRESH_EVERY, Gather, Seed, addresses, serialize
 
 Answer = TypeVar("Answer", Allocation, Current)
 
@@ -29,19 +30,19 @@ class Client:
     uid of its set.
     """
 
-    def __init__(self, *seeds: str, deadline: float = DEADLINE) -> None:
+    def __init__(self, *seeds: Seed, deadline: float = DEADLINE) -> None:
         """Names one node of each set, as `host:port` or `http://host:port`; more let the client start while some are down.
 
+        seeds: strings, or iterables of them.
         deadline: seconds that a call may take, unless the call says otherwise.
 
         Nothing is sent before the first call, or `connect`. Raises ConnectError for a seed that is no address.
         """
-        if not seeds:
-            raise ValueError("name at least one node as host:port")
-        self._seeds = [address(seed) for seed in seeds]
+        self._seeds = addresses(seeds)
         self._deadline = deadline
         self._shared = Shared()
         self._lock = threading.Lock()
+        self._closed = False
         self._channels: dict[str, grpc.Channel] = {}
         self._methods: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
         self._gathering = threading.Lock()
@@ -56,8 +57,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; calls that are under way fail."""
+        """Closes the connections for good; calls that are under way and later ones raise ClientClosed. May be repeated."""
         with self._lock:
+            self._closed = True
             channels = list(self._channels.values())
             self._channels.clear()
             self._methods.clear()
@@ -66,13 +68,14 @@ class Client:
 
     def connect(self) -> None:
         """Asks the seeds for routes now instead of at the first call. Raises ConnectError."""
+        self._check_open()
         self._gather(self._deadline)
 
     def next(self, uid: int, *, deadline: float | None = None) -> Allocation:
         """Takes the next number of a uid, an int of a set that is served.
 
         Raises UidOutside, Refused, Unreachable, DeadlineExceeded, BadAnswer; their `may_have_applied` says whether a number
-        may be lost to a gap. Raises ConnectError when no seed answers the first call.
+        may be lost to a gap. Raises ConnectError when no seed answers the first call, ClientClosed after `close`.
         """
         return self.next_n(uid, 1, deadline=deadline)
 
@@ -109,6 +112,7 @@ class Client:
     def _run(
         self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, asks: _attempts.Asks[Answer]
     ) -> Call[Answer]:
+        self._check_open()
         call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, asks)
         if call.is_outside:
             self._gather(call.remaining)
@@ -119,17 +123,34 @@ class Client:
                 try:
                     call.answered(attempt, future.result())
                 except grpc.RpcError as error:
+                    if self._closed:
+                        # Closing the connection cancelled it: it may have reached the server.
+                        raise ClientClosed(may_have_applied=True) from error
                     call.failed(attempt, error)
             time.sleep(call.pause())
         return call
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed
+
     def _send(self, attempt: Attempt) -> Any:
-        return self._method(attempt.addr, attempt.method).future(attempt.request, timeout=attempt.timeout)
+        return self._start(attempt.addr, attempt.method, attempt.request, attempt.timeout)
+
+    def _start(self, addr: str, name: str, request: Message, timeout: float) -> Any:
+        try:
+            return self._method(addr, name).future(request, timeout=timeout)
+        except ValueError as error:
+            # The library's word for a connection that was closed in the meantime.
+            if self._closed and not isinstance(error, ClientClosed):
+                raise ClientClosed from error
+            raise
 
     def _method(self, addr: str, name: str) -> grpc.UnaryUnaryMultiCallable[Any, Any]:
         method = self._methods.get((addr, name))
         if method is None:
             with self._lock:
+                self._check_open()
                 channel = self._channels.get(addr)
                 if channel is None:
                     channel = self._channels[addr] = grpc.insecure_channel(addr, options=OPTIONS)
@@ -152,8 +173,10 @@ class Client:
             while wait is not None:
                 time.sleep(wait)
                 request = pb.GetRoutesRequest()
-                futures = [self._method(seed, "GetRoutes").future(request, timeout=gather.timeout) for seed in self._seeds]
-                wait = gather.done([_outcome(future) for future in futures])
+                futures = [self._start(seed, "GetRoutes", request, gather.timeout) for seed in self._seeds]
+                outcomes = [_outcome(future) for future in futures]
+                self._check_open()
+                wait = gather.done(outcomes)
             self._gathered_at = time.monotonic()
 
 

@@ -113,6 +113,28 @@ class BadAnswer(SeqError):
         self.addr = addr
 
 
+class ClientClosed(SeqError, ValueError):
+    """The client was closed: before the call, and then nothing was sent, or while it was under way."""
+
+    def __init__(self, *, may_have_applied: bool = False) -> None:
+        """Makes the error; clients do."""
+        super().__init__(
+            "the client is closed; make a new one",
+            reason="CLIENT_CLOSED",
+            retryable=False,
+            may_have_applied=may_have_applied,
+        )
+
+
+class OtherEventLoop(SeqError, RuntimeError):
+    """An AsyncClient was used from an event loop other than the one of its first call. Nothing was sent."""
+
+    def __init__(self) -> None:
+        """Makes the error; clients do."""
+        message = "this AsyncClient belongs to another event loop, that of its first call; make one client for each loop"
+        super().__init__(message, reason="OTHER_EVENT_LOOP", retryable=False)
+
+
 class ConnectError(SeqError):
     """No seed could be asked for routes, or what they said makes no sense."""
 

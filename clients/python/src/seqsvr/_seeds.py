@@ -50,8 +50,30 @@ def serialize(message: Message) -> bytes:
     return message.SerializeToString()
 
 
+Seed = str | Iterable[str]
+"""A node as `host:port` or `http://host:port`, or several of them."""
+
+
+def addresses(seeds: Iterable[Seed]) -> list[str]:
+    """The addresses in seeds. Raises ConnectError, TypeError for what is no text, ValueError where there is none."""
+    found = [address(one) for seed in seeds for one in ([seed] if isinstance(seed, str) else _several(seed))]
+    if not found:
+        raise ValueError("name at least one node as host:port")
+    return found
+
+
+def _several(seed: Iterable[str]) -> Iterable[str]:
+    if isinstance(seed, bytes | bytearray) or not isinstance(seed, Iterable):
+        raise TypeError(f"a node is named by a str as 'host:port', or several by an iterable of them, not by {seed!r}")
+    return seed
+
+
 def address(url: str) -> str:
     """The address in a seed, given as `host:port` or `http://host:port`. Raises ConnectError."""
+    if not isinstance(url, str):
+        raise TypeError(f"a node is named by a str as 'host:port', not by {url!r}")
+    if url.startswith("https://"):
+        raise ConnectError(f"{url!r} is not the URL of a node: TLS is not supported", retryable=False)
     addr = url.removeprefix("http://").removesuffix("/")
     host, colon, port = addr.rpartition(":")
     if "://" in addr or "/" in addr or not host or not colon or not port.isdigit() or not 0 < int(port) < 65_536:
@@ -76,10 +98,11 @@ class Gather:
 
     def done(self, answers: Iterable[pb.GetRoutesResponse | grpc.RpcError]) -> float | None:
         """Takes one answer of each seed. None when that is all, else seconds to wait before asking again."""
-        starting, failed = False, ""
+        starting, failed, retryable = False, "", False
         for seed, answer in zip(self._seeds, answers, strict=True):
             if isinstance(answer, grpc.RpcError):
-                failed = f"{seed}: {answer.details()}"
+                failed = f"{seed} {_why(answer)}"
+                retryable = retryable or answer.code() != grpc.StatusCode.UNIMPLEMENTED
             elif answer.HasField("routes"):
                 self._routes.adopt(answer.routes, seed)
             else:
@@ -91,4 +114,14 @@ class Gather:
             return self._wait
         if starting:
             raise ConnectError("the seeds answer, but have no routes yet", retryable=True)
-        raise ConnectError(f"no seed answered; {failed}", retryable=True)
+        raise ConnectError(f"no seed answered; {failed}", retryable=retryable)
+
+
+def _why(error: grpc.RpcError) -> str:
+    """Why a seed did not answer, and what it is where the error shows that it is no AllocSvr."""
+    code, details = error.code(), error.details() or ""
+    if code == grpc.StatusCode.UNIMPLEMENTED and "http2 header" in details:
+        return "speaks HTTP but not gRPC; name the gRPC port of an AllocSvr"
+    if code == grpc.StatusCode.UNIMPLEMENTED:
+        return "does not give out sequence numbers: it is a store or another gRPC server; name an AllocSvr"
+    return f"failed: {details or code.name}"

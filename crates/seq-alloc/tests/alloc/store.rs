@@ -94,7 +94,7 @@ impl Store {
 
     /// Registers a node that listens there.
     pub(crate) fn register_as(&self, node: &str, addr: SocketAddr) {
-        let register = Command::Register { name: node.to_owned(), addr: addr.to_string(), token: 1 };
+        let register = Command::Register(Registration::new(node, &addr.to_string(), 1));
         assert!(matches!(self.state.lock().apply(&register), Answer::Registered(Ok(_))));
     }
 

@@ -29,7 +29,10 @@ fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn check(layers: Result<Layers, ConfigError>, expect: Expect) {
     let text = match layers.and_then(Layers::load::<Config>) {
-        Ok(loaded) => loaded.keys.iter().map(|(key, value, origin)| format!("{key} = {value}  ({origin})\n")).collect(),
+        Ok(loaded) => {
+            let keys = loaded.keys.iter().map(|key| format!("{} = {}  ({})\n", key.name, key.text(), key.origin));
+            keys.chain(loaded.warnings.iter().map(|warning| format!("warning: {warning}\n"))).collect()
+        }
         Err(error) => format!("{error}\n"),
     };
     expect.assert_eq(&text);
@@ -47,8 +50,8 @@ fn later_layers_win_key_by_key() {
     );
     let layered = file("data = \"/srv\"\n\n[log]\nfilter = \"warn\"\nlines = 5\n")
         .and_then(|layers| {
-            let others = ["T_ADDR"];
-            layers.environment("T_", &others, variables(&[("T_LOG_FILTER", "7"), ("T_ADDR", "x"), ("HOME", "/")]))
+            let is_foreign = |name: &str, value: &str| (name, value) == ("T_ADDR", "x");
+            layers.environment("T_", is_foreign, variables(&[("T_LOG_FILTER", "7"), ("T_ADDR", "x"), ("HOME", "/")]))
         })
         .and_then(|layers| layers.flag("--data", "data", Some("/flag")))
         .and_then(|layers| layers.flag("--lines", "log.lines", None::<u16>));
@@ -73,13 +76,13 @@ fn what_is_wrong_is_named_with_its_place() {
     check(
         file("[log]\nlines = \"many\"\n"),
         expect![[r#"
-        seqsvr.toml:2: log.lines: invalid type: found string "many", expected u16
+        seqsvr.toml:2: log.lines: invalid type: found string "many", expected a whole number from 0 to 65535
     "#]],
     );
     check(
         file("[log]\nlines = 70000\n"),
         expect![[r#"
-        seqsvr.toml:2: log.lines: invalid value signed int `70000`, expected u16
+        seqsvr.toml:2: log.lines: invalid value signed int `70000`, expected a whole number from 0 to 65535
     "#]],
     );
     check(
@@ -95,15 +98,22 @@ fn what_is_wrong_is_named_with_its_place() {
         "#]],
     );
     check(
-        layers().environment("T_", &[], variables(&[("T_LOG_LINES", "many")])),
+        layers().environment("T_", |_, _| false, variables(&[("T_LOG_LINES", "many")])),
         expect![[r#"
-        $T_LOG_LINES: log.lines: invalid type: found string "many", expected u16
+        $T_LOG_LINES: log.lines: invalid type: found string "many", expected a whole number from 0 to 65535
     "#]],
     );
+}
+
+#[test]
+fn a_variable_that_is_no_key_is_ignored_with_a_warning() {
     check(
-        layers().environment("T_", &[], variables(&[("T_LOG_LINE", "1")])),
+        layers().environment("T_", |_, _| false, variables(&[("T_LOG_LINE", "1"), ("T_LOG_LINES", "7")])),
         expect![[r#"
-            $T_LOG_LINE: log_line: unknown key; the nearest is log.lines
+            data =   (default)
+            log.filter = "info"  (default)
+            log.lines = 7  ($T_LOG_LINES)
+            warning: $T_LOG_LINE: log_line: unknown key; the nearest is log.lines; it is ignored
         "#]],
     );
 }

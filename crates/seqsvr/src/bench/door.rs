@@ -96,9 +96,8 @@ pub(crate) async fn open(door: Door, ways: &Ways, workers: usize) -> anyhow::Res
     let mut lanes = Vec::with_capacity(workers);
     match door {
         Door::Sdk => {
-            let settings =
-                Client::builder().connections(ways.connections).deadline(ways.deadline).coalesce(ways.coalesce);
-            let client = ways.target.connect_with(settings).await?;
+            let settings = Client::builder().connections(ways.connections).coalesce(ways.coalesce);
+            let client = ways.target.connect_with(settings, ways.deadline).await?;
             lanes.extend((0..workers).map(|_| AnyLane::Sdk(sdk::Lane::new(client.clone(), ways.batch))));
         }
         Door::Grpc | Door::Many => {

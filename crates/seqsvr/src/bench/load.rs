@@ -136,6 +136,9 @@ impl<L: Lane> Load<L> {
         let mut state = self.state.borrow_mut();
         let now = self.began.elapsed();
         state.took = now.saturating_sub(self.measured_from.get().unwrap_or(now));
+        // What came after the last number is silence, too.
+        let silence = self.measured_from.get().map_or(Duration::ZERO, |_| now.saturating_sub(state.last_answer));
+        state.longest_silence = state.longest_silence.max(silence);
         state.seconds.close();
         if let (Some(pace), End::After(duration), Some(from)) = (&self.pace, self.plan.end, self.measured_from.get()) {
             state.unsent = pace.unsent(self.began + (from + duration).min(now));
@@ -382,5 +385,7 @@ mod tests {
     async fn a_dead_service_is_counted_by_reason() {
         let outcome = run(Memory { dead: true, ..Memory::default() }, PLAN).await;
         assert_eq!((outcome.numbers, outcome.failed_items["UNREACHABLE"]), (0, 100));
+        assert_eq!(outcome.longest_silence, outcome.took, "all of it was silence");
+        assert!(outcome.took > Duration::ZERO);
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Report {
     distribution: String,
     uids: u32,
     seed: u64,
+    /// Whether Ctrl-C ended it early: its figures are those of a shorter run.
+    interrupted: bool,
     seconds: f64,
     calls: u64,
     calls_per_second: f64,
@@ -39,7 +41,8 @@ pub(crate) struct Report {
     latency: Percentiles,
     /// Warm-up included.
     ceiling_raises: Option<u64>,
-    /// Processor time of the cluster's processes for each number, warm-up included; nothing when no allocator said.
+    /// Processor time of the cluster's processes for each number, warm-up included; nothing when no allocator reported it, or
+    /// there was no number.
     cpu_us_per_number: Option<f64>,
     /// Absent without `--check`.
     order: Option<Verdict>,
@@ -50,8 +53,9 @@ pub(crate) struct Report {
 
 impl Report {
     /// Sums a bench up.
-    pub(crate) fn new(door: Door, plan: Plan, outcome: &Outcome, raises: &RaiseWatch) -> Report {
-        let cpu = raises.cpu().map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.all_numbers.max(1) as f64);
+    pub(crate) fn new(door: Door, plan: Plan, outcome: &Outcome, raises: &RaiseWatch, interrupted: bool) -> Report {
+        let spent = raises.cpu().filter(|cpu| outcome.all_numbers > 0 && !cpu.is_zero());
+        let cpu = spent.map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.all_numbers as f64);
         let seconds = outcome.took.as_secs_f64();
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
         let uid = |user: seq_order::User| Uid(plan.first_uid + u64::from(user.0));
@@ -63,6 +67,7 @@ impl Report {
             distribution: name(plan.distribution),
             uids: plan.uids,
             seed: plan.seed,
+            interrupted,
             seconds,
             calls: outcome.latency.calls(),
             calls_per_second: rate(outcome.latency.calls()),
@@ -89,7 +94,7 @@ impl Report {
     }
 
     /// Prints it on stdout.
-    pub(crate) fn print(&self, output: &Output, interrupted: bool) -> std::io::Result<()> {
+    pub(crate) fn print(&self, output: &Output) -> std::io::Result<()> {
         if output.is_json() {
             return output.json(self);
         }
@@ -99,7 +104,7 @@ impl Report {
             grouped(self.numbers),
             millis(took),
             per_second(self.numbers, took),
-            if interrupted { "  (interrupted)" } else { "" }
+            if self.interrupted { "  (interrupted)" } else { "" }
         ))?;
         output.line(format_args!("calls           {}  {}", grouped(self.calls), per_second(self.calls, took)))?;
         output.line(format_args!("latency         {}", self.latency))?;
@@ -119,19 +124,29 @@ impl Report {
         }
         match self.cpu_us_per_number {
             Some(cpu) => output.line(format_args!("server cpu      {cpu:.3} us a number, warm-up included"))?,
-            None => output.line("server cpu      unknown: no allocator answered")?,
+            None => output.line("server cpu      unknown: no allocator answered, or no number was given out")?,
         }
         if let Some(order) = &self.order {
             order.print(output)?;
         }
-        self.expected.iter().try_for_each(|verdict| output.line(format_args!("expected        {verdict}")))
+        self.expected.iter().try_for_each(|verdict| output.line(format_args!("expected        {verdict}")))?;
+        if self.numbers == 0 && !self.interrupted {
+            output.line("numbers         none was given out  FAIL")?;
+        }
+        Ok(())
     }
 
-    /// Ok when numbers came, the order held if it was watched, and so did what was expected.
+    /// Ok when numbers came, the order held if it was watched, and so did what was expected. A run that was cut short is held
+    /// to the order alone.
     pub(crate) fn exit(&self) -> Exit {
         let order = self.order.as_ref().is_none_or(Verdict::pass);
         let expected = self.expected.iter().all(expect::Verdict::pass);
-        if order && expected && self.numbers > 0 { Exit::Ok } else { Exit::Failed }
+        match (order, self.interrupted) {
+            (false, _) => Exit::Failed,
+            (true, true) => Exit::Interrupted,
+            (true, false) if expected && self.numbers > 0 => Exit::Ok,
+            (true, false) => Exit::Failed,
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! A run second by second, for a file that other programs draw.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -64,8 +63,8 @@ impl Seconds {
     }
 
     /// Writes one line for each second.
-    pub(crate) fn save(&self, file: &Path) -> io::Result<()> {
-        let mut writer = csv::Writer::from_path(file)?;
+    pub(crate) fn save(&self, file: impl io::Write) -> io::Result<()> {
+        let mut writer = csv::Writer::from_writer(file);
         for row in &self.rows {
             writer.serialize(row)?;
         }
@@ -85,15 +84,14 @@ mod tests {
         seconds.add(millis(990), 1, 10, 0, millis(5));
         seconds.add(millis(2_500), 1, 10, 0, millis(7));
         seconds.close();
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("run.csv");
-        seconds.save(&file).unwrap();
+        let mut file = Vec::new();
+        seconds.save(&mut file).unwrap();
         expect_test::expect![[r#"
             second,calls,numbers,failed,p50_us,p99_us,max_us
             0,3,30,1,3001,5003,5003
             1,0,0,0,0,0,0
             2,1,10,0,7003,7003,7003
         "#]]
-        .assert_eq(&std::fs::read_to_string(file).unwrap());
+        .assert_eq(str::from_utf8(&file).unwrap());
     }
 }

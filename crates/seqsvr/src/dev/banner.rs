@@ -10,7 +10,7 @@ use seq_core::set_spec::SetSpec;
 use serde::Serialize;
 
 use crate::dev::Data;
-use crate::output::{Table, grouped};
+use crate::output::{Table, digits, grouped};
 use crate::target::DEFAULT_ADDR;
 use crate::version::{REVISION, VERSION};
 
@@ -23,7 +23,9 @@ pub(super) struct Banner {
     ready: bool,
     seconds: f64,
     set: String,
+    #[serde(serialize_with = "digits")]
     uid_start: u64,
+    #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
     sections: u32,
@@ -161,7 +163,13 @@ fn program() -> String {
     }
     let here = env::current_dir().ok();
     let relative = here.as_deref().and_then(|here: &Path| path.strip_prefix(here).ok());
-    relative.unwrap_or(&path).display().to_string()
+    as_typed(relative.unwrap_or(&path))
+}
+
+/// A path as a shell runs it: a bare name is looked for on the PATH alone.
+fn as_typed(path: &Path) -> String {
+    let is_bare = path.components().count() == 1 && path.is_relative();
+    if is_bare { format!("./{}", path.display()) } else { path.display().to_string() }
 }
 
 #[cfg(test)]
@@ -170,6 +178,12 @@ mod tests {
 
     use super::*;
     use crate::set_file;
+
+    #[test]
+    fn a_program_in_this_directory_is_named_as_a_shell_runs_it() {
+        let names = ["seqsvr", "target/release/seqsvr", "/usr/bin/seqsvr"].map(|path| as_typed(Path::new(path)));
+        assert_eq!(names, ["./seqsvr", "target/release/seqsvr", "/usr/bin/seqsvr"]);
+    }
 
     #[test]
     fn a_ready_cluster_says_what_to_try() {

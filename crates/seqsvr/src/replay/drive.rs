@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_core::Uid;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::trace::{Message, Trace};
@@ -50,6 +51,8 @@ pub(crate) struct Drive<'a, S> {
     pace: Pace,
     began: Instant,
     stopping: Cell<bool>,
+    /// Signalled when no new message is to be sent: messages that are not due yet are dropped.
+    stopped: Notify,
     next: Cell<usize>,
     state: RefCell<State>,
 }
@@ -108,6 +111,7 @@ impl<'a, S: Service> Drive<'a, S> {
             pace,
             began: Instant::now(),
             stopping: Cell::new(false),
+            stopped: Notify::new(),
             next: Cell::new(0),
             state: RefCell::new(state),
         }
@@ -121,6 +125,7 @@ impl<'a, S: Service> Drive<'a, S> {
     /// Sends no new message; calls in flight end.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
+        self.stopped.notify_waiters();
     }
 
     /// Messages done, for a progress bar.
@@ -143,7 +148,11 @@ impl<'a, S: Service> Drive<'a, S> {
             if let Some(speed) = self.pace.speed {
                 let first = self.trace.messages[0].second;
                 let due = Duration::from_secs_f64((message.second - first) as f64 / speed);
-                tokio::time::sleep_until(self.began + due).await;
+                // Nothing that could stop the replay runs between the check in `take` and the first poll here.
+                tokio::select! {
+                    () = tokio::time::sleep_until(self.began + due) => {}
+                    () = self.stopped.notified() => return,
+                }
             }
             if !self.deliver(message).await {
                 self.stop();

@@ -64,20 +64,39 @@ pub(crate) fn load(path: &Path) -> Result<Floors, FloorsError> {
     Ok(floors)
 }
 
-/// Replaces the file at once: a reader sees the old floors or the new ones.
-///
-/// # Errors
-/// When the directory cannot be written.
-pub(crate) fn save(path: &Path, floors: &Floors) -> io::Result<()> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    let mut file = BufWriter::new(File::create(&fresh)?);
-    writeln!(file, "{},{}", HEADER[0], HEADER[1])?;
-    for (uid, value) in floors {
-        writeln!(file, "{uid},{value}")?;
+/// The file that will replace another one at once: a reader sees the old floors or the new ones.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    path: PathBuf,
+    beside: PathBuf,
+    file: File,
+}
+
+impl Fresh {
+    /// Opens a file beside the one at `path`, which stays as it is.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub(crate) fn create(path: &Path) -> io::Result<Fresh> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        Ok(Fresh { path: path.to_owned(), file: File::create(&beside)?, beside })
     }
-    file.into_inner()?.sync_all()?;
-    fs::rename(fresh, path)
+
+    /// Writes the floors and replaces the old file.
+    ///
+    /// # Errors
+    /// When the disk cannot take them.
+    pub(crate) fn save(self, floors: &Floors) -> io::Result<()> {
+        let mut file = BufWriter::new(self.file);
+        writeln!(file, "{},{}", HEADER[0], HEADER[1])?;
+        for (uid, value) in floors {
+            writeln!(file, "{uid},{value}")?;
+        }
+        file.into_inner()?.sync_all()?;
+        fs::rename(self.beside, self.path)
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +109,9 @@ mod tests {
         let path = dir.path().join("floors.csv");
         assert_eq!(load(&path).unwrap(), Floors::new());
         let floors = Floors::from([(Uid(3), Seq(7)), (Uid(u64::MAX), Seq::MAX)]);
-        save(&path, &floors).unwrap();
+        let fresh = Fresh::create(&path).unwrap();
+        assert_eq!(load(&path).unwrap(), Floors::new(), "nothing is replaced before it is saved");
+        fresh.save(&floors).unwrap();
         assert_eq!(load(&path).unwrap(), floors);
     }
 

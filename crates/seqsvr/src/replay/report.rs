@@ -15,6 +15,8 @@ use crate::traffic::{Percentiles, Reasons, millis, per_second};
 /// The sums of a replay.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    /// Whether Ctrl-C ended it early.
+    interrupted: bool,
     messages: u64,
     allocations: u64,
     #[serde(flatten)]
@@ -35,10 +37,18 @@ pub(crate) struct Report {
 
 impl Report {
     /// Sums a replay up. With `exclusive` a `prev` that nobody was given is a chain break.
-    pub(crate) fn new(trace: &Trace, state: &State, raises: &RaiseWatch, took: Duration, exclusive: bool) -> Report {
+    pub(crate) fn new(
+        trace: &Trace,
+        state: &State,
+        raises: &RaiseWatch,
+        took: Duration,
+        exclusive: bool,
+        interrupted: bool,
+    ) -> Report {
         let allocations = state.checker.tally().allocations;
         let per_raise = |raises: u64| allocations as f64 / raises as f64;
         Report {
+            interrupted,
             messages: state.messages,
             allocations,
             verdict: Verdict::new(&state.checker, |user| trace.uid(user), exclusive),
@@ -64,7 +74,7 @@ impl Report {
     }
 
     /// Prints it on stdout.
-    pub(crate) fn print(&self, output: &Output, interrupted: bool) -> std::io::Result<()> {
+    pub(crate) fn print(&self, output: &Output) -> std::io::Result<()> {
         if output.is_json() {
             return output.json(self);
         }
@@ -72,7 +82,7 @@ impl Report {
         output.line(format_args!(
             "messages        {}{}",
             grouped(self.messages),
-            if interrupted { "  (interrupted)" } else { "" }
+            if self.interrupted { "  (interrupted)" } else { "" }
         ))?;
         output.line(format_args!(
             "numbers         {}  in {}  {}",
@@ -106,7 +116,11 @@ impl Report {
     }
 
     /// Ok only when everything was sent and every promise held.
-    pub(crate) fn exit(&self, interrupted: bool) -> Exit {
-        if self.verdict.pass() && self.gave_up.is_none() && !interrupted { Exit::Ok } else { Exit::Failed }
+    pub(crate) fn exit(&self) -> Exit {
+        match (self.verdict.pass() && self.gave_up.is_none(), self.interrupted) {
+            (false, _) => Exit::Failed,
+            (true, true) => Exit::Interrupted,
+            (true, false) => Exit::Ok,
+        }
     }
 }

@@ -77,16 +77,24 @@ pub(crate) enum Flaw {
 }
 
 impl Trace {
-    /// Reads a trace from a file.
+    /// Reads a trace from a file, or from standard input where it is named `-`.
     ///
     /// # Errors
     /// [`TraceError`] with the first flaw.
     pub(crate) fn open(path: &Path) -> Result<Trace, TraceError> {
-        let fail = |error| TraceError { file: path.to_owned(), line: None, source: Flaw::Read(error) };
-        let mut file = BufReader::new(File::open(path).map_err(fail)?);
-        let packed = file.fill_buf().map_err(fail)?.starts_with(&GZIP);
-        let trace = if packed { Trace::read(flate2::bufread::MultiGzDecoder::new(file)) } else { Trace::read(file) };
-        trace.map_err(|(line, source)| TraceError { file: path.to_owned(), line: Some(line), source })
+        let is_stdin = path == Path::new("-");
+        let file = if is_stdin { PathBuf::from("standard input") } else { path.to_owned() };
+        let fail = |line, source| TraceError { file: file.clone(), line, source };
+        let read = |input: &mut dyn BufRead| {
+            let packed = input.fill_buf().map_err(|error| fail(None, Flaw::Read(error)))?.starts_with(&GZIP);
+            let trace =
+                if packed { Trace::read(flate2::bufread::MultiGzDecoder::new(input)) } else { Trace::read(input) };
+            trace.map_err(|(line, flaw)| fail(Some(line), flaw))
+        };
+        if is_stdin {
+            return read(&mut io::stdin().lock());
+        }
+        read(&mut BufReader::new(File::open(path).map_err(|error| fail(None, Flaw::Read(error)))?))
     }
 
     /// Numbers the whole trace takes: one for every member at every message.

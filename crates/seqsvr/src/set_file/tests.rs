@@ -79,13 +79,13 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("step = 10", "step = \"ten\""),
         expect![[r#"
-            im.toml:4: step: invalid type: string "ten", expected u64
+            im.toml:4: step: invalid type: string "ten", expected a whole number from 0
         "#]],
     );
     check(
         &with("weight = 2", "weight = -2"),
         expect![[r#"
-            im.toml:17: alloc[1].weight: invalid value: integer `-2`, expected u32
+            im.toml:17: alloc[1].weight: invalid value: integer `-2`, expected a whole number from 0 to 4294967295
         "#]],
     );
     check(

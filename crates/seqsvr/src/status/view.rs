@@ -7,7 +7,7 @@ use seq_proto::v1::{AllocStatus, StatusResponse, StoreStatus};
 use serde::Serialize;
 
 use super::Answer;
-use crate::output::{Table, grouped};
+use crate::output::{Table, digits, grouped};
 
 /// Everything that was learnt. Sets in order of name, nodes too.
 #[derive(Debug, Serialize)]
@@ -23,7 +23,9 @@ pub(super) struct View {
 #[derive(Debug, Default, Serialize)]
 struct SetView {
     name: String,
+    #[serde(serialize_with = "digits")]
     uid_start: u64,
+    #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
     /// 0 when no store answered.

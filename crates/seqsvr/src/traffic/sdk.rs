@@ -20,8 +20,8 @@ pub(crate) struct Sdk {
 impl Sdk {
     /// Connects to a cluster, with `connections` to each node and `deadline` for every call.
     pub(crate) async fn connect(target: &Target, connections: usize, deadline: Duration) -> anyhow::Result<Sdk> {
-        let settings = Client::builder().connections(connections).deadline(deadline);
-        Ok(Sdk { client: target.connect_with(settings).await? })
+        let settings = Client::builder().connections(connections);
+        Ok(Sdk { client: target.connect_with(settings, deadline).await? })
     }
 }
 
@@ -46,7 +46,8 @@ pub(crate) fn answer(result: Result<Allocation, CallError>) -> Answer {
     }
 }
 
-fn failure(error: &CallError) -> Failure {
+/// A call's error as the history and reports see it.
+pub(crate) fn failure(error: &CallError) -> Failure {
     let (reason, attempts) = match error {
         CallError::UidOutside { .. } => ("UID_OUTSIDE", 0),
         CallError::CountOutOfRange { .. } => ("COUNT_OUT_OF_RANGE", 0),

@@ -5,7 +5,7 @@ use std::io;
 use seq_core::Uid;
 use serde::Serialize;
 
-use crate::output::{Output, grouped};
+use crate::output::{Output, digits, grouped};
 use seq_order::{Checker, Fault, Tally, User, Violation};
 
 /// Whether the promise held, and where it did not.
@@ -29,9 +29,13 @@ pub(crate) struct Verdict {
 #[derive(Debug, Serialize)]
 struct Broken {
     fault: &'static str,
+    #[serde(serialize_with = "digits")]
     uid: u64,
+    #[serde(serialize_with = "digits")]
     value: u64,
+    #[serde(serialize_with = "digits")]
     prev: u64,
+    #[serde(serialize_with = "digits")]
     floor: u64,
     sent_s: f64,
     answered_s: f64,

@@ -136,6 +136,22 @@ async fn what_cannot_be_retried_ends_the_replay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stopping_drops_messages_that_are_not_due() {
+    let service = Memory::default();
+    let trace = trace();
+    let pace = Pace { speed: Some(0.001), ..PACE };
+    let drive = Drive::new(&trace, &service, pace, Checker::new(trace.uids.len()));
+    let (run, stop) = (drive.run(), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drive.stop();
+    });
+    futures::future::join(run, stop).await;
+    assert_eq!(drive.elapsed(), Duration::from_secs(1));
+    // The ten of the first second, without the eight that waited for the next one.
+    assert_eq!(drive.messages_done(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_keep_their_recorded_pace() {
     let service = Memory::default();
     let trace = trace();

@@ -1,0 +1,256 @@
+//! The client commands against a real cluster: what they print for people and for programs, and how they end.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::cluster::{Place, digits, eventually, seqsvr, seqsvr_json, trace};
+use crate::dev;
+
+/// A process that a test starts by itself; killed when dropped.
+struct Running(Child);
+
+impl Running {
+    /// Starts the program with pipes for what it prints.
+    fn start(args: &[&str]) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(command.spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        eventually("the process ends", || self.0.try_wait().unwrap()).code()
+    }
+
+    /// What it has printed on stdout, once it has ended.
+    fn json(&mut self) -> Value {
+        serde_json::from_reader(self.0.stdout.take().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Exit code, stdout and stderr.
+fn ended(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The last number of a uid, or a bound.
+fn last(addr: &str, uid: &str) -> u64 {
+    digits(&seqsvr_json(&["current", uid, "--addr", addr])["items"][0]["value"])
+}
+
+#[test]
+fn json_has_one_shape_and_every_digit() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let json_of = |args: &[&str]| {
+        let mut value = seqsvr_json(&[args, &["--addr", &addr]].concat());
+        // Which ownership it is depends on how the cluster started.
+        for item in value["items"].as_array_mut().unwrap() {
+            let epoch = item.as_object_mut().unwrap().remove("epoch").unwrap();
+            assert!(epoch.as_str().unwrap().parse::<u64>().unwrap() >= 1, "{epoch}");
+        }
+        value
+    };
+    let taken = json_of(&["next", "42"]);
+    assert_eq!(taken, json!({"items": [{"uid": "42", "first": "1", "value": "1", "prev": "0", "count": 1}]}));
+    let more = json_of(&["next", "42", "-n", "10"]);
+    assert_eq!(more, json!({"items": [{"uid": "42", "first": "2", "value": "11", "prev": "1", "count": 10}]}));
+    let one = json_of(&["current", "42"]);
+    assert_eq!(one, json!({"items": [{"uid": "42", "value": "11", "exactness": "exact"}]}));
+    let two = json_of(&["current", "42", "43"]);
+    assert_eq!(two["items"][0], one["items"][0]);
+    assert_eq!(two["items"][1], json!({"uid": "43", "value": "0", "exactness": "exact"}));
+}
+
+#[test]
+fn a_refused_item_is_an_item_and_the_exit_code_says_partial() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let run = |args: &[&str]| ended(&seqsvr(&[args, &["--addr", &addr]].concat()));
+    let (code, stdout, stderr) = run(&["current", "42", "5000000", "43", "-o", "json"]);
+    assert_eq!(code, Some(5), "{stdout}{stderr}");
+    let items: Value = serde_json::from_str(&stdout).unwrap();
+    let uids: Vec<&str> = items["items"].as_array().unwrap().iter().map(|item| item["uid"].as_str().unwrap()).collect();
+    assert_eq!(uids, ["42", "5000000", "43"]);
+    assert_eq!(
+        items["items"][1]["error"],
+        json!({
+            "reason": "UID_OUTSIDE",
+            "message": "uid 5000000 is outside every known set",
+            "retryable": false,
+            "may_have_applied": false,
+        })
+    );
+    assert!(items["items"][0].get("error").is_none() && items["items"][2]["value"] == "0", "{items:#}");
+    assert!(stderr.contains("5000000") && stderr.contains("0..1000000"), "{stderr}");
+    // All refused: the code of the refusal.
+    let (code, stdout, _) = run(&["next", "5000000", "-o", "json"]);
+    let items: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &items["items"][0]["error"]["reason"]), (Some(2), &json!("UID_OUTSIDE")));
+    let (code, stdout, stderr) = run(&["current", "5000000", "5000001"]);
+    assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+    assert!(stderr.contains("5000000") && stderr.contains("5000001"), "{stderr}");
+}
+
+#[test]
+fn a_read_prints_no_empty_line() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let read = |uids: &[&str]| ended(&seqsvr(&[&["current"], uids, &["--addr", &addr]].concat())).1;
+    assert_eq!(read(&["42"]), "0  exact\n");
+    assert_eq!(read(&["42", "7"]), "42  0  exact\n7   0  exact\n");
+}
+
+#[test]
+fn a_uid_outside_is_refused_with_the_uids_there_are() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let (code, _, stderr) = ended(&seqsvr(&["next", "1000000", "--addr", &addr]));
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("uid 1000000") && stderr.contains("0..1000000"), "{stderr}");
+}
+
+#[test]
+fn a_wrong_port_is_recognised() {
+    let place = Place::new();
+    let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json"]);
+    let ready = server.ready();
+    let port = |value: &Value| value.as_str().unwrap().to_owned();
+    let (store, redis) = (port(&ready["stores"][0]["grpc"]), port(&ready["allocs"][0]["redis"]));
+    for (addr, words) in [
+        (port(&ready["http"]), "speaks HTTP but not gRPC"),
+        (redis, "does not speak HTTP/2; it may be a port for clients of Redis"),
+        (store, "it is a store, or another gRPC server"),
+    ] {
+        let (code, _, stderr) = ended(&seqsvr(&["next", "42", "--addr", &addr]));
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains(words) && stderr.contains("AllocSvr"), "{stderr}");
+        assert!(!stderr.contains("is the cluster running"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_deadline_that_passes_is_exit_7() {
+    // The system accepts the connection; nothing ever responds.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    for command in [&["next", "42"][..], &["current", "42"]] {
+        let (code, _, stderr) = ended(&seqsvr(&[command, &["--addr", &addr, "--deadline-ms", "300"]].concat()));
+        assert_eq!(code, Some(7), "{stderr}");
+        assert!(stderr.contains("within the deadline of 300ms") && stderr.contains(&addr), "{stderr}");
+        assert!(!stderr.contains("is the cluster running"), "{stderr}");
+    }
+}
+
+#[test]
+fn an_interrupted_measurement_says_so() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let bench = ["bench", "--duration-s", "600", "--warmup-s", "0", "--uids", "1", "--first-uid", "7"];
+    let floors = place.path("floors.csv");
+    let trace = trace();
+    // So slow that the second message is not due while the test runs.
+    let replay = ["replay", &trace, "--speed", "0.0001", "--floors", floors.to_str().unwrap()];
+    // The first message of the trace is written by this user.
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let sender = text.lines().nth(1).unwrap().rsplit(',').next().unwrap();
+    for (command, uid) in [(&bench[..], "7"), (&replay, sender)] {
+        for json in [true, false] {
+            let format: &[&str] = if json { &["-o", "json"] } else { &[] };
+            let before = last(&addr, uid);
+            let mut running = Running::start(&[command, &["--addr", &addr], format].concat());
+            eventually("the load has begun", || (last(&addr, uid) > before).then_some(()));
+            running.signal(Signal::INT);
+            assert_eq!(running.code(), Some(130), "{command:?}");
+            if json {
+                let report = running.json();
+                assert_eq!(report["interrupted"], true, "{report:#}");
+            } else {
+                let said = std::io::read_to_string(running.0.stdout.take().unwrap()).unwrap();
+                assert!(said.contains("(interrupted)"), "{said}");
+            }
+        }
+    }
+    let whole = seqsvr_json(&["bench", "--addr", &addr, "--calls", "10", "--warmup-s", "0"]);
+    assert_eq!(whole["interrupted"], false);
+}
+
+#[test]
+fn a_closed_stdout_and_stderr_do_not_stop_a_cluster() {
+    for closes_stderr in [false, true] {
+        let place = Place::new();
+        let grpc = format!("{}:7100", place.host);
+        let http = format!("{}:7180", place.host);
+        let args = ["dev", "--ports", "random", "--grpc", &grpc, "--http", &http, "--log-filter", "info"];
+        let mut dev = Running::start(&args);
+        // Before the banner: the reader has gone as `head -1` goes.
+        drop(dev.0.stdout.take());
+        if closes_stderr {
+            drop(dev.0.stderr.take());
+        }
+        let addr = format!("http://{grpc}");
+        eventually("a number is given out", || {
+            assert!(dev.0.try_wait().unwrap().is_none(), "the cluster has ended");
+            seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(())
+        });
+        dev.signal(Signal::TERM);
+        assert_eq!(dev.code(), Some(0));
+        if let Some(stderr) = dev.0.stderr.take() {
+            let log = std::io::read_to_string(stderr).unwrap();
+            assert!(log.contains("cannot print to stdout"), "{log}");
+        }
+    }
+}
+
+#[test]
+fn signals_that_come_together_are_one() {
+    let place = Place::new();
+    let (mut server, _addr) = dev::start(&place);
+    for signal in [Signal::TERM, Signal::INT] {
+        kill_process(server.pid(), signal).unwrap();
+    }
+    assert_eq!(server.wait_exit(), Some(0), "{}", server.log());
+    assert!(!server.log().contains("exiting at once"), "{}", server.log());
+}
+
+#[test]
+fn service_variables_and_unknown_ones_do_not_stop_a_server() {
+    let place = Place::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
+    command.args(["dev", "--ports", "random", "-o", "json"]).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(std::fs::File::create(place.path("log")).unwrap());
+    for (name, value) in [
+        ("SEQSVR_PORT", "tcp://10.0.0.1:7100"),
+        ("SEQSVR_PORT_7100_TCP", "tcp://10.0.0.1:7100"),
+        ("SEQSVR_PORT_7100_TCP_ADDR", "10.0.0.1"),
+        ("SEQSVR_SERVICE_HOST", "10.0.0.1"),
+        ("SEQSVR_SERVICE_PORT_GRPC", "7100"),
+        ("SEQSVR_ALLOC_SERVICE_PORT", "7100"),
+        ("SEQSVR_LOG_FILTR", "debug"),
+    ] {
+        command.env(name, value);
+    }
+    let mut dev = Running(command.spawn().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(dev.0.stdout.as_mut().unwrap()), &mut line).unwrap();
+    let log = std::fs::read_to_string(place.path("log")).unwrap();
+    assert!(line.contains("\"ready\":true"), "{line}{log}");
+    let warning = "warning: $SEQSVR_LOG_FILTR: log_filtr: unknown key; the nearest is log.filter; it is ignored";
+    assert_eq!(log.lines().filter(|line| line.contains("SEQSVR_")).collect::<Vec<_>>(), [warning]);
+    dev.signal(Signal::TERM);
+    assert_eq!(dev.code(), Some(0));
+}
