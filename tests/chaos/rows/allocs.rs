@@ -33,11 +33,17 @@ pub(super) fn kill() {
 
 pub(super) fn kill_and_restart() {
     let mut scene = Scene::start(Shape::USUAL);
-    for _ in 0..5 {
-        scene.cluster.allocs[VICTIM].restart();
+    let (sections, _) = split(&scene);
+    // Back at once, as a supervisor would have it, and after a while: it is out no longer than if it stayed dead.
+    for down in [0, 0, 200, 1_000, 2_200] {
+        scene.cluster.allocs[VICTIM].kill();
+        pause(Duration::from_millis(down));
+        scene.cluster.allocs[VICTIM].start();
         scene.load.wait_served();
         owns_again(&scene);
     }
+    let longest = scene.load.report().longest(sections).as_secs_f64();
+    println!("  its sections were without an answer for {longest:.2} s at the most");
     scene.end("five restarts");
 }
 

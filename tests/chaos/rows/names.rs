@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::cluster::Shape;
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
+
+/// The exit code of an AllocSvr whose name another process took.
+const EVICTED: i32 = 66;
 
 pub(super) fn twins() {
     let mut scene = Scene::start(Shape::USUAL);
@@ -12,14 +17,20 @@ pub(super) fn twins() {
         cluster.set_file("chaos").replace(&cluster.allocs[0].host.ip.to_string(), ip)
     });
     twin.start();
-    // Whoever registered last has the name; the sections of the other life are its no more.
-    pause(Duration::from_secs(8));
-    let both = twin.is_running() && scene.cluster.allocs[0].is_running();
+    // The newcomer waits for the one that lives, and is felt by no caller.
+    eventually("the newcomer is refused", || twin.log().contains("is alive").then_some(()));
+    pause(Duration::from_secs(4));
+    assert!(twin.is_running() && scene.cluster.allocs[0].is_running(), "both run");
+    let failed = scene.load.report().failures;
+    assert!(failed.is_empty(), "{failed:?}");
+    // The one that has the name stands still until the newcomer has taken it, and ends when it goes on.
+    scene.cluster.allocs[0].signal(Signal::STOP);
+    eventually("the newcomer takes the name", || twin.log().contains("registered").then_some(()));
+    scene.cluster.allocs[0].signal(Signal::CONT);
+    let status = scene.cluster.allocs[0].wait_exit();
+    assert_eq!(status.code(), Some(EVICTED), "{status}");
     twin.kill();
-    if !scene.cluster.allocs[0].is_running() {
-        scene.cluster.allocs[0].restart();
-    }
-    println!("  both ran to the end: {both}");
+    scene.cluster.allocs[0].start();
     scene.end("two of one name");
 }
 
