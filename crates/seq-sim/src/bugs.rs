@@ -66,6 +66,12 @@ bugs! {
     SuspendStops: "suspend-stops", "an owner's clock that stands still in suspend",
     /// A section that the store gave to somebody else is kept.
     KeepsLost: "keeps-lost", "a section kept that the store gave to somebody else",
+    /// After a takeover the ceiling is named as the number given out before.
+    PrevIsCeiling: "prev-is-ceiling", "a `prev` after a takeover that is the ceiling",
+    /// Every reading is called exact.
+    ExactAlways: "exact-always", "an upper bound that is called exact",
+    /// A call that was sent on, given up and repeated is answered as if there had been one attempt.
+    UncountedRepeat: "uncounted-repeat", "a forwarded call repeated after a timeout, and not counted as lost",
 }
 
 impl fmt::Display for Bug {

@@ -62,6 +62,8 @@ pub(crate) enum Kind {
     Elect(usize),
     /// Nothing is committed.
     StorePause,
+    /// A member of the store does nothing for a while; what is sent to it waits.
+    StallMember(usize),
     /// The arbiters look late.
     LateLook,
     /// What arbiters propose is committed late.
@@ -127,7 +129,7 @@ pub(crate) struct Swarm {
 }
 
 /// Kinds of faults that are switched on and off by themselves.
-const STORMY_KINDS: usize = 24;
+const STORMY_KINDS: usize = 25;
 
 /// Most faults of one kind in a run.
 const MOST_OF_A_KIND: u64 = 7;
@@ -288,6 +290,7 @@ fn stormy(rng: &mut Rng, kind: usize) -> Fault {
         20 => (Kind::Severed(name), 500, 6_000),
         21 => (Kind::Mute(name, 0), 500, 4_000),
         22 => (Kind::NoRaises(name), 1_000, 5_000),
+        23 => (Kind::StallMember(rng.index(MEMBERS)), 200, 6_000),
         _ => (Kind::LateNews, 500, 8_000),
     };
     draw(rng, kind, least, longest)
