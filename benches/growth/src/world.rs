@@ -113,6 +113,7 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
             spec: spec.clone(),
             name: alloc.name.clone(),
             advertise: alloc.addr.clone(),
+            replace: false,
             tuning: AllocTuning::DEFAULTS,
             clock: Clock::System,
         };

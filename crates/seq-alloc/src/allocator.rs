@@ -17,10 +17,11 @@ use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Fronten
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::config::{AllocConfig, TuningError};
 use crate::counters::Counters;
+use crate::halt::{Halt, HaltLatch};
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::OwnedTable;
@@ -83,7 +84,7 @@ impl Allocator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start_with(config: AllocConfig, dial: &Dial, group: &TaskGroup) -> Result<Allocator, StartError> {
-        let AllocConfig { spec, name, advertise, tuning, clock } = config;
+        let AllocConfig { spec, name, advertise, replace, tuning, clock } = config;
         tuning.validate()?;
         let set = spec.name.clone();
         let layout: Layout = spec.validate().map_err(|problems| StartError::Spec { set: set.clone(), problems })?;
@@ -113,6 +114,8 @@ impl Allocator {
             set,
             name,
             advertise,
+            replace,
+            halt: HaltLatch::default(),
             layout,
             tuning,
         });
@@ -198,6 +201,12 @@ impl Allocator {
         let mut checks = Checks::new();
         self.add_checks(&mut checks);
         checks.ask()
+    }
+
+    /// Follows whether this process may serve no more, and why.
+    #[must_use]
+    pub fn halted(&self) -> watch::Receiver<Option<Halt>> {
+        self.shared.halt.subscribe()
     }
 
     /// Brings the process' metrics up to date; happens once a second by itself.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use seq_core::owner::Life;
-use seq_core::{Epoch, SectionId, Seq};
+use seq_core::{Epoch, SectionId, Seq, limits};
 use seq_proto::v1;
 use tokio::time::Instant;
 
@@ -109,8 +109,9 @@ async fn raise(shared: &Shared, link: &StoreLink, batch: Batch) -> Answered {
             put_back(shared, batch);
             Answered::No
         }
-        Err(StoreError::LifeOver { message }) => {
-            tracing::warn!(message, "a raise was refused because this life is over");
+        Err(error @ (StoreError::LifeOver { .. } | StoreError::Behind(_))) => {
+            tracing::warn!(%error, "a raise was refused because this incarnation is over");
+            shared.judge(batch.life, &error);
             shared.counters.raise(RaiseOutcome::Refused, batch.sections.len());
             shared.end_life(batch.life);
             Answered::Yes
@@ -123,10 +124,10 @@ async fn raise(shared: &Shared, link: &StoreLink, batch: Batch) -> Answered {
     }
 }
 
-/// One ceiling for each raise: refused, or at least what was asked for.
+/// One ceiling for each raise: refused, or at least what was asked for, or as far as one raise goes.
 fn is_sound(batch: &Batch, ceilings: &[u64]) -> bool {
     let fits = |((_, target), ceiling): (&(Arc<OwnedSection>, Seq), &u64)| {
-        *ceiling == 0 || (*ceiling >= target.0 && *ceiling <= Seq::MAX.0)
+        *ceiling == 0 || (*ceiling >= target.0.min(limits::MAX_RAISE) && *ceiling <= Seq::MAX.0)
     };
     ceilings.len() == batch.sections.len() && batch.sections.iter().zip(ceilings).all(fits)
 }

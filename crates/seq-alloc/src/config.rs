@@ -16,6 +16,8 @@ pub struct AllocConfig {
     pub name: String,
     /// Address its gRPC port is reached at by others, "host:port".
     pub advertise: String,
+    /// Whether to take the place of a living process of this name at another address.
+    pub replace: bool,
     /// Paces and bounds.
     pub tuning: AllocTuning,
     /// The clocks that its lease is counted with.

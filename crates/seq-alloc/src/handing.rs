@@ -140,7 +140,8 @@ async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
             },
             Err(StoreError::Refused { reason, .. }) if reason == "TARGET_GONE" => Commit::TargetGone,
             Err(StoreError::Refused { reason, .. }) if reason == "OTHER_OWNERSHIP" => Commit::Lost,
-            Err(StoreError::LifeOver { .. }) => {
+            Err(error @ (StoreError::LifeOver { .. } | StoreError::Behind(_))) => {
+                shared.judge(handing.life, &error);
                 return shared.step(|owner, effects| owner.on_life_over(handing.life, effects));
             }
             Err(error) => {

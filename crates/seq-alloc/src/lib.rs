@@ -5,6 +5,7 @@
 //! the line of sections that need one (`line`) through the keeper (`ceiling`) to the store (`store_link`) and back into the
 //! section. Beside them `session` keeps this process known to the store, `handing` and `target` move sections from node to
 //! node, `settle` holds callers until they can be answered, `hearsay` listens to others while the store is silent, and `forward` asks other owners.
+//! `halt` says why a process serves no more.
 //!
 //! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone; `step` carries it out.
 //! Numbers are given out only under a lease that held after the call had arrived.
@@ -15,6 +16,7 @@ mod ceiling;
 mod config;
 mod counters;
 mod forward;
+mod halt;
 mod handing;
 mod hearsay;
 mod line;
@@ -29,3 +31,4 @@ mod target;
 
 pub use allocator::{Allocator, StartError};
 pub use config::{AllocConfig, AllocTuning, TuningError};
+pub use halt::Halt;

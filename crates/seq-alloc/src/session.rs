@@ -20,12 +20,17 @@ use crate::store_link::{Backoff, StoreError, StoreLink};
 /// from filling the store's log, and is long enough for the other one to be given sections meanwhile.
 const LONGEST_BETWEEN_LIVES: Duration = Duration::from_secs(5);
 
-/// Lives the node's lives, one after the other, until shutdown.
+/// The reason of a registration that does not follow the newest incarnation; its metadata names that one.
+const OTHER_PREDECESSOR: &str = "OTHER_PREDECESSOR";
+
+/// Registers and renews, incarnation after incarnation, until shutdown, or until this process may serve no more.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let mut backoff = Backoff::new(shared.tuning.retry_min, LONGEST_BETWEEN_LIVES);
+    let mut last = Incarnation(0);
     loop {
         let living = async {
-            let life = register(&shared, &link).await;
+            let life = register(&shared, &link, last).await;
+            last = life.incarnation;
             let began = Instant::now();
             live(&shared, &link, life).await;
             shared.end_life(life);
@@ -35,23 +40,35 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
             tokio::time::sleep(backoff.wait()).await;
         };
         tokio::select! {
+            biased;
             () = shared.shutdown.cancelled() => return,
+            () = shared.halt.wait() => break,
             () = living => {}
         }
     }
+    let life = shared.owner.lock().life();
+    if let Some(life) = life {
+        shared.end_life(life);
+    }
+    shared.note_fault(shared.halt.get().map(|halt| halt.to_string()));
+    shared.shutdown.cancelled().await;
 }
 
-/// Starts a life. Tries until it succeeds, with one token, so that a repeat is the same life.
-async fn register(shared: &Shared, link: &StoreLink) -> Life {
-    let question = v1::RegisterRequest {
+/// Starts an incarnation. Tries until it succeeds, with one token, so that a repeat is the same incarnation.
+async fn register(shared: &Shared, link: &StoreLink, last: Incarnation) -> Life {
+    let mut question = v1::RegisterRequest {
         set: shared.set.clone(),
         node: shared.name.clone(),
         addr: shared.advertise.clone(),
         token: fastrand::u64(1..),
         lease_ms: u64::try_from(shared.tuning.lease.as_millis()).unwrap_or(u64::MAX),
+        follows: last.0,
+        seen_revision: 0,
+        replace: shared.replace,
     };
     let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
     loop {
+        question.seen_revision = link.seen().revision.0;
         match link.call(question.clone()).await {
             Ok(answer) => {
                 let life = Life { node: NodeId(answer.node_id), incarnation: Incarnation(answer.incarnation) };
@@ -59,7 +76,15 @@ async fn register(shared: &Shared, link: &StoreLink) -> Life {
                 shared.begin_life(life);
                 return life;
             }
+            // The store says which incarnation is the newest; the next attempt follows that one.
+            Err(StoreError::Refused { reason, current, .. })
+                if reason == OTHER_PREDECESSOR && current != question.follows =>
+            {
+                question.follows = current;
+                continue;
+            }
             Err(error) => {
+                shared.judge(Life { node: NodeId(0), incarnation: last }, &error);
                 tracing::warn!(%error, "cannot register");
                 shared.note_fault(Some(error.to_string()));
             }
@@ -68,7 +93,7 @@ async fn register(shared: &Shared, link: &StoreLink) -> Life {
     }
 }
 
-/// Renews until the life is over. A renewal without an answer is repeated under the same number.
+/// Renews until the incarnation is over. A renewal without an answer is repeated under the same number.
 async fn live(shared: &Shared, link: &StoreLink, life: Life) {
     let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
     loop {
@@ -91,8 +116,9 @@ async fn live(shared: &Shared, link: &StoreLink, life: Life) {
                 backoff.reset();
                 shared.next_renewal(began).await;
             }
-            Err(StoreError::LifeOver { message }) => {
-                tracing::warn!(message, "this life is over; every section is dropped");
+            Err(error @ (StoreError::LifeOver { .. } | StoreError::Behind(_))) => {
+                tracing::warn!(%error, "this incarnation is over; every section is dropped");
+                shared.judge(life, &error);
                 return;
             }
             Err(error) => {
@@ -137,6 +163,14 @@ impl Shared {
     pub(crate) fn end_life(&self, life: Life) {
         self.step(|owner, effects| owner.on_life_over(life, effects));
         self.renew_now.notify_one();
+    }
+
+    /// Judges whether a refusal of the store means that this process may serve no more.
+    pub(crate) fn judge(&self, life: Life, error: &StoreError) {
+        // The number of the renewal to send is one more than that of the last answered one.
+        let renewal = self.owner.lock().renewal().filter(|renewal| renewal.life == life);
+        let renewed = renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1);
+        self.halt.judge(life, renewed, &self.advertise, error);
     }
 
     fn note_fault(&self, fault: Option<String>) {

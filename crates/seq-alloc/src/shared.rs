@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::AllocTuning;
 use crate::counters::Counters;
+use crate::halt::HaltLatch;
 use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) set: String,
     pub(crate) name: String,
     pub(crate) advertise: String,
+    /// Whether to take the place of a living process of this name at another address.
+    pub(crate) replace: bool,
     pub(crate) layout: Layout,
     pub(crate) step: Step,
     pub(crate) tuning: AllocTuning,
@@ -55,6 +58,8 @@ pub(crate) struct Shared {
     /// Connections to the other nodes.
     pub(crate) peers: Peers,
     pub(crate) counters: Counters,
+    /// Set when this process may serve no more.
+    pub(crate) halt: HaltLatch,
     pub(crate) shutdown: CancellationToken,
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_client::pool::Pool;
+use seq_core::high_water::{HighWater, Mark, StoreBehind};
+use seq_core::{Heard, Revision};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::{status, v1};
 use tonic::transport::Channel;
@@ -26,14 +28,26 @@ type Control = ControlServiceClient<Channel>;
 pub(crate) trait Question: Clone + Send + Sync {
     type Answer: Send;
 
+    /// Whether it moves the node's liveness counter.
+    const COUNTS: bool;
+
+    /// How far the store had come; `None` where the answer lacks it.
+    fn mark(answer: &Self::Answer) -> Option<Mark>;
+
     fn put(self, to: Control, timeout: Duration)
     -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
 }
 
 macro_rules! question {
-    ($request:ty => $answer:ty, $method:ident) => {
+    ($request:ty => $answer:ty, $method:ident, $counts:literal, |$read:ident| $mark:expr) => {
         impl Question for $request {
             type Answer = $answer;
+
+            const COUNTS: bool = $counts;
+
+            fn mark($read: &$answer) -> Option<Mark> {
+                $mark
+            }
 
             async fn put(self, mut to: Control, timeout: Duration) -> Result<Response<$answer>, Status> {
                 let mut request = Request::new(self);
@@ -44,20 +58,42 @@ macro_rules! question {
     };
 }
 
-question!(v1::RegisterRequest => v1::RegisterResponse, register);
-question!(v1::RenewRequest => v1::RenewResponse, renew);
-question!(v1::RaiseCeilingsRequest => v1::RaiseCeilingsResponse, raise_ceilings);
-question!(v1::TransferRequest => v1::TransferResponse, transfer);
+question!(v1::RegisterRequest => v1::RegisterResponse, register, false, |answer| {
+    Some(mark(answer.revision, answer.liveness))
+});
+question!(v1::RenewRequest => v1::RenewResponse, renew, true, |answer| news_mark(answer.news.as_ref()));
+question!(v1::RaiseCeilingsRequest => v1::RaiseCeilingsResponse, raise_ceilings, true, |answer| {
+    news_mark(answer.news.as_ref())
+});
+question!(v1::TransferRequest => v1::TransferResponse, transfer, true, |answer| news_mark(answer.news.as_ref()));
+
+fn news_mark(news: Option<&v1::News>) -> Option<Mark> {
+    news.map(|news| mark(news.revision, news.liveness))
+}
+
+fn mark(revision: u64, liveness: u64) -> Mark {
+    Mark { revision: Revision(revision), liveness: Heard(liveness) }
+}
 
 /// Why the store did not answer a question.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The life that asked is over.
-    #[error("the store no longer knows this life of the node: {message}")]
-    LifeOver { message: String },
+    /// The incarnation that asked is over.
+    #[error("the store no longer knows this incarnation of the node: {message}")]
+    LifeOver {
+        reason: String,
+        message: String,
+        /// The number on record that the refusal is about: an incarnation or a renewal; 0 where it is about none.
+        current: u64,
+        /// Address of the newest incarnation, where the refusal is about that.
+        addr: String,
+    },
     /// The leader refused.
     #[error("the store refused with {reason}: {message}")]
-    Refused { reason: String, message: String },
+    Refused { reason: String, message: String, current: u64, addr: String },
+    /// The store answered, from a state that lacks what it had answered before. Nothing of the response may be used.
+    #[error(transparent)]
+    Behind(#[from] StoreBehind),
     /// No member answered as the leader.
     #[error("no member of the store answered as its leader; the last one said {code:?}: {message}")]
     NoLeader { code: tonic::Code, message: String },
@@ -70,6 +106,8 @@ pub(crate) struct StoreLink {
     members: Vec<String>,
     leader: Mutex<String>,
     timeout: Duration,
+    /// The newest response received, over all incarnations of this process.
+    high_water: Mutex<HighWater>,
 }
 
 impl StoreLink {
@@ -79,7 +117,7 @@ impl StoreLink {
     /// Without members.
     pub(crate) fn new(pool: Pool, members: Vec<String>, timeout: Duration) -> StoreLink {
         let leader = Mutex::new(members.first().expect("a store has members").clone());
-        StoreLink { pool, members, leader, timeout }
+        StoreLink { pool, members, leader, timeout, high_water: Mutex::default() }
     }
 
     /// Asks the leader, trying every member once where it is not known, and one more that a member names.
@@ -87,8 +125,13 @@ impl StoreLink {
         let mut addr = self.leader.lock().clone();
         let mut attempts = self.members.len() + 1;
         loop {
+            // Read before the request is sent: the response must be read from a later state.
+            let seen = self.seen();
             let status = match self.attempt(&addr, question.clone()).await {
                 Ok(answer) => {
+                    if let Some(mark) = Q::mark(&answer) {
+                        self.high_water.lock().on_response(seen, mark, Q::COUNTS)?;
+                    }
                     *self.leader.lock() = addr;
                     return Ok(answer);
                 }
@@ -97,8 +140,14 @@ impl StoreLink {
             let message = status.message().to_owned();
             let named = match status::reason(&status) {
                 Some(reason) if reason == NOT_LEADER => leader_of(&status).filter(|leader| *leader != addr),
-                Some(reason) if LIFE_OVER.contains(&reason.as_str()) => return Err(StoreError::LifeOver { message }),
-                Some(reason) if !is_passing(&status) => return Err(StoreError::Refused { reason, message }),
+                Some(reason) if LIFE_OVER.contains(&reason.as_str()) => {
+                    let (current, addr) = about(&status);
+                    return Err(StoreError::LifeOver { reason, message, current, addr });
+                }
+                Some(reason) if !is_passing(&status) => {
+                    let (current, addr) = about(&status);
+                    return Err(StoreError::Refused { reason, message, current, addr });
+                }
                 _ => None,
             };
             addr = named.unwrap_or_else(|| self.after(&addr));
@@ -109,6 +158,11 @@ impl StoreLink {
                 return Err(StoreError::NoLeader { code: status.code(), message });
             }
         }
+    }
+
+    /// The newest response received.
+    pub(crate) fn seen(&self) -> Mark {
+        self.high_water.lock().mark()
     }
 
     async fn attempt<Q: Question>(&self, addr: &str, question: Q) -> Result<Q::Answer, Status> {
@@ -134,8 +188,17 @@ fn is_passing(status: &Status) -> bool {
 }
 
 fn leader_of(status: &Status) -> Option<String> {
-    let details = status.get_error_details();
-    details.error_info()?.metadata.get("leader").filter(|leader| !leader.is_empty()).cloned()
+    metadata(status, "leader").filter(|leader| !leader.is_empty())
+}
+
+/// The number on record and the address that a refusal is about.
+fn about(status: &Status) -> (u64, String) {
+    let current = metadata(status, "current").and_then(|current| current.parse().ok());
+    (current.unwrap_or(0), metadata(status, "addr").unwrap_or_default())
+}
+
+fn metadata(status: &Status, key: &str) -> Option<String> {
+    status.get_error_details().error_info()?.metadata.get(key).cloned()
 }
 
 /// Waits between failed rounds: doubling, bounded, and spread so that nodes do not come back in step.

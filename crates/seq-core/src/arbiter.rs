@@ -4,10 +4,14 @@
 //! whole wait, on the arbiter's own clock, is taken for dead, and its sections are proposed to others. The proposal names
 //! how often the owner had been heard of, so that whatever it said in between wins when the log is applied.
 //!
+//! How long it waits is data: the terms of the set and the lease that an incarnation registered with, never a setting of the
+//! member that it runs on. Its clock is read after the state: read before, a pause between the two would date what was applied
+//! in the pause too early, and shorten the wait by as much.
+//!
 //! An [`Arbiter`] starts knowing nothing, counts every wait from when it first looked, and is thrown away when its member of
 //! the store leads no more: nothing has to be armed again after an election. Two of them at a time do no harm.
 //!
-//! Left to the shell: reading the clock, committing what is proposed, cutting it into log entries.
+//! Left to the shell: the clock, committing what is proposed, cutting it into log entries.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -34,8 +38,6 @@ pub struct Declared<'a> {
 /// How patient an arbiter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// How long nothing is heard of a node before its sections are given away.
-    pub wait: Duration,
     /// How long sections that nobody ever owned wait for declared nodes that are not there yet.
     pub grace: Duration,
     /// How long the same nodes must have been there before sections are moved only to even the load: a node that comes and
@@ -131,10 +133,12 @@ impl Arbiter {
         }
     }
 
-    /// Looks at the applied state. `now` is the arbiter's time, from any origin, and never falls.
+    /// Looks at the applied state, then reads its clock: `clock` answers the arbiter's time, from any origin, and never falls.
+    /// It is called once, while the state is borrowed, so that nothing is dated earlier than it was seen.
     ///
     /// The plan stands until the next look. It is made from the state alone, so a proposal that was lost is made again.
-    pub fn look(&mut self, now: Duration, state: &State, declared: &[Declared<'_>]) -> &Arc<Plan> {
+    pub fn look(&mut self, state: &State, declared: &[Declared<'_>], clock: impl FnOnce() -> Duration) -> &Arc<Plan> {
+        let now = clock();
         self.watch(now, state);
         let seen = self.see(now, state, declared);
         if self.seen.as_ref() != Some(&seen) {
@@ -172,23 +176,28 @@ impl Arbiter {
         let current = |life: &Life| state.node(life.0).is_some_and(|node| node.incarnation == life.1);
         let owners = &self.owners.1;
         for life in owners.iter().filter(|life| !current(life)) {
-            // Nothing is heard of a life that is over. It may have been heard of once more since the last look, so the wait
-            // begins when it is first seen to be over.
-            let over = Watch { heard: Heard(0), since: now, over: true };
-            let watch = self.watches.entry(*life).or_insert(over);
+            let watch = self.watches.entry(*life).or_insert(Watch { heard: Heard(0), since: now, over: true });
             if !watch.over {
-                *watch = over;
+                // The counter may have moved once more since the last look, so the wait begins when the incarnation is first
+                // seen to be over; unless the count at which it ended is the one that was seen last.
+                let ended_as_seen = state
+                    .node(life.0)
+                    .is_some_and(|node| node.incarnation == life.1.next() && node.registered_at == watch.heard);
+                let since = if ended_as_seen { watch.since } else { now };
+                *watch = Watch { heard: Heard(0), since, over: true };
             }
         }
         self.watches.retain(|life, _| current(life) || owners.contains(life));
     }
 
     fn see(&mut self, now: Duration, state: &State, declared: &[Declared<'_>]) -> Seen {
-        let Patience { wait, grace, steady } = self.patience;
+        let Patience { grace, steady } = self.patience;
+        let terms = state.terms();
         let mut deadlines = Vec::new();
         let (mut living, mut dead) = (BTreeMap::new(), BTreeSet::new());
         for (life, watch) in &self.watches {
             let node = state.node(life.0).expect("watched lives are of known nodes");
+            let wait = terms.wait_for(node.lease);
             let silent = now.saturating_sub(watch.since) >= wait;
             if !silent {
                 deadlines.push(watch.since + wait);

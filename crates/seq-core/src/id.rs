@@ -57,6 +57,10 @@ number! {
     Heard(u64)
 }
 number! {
+    /// Number of commands that a set's store has applied; the newest one that a response was read after. 0: none.
+    Revision(u64)
+}
+number! {
     /// Number of an attempt to hand a section over, counted by its owner from 1. 0: no such attempt.
     Handover(u64)
 }
@@ -106,6 +110,17 @@ impl Incarnation {
     #[must_use]
     pub fn next(self) -> Incarnation {
         Incarnation(self.0.checked_add(1).expect("incarnations do not run out"))
+    }
+}
+
+impl Revision {
+    /// The revision after one more command.
+    ///
+    /// # Panics
+    /// After 2^64-1 commands; one a microsecond takes 584,000 years.
+    #[must_use]
+    pub fn next(self) -> Revision {
+        Revision(self.0.checked_add(1).expect("revisions do not run out"))
     }
 }
 

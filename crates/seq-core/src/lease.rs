@@ -97,10 +97,18 @@ impl LeaseTerms {
     /// The relation that [`LeaseTerms::outlasted`] checks.
     pub const OUTLASTED: &'static str = "wait >= lease * 1.11 / 0.89";
 
+    /// The shortest wait that outlasts a lease, although the owner's clock may run slow and the arbiter's fast.
+    #[must_use]
+    pub fn shortest_wait(lease: Duration) -> Duration {
+        let nanos = lease.as_nanos() * u128::from(100 + RATE_MARGIN_PERCENT);
+        let nanos = nanos.div_ceil(u128::from(100 - RATE_MARGIN_PERCENT));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
     /// Whether the arbiter waits longer than any lease lasts, although the owner's clock may run slow and its own fast.
     #[must_use]
     pub fn outlasted(&self) -> bool {
-        self.wait * (100 - RATE_MARGIN_PERCENT) >= self.lease * (100 + RATE_MARGIN_PERCENT)
+        self.wait >= LeaseTerms::shortest_wait(self.lease)
     }
 
     /// How long an owner serves, from when the question was sent.

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 pub mod arbiter;
+pub mod high_water;
 pub mod id;
 pub mod layout;
 pub mod lease;
@@ -28,8 +29,8 @@ pub mod state;
 mod sync;
 
 pub use id::{
-    Count, Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, SlotIndex, Step,
-    Target, Uid,
+    Count, Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq, SlotIndex,
+    Step, Target, Uid,
 };
 pub use layout::Layout;
 pub use refusal::Refusal;

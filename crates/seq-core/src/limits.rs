@@ -1,5 +1,7 @@
 //! Every bound a caller can meet, with its reason.
 
+use core::time::Duration;
+
 /// Most numbers one item of a call may take: a hundred default steps, so that one caller cannot push a section's shared
 /// ceiling out of sight of the other 99,999 users.
 pub const MAX_COUNT: u32 = 1_000_000;
@@ -29,6 +31,13 @@ pub const MAX_HOPS: u32 = 2;
 
 /// Most raises in one call to the store: the Raft entry stays under 128 KiB, one write of the log.
 pub const MAX_RAISES: usize = 4_096;
+
+/// How far one raise may move a section's ceiling, four of the largest steps: a raise covers a step and the numbers of one
+/// call. One that asks for more is granted this much, so no single message can use up the numbers of a section.
+pub const MAX_RAISE: u64 = 4 * MAX_STEP;
+
+/// Longest lease that a set's terms may allow for, one hour: the sections of a dead node wait as long.
+pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);
 
 /// Most sections in a set: 100 billion uids at the default size, and 40 MB of committed state.
 pub const MAX_SECTIONS: u32 = 1_048_576;

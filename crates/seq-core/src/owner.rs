@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::arbiter::Move;
+use crate::high_water::Mark;
 use crate::id::{Epoch, Handover, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
 use crate::layout::Layout;
 use crate::lease::{Clocks, LeaseTerms};
@@ -44,6 +45,8 @@ pub struct News {
     pub moves: Vec<Move>,
     /// Whether it is to be emptied, and nobody is there to take what it owns.
     pub alone: bool,
+    /// How far the store has come, as of this read.
+    pub mark: Mark,
 }
 
 /// A section that a life owns.

@@ -7,20 +7,23 @@
 //! at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or is
 //! refused. That is why no number is given out twice, without any clock.
 //!
-//! Whoever proposes to take a section from a silent owner names how often that owner had been heard of; every renewal,
+//! A proposal to take a section from a silent owner names how often that owner had been heard of; every renewal,
 //! raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never whether it holds.
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
 
-use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
 use crate::layout::Layout;
+use crate::lease::LeaseTerms;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteUpdate};
 
 mod command;
 
-pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Transfer, Transferred};
+pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
 
 /// The committed state of one set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,35 @@ pub struct State {
     pub route_version: RouteVersion,
     /// Every Raft id that a member of the store ever had, in order.
     pub store_ids: Vec<u64>,
+    /// What leases may be; `None` until the first leader has set it. See [`State::terms`].
+    pub terms: Option<Terms>,
+    /// Number of commands applied. Grows by one with each, refused ones included.
+    pub revision: Revision,
+}
+
+/// What promise 2 rests on beside the clocks, as data of the set: two members of a store cannot differ in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How long nothing is applied for a node before the arbiter gives its sections away, at the least. It waits longer for an
+    /// incarnation whose lease asks for it.
+    pub lease_wait: Duration,
+}
+
+impl Terms {
+    /// In force until the first leader has set others.
+    pub const DEFAULTS: Terms = Terms { lease_wait: LeaseTerms::DEFAULTS.wait };
+
+    /// How long the arbiter waits for an incarnation that was granted leases of this length.
+    #[must_use]
+    pub fn wait_for(&self, lease: Duration) -> Duration {
+        self.lease_wait.max(LeaseTerms::shortest_wait(lease))
+    }
+}
+
+impl fmt::Display for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lease_wait {:?}", self.lease_wait)
+    }
 }
 
 /// What a set is, for good.
@@ -87,8 +119,13 @@ pub struct NodeRecord {
     pub token: u64,
     /// Its last renewal in that life.
     pub renew_seq: RenewSeq,
-    /// How often it was heard of, in all its lives; never falls.
+    /// Number of renewals, raises and transfers applied for it, across incarnations; never falls. The arbiter's liveness counter.
     pub heard: Heard,
+    /// What `heard` was when its newest incarnation registered: nothing counted for the one before after that.
+    pub registered_at: Heard,
+    /// The longest lease of those of its incarnations that may still serve: the newest, and earlier ones that still own
+    /// sections.
+    pub lease: Duration,
     /// Whether an operator wants it to own nothing.
     pub drained: bool,
     /// Whether that life is about to exit.
@@ -101,9 +138,11 @@ impl State {
     /// # Panics
     /// When a committed value would fall; the process must stop rather than serve from a broken state.
     pub fn apply(&mut self, command: &Command) -> Answer {
+        self.revision = self.revision.next();
         match command {
             Command::DefineSet(given) => Answer::SetDefined(self.define_set(given)),
-            Command::Register { name, addr, token } => Answer::Registered(self.register(name, addr, *token)),
+            Command::SetTerms { replaces, terms } => Answer::TermsSet(self.set_terms(*replaces, *terms)),
+            Command::Register(registration) => Answer::Registered(self.register(registration)),
             Command::Renew { node, incarnation, renew_seq, released, leaving } => {
                 let renewed = self.renew(*node, *incarnation, *renew_seq);
                 Answer::Renewed(renewed.map(|()| {
@@ -117,6 +156,22 @@ impl State {
             Command::Drain { name, drained } => Answer::Drained(self.drain(name, *drained)),
             Command::ClaimStoreId { id } => Answer::StoreIdClaimed(self.claim_store_id(*id)),
         }
+    }
+
+    /// The terms in force.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        self.terms.unwrap_or(Terms::DEFAULTS)
+    }
+
+    /// Checks that the arbiter outlasts a lease under the terms in force.
+    ///
+    /// # Errors
+    /// [`CommandRefusal::LeaseTooLong`].
+    pub fn check_lease(&self, lease: Duration) -> Result<(), CommandRefusal> {
+        let terms = self.terms();
+        let fits = !lease.is_zero() && terms.wait_for(lease) == terms.lease_wait;
+        if fits { Ok(()) } else { Err(CommandRefusal::LeaseTooLong { lease, terms }) }
     }
 
     /// A node's record.
@@ -174,21 +229,50 @@ impl State {
         }
     }
 
-    fn register(&mut self, name: &str, addr: &str, token: u64) -> Result<(NodeId, Incarnation), CommandRefusal> {
+    fn set_terms(&mut self, replaces: Option<Terms>, terms: Terms) -> Result<(), CommandRefusal> {
+        if !(Duration::from_millis(1)..=limits::MAX_LEASE_WAIT).contains(&terms.lease_wait) {
+            return Err(CommandRefusal::BadTerms { terms });
+        }
+        // A repeat of a change that was made is answered as the first one was.
+        if self.terms != replaces && self.terms != Some(terms) {
+            return Err(CommandRefusal::OtherTerms { current: self.terms() });
+        }
+        self.terms = Some(terms);
+        Ok(())
+    }
+
+    fn register(&mut self, registration: &Registration) -> Result<(NodeId, Incarnation), CommandRefusal> {
+        let Registration { name, addr, token, lease, follows, seen } = registration;
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
         }
-        let known = self.nodes.iter().position(|node| node.name == name);
+        self.check_lease(*lease)?;
+        // This command is none that the process has seen the response of.
+        if self.revision <= *seen {
+            return Err(CommandRefusal::StoreBehind { current: self.revision, seen: *seen });
+        }
+        let known = self.nodes.iter().position(|node| node.name == *name);
+        if let Some(index) = known.filter(|index| self.nodes[*index].token == *token) {
+            return Ok((NodeId(index as u32 + 1), self.nodes[index].incarnation));
+        }
+        let current = known.map_or(Incarnation(0), |index| self.nodes[index].incarnation);
+        if current != *follows {
+            return Err(CommandRefusal::OtherPredecessor { name: name.clone(), current, given: *follows });
+        }
         let index = match known {
-            Some(index) if self.nodes[index].token == token => index,
             Some(index) => {
+                let owns = |record: &SectionRecord| record.owner == Some(NodeId(index as u32 + 1));
+                // The incarnation that ends goes on serving under its lease, if it owns anything.
+                let earlier = if self.sections.iter().any(owns) { self.nodes[index].lease } else { Duration::ZERO };
                 let node = &mut self.nodes[index];
                 node.incarnation = node.incarnation.next();
-                node.token = token;
+                node.token = *token;
                 node.renew_seq = RenewSeq(0);
                 node.leaving = false;
-                if node.addr != addr {
-                    node.addr = String::from(addr);
+                node.registered_at = node.heard;
+                node.lease = earlier.max(*lease);
+                if node.addr != *addr {
+                    node.addr.clone_from(addr);
                     self.route_version.0 += 1;
                 }
                 index
@@ -196,12 +280,14 @@ impl State {
             None if self.nodes.len() == limits::MAX_NODES => return Err(CommandRefusal::TooManyNodes),
             None => {
                 self.nodes.push(NodeRecord {
-                    name: name.into(),
-                    addr: addr.into(),
+                    name: name.clone(),
+                    addr: addr.clone(),
                     incarnation: Incarnation(1),
-                    token,
+                    token: *token,
                     renew_seq: RenewSeq(0),
                     heard: Heard(0),
+                    registered_at: Heard(0),
+                    lease: *lease,
                     drained: false,
                     leaving: false,
                 });
@@ -259,7 +345,8 @@ impl State {
             if !owns || raise.to > Seq::MAX {
                 return None;
             }
-            record.advance(SectionRecord { max_seq: record.max_seq.max(raise.to), ..*record });
+            let bound = Seq(record.max_seq.0.saturating_add(limits::MAX_RAISE));
+            record.advance(SectionRecord { max_seq: record.max_seq.max(raise.to.min(bound)), ..*record });
             Some(record.max_seq)
         };
         Ok(raises.iter().map(raise_one).collect())
@@ -302,30 +389,34 @@ impl State {
         self.living(from, incarnation)?;
         let target = self.living(to, to_incarnation);
         let version = RouteVersion(self.route_version.0 + 1);
-        let none = CommandRefusal::OtherOwnership { section, current: Epoch(0), from, given: epoch };
-        let record = self.sections.get_mut(section.0 as usize).ok_or(none)?;
-        let next = SectionRecord {
-            epoch: epoch.next(),
-            owner: Some(to),
-            incarnation: to_incarnation,
-            max_seq: record.max_seq,
-            routed: version,
-            handover,
-        };
-        let repeat = SectionRecord { routed: record.routed, ..next } == *record;
-        if !repeat {
-            if (record.epoch, record.owner, record.incarnation) != (epoch, Some(from), incarnation) {
-                return Err(CommandRefusal::OtherOwnership { section, current: record.epoch, from, given: epoch });
-            }
-            // Asked last: a repeat of a move that was made must not be told that the target is gone since, because whoever
-            // is told that goes on serving.
+        let other = |current| CommandRefusal::OtherOwnership { section, current, from, given: epoch };
+        let record = self.sections.get_mut(section.0 as usize).ok_or(other(Epoch(0)))?;
+        let owns = (record.epoch, record.owner, record.incarnation) == (epoch, Some(from), incarnation);
+        // The epoch comes from a request: it is added to only by a checked addition.
+        let began = (Some(record.epoch.0), record.owner, record.incarnation, record.handover);
+        let asked = (epoch.0.checked_add(1), Some(to), to_incarnation, handover);
+        let repeat = began == asked && handover != Handover(0);
+        if !owns && !repeat {
+            return Err(other(record.epoch));
+        }
+        if owns {
+            // Asked last: a repeat of a move that was made must not be refused because the target is gone since, because
+            // the owner goes on serving after such a refusal.
             target?;
-            record.advance(next);
+            record.advance(SectionRecord {
+                epoch: record.epoch.next(),
+                owner: Some(to),
+                incarnation: to_incarnation,
+                max_seq: record.max_seq,
+                routed: version,
+                handover,
+            });
             self.route_version = version;
         }
+        let made = Transferred { epoch: record.epoch, max_seq: record.max_seq };
         let heard = &mut self.nodes[from.0 as usize - 1].heard;
         *heard = heard.next();
-        Ok(Transferred { epoch: next.epoch, max_seq: next.max_seq })
+        Ok(made)
     }
 
     fn drain(&mut self, name: &str, drained: bool) -> Result<NodeId, CommandRefusal> {

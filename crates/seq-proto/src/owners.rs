@@ -1,10 +1,11 @@
 //! The border for what nodes and the store tell each other of owners: news, and offers of planned moves.
 
 use seq_core::arbiter::Move;
+use seq_core::high_water::Mark;
 use seq_core::owner::handing::Offer;
 use seq_core::owner::{Grant, News};
 use seq_core::section::SectionCopy;
-use seq_core::{Epoch, Handover, Incarnation, Layout, NodeId, SectionId, Seq, SlotIndex};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, Revision, SectionId, Seq, SlotIndex};
 
 use crate::convert::RoutesError;
 use crate::v1;
@@ -28,6 +29,8 @@ impl From<&News> for v1::News {
             routes: news.routes.as_ref().map(v1::Routes::from),
             moves: news.moves.iter().map(planned).collect(),
             alone: news.alone,
+            revision: news.mark.revision.0,
+            liveness: news.mark.liveness.0,
         }
     }
 }
@@ -93,6 +96,7 @@ pub fn news(news: Option<&v1::News>, layout: &Layout, me: NodeId) -> Result<News
         grants: (0..rows).map(grant).collect::<Result<_, _>>()?,
         moves: news.moves.iter().map(planned).collect(),
         alone: news.alone,
+        mark: Mark { revision: Revision(news.revision), liveness: Heard(news.liveness) },
     })
 }
 

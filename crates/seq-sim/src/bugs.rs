@@ -64,6 +64,12 @@ bugs! {
     RefusedExtends: "refused-extends", "a lease extended by a refused commit",
     /// The owner trusts the one clock that stands still in suspend.
     SuspendStops: "suspend-stops", "an owner's clock that stands still in suspend",
+    /// The arbiter's clock is read, and the state after it.
+    ClockBeforeState: "clock-before-state", "an arbiter's clock read before the state that it dates",
+    /// The arbiter waits as the set's terms say, whatever lease the incarnation was granted.
+    WaitByTerms: "wait-by-terms", "a wait by the terms in force, not by the lease that the incarnation was granted",
+    /// A registration counts whatever it follows.
+    AnyPredecessor: "any-predecessor", "a delayed duplicate of a registration that begins a new incarnation",
     /// A section that the store gave to somebody else is kept.
     KeepsLost: "keeps-lost", "a section kept that the store gave to somebody else",
     /// After a takeover the ceiling is named as the number given out before.

@@ -66,6 +66,8 @@ situations! {
     Released: "sections given up",
     /// A process left in good order.
     Left: "processes that left empty",
+    /// An arbiter's thread stood still between the state and its clock.
+    StalledLook: "stalls inside an arbiter's look",
     /// Two arbiters at a time.
     TwoArbiters: "two arbiters at a time",
     /// A deposed leader's entry that was applied all the same.

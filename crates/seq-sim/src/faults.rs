@@ -122,6 +122,8 @@ pub(crate) struct Swarm {
     pub(crate) interleave: u64,
     /// Whether clock rates lie at the edge of their margin.
     pub(crate) edge_rates: bool,
+    /// Whether one name has longer leases, under terms of the set that are shortened on the way.
+    pub(crate) long_terms: bool,
     /// Pause between a caller's calls, in milliseconds.
     pub(crate) think_ms: u64,
     /// Numbered from 0.
@@ -175,6 +177,7 @@ impl Swarm {
             weather,
             interleave: if weather == Weather::Wild || rng.chance(600) { rng.between(10, 200) } else { 0 },
             edge_rates: rng.chance(400),
+            long_terms: weather != Weather::Calm && rng.chance(250),
             think_ms: rng.between(10, 120),
             faults,
         }

@@ -31,6 +31,7 @@ impl World {
         let p = self.procs.len();
         let token = self.rng.next() | 1;
         self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout, TERMS)));
+        self.procs[p].began = self.now;
         self.listeners[name][port] = Some(p);
         if self.listeners[name].iter().flatten().count() > 1 {
             self.coverage.saw(Situation::TwoLives);
@@ -42,10 +43,11 @@ impl World {
     /// Ends a process at once.
     pub(crate) fn kill(&mut self, p: usize) {
         let process = &mut self.procs[p];
-        let (name, port, token) = (process.name, process.port, process.token);
+        let (name, port, token, began) = (process.name, process.port, process.token, process.began);
         // Nothing of it is left; an owner of its own keeps the slot.
         *process = Process::new(name, port, token, Owner::new(SET, self.layout, TERMS));
         process.alive = false;
+        (process.began, process.ended) = (began, self.now);
         if self.listeners[name][port] == Some(p) {
             self.listeners[name][port] = None;
         }

@@ -1,12 +1,13 @@
 //! The network: who can reach whom, how long a message takes, and which ones are lost, doubled, or come ages later.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use seq_core::owner::handing::Offer;
 use seq_core::owner::{Life, News, Renewal};
 use seq_core::section::SectionCopy;
 use seq_core::state::{Raise, Transfer};
-use seq_core::{RouteVersion, Seq};
+use seq_core::{Incarnation, RouteVersion, Seq};
 
 use crate::client::{Call, Reply};
 use crate::faults::{HOSTS, MS, NAMES};
@@ -29,7 +30,7 @@ pub(crate) enum Address {
 /// What an AllocSvr asks the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
-    Register { name: usize, port: usize, token: u64 },
+    Register { name: usize, port: usize, token: u64, lease: Duration, follows: Incarnation },
     Renew(Renewal),
     Raise { life: Life, raises: Vec<Raise>, since: RouteVersion },
     Transfer { transfer: Transfer, since: RouteVersion },
@@ -40,6 +41,8 @@ pub(crate) enum Question {
 pub(crate) enum Told {
     NotLeader(usize),
     Registered(Life),
+    /// The registration does not follow the newest incarnation, which this is.
+    Follow(Incarnation),
     Renewed(News),
     Raised(Vec<Option<Seq>>, News),
     Transferred(Seq, News),

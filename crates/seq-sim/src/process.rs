@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use seq_core::lease::{Clocks, Lease};
+use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Life, Owner};
 use seq_core::section::SectionCopy;
-use seq_core::{Epoch, Handover, NodeId, Section, SectionId, Seq, SlotIndex};
+use seq_core::{Epoch, Handover, Incarnation, NodeId, Section, SectionId, Seq, SlotIndex};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -61,6 +61,13 @@ pub(crate) struct Process {
     /// 0 before the first registration.
     pub(crate) node: NodeId,
     pub(crate) token: u64,
+    /// The incarnation that its next registration follows.
+    pub(crate) follows: Incarnation,
+    /// How long answers of the store let it serve.
+    pub(crate) terms: LeaseTerms,
+    pub(crate) began: u64,
+    /// When it was killed or had left.
+    pub(crate) ended: u64,
     /// The member that is taken for the leader.
     pub(crate) leader: usize,
     pub(crate) rpcs: BTreeMap<u64, Rpc>,
@@ -98,6 +105,10 @@ impl Process {
             table: BTreeMap::new(),
             node: NodeId(0),
             token,
+            follows: Incarnation(0),
+            terms: TERMS,
+            began: 0,
+            ended: u64::MAX,
             leader: 0,
             rpcs: BTreeMap::new(),
             renewing: false,
@@ -172,7 +183,7 @@ impl World {
     pub(crate) fn extend(&mut self, p: usize, sent: Clocks) {
         let from = if self.bug == Some(Bug::ExpiryFromAnswer) { self.clock(p) } else { sent };
         let process = &mut self.procs[p];
-        process.lease.extend(from, TERMS.served());
+        process.lease.extend(from, process.terms.served());
         process.confirmed = process.confirmed.max(sent.boottime);
         self.owners_changed = true;
     }
@@ -234,6 +245,7 @@ impl World {
             return;
         }
         self.coverage.saw(Situation::LifeOver);
+        self.require_successor(p);
         self.step(p, |owner, effects| owner.on_life_over(life, effects));
         let token = self.rng.next() | 1;
         let wait = self.backoff(p);
@@ -242,6 +254,18 @@ impl World {
         process.renewing = false;
         process.renew_due = u64::MAX;
         self.after(wait, Event::Step(p, Step::Register));
+    }
+
+    /// An incarnation is ended by another process of its name that ran beside it or began after it, not by a registration of
+    /// one that had ended before.
+    fn require_successor(&mut self, p: usize) {
+        let process = &self.procs[p];
+        let beside = |q: &Process| q.name == process.name && q.ended > process.began;
+        let others = self.procs.iter().enumerate().filter(|(index, other)| *index != p && beside(other)).count();
+        if others == 0 {
+            let text = format!("process {p} of name {} lost its incarnation to none", process.name);
+            self.check.broken(self.now, "a living incarnation is ended by another process of its name alone", text);
+        }
     }
 
     /// The next wait of a process for which the store does nothing.

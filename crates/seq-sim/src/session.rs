@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use seq_core::lease::Clocks;
+use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::handing::Handing;
 use seq_core::owner::{AdoptError, Life, News, Renewal};
 use seq_core::state::Raise;
@@ -16,7 +16,8 @@ use crate::coverage::Situation;
 use crate::faults::{MEMBERS, MS};
 use crate::net::{Address, Body, Question, Told};
 use crate::process::Owned;
-use crate::world::{Event, Step, World};
+use crate::store::{LONG_LEASE, LONG_TERMS};
+use crate::world::{Event, Step, TERMS, World};
 
 /// How long one member may take.
 const STORE_TIMEOUT: u64 = 500 * MS;
@@ -57,8 +58,17 @@ impl World {
         if self.procs[p].owner.life().is_some() {
             return;
         }
-        let (name, port, token) = (self.procs[p].name, self.procs[p].port, self.procs[p].token);
-        self.ask(p, About::Register, Question::Register { name, port, token });
+        let terms = self.terms_of(self.procs[p].name);
+        let process = &mut self.procs[p];
+        process.terms = terms;
+        let (name, port, token, follows) = (process.name, process.port, process.token, process.follows);
+        self.ask(p, About::Register, Question::Register { name, port, token, lease: terms.lease, follows });
+    }
+
+    /// The terms that a name registers with now: the first one's leases are longer where the set's terms allow for it.
+    fn terms_of(&self, name: usize) -> LeaseTerms {
+        let long = name == 0 && self.store.state.terms() == LONG_TERMS;
+        if long { LeaseTerms { lease: LONG_LEASE, ..TERMS } } else { TERMS }
     }
 
     /// Renews, if it is time.
@@ -183,6 +193,10 @@ impl World {
     pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, told: &Told) {
         match (rpc.about, told) {
             (About::Register, Told::Registered(life)) => self.registered(p, *life),
+            (About::Register, Told::Follow(newest)) => {
+                self.procs[p].follows = *newest;
+                self.after(0, Event::Step(p, Step::Register));
+            }
             (About::Renew(renewal), Told::Renewed(news)) => {
                 self.procs[p].backoff = 0;
                 let (sent, news) = (rpc.sent, news.clone());
@@ -214,6 +228,7 @@ impl World {
             return;
         }
         self.procs[p].node = life.node;
+        self.procs[p].follows = life.incarnation;
         self.step(p, |owner, _| owner.on_registered(life));
         let process = &mut self.procs[p];
         process.renewing = false;

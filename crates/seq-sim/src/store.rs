@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** nothing is answered that was not applied before, by a member that proposed it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
 use seq_core::lease::Clocks;
 use seq_core::owner::{Life, News};
-use seq_core::state::{Answer, Command, CommandRefusal, Reassign, SectionRecord, State};
+use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Registration, SectionRecord, State, Terms};
 use seq_core::{Epoch, Heard, Incarnation, NodeId};
 
 use crate::bugs::Bug;
@@ -23,8 +24,20 @@ use crate::world::{Event, STEP, StoreStep, TERMS, World};
 /// Least time between two looks of an arbiter.
 const PACE: u64 = 5 * MS;
 
+/// The lease of one name in worlds that begin with long terms.
+pub(crate) const LONG_LEASE: Duration = Duration::from_secs(4);
+
+/// The terms that such a world begins with, until they are those of all others.
+pub(crate) const LONG_TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) };
+
 /// When an arbiter whose proposal was not committed proposes again.
 const RETRY: u64 = 200 * MS;
+
+/// How often in a thousand looks the thread stands still inside of one, in worlds whose threads do.
+const STALLED_LOOKS: u64 = 20;
+
+/// How long it stands still at the most: longer than any wait.
+const LONGEST_STALL: u64 = 6 * SECOND;
 
 /// An arbiter beside a member that believes it leads.
 #[derive(Debug)]
@@ -35,6 +48,8 @@ pub(crate) struct Seat {
     /// When it looks next; looks that were meant for another time are passed over.
     look_at: u64,
     proposing_until: u64,
+    /// Whether its thread stands still inside of a look.
+    stalled: bool,
     /// A planted bug: how often each life was heard of, and since when.
     silent: BTreeMap<(NodeId, Incarnation), (Heard, Duration)>,
 }
@@ -52,6 +67,14 @@ pub(crate) struct Store {
     pub(crate) late_news: u32,
 }
 
+/// What an arbiter has in hand while its thread stands still inside of a look: the state, whose clock it reads when it goes
+/// on. The planted bug has them the other way round.
+#[derive(Debug)]
+pub(crate) enum InHand {
+    State(Box<State>),
+    Clock(Clocks),
+}
+
 /// Who asked, for the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
@@ -67,6 +90,7 @@ pub(crate) enum Entry {
     Asked(Rc<Question>, Option<Asker>),
     Reassign(Vec<Reassign>, usize),
     Drain(usize, bool),
+    Terms(Terms),
 }
 
 impl Store {
@@ -87,13 +111,13 @@ impl World {
     /// A member takes itself for the leader from now on: its arbiter knows nothing.
     pub(crate) fn lead(&mut self, member: usize) {
         let weather = self.swarm.weather;
-        let wait = if self.bug == Some(Bug::ShortWait) { TERMS.lease * 3 / 5 } else { TERMS.wait };
         let steady = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
-        let patience = Patience { wait, grace: Duration::from_secs(1), steady };
+        let patience = Patience { grace: Duration::from_secs(1), steady };
         let machine = Arbiter::new(patience);
         let origin = self.machines[NAMES + member].at(self.now);
         let (plan, silent) = (Arc::default(), BTreeMap::new());
-        self.store.seats[member] = Some(Seat { machine, origin, plan, look_at: u64::MAX, proposing_until: 0, silent });
+        let seat = Seat { machine, origin, plan, look_at: u64::MAX, proposing_until: 0, stalled: false, silent };
+        self.store.seats[member] = Some(seat);
         if self.store.seats.iter().flatten().count() > 1 {
             self.coverage.saw(Situation::TwoArbiters);
         }
@@ -109,7 +133,7 @@ impl World {
         let late = self.store.late_looks > 0 && self.rng.chance(700);
         let wait = if late { wait.max(self.rng.below(4 * SECOND)) } else { wait };
         let at = self.now + wait;
-        let Some(seat) = &mut self.store.seats[member] else { return };
+        let Some(seat) = self.store.seats[member].as_mut().filter(|seat| !seat.stalled) else { return };
         if seat.look_at > at || seat.look_at <= self.now {
             seat.look_at = at;
             self.after(wait, Event::Store(StoreStep::Look(member, at)));
@@ -149,7 +173,7 @@ impl World {
         let before: Vec<SectionRecord> = self.store.state.sections.clone();
         match entry {
             Entry::Asked(question, asker) => {
-                let command = command(&question);
+                let command = command(&question, self.bug, &self.store.state);
                 let mut answer = self.store.state.apply(&command);
                 if self.bug == Some(Bug::UnfencedRaise) {
                     raise_unfenced(&mut self.store.state, &command, &mut answer);
@@ -179,6 +203,11 @@ impl World {
                 if let Some(seat) = &mut self.store.seats[member] {
                     seat.proposing_until = 0;
                 }
+            }
+            Entry::Terms(terms) => {
+                let command = Command::SetTerms { replaces: self.store.state.terms, terms };
+                let answer = self.store.state.apply(&command);
+                self.note_entry(&command, &answer);
             }
             Entry::Drain(name, drained) => {
                 let command = Command::Drain { name: name.to_string(), drained };
@@ -214,6 +243,7 @@ impl World {
         let news = |life, since| News::of(&self.store.state, &plan, life, since);
         let told = match (answer, question) {
             (Answer::Registered(Ok((node, incarnation))), _) => Told::Registered(Life { node, incarnation }),
+            (Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })), _) => Told::Follow(current),
             (Answer::Renewed(Ok(())), Question::Renew(renewal)) => {
                 news(renewal.life, renewal.route_version).map_or(Told::LifeOver, Told::Renewed)
             }
@@ -241,19 +271,49 @@ impl World {
 
     /// An arbiter looks, and proposes.
     pub(crate) fn look_at_state(&mut self, member: usize, at: u64) {
-        let clock = self.machines[NAMES + member].at(self.now);
-        let Some(seat) = &mut self.store.seats[member] else { return };
-        if seat.look_at != at {
+        if self.store.seats[member].as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
             return;
         }
+        // A thread may stand still between any two steps, also between these two.
+        if self.swarm.interleave > 0 && self.rng.chance(STALLED_LOOKS) {
+            self.coverage.saw(Situation::StalledLook);
+            let in_hand = match self.bug {
+                Some(Bug::ClockBeforeState) => InHand::Clock(self.machines[NAMES + member].at(self.now)),
+                _ => InHand::State(Box::new(self.store.state.clone())),
+            };
+            self.store.seats[member].as_mut().expect("it looks").stalled = true;
+            let wait = self.rng.below(LONGEST_STALL);
+            return self.after(wait, Event::Store(StoreStep::LookOn(member, at, in_hand)));
+        }
+        self.finish_look(member, None, self.machines[NAMES + member].at(self.now));
+    }
+
+    /// The thread of an arbiter goes on.
+    pub(crate) fn look_on(&mut self, member: usize, at: u64, in_hand: InHand) {
+        let Some(seat) = self.store.seats[member].as_mut().filter(|seat| seat.look_at == at && seat.stalled) else {
+            return;
+        };
+        seat.stalled = false;
+        let clock = self.machines[NAMES + member].at(self.now);
+        match in_hand {
+            InHand::State(state) => self.finish_look(member, Some(*state), clock),
+            InHand::Clock(clock) => self.finish_look(member, None, clock),
+        }
+    }
+
+    /// Looks at the state, or at one that was read earlier.
+    fn finish_look(&mut self, member: usize, earlier: Option<State>, clock: Clocks) {
+        let state = earlier.as_ref().unwrap_or(&self.store.state);
+        let seat = self.store.seats[member].as_mut().expect("it looks");
         let now = clock.at_least_since(seat.origin);
         let names: [String; NAMES] = std::array::from_fn(|name| name.to_string());
         let declared = names.each_ref().map(|name| Declared { name, weight: 1 });
-        let plan = seat.machine.look(now, &self.store.state, &declared).clone();
+        let shown = shorten(self.bug, state);
+        let plan = seat.machine.look(&shown, &declared, || now).clone();
         seat.plan = plan.clone();
         let mut reassigns = plan.reassigns.clone();
         if self.bug == Some(Bug::WaitOfOver) {
-            reassign_over(seat, now, &self.store.state, &mut reassigns);
+            reassign_over(seat, now, state, &mut reassigns);
         }
         let next = seat.machine.next_deadline().map(|due| due.saturating_sub(now));
         if !reassigns.is_empty() && self.now >= seat.proposing_until {
@@ -278,10 +338,15 @@ impl World {
     }
 }
 
-fn command(question: &Question) -> Command {
+fn command(question: &Question, bug: Option<Bug>, state: &State) -> Command {
     match question {
-        Question::Register { name, port, token } => {
-            Command::Register { name: name.to_string(), addr: format!("{name}:{port}"), token: *token }
+        Question::Register { name, port, token, lease, follows } => {
+            let name = name.to_string();
+            let newest = state.nodes().find(|(_, node)| node.name == name).map(|(_, node)| node.incarnation);
+            let any = bug == Some(Bug::AnyPredecessor);
+            let follows = if any { newest.unwrap_or_default() } else { *follows };
+            let addr = format!("{name}:{port}");
+            Command::Register(Registration { lease: *lease, follows, ..Registration::new(&name, &addr, *token) })
         }
         Question::Renew(renewal) => Command::Renew {
             node: renewal.life.node,
@@ -295,6 +360,19 @@ fn command(question: &Question) -> Command {
         }
         Question::Transfer { transfer, .. } => Command::Transfer(*transfer),
     }
+}
+
+/// Planted bugs: the arbiter is shown terms and leases for which it waits too short a time.
+fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
+    let terms = match bug {
+        Some(Bug::ShortWait) => Terms { lease_wait: TERMS.lease * 3 / 5 },
+        Some(Bug::WaitByTerms) => state.terms(),
+        _ => return Cow::Borrowed(state),
+    };
+    let mut state = state.clone();
+    state.terms = Some(terms);
+    state.nodes.iter_mut().for_each(|node| node.lease = Duration::ZERO);
+    Cow::Owned(state)
 }
 
 /// A planted bug: changes of owner that ask for less than they should.

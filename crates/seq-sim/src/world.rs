@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use seq_core::lease::LeaseTerms;
 use seq_core::owner::handing::Handing;
-use seq_core::state::{Answer, Command, SetDefinition, State};
+use seq_core::state::{Answer, Command, SetDefinition, State, Terms};
 use seq_core::{Layout, Step as SeqStep, Uid};
 
 use crate::bugs::Bug;
@@ -24,7 +24,7 @@ use crate::process::{Owned, Process};
 use crate::rng::Rng;
 use crate::serving::{Checked, Held};
 use crate::session::{AfterRaise, Rpc};
-use crate::store::{Asker, Entry, Store};
+use crate::store::{Asker, Entry, InHand, LONG_TERMS, Store};
 use crate::trace::Trace;
 
 /// The set's name.
@@ -81,6 +81,7 @@ pub(crate) enum StoreStep {
     Apply(Box<Entry>),
     Answer(Asker, Rc<Question>, Box<Answer>),
     Look(usize, u64),
+    LookOn(usize, u64, InHand),
 }
 
 /// Something that happens.
@@ -166,6 +167,9 @@ impl World {
         let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition { name: SET.to_owned(), layout }));
+        if swarm.long_terms {
+            state.apply(&Command::SetTerms { replaces: None, terms: LONG_TERMS });
+        }
         let machines = (0..NAMES + MEMBERS).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
         let check = Check::new(swarm.weather, UIDS as usize);
         let mut world = World {
@@ -196,6 +200,11 @@ impl World {
                 let at = world.swarm.faults[number].at;
                 world.after(at, Event::FaultBegins(number));
             }
+        }
+        if world.swarm.long_terms {
+            let at = world.rng.between(SECOND, FAULTS_END);
+            let terms = Entry::Terms(Terms { lease_wait: TERMS.wait });
+            world.after(at, Event::Store(StoreStep::Apply(Box::new(terms))));
         }
         world.lead(0);
         for name in 0..NAMES {
@@ -278,6 +287,7 @@ impl World {
             Event::Store(StoreStep::Apply(entry)) => self.apply(*entry),
             Event::Store(StoreStep::Answer(asker, question, answer)) => self.answer(asker, &question, *answer),
             Event::Store(StoreStep::Look(member, at)) => self.look_at_state(member, at),
+            Event::Store(StoreStep::LookOn(member, at, in_hand)) => self.look_on(member, at, in_hand),
             Event::NextCall(client) => self.call(client),
             Event::CallTimeout(client, id) => self.call_timed_out(client, id),
             Event::FaultBegins(number) => self.begin(number),

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use seq_core::state::{Answer, Command, Raise, Reassign, SetDefinition, State};
+use seq_core::state::{Answer, Command, Raise, Reassign, Registration, SetDefinition, State};
 use seq_core::{Epoch, Incarnation, Layout, NodeId, SectionId, Seq};
 use seq_store::types::EncodedCommand;
 
@@ -18,7 +18,7 @@ fn state() -> State {
     let mut state = State::default();
     let layout = Layout::new(0..u64::from(SECTIONS) * 100_000, 100_000).expect("a good layout");
     state.apply(&Command::DefineSet(SetDefinition { name: "bench".to_owned(), layout }));
-    state.apply(&Command::Register { name: "a1".to_owned(), addr: "a1:7400".to_owned(), token: 1 });
+    state.apply(&Command::Register(Registration::new("a1", "a1:7400", 1)));
     let own = |section| Reassign {
         section: SectionId(section),
         expected: Epoch(0),

@@ -115,7 +115,14 @@ fn spec(addrs: &[String]) -> SetSpec {
 /// Registers the only AllocSvr and waits until it owns all sections.
 async fn begin(control: &mut Control) -> Result<Life, Error> {
     let addr = "127.0.0.1:1".to_owned();
-    let request = RegisterRequest { set: "propose".to_owned(), node: "a1".to_owned(), addr, token: 1, lease_ms: 2_000 };
+    let request = RegisterRequest {
+        set: "propose".to_owned(),
+        node: "a1".to_owned(),
+        addr,
+        token: 1,
+        lease_ms: 2_000,
+        ..RegisterRequest::default()
+    };
     let life = control.register(request).await?.into_inner();
     for renew_seq in 1.. {
         let (node_id, incarnation) = (life.node_id, life.incarnation);

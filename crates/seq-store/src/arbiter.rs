@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
+use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Answer, Command};
 use seq_kit::clock::Clock;
@@ -60,9 +61,9 @@ impl ArbiterShell {
             let mut look_again = None;
             if self.raft.is_leader() {
                 let machine = machine.get_or_insert_with(|| Arbiter::new(self.patience));
-                let now = self.clock.now().at_least_since(origin);
-                let plan = self.look(machine, now);
+                let plan = self.look(machine, origin);
                 self.show(&plan);
+                let now = self.clock.now().at_least_since(origin);
                 look_again = machine.next_deadline().map(|at| at.saturating_sub(now));
                 if let Err(error) = self.propose(&plan).await {
                     tracing::info!(%error, "owners could not be assigned yet");
@@ -86,10 +87,12 @@ impl ArbiterShell {
         }
     }
 
-    fn look(&self, machine: &mut Arbiter, now: Duration) -> Arc<Plan> {
+    /// Looks at the state and reads the clock, in that order: nothing is applied between the two, because the state is held.
+    fn look(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
         let declared: Vec<Declared<'_>> =
             self.allocs.iter().map(|node| Declared { name: &node.name, weight: node.weight }).collect();
-        self.state.read(|state| machine.look(now, state, &declared).clone())
+        let clock = || self.clock.now().at_least_since(origin);
+        self.state.read(|state| machine.look(state, &declared, clock).clone())
     }
 
     fn show(&self, plan: &Arc<Plan>) {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use seq_core::set_spec::StoreSpec;
-use seq_core::state::{Command, SetDefinition};
+use seq_core::state::{Command, SetDefinition, Terms};
+use tokio::time::Instant;
 
 use crate::proposer::Proposer;
 use crate::storage::SharedState;
@@ -48,6 +49,62 @@ pub(crate) async fn form_group(raft: &Raft, stores: &[StoreSpec]) -> Result<(), 
         // Somebody's message came in between: the group exists.
         Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How long a member that knows a leader may hold other terms than the set's before it ends: a member that was away receives
+/// the entries that it lacks well within it.
+const TERMS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// This member's settings are not the terms of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "store.lease_wait_ms is {} here, and the set was defined with {}: all members of a store have the same; write {} into \
+     the settings of this one, or change it for the set with `seqsvr store terms`",
+    given.lease_wait.as_millis(), stored.lease_wait.as_millis(), stored.lease_wait.as_millis()
+)]
+pub(crate) struct TermsMismatch {
+    /// What is committed.
+    pub(crate) stored: Terms,
+    /// What this member was configured with.
+    pub(crate) given: Terms,
+}
+
+/// Waits until the set's lease terms are those of this member's settings, setting them where this member leads and there are
+/// none. Terms that are changed later, by command, hold whatever the settings say.
+pub(crate) async fn agree_on_terms(
+    raft: &Raft,
+    state: &SharedState,
+    proposer: &Proposer,
+    given: Terms,
+) -> Result<(), TermsMismatch> {
+    let mut metrics = raft.metrics();
+    let mut differ_since = None;
+    loop {
+        let led = metrics.borrow_watched().current_leader.is_some();
+        match state.read(|state| state.terms) {
+            Some(stored) if stored == given => return Ok(()),
+            Some(stored) if led => {
+                let since = *differ_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= TERMS_PATIENCE {
+                    return Err(TermsMismatch { stored, given });
+                }
+            }
+            Some(_) => differ_since = None,
+            None if raft.is_leader() => {
+                let command = Command::SetTerms { replaces: None, terms: given };
+                if let Err(error) = proposer.propose(&command).await {
+                    tracing::debug!(%error, "the lease terms could not be set yet");
+                }
+            }
+            None => {}
+        }
+        // Woken at times as well: a member whose leader is lost sees no change of its own.
+        let changed = tokio::time::timeout(RETRY, metrics.changed()).await;
+        if matches!(changed, Ok(Err(_))) {
+            // The Raft library has stopped, and its task says why.
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -86,7 +86,7 @@ impl StoreTuning {
 
     /// How patient the arbiter is.
     pub(crate) fn patience(&self) -> Patience {
-        Patience { wait: self.lease_wait, grace: self.registration_grace, steady: self.rebalance_after }
+        Patience { grace: self.registration_grace, steady: self.rebalance_after }
     }
 
     /// Checks the relations between the values.

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::arbiter::Plan;
-use seq_core::lease::LeaseTerms;
 use seq_core::owner::{Life, News};
-use seq_core::state::{Answer, Command, CommandRefusal, Raise, SetDefinition, State, Transfer};
-use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq, limits};
+use seq_core::state::{Answer, Command, CommandRefusal, Raise, Registration, SetDefinition, State, Transfer};
+use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq, limits};
 use seq_proto::status;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
@@ -29,6 +28,9 @@ use crate::storage::SharedState;
 /// When to try again while the set is not defined yet: the leader does it first of all.
 const NO_SET_RETRY: Duration = Duration::from_millis(100);
 
+/// When a process whose name is taken tries again: a few times within the wait for a silent one.
+const ALIVE_RETRY: Duration = Duration::from_millis(500);
+
 /// The service.
 #[derive(Clone)]
 pub(crate) struct Control {
@@ -37,8 +39,6 @@ pub(crate) struct Control {
     pub(crate) allocs: Arc<BTreeSet<String>>,
     pub(crate) proposer: Proposer,
     pub(crate) state: SharedState,
-    /// How long the arbiter waits before it gives a silent node's sections away.
-    pub(crate) lease_wait: Duration,
     /// What the arbiter beside the leader wants.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
 }
@@ -49,11 +49,21 @@ impl ControlService for Gate<Control> {
         let this = self.get()?;
         let request = request.into_inner();
         this.check_register(&request)?;
-        let RegisterRequest { node, addr, token, .. } = request;
-        let answer = this.proposer.propose(&Command::Register { name: node, addr, token }).await?;
+        this.check_alive(&request)?;
+        let registration = registration(request);
+        let (name, addr) = (registration.name.clone(), registration.addr.clone());
+        let answer = this.proposer.propose(&Command::Register(registration)).await?;
         let Answer::Registered(outcome) = answer else { panic!("a registration was answered with {answer:?}") };
-        let (node, incarnation) = outcome.map_err(refused)?;
-        Ok(Response::new(RegisterResponse { node_id: node.0, incarnation: incarnation.0 }))
+        let (node, incarnation) = outcome.map_err(|refusal| this.refused(refusal))?;
+        let (set, id) = (&this.set.name, node.0);
+        tracing::info!(set, node = name, id, addr, incarnation = incarnation.0, "an allocator registered");
+        let mark = this.state.read(|state| (state.revision, state.node(node).map_or(0, |record| record.heard.0)));
+        Ok(Response::new(RegisterResponse {
+            node_id: node.0,
+            incarnation: incarnation.0,
+            revision: mark.0.0,
+            liveness: mark.1,
+        }))
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
@@ -63,7 +73,7 @@ impl ControlService for Gate<Control> {
         let command = this.check_renewal(life, &request)?;
         let answer = this.proposer.propose(&command).await?;
         let Answer::Renewed(outcome) = answer else { panic!("a renewal was answered with {answer:?}") };
-        outcome.map_err(refused)?;
+        outcome.map_err(|refusal| this.refused(refusal))?;
         Ok(Response::new(RenewResponse { news: Some(this.news(life, request.route_version)?) }))
     }
 
@@ -78,8 +88,11 @@ impl ControlService for Gate<Control> {
         let Life { node, incarnation } = life;
         let answer = this.proposer.propose(&Command::Raise { node, incarnation, raises }).await?;
         let Answer::Raised(outcome) = answer else { panic!("raises were answered with {answer:?}") };
-        let ceilings =
-            outcome.map_err(refused)?.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
+        let ceilings = outcome
+            .map_err(|refusal| this.refused(refusal))?
+            .into_iter()
+            .map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0))
+            .collect();
         Ok(Response::new(RaiseCeilingsResponse { ceilings, news: Some(this.news(life, request.route_version)?) }))
     }
 
@@ -90,7 +103,7 @@ impl ControlService for Gate<Control> {
         let transfer = this.check_transfer(life, &request)?;
         let answer = this.proposer.propose(&Command::Transfer(transfer)).await?;
         let Answer::Transferred(outcome) = answer else { panic!("a transfer was answered with {answer:?}") };
-        let made = outcome.map_err(|refusal| refused_transfer(refusal, transfer.to))?;
+        let made = outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))?;
         Ok(Response::new(TransferResponse {
             ceiling: made.max_seq.0,
             news: Some(this.news(life, request.route_version)?),
@@ -114,19 +127,50 @@ impl Control {
             return Err(bad("BAD_ADDR", format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr)));
         }
         let lease = Duration::from_millis(request.lease_ms);
-        let terms = LeaseTerms { lease, wait: self.lease_wait, ..LeaseTerms::DEFAULTS };
-        if lease.is_zero() || !terms.outlasted() {
-            let text = format!(
-                "a lease of {lease:?} does not fit this store, which gives sections away after {:?}: {}",
-                self.lease_wait,
-                LeaseTerms::OUTLASTED,
-            );
-            return Err(status::with_reason(Code::FailedPrecondition, "LEASE_TOO_LONG", text, [], None));
-        }
+        self.state.read(|state| state.check_lease(lease)).map_err(|refusal| refused(refusal, None))?;
         if request.token == 0 {
             return Err(bad("BAD_TOKEN", "token 0: draw a random one for each life".to_owned()));
         }
         Ok(())
+    }
+
+    /// Refuses a process at another address than the one of that name that is alive: each of the two would end the other's
+    /// incarnation for as long as both run. Judged by what the arbiter here sees; a member that does not lead sees nothing, and
+    /// its proposal fails.
+    fn check_alive(&self, request: &RegisterRequest) -> Result<(), Status> {
+        let plan = self.plan.borrow().clone();
+        let other = self.state.read(|state| {
+            let (id, record) = state.nodes().find(|(_, record)| record.name == request.node)?;
+            let alive = plan.living.contains(&id) && !record.leaving && record.token != request.token;
+            (alive && record.addr != request.addr).then(|| (record.addr.clone(), record.incarnation))
+        });
+        let Some((addr, incarnation)) = other.filter(|_| !request.replace) else { return Ok(()) };
+        let text = format!(
+            "{} runs at {addr} in incarnation {incarnation} and is alive; end that process, or start this one with --replace",
+            request.node
+        );
+        let metadata = [("addr", addr)];
+        Err(status::with_reason(Code::FailedPrecondition, "NODE_ALIVE", text, metadata, Some(ALIVE_RETRY)))
+    }
+
+    /// The refusal of a command, with what its sender needs to go on.
+    fn refused(&self, refusal: CommandRefusal) -> Status {
+        let addr = |node: NodeId| self.state.read(|state| state.node(node).map(|record| record.addr.clone()));
+        let addr = match &refusal {
+            CommandRefusal::OtherIncarnation { node, .. } => addr(*node),
+            _ => None,
+        };
+        refused(refusal, addr)
+    }
+
+    /// The refusal of a planned move. That its target is gone is another matter than that its source is.
+    fn refused_transfer(&self, refusal: CommandRefusal, target: NodeId) -> Status {
+        match &refusal {
+            CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node } if *node == target => {
+                status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), [], None)
+            }
+            _ => self.refused(refusal),
+        }
     }
 
     /// What changed of owners, read from the applied state: no older than the entry that was just applied here.
@@ -134,7 +178,8 @@ impl Control {
         let plan = self.plan.borrow().clone();
         let over = |state: &State| {
             let current = state.node(life.node).map_or(Incarnation(0), |record| record.incarnation);
-            refused(CommandRefusal::OtherIncarnation { node: life.node, current, given: life.incarnation })
+            let addr = state.node(life.node).map(|record| record.addr.clone());
+            refused(CommandRefusal::OtherIncarnation { node: life.node, current, given: life.incarnation }, addr)
         };
         let since = RouteVersion(since);
         let news = self.state.read(|state| News::of(state, &plan, life, since).ok_or_else(|| over(state)))?;
@@ -250,7 +295,20 @@ fn bad(reason: &'static str, text: String) -> Status {
     status::with_reason(Code::InvalidArgument, reason, text, [], None)
 }
 
-fn refused(refusal: CommandRefusal) -> Status {
+fn registration(request: RegisterRequest) -> Registration {
+    let RegisterRequest { node: name, addr, token, lease_ms, follows, seen_revision, .. } = request;
+    Registration {
+        name,
+        addr,
+        token,
+        lease: Duration::from_millis(lease_ms),
+        follows: Incarnation(follows),
+        seen: Revision(seen_revision),
+    }
+}
+
+/// `addr`: the address of the newest incarnation, where the refusal is about that.
+fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
     let (code, reason, retry) = match refusal {
         CommandRefusal::OtherSet { .. } => (Code::FailedPrecondition, "OTHER_SET", None),
         CommandRefusal::NoSet => (Code::Unavailable, "NO_SET", Some(NO_SET_RETRY)),
@@ -260,16 +318,19 @@ fn refused(refusal: CommandRefusal) -> Status {
         CommandRefusal::UnknownName { .. } => (Code::NotFound, "UNKNOWN_NAME", None),
         CommandRefusal::OtherOwnership { .. } => (Code::FailedPrecondition, "OTHER_OWNERSHIP", None),
         CommandRefusal::OtherRenewal { .. } => (Code::FailedPrecondition, "OTHER_RENEWAL", None),
+        CommandRefusal::OtherTerms { .. } => (Code::FailedPrecondition, "OTHER_TERMS", None),
+        CommandRefusal::BadTerms { .. } => (Code::InvalidArgument, "BAD_TERMS", None),
+        CommandRefusal::LeaseTooLong { .. } => (Code::FailedPrecondition, "LEASE_TOO_LONG", None),
+        CommandRefusal::OtherPredecessor { .. } => (Code::FailedPrecondition, "OTHER_PREDECESSOR", None),
+        CommandRefusal::StoreBehind { .. } => (Code::FailedPrecondition, "STORE_BEHIND", None),
     };
-    status::with_reason(code, reason, refusal.to_string(), [], retry)
-}
-
-/// The refusal of a planned move. That its target is gone is another matter than that its source is.
-fn refused_transfer(refusal: CommandRefusal, target: NodeId) -> Status {
-    match &refusal {
-        CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node } if *node == target => {
-            status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), [], None)
+    let current = match refusal {
+        CommandRefusal::OtherIncarnation { current, .. } | CommandRefusal::OtherPredecessor { current, .. } => {
+            current.0
         }
-        _ => refused(refusal),
-    }
+        CommandRefusal::OtherRenewal { current, .. } => current.0,
+        _ => return status::with_reason(code, reason, refusal.to_string(), [], retry),
+    };
+    let metadata = [("current", current.to_string()), ("addr", addr.unwrap_or_default())];
+    status::with_reason(code, reason, refusal.to_string(), metadata, retry)
 }

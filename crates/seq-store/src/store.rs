@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{Config, SnapshotPolicy};
-use seq_core::state::SetDefinition;
+use seq_core::state::{SetDefinition, Terms};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_proto::dial::Dial;
@@ -229,7 +229,6 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
     doors.control.open(Control {
         set: set.clone(),
-        lease_wait: tuning.lease_wait,
         plan: plan.clone(),
         allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
         proposer: proposer.clone(),
@@ -254,7 +253,12 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
-    spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer.clone(), set));
+    spawn(
+        tasks,
+        "store set",
+        Kind::Critical,
+        keep_set(raft.clone(), state, proposer.clone(), (set, Terms { lease_wait: tuning.lease_wait })),
+    );
     spawn(tasks, "store hello", Kind::Critical, greeter.run());
     spawn(tasks, "store members", Kind::Critical, changes.keep_settled());
     spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft, stall, proposer));
@@ -358,11 +362,19 @@ async fn watch(raft: Raft, mut disowned: Receiver<Option<Disownment>>, tasks: Ta
 }
 
 /// Defines the set, or ends when the stored one is another.
-async fn keep_set(raft: Raft, state: storage::SharedState, proposer: Proposer, set: Arc<SetDefinition>) {
-    match bootstrap::define_set(&raft, &state, &proposer, &set).await {
-        // The definition never changes: nothing is left to do.
+async fn keep_set(
+    raft: Raft,
+    state: storage::SharedState,
+    proposer: Proposer,
+    (set, terms): (Arc<SetDefinition>, Terms),
+) {
+    if let Err(mismatch) = bootstrap::define_set(&raft, &state, &proposer, &set).await {
+        return tracing::error!(error = %mismatch, "the set file does not match the store");
+    }
+    match bootstrap::agree_on_terms(&raft, &state, &proposer, terms).await {
+        // The definition never changes, and later terms are data: nothing is left to do.
         Ok(()) => std::future::pending().await,
-        Err(mismatch) => tracing::error!(error = %mismatch, "the set file does not match the store"),
+        Err(mismatch) => tracing::error!(error = %mismatch, "the settings do not match the store"),
     }
 }
 

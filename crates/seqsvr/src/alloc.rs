@@ -22,6 +22,9 @@ pub(crate) struct AllocArgs {
     /// Which of the set's allocators this process is.
     #[arg(long, value_name = "NAME")]
     name: String,
+    /// Take the place of a living process of that name at another address, which ends.
+    #[arg(long)]
+    replace: bool,
     /// Threads that serve; 0: one for each core [key: alloc.cores]
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
@@ -42,6 +45,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let config = AllocConfig {
         name: args.name.clone(),
         advertise: spec.addr.clone(),
+        replace: args.replace,
         tuning: settings.alloc_tuning(),
         spec: set.spec,
         clock: Clock::System,

@@ -192,6 +192,7 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
             spec: spec.clone(),
             name: alloc.name.clone(),
             advertise: alloc.addr.clone(),
+            replace: false,
             tuning: settings.alloc_tuning(),
             clock: Clock::System,
         };

@@ -6,23 +6,60 @@
 use crate::bounds::{Bug, Setting};
 use crate::protocol::Protocol;
 use crate::seen::Event;
-use crate::world::{LIVES, Life, Message, Watch, World};
+use crate::world::{LIVES, Life, Message, StalledLook, Watch, World};
 
 impl Protocol {
     /// Whether looking would show something new.
     pub(crate) fn can_look(&self, world: &World, life: Life) -> bool {
         let watch = world.arbiter[life];
         let over = !world.is_current(&self.bounds, life);
-        world.is_born(life) && (watch.heard != world.store.heard[life] || watch.over != over)
+        // One thread looks: not while it stands still inside of another look.
+        world.stalled.is_none() && world.is_born(life) && (watch.heard != world.store.heard[life] || watch.over != over)
     }
 
-    /// Looks at the applied state: a life that was heard of, and one that is newly seen to be over, counts from now.
+    /// Looks at the applied state and reads the clock: a life whose counter moved counts from now.
     pub(crate) fn look(&self, world: &mut World, life: Life) {
         let heard = world.store.heard[life];
         let over = !world.is_current(&self.bounds, life);
-        // Nobody hears of a life that is over; the bug keeps the wait as it was.
-        let keeps = over && self.bounds.has(Bug::EndedLifeWaitKept);
-        let wait = if keeps { world.arbiter[life].wait } else { self.bounds.wait() };
+        self.date(world, life, heard, over, self.bounds.wait());
+    }
+
+    /// Whether the thread of the arbiter may be stopped inside of a look.
+    pub(crate) fn can_stall(&self, world: &World, life: Life) -> bool {
+        // With the bug it sees what comes while it is stopped, so there need not be anything new yet.
+        let begins = self.bounds.has(Bug::ClockBeforeState) || self.can_look(world, life);
+        world.left.stalls > 0 && world.stalled.is_none() && world.is_born(life) && begins
+    }
+
+    /// The thread is stopped between the state and the clock.
+    pub(crate) fn begin_look(&self, world: &mut World, life: Life) {
+        world.left.stalls -= 1;
+        let over = !world.is_current(&self.bounds, life);
+        world.stalled = Some(StalledLook { life, heard: world.store.heard[life], over, wait: self.bounds.wait() });
+    }
+
+    /// The thread goes on. What it read of the state counts from the clock that it reads now; the bug read the clock when it was
+    /// stopped, and reads the state now.
+    pub(crate) fn end_look(&self, world: &mut World) {
+        let StalledLook { life, heard, over, wait } = world.stalled.take().expect("it is stopped");
+        self.seen.mark(Event::StalledLookEnded);
+        if self.bounds.has(Bug::ClockBeforeState) {
+            let over = !world.is_current(&self.bounds, life);
+            return self.date(world, life, world.store.heard[life], over, wait);
+        }
+        self.date(world, life, heard, over, self.bounds.wait());
+    }
+
+    /// Notes what was read of a life. One that is newly seen to be over counts from now as well: its counter may have moved since
+    /// it was read last. Where it ended at the very count that was read last, the wait goes on; the bug lets it go on anyway.
+    fn date(&self, world: &mut World, life: Life, heard: u8, over: bool, wait: i8) {
+        let watch = world.arbiter[life];
+        let ended_as_read = over && !watch.over && watch.heard == heard;
+        if ended_as_read {
+            self.seen.mark(Event::WaitGoesOn);
+        }
+        let keeps = ended_as_read || (over && self.bounds.has(Bug::EndedLifeWaitKept));
+        let wait = if keeps { watch.wait } else { wait };
         world.arbiter[life] = Watch { heard, wait, over };
     }
 
@@ -49,6 +86,7 @@ impl Protocol {
         if self.bounds.has(Bug::AnswerFromMemory) {
             world.store.deposed = Some(world.store.record);
         }
+        world.stalled = None;
         for life in 0..LIVES {
             let over = !world.is_current(&self.bounds, life);
             world.arbiter[life] = Watch { heard: world.store.heard[life], wait: self.bounds.wait(), over };

@@ -33,6 +33,8 @@ pub(crate) struct Bounds {
     pub(crate) give_ups: u8,
     /// New leaders of the store, each with an arbiter that starts fresh.
     pub(crate) leaders: u8,
+    /// Looks of the arbiter whose thread stands still between the state and the clock.
+    pub(crate) stalls: u8,
     /// Clocks of owners that fall behind the arbiter's, by one tick in all.
     pub(crate) slips: u8,
     /// The node that registers a second life, while the first one may still run.
@@ -59,6 +61,7 @@ impl Bounds {
             moves: 0,
             give_ups: 0,
             leaders: 0,
+            stalls: 0,
             slips: 0,
             reborn: None,
             bug: None,
@@ -113,6 +116,8 @@ bugs! {
     EndedLifeNotCompared,
     /// The wait for a life that is over counts from when that life was seen to be heard of last.
     EndedLifeWaitKept,
+    /// The arbiter reads its clock, and the state after it.
+    ClockBeforeState,
     /// The arbiter waits as long as a lease lasts, no longer.
     WaitOfALease,
     /// A raise is applied whatever its epoch.

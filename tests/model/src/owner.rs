@@ -39,6 +39,9 @@ impl Protocol {
         for watch in &mut world.arbiter {
             watch.wait = (watch.wait - 1).max(0);
         }
+        if let Some(stalled) = world.stalled.as_mut().filter(|_| self.bounds.has(Bug::ClockBeforeState)) {
+            stalled.wait = (stalled.wait - 1).max(0);
+        }
     }
 
     /// Reads the clock, then asks the store to renew.

@@ -48,6 +48,12 @@ pub(crate) enum Step {
     Look {
         life: Life,
     },
+    /// The arbiter begins to look, and its thread is stopped.
+    BeginLook {
+        life: Life,
+    },
+    /// It goes on.
+    EndLook,
     /// The arbiter proposes a Reassign.
     Propose {
         to: Life,
@@ -220,6 +226,11 @@ impl Protocol {
         }
         if self.bounds.setting == Setting::Timed {
             steps.extend((0..LIVES).filter(|life| self.can_look(world, *life)).map(|life| Step::Look { life }));
+            let stalls = |life: &Life| self.can_stall(world, *life);
+            steps.extend((0..LIVES).filter(stalls).map(|life| Step::BeginLook { life }));
+            if world.stalled.is_some() {
+                steps.push(Step::EndLook);
+            }
         }
         steps.extend((0..LIVES).filter(|to| self.can_propose(world, *to)).map(|to| Step::Propose { to }));
         if world.left.leaders > 0 {
@@ -257,6 +268,8 @@ impl Protocol {
             Step::GiveUp { life } => self.give_up(world, life),
             Step::Register => world.store.reborn = true,
             Step::Look { life } => self.look(world, life),
+            Step::BeginLook { life } => self.begin_look(world, life),
+            Step::EndLook => self.end_look(world),
             Step::Propose { to } => self.propose(world, to),
             Step::ChangeLeader => self.change_leader(world),
             Step::BeginMove { from, to } => self.begin_move(world, from, to),

@@ -67,7 +67,13 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
         Run {
             name: "a second life beside the first",
             bounds: Bounds { slips: 1, renewals: [1 + more, 0, 1 + more], ..REBIRTH },
-            must_see: &[Failover, Event::FailoverOfEndedLife, Event::EndedLifeRefused, ReassignLostToRenewal],
+            must_see: &[
+                Failover,
+                Event::FailoverOfEndedLife,
+                Event::EndedLifeRefused,
+                Event::WaitGoesOn,
+                ReassignLostToRenewal,
+            ],
         },
         Run {
             name: "there and back",
@@ -78,6 +84,11 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             name: "an owner that gives up",
             bounds: Bounds { give_ups: 1, slips: more, reassigns: 1 + more, ..FAILOVER },
             must_see: &[Event::ReleasedSectionAssigned, Failover, SlotOfLostSectionMoved],
+        },
+        Run {
+            name: "an arbiter that stands still",
+            bounds: Bounds { stalls: 1 + more, slips: more, ..FAILOVER },
+            must_see: &[Failover, Event::StalledLookEnded, ReassignLostToRenewal],
         },
         Run {
             name: "a new leader",
@@ -195,6 +206,7 @@ pub(crate) fn where_it_shows(bug: Bug) -> Bounds {
         Bug::ExpiryFromAnswer | Bug::HeardNotCompared | Bug::LeaseBeforeNews | Bug::LostSectionKept => FAILOVER,
         Bug::CachedClock | Bug::ClockStopsInSuspend => Bounds { renewals: [0, 1, 0], ..FAILOVER },
         Bug::EndedLifeNotCompared | Bug::EndedLifeWaitKept => REBIRTH,
+        Bug::ClockBeforeState => Bounds { stalls: 1, ..FAILOVER },
         Bug::WaitOfALease => Bounds { renewals: [0, 1, 0], slips: 1, ..FAILOVER },
         Bug::UnfencedRaise => {
             Bounds { takes: 3, raises: 2, max_seq: 1, renewals: [0, 1, 0], reassigns: 1, ..CLOCKLESS }

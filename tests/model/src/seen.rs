@@ -58,6 +58,10 @@ events! {
     ActivatedByOwner,
     /// A planned move ended by the news of the target's own renewal.
     ActivatedByNews,
+    /// The arbiter's thread stood still inside of a look.
+    StalledLookEnded,
+    /// A life ended at the count that the arbiter had read last, and the wait went on.
+    WaitGoesOn,
     /// A node that held a staged copy was granted the section by something else.
     StaleCopyPassedOver,
     /// A section was thawed.

@@ -61,6 +61,17 @@ pub(crate) struct Watch {
     pub(crate) over: bool,
 }
 
+/// A look of the arbiter whose thread stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StalledLook {
+    pub(crate) life: Life,
+    /// What it read of the state; the bug reads it when it goes on.
+    pub(crate) heard: u8,
+    pub(crate) over: bool,
+    /// What is left of a wait that began when it stopped; only the bug counts from there.
+    pub(crate) wait: i8,
+}
+
 /// The object that holds the slots of a section. A call that was admitted keeps it, also when it has left the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Section {
@@ -314,6 +325,7 @@ impl History {
 pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) arbiter: [Watch; LIVES],
+    pub(crate) stalled: Option<StalledLook>,
     pub(crate) nodes: [AllocSvr; LIVES],
     pub(crate) network: Vec<Message>,
     pub(crate) sections: Vec<Section>,
@@ -332,6 +344,7 @@ pub(crate) struct Left {
     pub(crate) moves: u8,
     pub(crate) give_ups: u8,
     pub(crate) leaders: u8,
+    pub(crate) stalls: u8,
     pub(crate) slips: u8,
 }
 
@@ -346,6 +359,7 @@ impl World {
         World {
             store: Store { record, heard: [0; LIVES], reborn: false, deposed: None },
             arbiter: [Watch { heard: 0, wait: bounds.wait(), over: false }; LIVES],
+            stalled: None,
             nodes: [AllocSvr { table: Some(0), ..node.clone() }, node, AllocSvr::default()],
             network: Vec::new(),
             sections: vec![section],
@@ -362,6 +376,7 @@ impl World {
                 moves: bounds.moves,
                 give_ups: bounds.give_ups,
                 leaders: bounds.leaders,
+                stalls: bounds.stalls,
                 slips: bounds.slips,
             },
         }
@@ -423,6 +438,7 @@ impl World {
         if self.left.reassigns == 0 {
             // Nobody asks the arbiter any more.
             self.arbiter = [Watch { heard: 0, wait: 0, over: false }; LIVES];
+            self.stalled = None;
         }
     }
 
@@ -466,6 +482,9 @@ impl World {
     fn renumber_heard(&mut self) {
         for (watch, heard) in self.arbiter.iter_mut().zip(self.store.heard) {
             watch.heard = u8::from(watch.heard == heard);
+        }
+        if let Some(stalled) = &mut self.stalled {
+            stalled.heard = u8::from(stalled.heard == self.store.heard[stalled.life]);
         }
         let (record, current) = (self.store.record, self.store.heard);
         for message in &mut self.network {

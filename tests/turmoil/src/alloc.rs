@@ -91,7 +91,7 @@ pub async fn run(node: Node) -> turmoil::Result {
     let Node { spec, name, tuning, clock, nodes, books } = node;
     let (set, tasks) = (spec.name.clone(), TaskGroup::new());
     let listener = net::listen().await?;
-    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), tuning, clock };
+    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), replace: false, tuning, clock };
     let allocator = Allocator::start_with(config, &Dial::new(net::dial), &tasks)?;
     let (view, node) = (allocator.clone(), name.clone());
     let admin = move || v1::StatusResponse {

@@ -17,6 +17,7 @@ use seq_proto::v1::{
 };
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
+use tonic_types::StatusExt;
 
 use crate::books::Books;
 use crate::net;
@@ -34,7 +35,26 @@ const LEASE_MS: u64 = 1;
 const BATCH: usize = 4;
 
 /// Reasons that end a life.
-const LIFE_OVER: [&str; 3] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE"];
+const LIFE_OVER: [&str; 4] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE", OTHER_PREDECESSOR];
+
+/// The reason of a registration that does not follow the newest incarnation.
+const OTHER_PREDECESSOR: &str = "OTHER_PREDECESSOR";
+
+/// A refusal for good.
+#[derive(Debug)]
+struct Refused {
+    reason: String,
+    /// The number on record that it is about; 0 where it is about none.
+    current: u64,
+}
+
+impl Refused {
+    fn of(status: &Status, reason: String) -> Refused {
+        let details = status.get_error_details();
+        let current = details.error_info().and_then(|info| info.metadata.get("current")?.parse().ok());
+        Refused { reason, current: current.unwrap_or(0) }
+    }
+}
 
 /// What all raisers together were told. Clones are the same.
 #[derive(Clone, Debug)]
@@ -158,18 +178,22 @@ pub async fn run(raiser: Raiser) -> turmoil::Result {
 }
 
 async fn register(raiser: &Raiser, link: &mut Link) -> Option<Life> {
-    let question = RegisterRequest {
+    let mut question = RegisterRequest {
         set: raiser.set.clone(),
         node: raiser.name.clone(),
         addr: net::addr(&raiser.name),
         token: fastrand::u64(1..),
         lease_ms: LEASE_MS,
+        ..RegisterRequest::default()
     };
-    match link.call(question, async |mut to, question| to.register(question).await).await? {
-        Ok(RegisterResponse { node_id, incarnation, .. }) => Some(Life { node: node_id, incarnation }),
-        Err(reason) => {
-            raiser.ceilings.books.violation(format_args!("{}: registering was refused: {reason}", raiser.name));
-            None
+    loop {
+        match link.call(question.clone(), async |mut to, question| to.register(question).await).await? {
+            Ok(RegisterResponse { node_id, incarnation, .. }) => return Some(Life { node: node_id, incarnation }),
+            Err(Refused { reason, current }) if reason == OTHER_PREDECESSOR => question.follows = current,
+            Err(Refused { reason, .. }) => {
+                raiser.ceilings.books.violation(format_args!("{}: registering was refused: {reason}", raiser.name));
+                return None;
+            }
         }
     }
 }
@@ -203,12 +227,12 @@ async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
                     owned = news.sections.into_iter().zip(news.epochs).collect();
                     renew_seq += 1;
                 }
-                Err(reason) => {
+                Err(Refused { reason, .. }) => {
                     books.note(format_args!("{}: {reason}", raiser.name));
                     return Some(());
                 }
             }
-        } else if let Err(reason) = raise(raiser, link, life, &owned).await? {
+        } else if let Err(Refused { reason, .. }) = raise(raiser, link, life, &owned).await? {
             books.note(format_args!("{}: {reason}", raiser.name));
             return Some(());
         }
@@ -221,7 +245,7 @@ async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
 }
 
 /// Raises a few of the owned sections, now and then under an epoch that is over; `Err` when the life is over.
-async fn raise(raiser: &Raiser, link: &mut Link, life: Life, owned: &[(u32, u64)]) -> Option<Result<(), String>> {
+async fn raise(raiser: &Raiser, link: &mut Link, life: Life, owned: &[(u32, u64)]) -> Option<Result<(), Refused>> {
     let (ceilings, books) = (&raiser.ceilings, &raiser.ceilings.books);
     let mut chosen = BTreeMap::new();
     for _ in 0..fastrand::usize(1..=BATCH) {
@@ -240,7 +264,7 @@ async fn raise(raiser: &Raiser, link: &mut Link, life: Life, owned: &[(u32, u64)
     let question = raises(life, &questions);
     let answer = match link.call(question, async |mut to, question| to.raise_ceilings(question).await).await? {
         Ok(RaiseCeilingsResponse { ceilings, .. }) => ceilings,
-        Err(reason) => return Some(Err(reason)),
+        Err(refused) => return Some(Err(refused)),
     };
     if answer.len() != questions.len() {
         books.violation(format_args!("{} raises are answered by {}", questions.len(), answer.len()));
@@ -285,7 +309,7 @@ impl Link {
         &mut self,
         question: Q,
         method: impl AsyncFn(ControlServiceClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
-    ) -> Option<Result<A, String>> {
+    ) -> Option<Result<A, Refused>> {
         loop {
             for _ in 0..=self.members.len() {
                 if self.books.is_over() {
@@ -296,12 +320,12 @@ impl Link {
                 let answer = method(ControlServiceClient::new(channel), Request::new(question.clone()));
                 let refusal = match tokio::time::timeout(CALL, answer).await {
                     Ok(Ok(answer)) => return Some(Ok(answer.into_inner())),
-                    Ok(Err(refusal)) => status::reason(&refusal),
+                    Ok(Err(refusal)) => status::reason(&refusal).map(|reason| Refused::of(&refusal, reason)),
                     Err(_) => None,
                 };
                 match refusal {
-                    Some(reason) if LIFE_OVER.contains(&reason.as_str()) => return Some(Err(reason)),
-                    Some(reason) if reason == "NOT_LEADER" => self.books.count("calls to a member that does not lead"),
+                    Some(refused) if LIFE_OVER.contains(&refused.reason.as_str()) => return Some(Err(refused)),
+                    Some(refused) if refused.reason == "NOT_LEADER" => self.books.count("calls to a member that does not lead"),
                     Some(_) => self.books.count("calls refused for now"),
                     None => self.books.count("calls without an answer"),
                 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use seq_alloc::AllocTuning;
-use seq_core::state::Command;
+use seq_alloc::{AllocTuning, Halt};
 use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
 use seq_kit::frontend::{Ask, Frontend};
 
@@ -56,14 +55,58 @@ async fn a_life_that_is_over_gives_nothing_out_and_a_new_one_begins() {
     let world = World::new();
     let node = world.start_owning("a1", 0..SECTIONS).await;
     assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
-    let other = Command::Register { name: "a1".to_owned(), addr: "127.0.0.1:9".to_owned(), token: 7 };
-    world.store.state.lock().apply(&other);
+    let addr = world.store.state.lock().nodes[0].addr.clone();
+    world.store.register_other("a1", &addr);
     until("the node begins a new life", || world.store.incarnation("a1") == Some(Incarnation(3))).await;
     until("the sections are dropped", || node.allocator.status().sections == 0).await;
     assert_eq!(node.impatient(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
     world.store.assign("a1", 0..SECTIONS);
     until("the sections are granted again", || node.allocator.status().sections == SECTIONS).await;
     assert_eq!(node.next(42).await, Ok(given(STEP + 1, 0, 2)));
+}
+
+/// Two processes under one name do not end each other's incarnation in turns: the one whose name was taken stops for good.
+#[tokio::test]
+async fn a_process_whose_name_was_taken_halts_and_names_the_other() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..SECTIONS).await;
+    let mut halted = node.allocator.halted();
+    world.store.register_other("a1", "127.0.0.1:9");
+    let halt = halted.wait_for(Option::is_some).await.unwrap().clone();
+    assert_eq!(halt, Some(Halt::Evicted { addr: "127.0.0.1:9".to_owned() }));
+    until("the sections are dropped", || node.allocator.status().sections == 0).await;
+    until("the probe says why", || format!("{:?}", node.allocator.ready()).contains("127.0.0.1:9")).await;
+    assert_eq!(world.store.incarnation("a1"), Some(Incarnation(2)), "it does not come back");
+}
+
+/// The store's data directories were restored from copies: what it had answered since is lost.
+#[tokio::test]
+async fn a_store_that_lost_what_it_answered_is_not_served_from() {
+    for (what, between) in [("a renewal", 0), ("many renewals", 20), ("all there was", u64::MAX)] {
+        let world = World::new();
+        let node = world.start_owning("a1", 0..SECTIONS).await;
+        assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
+        let old = match between {
+            u64::MAX => {
+                Store::new("test", Layout::new(0..100 * u64::from(SECTIONS), 100).unwrap()).state.lock().clone()
+            }
+            _ => world.store.state.lock().clone(),
+        };
+        let revision = old.revision.0;
+        until("more is applied", || world.store.state.lock().revision.0 > revision + 1 + between.min(20)).await;
+        *world.store.state.lock() = old;
+        let mut halted = node.allocator.halted();
+        let halt = halted.wait_for(Option::is_some).await.unwrap().clone();
+        assert!(matches!(halt, Some(Halt::StoreBehind { .. })), "{what}: {halt:?}");
+        until("nothing is served", || node.allocator.status().sections == 0).await;
+        // Others write to the store, until it is past what was lost: this process stays as it is.
+        let past = world.store.state.lock().revision.0 + 1_000;
+        while world.store.state.lock().revision.0 < past {
+            world.store.register_other("a2", "127.0.0.1:9");
+        }
+        assert!(node.impatient(42).await.is_err(), "{what}");
+        assert_eq!(node.allocator.status().sections, 0);
+    }
 }
 
 #[tokio::test]

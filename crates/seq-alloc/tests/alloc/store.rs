@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use seq_core::arbiter::Move;
+use seq_core::high_water::Mark;
 use seq_core::owner::handing::MAX_OUTGOING;
 use seq_core::owner::{Grant, Life, News};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Raise, Reassign, SectionRecord, SetDefinition, State, Transfer,
+    Answer, Command, CommandRefusal, Raise, Reassign, Registration, SectionRecord, SetDefinition, State, Transfer,
 };
-use seq_core::{Epoch, Handover, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_server::{ControlService, ControlServiceServer};
@@ -108,6 +109,16 @@ impl Store {
         assert!(done.iter().all(Option::is_some));
     }
 
+    /// Registers another process under a name.
+    pub(crate) fn register_other(&self, node: &str, addr: &str) {
+        let mut state = self.state.lock();
+        let follows = life_of(&state, node).map_or(Incarnation(0), |(_, incarnation)| incarnation);
+        let token = 1_000_000 + state.revision.0;
+        let registration = Registration { follows, ..Registration::new(node, addr, token) };
+        let Answer::Registered(done) = state.apply(&Command::Register(registration)) else { unreachable!() };
+        assert!(done.is_ok(), "{done:?}");
+    }
+
     /// Has the newest life of a node move sections to another one's, exactly.
     pub(crate) fn plan(&self, sections: Range<u32>, to: &str) {
         let state = self.state.lock();
@@ -138,6 +149,10 @@ impl Store {
             grants: owned.map(grant).collect(),
             moves: wanted.iter().filter(stands).take(MAX_OUTGOING).copied().collect(),
             alone: leaving && wanted.is_empty(),
+            mark: Mark {
+                revision: state.revision,
+                liveness: state.node(life.node).map_or(Heard(0), |node| node.heard),
+            },
         })
             .into()
     }
@@ -149,6 +164,15 @@ impl Store {
 
     pub(crate) fn ceiling(&self, section: u32) -> Seq {
         self.state.lock().sections[section as usize].max_seq
+    }
+
+    fn refused(&self, refusal: &CommandRefusal) -> Status {
+        let state = self.state.lock();
+        let addr = match refusal {
+            CommandRefusal::OtherIncarnation { node, .. } => state.node(*node).map(|record| record.addr.as_str()),
+            _ => None,
+        };
+        refused(refusal, addr)
     }
 
     /// Applies a command as the mode says.
@@ -171,24 +195,36 @@ fn life_of(state: &State, node: &str) -> Option<(NodeId, Incarnation)> {
     state.nodes().find(|(_, record)| record.name == node).map(|(id, record)| (id, record.incarnation))
 }
 
-fn refused(refusal: &seq_core::state::CommandRefusal) -> Status {
-    let reason = match refusal {
-        CommandRefusal::OtherIncarnation { .. } => "OTHER_INCARNATION",
-        CommandRefusal::OtherRenewal { .. } => "OTHER_RENEWAL",
-        CommandRefusal::UnknownNode { .. } => "UNKNOWN_NODE",
-        _ => "REFUSED",
+/// `addr`: the address of the newest incarnation.
+fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
+    let (reason, current) = match refusal {
+        CommandRefusal::OtherIncarnation { current, .. } => ("OTHER_INCARNATION", current.0),
+        CommandRefusal::OtherPredecessor { current, .. } => ("OTHER_PREDECESSOR", current.0),
+        CommandRefusal::OtherRenewal { current, .. } => ("OTHER_RENEWAL", current.0),
+        CommandRefusal::UnknownNode { .. } => ("UNKNOWN_NODE", 0),
+        CommandRefusal::StoreBehind { .. } => ("STORE_BEHIND", 0),
+        _ => ("REFUSED", 0),
     };
-    status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), [], None)
+    let addr = addr.unwrap_or_default().to_owned();
+    let metadata = [("current", current.to_string()), ("addr", addr)];
+    status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), metadata, None)
 }
 
 #[tonic::async_trait]
 impl ControlService for Store {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
-        let v1::RegisterRequest { node: name, addr, token, lease_ms, .. } = request.into_inner();
+        let v1::RegisterRequest { node, addr, token, lease_ms, follows, seen_revision, .. } = request.into_inner();
         assert!(lease_ms > 0, "a node says how long its lease is");
-        let Answer::Registered(answer) = self.apply(&Command::Register { name, addr, token })? else { unreachable!() };
-        let (node, incarnation) = answer.map_err(|refusal| refused(&refusal))?;
-        Ok(Response::new(v1::RegisterResponse { node_id: node.0, incarnation: incarnation.0 }))
+        let registration = Registration {
+            follows: Incarnation(follows),
+            seen: Revision(seen_revision),
+            ..Registration::new(&node, &addr, token)
+        };
+        let Answer::Registered(answer) = self.apply(&Command::Register(registration))? else { unreachable!() };
+        let (node, incarnation) = answer.map_err(|refusal| refused(&refusal, None))?;
+        let state = self.state.lock();
+        let (revision, liveness) = (state.revision.0, state.node(node).map_or(0, |record| record.heard.0));
+        Ok(Response::new(v1::RegisterResponse { node_id: node.0, incarnation: incarnation.0, revision, liveness }))
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
@@ -203,7 +239,7 @@ impl ControlService for Store {
             leaving: request.leaving,
         };
         let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
-        answer.map_err(|refusal| refused(&refusal))?;
+        answer.map_err(|refusal| self.refused(&refusal))?;
         Ok(Response::new(v1::RenewResponse { news: Some(self.news(life, request.route_version)) }))
     }
 
@@ -224,7 +260,7 @@ impl ControlService for Store {
             CommandRefusal::OtherIncarnation { node, .. } if node.0 == request.to_node_id => {
                 status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), [], None)
             }
-            refusal => refused(&refusal),
+            refusal => self.refused(&refusal),
         })?;
         let news = Some(self.news(life, request.route_version));
         Ok(Response::new(v1::TransferResponse { ceiling: made.max_seq.0, news }))
@@ -251,7 +287,7 @@ impl ControlService for Store {
         let (node, incarnation) = (NodeId(node_id), Incarnation(incarnation));
         let raise = Command::Raise { node, incarnation, raises: raises.collect() };
         let Answer::Raised(answer) = self.apply(&raise)? else { unreachable!() };
-        let committed = answer.map_err(|refusal| refused(&refusal))?;
+        let committed = answer.map_err(|refusal| self.refused(&refusal))?;
         let ceilings = committed.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
         let news = Some(self.news(Life { node, incarnation }, route_version));
         Ok(Response::new(v1::RaiseCeilingsResponse { ceilings, news }))

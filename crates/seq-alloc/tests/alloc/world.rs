@@ -64,11 +64,11 @@ impl World {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let advertise = listener.local_addr().unwrap().to_string();
         let group = TaskGroup::new();
-        let config =
-            AllocConfig { spec: self.spec.clone(), name: name.to_owned(), advertise, tuning, clock: Clock::System };
+        let (spec, name) = (self.spec.clone(), name.to_owned());
+        let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, tuning, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
-        let (beside, admission) = (allocator.peer_routes(), Admission::new(name));
+        let (beside, admission) = (allocator.peer_routes(), Admission::new(&name));
         let node = grpc::Node { admin, ready: Checks::new(), beside, admission };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group }

@@ -2,14 +2,16 @@ use alloc::string::String;
 use alloc::vec;
 
 use super::*;
-use crate::id::RenewSeq;
+use crate::id::{RenewSeq, Revision};
 use crate::layout::Layout;
-use crate::state::{Answer, Command, SetDefinition};
+use crate::lease::LeaseTerms;
+use crate::state::{Answer, Command, Registration, SetDefinition, Terms};
 
 const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 
-const PATIENCE: Patience =
-    Patience { wait: Duration::from_secs(5), grace: Duration::from_secs(3), steady: Duration::from_secs(60) };
+const PATIENCE: Patience = Patience { grace: Duration::from_secs(3), steady: Duration::from_secs(60) };
+
+const TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) };
 
 /// A set, its arbiter, and the time.
 struct World {
@@ -24,6 +26,7 @@ impl World {
         let mut state = State::default();
         let layout = Layout::new(0..sections * 10, 10).unwrap();
         state.apply(&Command::DefineSet(SetDefinition { name: String::from("s"), layout }));
+        assert_eq!(state.apply(&Command::SetTerms { replaces: None, terms: TERMS }), Answer::TermsSet(Ok(())));
         World { state, arbiter: Arbiter::new(PATIENCE), now: Duration::ZERO, tokens: 0 }
     }
 
@@ -38,9 +41,21 @@ impl World {
     }
 
     fn register(&mut self, name: &str) -> Life {
+        self.register_for(name, LeaseTerms::DEFAULTS.lease)
+    }
+
+    fn register_for(&mut self, name: &str, lease: Duration) -> Life {
         self.tokens += 1;
-        let command = Command::Register { name: name.into(), addr: "127.0.0.1:1".into(), token: self.tokens };
-        match self.state.apply(&command) {
+        let known = self.state.nodes().find(|(_, node)| node.name == name);
+        let registration = Registration {
+            name: name.into(),
+            addr: "127.0.0.1:1".into(),
+            token: self.tokens,
+            lease,
+            follows: known.map_or(Incarnation(0), |(_, node)| node.incarnation),
+            seen: Revision(0),
+        };
+        match self.state.apply(&Command::Register(registration)) {
             Answer::Registered(Ok(life)) => life,
             other => panic!("{other:?}"),
         }
@@ -59,7 +74,7 @@ impl World {
 
     fn look(&mut self) -> Arc<Plan> {
         let declared = NAMES.map(|name| Declared { name, weight: 1 });
-        self.arbiter.look(self.now, &self.state, &declared).clone()
+        self.arbiter.look(&self.state, &declared, || self.now).clone()
     }
 
     fn after(&mut self, seconds: u64) -> &mut World {
@@ -151,11 +166,76 @@ fn the_sections_of_an_earlier_life_wait_and_go_back_to_the_node() {
     let owned = world.owned("a1");
     world.pass(3, &NAMES);
     world.register("a1");
-    world.pass(4, &NAMES);
+    world.pass(3, &NAMES);
     assert_eq!(world.settle(), 0, "the earlier life may still serve");
     world.pass(1, &NAMES);
     assert_eq!(world.settle(), owned);
     assert_eq!(world.owned("a1"), owned);
+}
+
+/// A process that is killed and started again is out no longer than one that stays dead.
+#[test]
+fn the_wait_for_a_dead_node_goes_on_when_it_registers_again() {
+    let mut world = World::settled(30);
+    let owned = world.owned("a1");
+    world.pass(1, &NAMES);
+    world.pass(2, &["a2", "a3"]);
+    world.register("a1");
+    world.pass(1, &NAMES);
+    assert_eq!(world.settle(), 0, "four seconds after the last renewal was first seen");
+    world.pass(1, &NAMES);
+    assert_eq!(world.settle(), owned, "five seconds after it");
+    assert_eq!(world.owned("a1"), owned);
+}
+
+#[test]
+fn an_incarnation_is_waited_for_as_long_as_its_lease_asks_whatever_the_terms_are_now() {
+    let mut world = World::new(30);
+    world.register_for("a1", Duration::from_secs(4));
+    world.register("a2");
+    world.register("a3");
+    world.look();
+    world.settle();
+    let shorter = Terms { lease_wait: Duration::from_secs(3) };
+    world.state.apply(&Command::SetTerms { replaces: Some(TERMS), terms: shorter });
+    world.pass(1, &NAMES);
+    // 4 s * 1.11 / 0.89 are 4.99 s.
+    world.pass(3, &["a2", "a3"]);
+    assert_eq!(world.settle(), 0, "the lease may still run");
+    world.pass(1, &["a2", "a3"]);
+    assert!(world.settle() > 0);
+
+    // Another process of the name begins with a shorter lease: the longer one is outlasted all the same.
+    let mut world = World::new(30);
+    world.register_for("a1", Duration::from_secs(4));
+    assert_eq!(world.look().reassigns, []);
+    assert_eq!(world.after(3).settle(), 30);
+    world.register_for("a1", Duration::from_secs(1));
+    assert_eq!(world.state.node(NodeId(1)).unwrap().lease, Duration::from_secs(4));
+    world.register_for("a1", Duration::from_secs(1));
+    assert_eq!(world.state.node(NodeId(1)).unwrap().lease, Duration::from_secs(4), "the first one still owns sections");
+    world.pass(5, &["a1"]);
+    world.settle();
+    world.state.sections.iter().for_each(|record| assert_eq!(record.incarnation, Incarnation(3)));
+}
+
+/// The thread of the arbiter stands still between its clock and the state, while a node renews: what was applied meanwhile is
+/// as young as the state, not as old as the reading.
+#[test]
+fn what_is_seen_is_dated_by_a_clock_that_is_read_after_the_state() {
+    let mut world = World::settled(30);
+    world.pass(2, &NAMES);
+    // The call has begun, and the thread is stopped for 4 s; everything renews during the stop.
+    let stopped = world.now;
+    world.after(4).renew(&NAMES);
+    let (state, now) = (&world.state, world.now);
+    let declared = NAMES.map(|name| Declared { name, weight: 1 });
+    world.arbiter.look(state, &declared, || {
+        assert!(now > stopped);
+        now
+    });
+    world.pass(2, &["a2", "a3"]);
+    assert_eq!(world.settle(), 0, "a1 renewed two seconds ago");
 }
 
 /// The arbiter was not scheduled while the old life renewed once more and the new one began.

@@ -3,6 +3,7 @@
 use super::handing::MAX_OUTGOING;
 use super::{Grant, Life, News};
 use crate::arbiter::{Move, Plan};
+use crate::high_water::Mark;
 use crate::id::{RouteVersion, SectionId};
 use crate::state::{SectionRecord, State};
 
@@ -18,7 +19,8 @@ impl News {
     #[must_use]
     pub fn of(state: &State, plan: &Plan, life: Life, since: RouteVersion) -> Option<News> {
         let Life { node, incarnation } = life;
-        if state.node(node)?.incarnation != incarnation {
+        let record = state.node(node)?;
+        if record.incarnation != incarnation {
             return None;
         }
         let most = if plan.emptied.contains(&node) { MAX_OUTGOING } else { MAX_MOVES_TO_EVEN };
@@ -30,6 +32,7 @@ impl News {
         let mut news = News {
             moves: plan.moves.iter().filter(stands).take(most).copied().collect(),
             alone: plan.alone.contains(&node),
+            mark: Mark { revision: state.revision, liveness: record.heard },
             ..News::default()
         };
         let Some(routes) = state.routes_since(since) else { return Some(news) };

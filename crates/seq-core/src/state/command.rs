@@ -3,8 +3,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::SetDefinition;
-use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, SectionId, Seq};
+use core::time::Duration;
+
+use super::{SetDefinition, Terms};
+use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, SectionId, Seq};
+use crate::lease::LeaseTerms;
 use crate::limits;
 
 /// An entry of the store's log.
@@ -12,15 +15,15 @@ use crate::limits;
 pub enum Command {
     /// Says what the set is. The first one counts; repeating it is harmless, another one is refused.
     DefineSet(SetDefinition),
-    /// Starts a new life of an AllocSvr.
-    Register {
-        /// Name in the set file.
-        name: String,
-        /// Address of its gRPC port.
-        addr: String,
-        /// Random number of the process, not 0.
-        token: u64,
+    /// Sets what leases may be, for all members of the store alike.
+    SetTerms {
+        /// The terms that this replaces; `None` where there are none. Others than those in force make the store refuse it.
+        replaces: Option<Terms>,
+        /// The terms.
+        terms: Terms,
     },
+    /// Starts a new incarnation of an AllocSvr.
+    Register(Registration),
     /// Says that a life of an AllocSvr goes on.
     Renew {
         /// The node.
@@ -62,6 +65,40 @@ pub enum Command {
     },
 }
 
+/// A process of an AllocSvr that begins its work, or goes on after the store ended its incarnation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Name in the set file.
+    pub name: String,
+    /// Address of its gRPC port.
+    pub addr: String,
+    /// Random number of the process, not 0.
+    pub token: u64,
+    /// How long each answer of the store lets this incarnation serve. The arbiter waits longer than that.
+    pub lease: Duration,
+    /// The incarnation of that name which this one follows; 0 where there is none. One that is not the newest makes the store
+    /// refuse the command, so a duplicate that was delayed past a later registration ends nothing.
+    pub follows: Incarnation,
+    /// The newest revision that the process has seen a response for; 0 for none. A store that is behind it has lost committed
+    /// entries, and refuses.
+    pub seen: Revision,
+}
+
+impl Registration {
+    /// The first registration of a name, with the default lease.
+    #[must_use]
+    pub fn new(name: &str, addr: &str, token: u64) -> Registration {
+        Registration {
+            name: name.into(),
+            addr: addr.into(),
+            token,
+            lease: LeaseTerms::DEFAULTS.lease,
+            follows: Incarnation(0),
+            seen: Revision(0),
+        }
+    }
+}
+
 /// One section's raise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raise {
@@ -69,8 +106,8 @@ pub struct Raise {
     pub section: SectionId,
     /// The ownership that asks.
     pub epoch: Epoch,
-    /// The absolute ceiling wanted, up to [`Seq::MAX`]. One that is not above the committed ceiling changes nothing; its
-    /// answer is the committed ceiling.
+    /// The absolute ceiling wanted, up to [`Seq::MAX`]. One that is not above the committed ceiling changes nothing; one that is
+    /// more than [`limits::MAX_RAISE`] above it raises by that much. The answer is the committed ceiling.
     pub to: Seq,
 }
 
@@ -125,6 +162,8 @@ pub struct Transferred {
 pub enum Answer {
     /// To [`Command::DefineSet`]: the set as it stands.
     SetDefined(Result<(), CommandRefusal>),
+    /// To [`Command::SetTerms`].
+    TermsSet(Result<(), CommandRefusal>),
     /// To [`Command::Register`].
     Registered(Result<(NodeId, Incarnation), CommandRefusal>),
     /// To [`Command::Renew`].
@@ -160,6 +199,50 @@ pub enum CommandRefusal {
     /// No set is defined yet.
     #[error("the store has no set yet")]
     NoSet,
+    /// The terms in force are not those that the command replaces.
+    #[error("the lease terms in force are {current}, not those that were to be replaced")]
+    OtherTerms {
+        /// The terms in force.
+        current: Terms,
+    },
+    /// The terms are out of bounds.
+    #[error("lease_wait {:?} is not in 1ms..={:?}", terms.lease_wait, limits::MAX_LEASE_WAIT)]
+    BadTerms {
+        /// The terms in the command.
+        terms: Terms,
+    },
+    /// A lease that could outlast the time after which its sections are given away.
+    #[error(
+        "a lease of {lease:?} does not fit this set, whose sections are given away after {:?}: {}",
+        terms.lease_wait, LeaseTerms::OUTLASTED
+    )]
+    LeaseTooLong {
+        /// The lease in the command.
+        lease: Duration,
+        /// The terms in force.
+        terms: Terms,
+    },
+    /// The registration does not follow the newest incarnation.
+    #[error("{name} is in incarnation {current}, and this registration follows incarnation {given}")]
+    OtherPredecessor {
+        /// The node's name.
+        name: String,
+        /// Its newest incarnation; 0 for none.
+        current: Incarnation,
+        /// The one in the command.
+        given: Incarnation,
+    },
+    /// The process has seen a response that this store does not know of any more.
+    #[error(
+        "the store is at revision {current}, and the process has seen revision {seen}: committed entries are lost, as after \
+         a restore of old data directories"
+    )]
+    StoreBehind {
+        /// The store's revision.
+        current: Revision,
+        /// The one in the command.
+        seen: Revision,
+    },
     /// The set has as many nodes as it may.
     #[error("the set has {} nodes already, the most it may have", limits::MAX_NODES)]
     TooManyNodes,

@@ -5,6 +5,7 @@ use alloc::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::lease::LeaseTerms;
 use crate::route::RouteTable;
 
 fn definition(name: &str) -> SetDefinition {
@@ -28,11 +29,34 @@ fn served() -> State {
     state
 }
 
+/// A registration that follows the newest incarnation of the name.
+fn registration(state: &State, name: &str, token: u64) -> Registration {
+    let known = state.nodes.iter().find(|node| node.name == name);
+    Registration {
+        name: name.into(),
+        addr: format!("{name}:1"),
+        token,
+        lease: LeaseTerms::DEFAULTS.lease,
+        follows: known.map_or(Incarnation(0), |node| node.incarnation),
+        seen: Revision(0),
+    }
+}
+
 fn register(state: &mut State, name: &str, token: u64) -> Result<(NodeId, Incarnation), CommandRefusal> {
-    match state.apply(&Command::Register { name: name.into(), addr: format!("{name}:1"), token }) {
+    let registration = registration(state, name, token);
+    apply_registration(state, registration)
+}
+
+fn apply_registration(state: &mut State, registration: Registration) -> Result<(NodeId, Incarnation), CommandRefusal> {
+    match state.apply(&Command::Register(registration)) {
         Answer::Registered(outcome) => outcome,
         other => panic!("{other:?}"),
     }
+}
+
+/// The state but for its revision, which counts refused commands too.
+fn timeless(state: &State) -> State {
+    State { revision: Revision(0), ..state.clone() }
 }
 
 fn renew(state: &mut State, (node, incarnation): (u32, u64), renew_seq: u64) -> Result<(), CommandRefusal> {
@@ -98,7 +122,7 @@ fn the_set_is_defined_once_and_for_good() {
         let refusal = CommandRefusal::OtherSet { stored: definition("dev"), given: given.clone() };
         assert_eq!(state.apply(&Command::DefineSet(given)), Answer::SetDefined(Err(refusal)));
     }
-    assert_eq!(state, before);
+    assert_eq!(timeless(&state), timeless(&before));
 }
 
 #[test]
@@ -121,7 +145,7 @@ fn a_repeated_registration_is_the_same_life() {
     let mut state = served();
     let before = state.clone();
     assert_eq!(register(&mut state, "a1", 11), Ok((NodeId(1), Incarnation(1))));
-    assert_eq!(state, before);
+    assert_eq!(timeless(&state), timeless(&before));
 }
 
 #[test]
@@ -141,7 +165,7 @@ fn a_life_that_is_over_neither_renews_nor_raises() {
     let before = state.clone();
     assert_eq!(renew(&mut state, (1, 1), 1), Err(other_incarnation(1, 2, 1)));
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, 900)]), Err(other_incarnation(1, 2, 1)));
-    assert_eq!(state, before);
+    assert_eq!(timeless(&state), timeless(&before));
 }
 
 #[test]
@@ -154,7 +178,69 @@ fn a_node_that_never_registered_does_nothing() {
         assert_eq!(raise(&mut state, (node, 1), &[(0, 1, 900)]), Err(refusal));
         assert_eq!(reassign(&mut state, &[(2, 0, node, 1)]), [None]);
     }
-    assert_eq!(state, before);
+    assert_eq!(timeless(&state), timeless(&before));
+}
+
+#[test]
+fn a_registration_follows_the_newest_incarnation_or_is_refused() {
+    let mut state = served();
+    let first = Registration { follows: Incarnation(0), ..registration(&state, "a1", 11) };
+    assert_eq!(apply_registration(&mut state, first.clone()), Ok((NodeId(1), Incarnation(1))), "a repeat");
+    register(&mut state, "a1", 12).unwrap();
+    let before = state.clone();
+    let stale = CommandRefusal::OtherPredecessor { name: "a1".into(), current: Incarnation(2), given: Incarnation(0) };
+    assert_eq!(apply_registration(&mut state, first), Err(stale), "a duplicate that was delayed past a later one");
+    let unknown = Registration { follows: Incarnation(7), ..registration(&state, "a3", 31) };
+    assert!(matches!(apply_registration(&mut state, unknown), Err(CommandRefusal::OtherPredecessor { .. })));
+    assert_eq!(timeless(&state), timeless(&before));
+    assert_eq!(renew(&mut state, (1, 2), 1), Ok(()), "the living incarnation goes on");
+}
+
+#[test]
+fn a_store_that_is_behind_what_a_process_has_seen_refuses_to_register_it() {
+    let mut state = served();
+    let seen = |state: &State, revision| Registration { seen: revision, ..registration(state, "a1", 12) };
+    let newest = state.revision;
+    let (behind, knows) = (seen(&state, Revision(newest.0 + 1)), seen(&state, Revision(newest.0 + 1)));
+    let refusal = CommandRefusal::StoreBehind { current: Revision(newest.0 + 1), seen: Revision(newest.0 + 1) };
+    assert_eq!(apply_registration(&mut state, behind), Err(refusal));
+    assert_eq!(apply_registration(&mut state, knows), Ok((NodeId(1), Incarnation(2))), "by now there is one more");
+    let far = seen(&state, Revision(u64::MAX));
+    assert!(matches!(apply_registration(&mut state, far), Err(CommandRefusal::StoreBehind { .. })));
+}
+
+#[test]
+fn terms_are_replaced_by_name_and_bound_the_leases() {
+    let mut state = defined();
+    assert_eq!(state.terms(), Terms::DEFAULTS);
+    let set = |state: &mut State, replaces: Option<u64>, wait: u64| {
+        let terms = |ms| Terms { lease_wait: Duration::from_millis(ms) };
+        match state.apply(&Command::SetTerms { replaces: replaces.map(terms), terms: terms(wait) }) {
+            Answer::TermsSet(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(set(&mut state, None, 10_000), Ok(()));
+    assert_eq!(set(&mut state, None, 10_000), Ok(()), "a repeat");
+    let other = CommandRefusal::OtherTerms { current: Terms { lease_wait: Duration::from_secs(10) } };
+    assert_eq!(set(&mut state, None, 2_500), Err(other.clone()), "the settings of another member");
+    assert_eq!(set(&mut state, Some(9_000), 2_500), Err(other));
+    for wait in [0, 3_600_001, u64::MAX] {
+        assert!(matches!(set(&mut state, Some(10_000), wait), Err(CommandRefusal::BadTerms { .. })));
+    }
+    let with = |state: &State, lease_ms| Registration {
+        lease: Duration::from_millis(lease_ms),
+        ..registration(state, "a1", lease_ms)
+    };
+    for too_long in [0, 8_019, u64::MAX] {
+        let registration = with(&state, too_long);
+        let refused = apply_registration(&mut state, registration);
+        assert!(matches!(refused, Err(CommandRefusal::LeaseTooLong { .. })), "{too_long}");
+    }
+    let registration = with(&state, 8_000);
+    assert_eq!(apply_registration(&mut state, registration), Ok((NodeId(1), Incarnation(1))));
+    assert_eq!(set(&mut state, Some(10_000), 2_500), Ok(()));
+    assert_eq!(state.terms().wait_for(state.nodes[0].lease), LeaseTerms::shortest_wait(Duration::from_secs(8)));
 }
 
 #[test]
@@ -193,7 +279,18 @@ fn a_raise_is_absolute_and_never_lowers() {
 fn a_raise_past_the_last_number_is_refused() {
     let mut state = served();
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, Seq::MAX.0 + 1)]), Ok(vec![None]));
+    state.sections[0].max_seq = Seq(Seq::MAX.0 - 1);
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, Seq::MAX.0)]), Ok(vec![Some(Seq::MAX)]));
+}
+
+#[test]
+fn a_raise_moves_a_ceiling_by_a_bounded_distance() {
+    let mut state = served();
+    let bound = 100 + limits::MAX_RAISE;
+    assert_eq!(raise(&mut state, (1, 1), &[(0, 1, bound)]), Ok(vec![Some(Seq(bound))]));
+    assert_eq!(raise(&mut state, (1, 1), &[(1, 1, bound + 1)]), Ok(vec![Some(Seq(bound))]), "as far as one raise goes");
+    assert_eq!(raise(&mut state, (1, 1), &[(1, 1, bound + 1)]), Ok(vec![Some(Seq(bound + 1))]), "and the rest");
+    assert_eq!(raise(&mut state, (1, 1), &[(0, 1, Seq::MAX.0)]), Ok(vec![Some(Seq(bound + limits::MAX_RAISE))]));
 }
 
 #[test]
@@ -228,7 +325,7 @@ fn a_change_of_owner_is_made_once() {
     assert_eq!(reassign(&mut state, &[(0, 1, 2, 1), (0, 1, 1, 1)]), [Some(Epoch(2)), None]);
     let before = state.clone();
     assert_eq!(reassign(&mut state, &[(0, 1, 2, 1)]), [None]);
-    assert_eq!(state, before, "not even the version of the routes grew");
+    assert_eq!(timeless(&state), timeless(&before), "not even the version of the routes grew");
 }
 
 #[test]
@@ -332,7 +429,7 @@ fn a_section_does_not_go_to_a_life_that_is_over_or_to_no_section_at_all() {
     register(&mut state, "a2", 22).unwrap();
     let before = state.clone();
     assert_eq!(reassign(&mut state, &[(0, 1, 2, 1), (0, 1, 2, 3), (4, 0, 2, 2)]), [None, None, None]);
-    assert_eq!(state, before);
+    assert_eq!(timeless(&state), timeless(&before));
 }
 
 #[test]
@@ -344,7 +441,8 @@ fn routes_grow_with_owners_and_addresses_only() {
     renew(&mut state, (1, 1), 1).unwrap();
     register(&mut state, "a1", 12).unwrap();
     assert_eq!(state.route_version, version);
-    state.apply(&Command::Register { name: "a1".into(), addr: "elsewhere:1".into(), token: 13 });
+    let elsewhere = Registration { addr: "elsewhere:1".into(), ..registration(&state, "a1", 13) };
+    apply_registration(&mut state, elsewhere).unwrap();
     assert_eq!(state.route_version, RouteVersion(version.0 + 1));
     let update = state.routes_since(version).unwrap();
     assert_eq!(update.nodes[&NodeId(1)].addr, "elsewhere:1");
@@ -404,7 +502,7 @@ impl Twin {
         let to = self.names.get((transfer.to.0 as usize).wrapping_sub(1)).cloned();
         let living = self.lives(transfer.to, transfer.to_incarnation).is_some();
         let record = self.sections.get_mut(&transfer.section.0)?;
-        let next = (transfer.epoch.0 + 1, to, transfer.to_incarnation.0, record.3, transfer.handover.0);
+        let next = (transfer.epoch.0.checked_add(1)?, to, transfer.to_incarnation.0, record.3, transfer.handover.0);
         let mine = (record.0, record.1.as_ref(), record.2) == (transfer.epoch.0, Some(&from), transfer.incarnation.0);
         if *record != next && !(mine && living) {
             return None;
@@ -416,17 +514,20 @@ impl Twin {
 
     fn apply(&mut self, command: &Command) -> Vec<Option<u64>> {
         match command {
-            Command::DefineSet(_) => vec![],
-            Command::Register { name, token, .. } => {
-                if !self.nodes.contains_key(name) {
+            Command::DefineSet(_) | Command::SetTerms { .. } => vec![],
+            Command::Register(Registration { name, token, follows, .. }) => {
+                let known = self.nodes.get(name).copied().unwrap_or_default();
+                if known.1 == *token {
+                    return vec![Some(known.0)];
+                }
+                if known.0 != follows.0 {
+                    return vec![None];
+                }
+                if known.0 == 0 {
                     self.names.push(name.clone());
-                    self.nodes.insert(name.clone(), (0, 0, 0, 0));
                 }
-                let node = self.nodes.get_mut(name).unwrap();
-                if node.1 != *token {
-                    *node = (node.0 + 1, *token, 0, node.3);
-                }
-                vec![Some(node.0)]
+                self.nodes.insert(name.clone(), (known.0 + 1, *token, 0, known.3));
+                vec![Some(known.0 + 1)]
             }
             Command::Renew { node, incarnation, renew_seq, released, .. } => {
                 let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
@@ -440,8 +541,11 @@ impl Twin {
                     let owned = (raise.epoch.0, Some(name.clone()), incarnation.0);
                     answers.push(match self.sections.get_mut(&raise.section.0) {
                         Some(record) if (record.0, record.1.clone(), record.2) == owned => {
-                            record.3 = record.3.max(raise.to.0);
-                            Some(record.3)
+                            let most = record.3 + limits::MAX_RAISE;
+                            if raise.to.0 <= Seq::MAX.0 {
+                                record.3 = record.3.max(raise.to.0.min(most));
+                            }
+                            (raise.to.0 <= Seq::MAX.0).then_some(record.3)
                         }
                         _ => None,
                     });
@@ -484,7 +588,7 @@ impl Twin {
 /// An answer as the twin gives it: `None` for each refusal.
 fn plain(answer: Answer) -> Vec<Option<u64>> {
     match answer {
-        Answer::SetDefined(_) => vec![],
+        Answer::SetDefined(_) | Answer::TermsSet(_) => vec![],
         Answer::Registered(outcome) => vec![outcome.ok().map(|(_, incarnation)| incarnation.0)],
         Answer::Renewed(outcome) => vec![outcome.ok().map(|()| 0)],
         Answer::Raised(Ok(raised)) => raised.iter().map(|one| one.map(|seq| seq.0)).collect(),
@@ -496,9 +600,9 @@ fn plain(answer: Answer) -> Vec<Option<u64>> {
     }
 }
 
-/// The state without what was heard of nodes: a raise of which every part is refused says that its node lives, too.
+/// The state without liveness counters: a raise of which every part is refused counts for its node, too.
 fn deaf(state: &State) -> State {
-    let mut state = state.clone();
+    let mut state = timeless(state);
     state.nodes.iter_mut().for_each(|node| node.heard = Heard(0));
     state
 }
@@ -507,9 +611,15 @@ fn deaf(state: &State) -> State {
 fn commands() -> impl Strategy<Value = Vec<Command>> {
     let node = || (1..4u32).prop_map(NodeId);
     let incarnation = || (1..4u64).prop_map(Incarnation);
-    let register = (prop::sample::select(vec!["a1", "a2", "a3"]), 1..4u64)
-        .prop_map(|(name, token)| Command::Register { name: name.into(), addr: format!("{name}:{token}"), token });
-    let ownership = (0..5u32, 0..5u64).prop_map(|(section, epoch)| (SectionId(section), Epoch(epoch)));
+    let register =
+        (prop::sample::select(vec!["a1", "a2", "a3"]), 1..4u64, 0..3u64).prop_map(|(name, token, follows)| {
+            let registration = registration(&State::default(), name, token);
+            Command::Register(Registration { follows: Incarnation(follows), ..registration })
+        });
+    // Mostly what fits, and now and then what only a broken or hostile peer sends.
+    let epoch = || prop_oneof![9 => 0..5u64, 1 => u64::MAX - 1..=u64::MAX];
+    let section = || prop_oneof![9 => 0..5u32, 1 => Just(u32::MAX)];
+    let ownership = (section(), epoch()).prop_map(|(section, epoch)| (SectionId(section), Epoch(epoch)));
     let released = prop::collection::vec(ownership, 0..3);
     let renew = (node(), incarnation(), 0..5u64, released, any::<bool>()).prop_map(
         |(node, incarnation, seq, released, leaving)| Command::Renew {
@@ -520,7 +630,8 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
             leaving,
         },
     );
-    let one_raise = (0..5u32, 0..5u64, 0..1_000u64).prop_map(|(section, epoch, to)| Raise {
+    let to = prop_oneof![9 => 0..1_000u64, 1 => Seq::MAX.0 - 1..=Seq::MAX.0 + 1, 1 => Just(u64::MAX)];
+    let one_raise = (section(), epoch(), to).prop_map(|(section, epoch, to)| Raise {
         section: SectionId(section),
         epoch: Epoch(epoch),
         to: Seq(to),
@@ -529,11 +640,11 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         .prop_map(|(node, incarnation, raises)| Command::Raise { node, incarnation, raises });
     let heard = || prop::option::of((0..6u64).prop_map(Heard));
     let one_move =
-        (0..5u32, 0..5u64, heard(), node(), incarnation()).prop_map(|(section, expected, heard, to, incarnation)| {
+        (section(), epoch(), heard(), node(), incarnation()).prop_map(|(section, expected, heard, to, incarnation)| {
             Reassign { section: SectionId(section), expected: Epoch(expected), heard, to, incarnation }
         });
     let reassign = prop::collection::vec(one_move, 0..8).prop_map(Command::Reassign);
-    let transfer = (0..5u32, 0..5u64, node(), incarnation(), node(), incarnation(), 1..3u64).prop_map(
+    let transfer = (section(), epoch(), node(), incarnation(), node(), incarnation(), 1..3u64).prop_map(
         |(section, epoch, from, incarnation, to, to_incarnation, handover)| {
             Command::Transfer(Transfer {
                 section: SectionId(section),

@@ -2,11 +2,14 @@
 //! change belongs into a new format version.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use seq_core::state::{Command, NodeRecord, Raise, Reassign, SectionRecord, SetDefinition, State, Transfer};
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use seq_core::state::{
+    Command, NodeRecord, Raise, Reassign, Registration, SectionRecord, SetDefinition, State, Terms, Transfer,
+};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
 
 use super::*;
 use crate::types::{EncodedCommand, LeaderId, Member, Membership, Payload, StoredMembership};
@@ -64,6 +67,8 @@ fn state() -> State {
         heard: Heard(31),
         drained: true,
         leaving: false,
+        registered_at: Heard(17),
+        lease: Duration::from_secs(2),
     };
     State {
         set: Some(set()),
@@ -71,6 +76,8 @@ fn state() -> State {
         nodes: vec![node],
         route_version: RouteVersion(3),
         store_ids: vec![1, 2, 4],
+        terms: Some(Terms { lease_wait: Duration::from_millis(2_500) }),
+        revision: Revision(77),
     }
 }
 
@@ -79,24 +86,31 @@ fn commands() {
     check_command(
         &Command::DefineSet(set()),
         expect![[r#"
-            535153520100010040000000a786475e0000000000000000646576ffffffffff
+            5351535201000200400000002902e94d0000000000000000646576ffffffffff
             0000000000000000e803000000000000f4010000000000000000000000000000
             00000000000000000000000000000000"#]],
     );
-    let register = Command::Register { name: "a1".into(), addr: "127.0.0.1:7100".into(), token: 0x0102_0304 };
+    let register = Command::Register(Registration {
+        name: "a1".into(),
+        addr: "127.0.0.1:7100".into(),
+        token: 0x0102_0304,
+        lease: Duration::from_secs(2),
+        follows: Incarnation(3),
+        seen: Revision(9),
+    });
     check_command(
         &register,
         expect![[r#"
-            535153520100010050000000ba1bb2463132372e302e302e313a373130300000
+            535153520100020050000000a13c82063132372e302e302e313a373130300000
             010000006131ffffffffffff8e000000e4ffffff000000000403020100000000
-            0000000000000000000000000000000000000000000000000000000000000000"#]],
+            0094357700000000030000000000000009000000000000000000000000000000"#]],
     );
     let raise = |section, epoch, to| Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) };
     let raises = vec![raise(0, 3, 20_000), raise(1, 4, 30_000)];
     check_command(
         &Command::Raise { node: NodeId(1), incarnation: Incarnation(2), raises },
         expect![[r#"
-            535153520100010068000000ad71022a00000000010000000300000000000000
+            5351535201000200680000007ef0ccd300000000010000000300000000000000
             0400000000000000204e00000000000030750000000000000300000001000000
             0200000000000000c8ffffff02000000c8ffffff02000000d0ffffff02000000
             000000000000000000000000000000000000000000000000"#]],
@@ -115,7 +129,7 @@ fn commands_that_keep_and_change_owners() {
     check_command(
         &renew,
         expect![[r#"
-            5351535201000100500000007cccb10504000000000000000500000000000000
+            535153520100020050000000a801f39104000000000000000500000000000000
             020000000100000002000000000000000300000000000000d8ffffff01000000
             d8ffffff01000000010000000000000000000000000000000000000000000000"#]],
     );
@@ -129,7 +143,7 @@ fn commands_that_keep_and_change_owners() {
     check_command(
         &Command::Reassign(vec![reassign(Some(Heard(6))), reassign(None)]),
         expect![[r#"
-            535153520100010090000000ce6dc5f101000000010000000300000000000000
+            5351535201000200900000008f0dccfd01000000010000000300000000000000
             0300000000000000010000000000000006000000000000000000000000000000
             0000000000000000020000000200000005000000000000000500000000000000
             04000000acffffff02000000acffffff02000000b4ffffff02000000ccffffff
@@ -147,23 +161,23 @@ fn commands_that_keep_and_change_owners() {
     check_command(
         &Command::Transfer(transfer),
         expect![[r#"
-        5351535201000100400000001512e25905000000000000000100000000000000
-        0200000000000000030000000000000004000000000000000500000000000000
-        06000000000000000700000000000000"#]],
+            5351535201000200400000009b964c4a05000000000000000100000000000000
+            0200000000000000030000000000000004000000000000000500000000000000
+            06000000000000000700000000000000"#]],
     );
     check_command(
         &Command::Drain { name: "a1".into(), drained: true },
         expect![[r#"
-        535153520100010040000000836ffc32060000006131ffffffffffff01000000
-        0000000000000000000000000000000000000000000000000000000000000000
-        00000000000000000000000000000000"#]],
+            5351535201000200400000000deb5221060000006131ffffffffffff01000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            00000000000000000000000000000000"#]],
     );
     check_command(
         &Command::ClaimStoreId { id: 4 },
         expect![[r#"
-        535153520100010040000000f55a227507000000000000000400000000000000
-        0000000000000000000000000000000000000000000000000000000000000000
-        00000000000000000000000000000000"#]],
+            5351535201000200400000007bde8c6607000000000000000400000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            00000000000000000000000000000000"#]],
     );
 }
 
@@ -196,27 +210,27 @@ fn entries() {
     check(
         Payload::Blank,
         expect![[r#"
-        535153520200010040000000fb14aa0207000000000000000200000000000000
-        2900000000000000000000000000000000000000000000000000000000000000
-        00000000000000000000000000000000"#]],
+            5351535202000200400000007590041107000000000000000200000000000000
+            2900000000000000000000000000000000000000000000000000000000000000
+            00000000000000000000000000000000"#]],
     );
     check(
         Payload::Normal(EncodedCommand::from_bytes(vec![1, 2, 3].into())),
         expect![[r#"
-        535153520200010048000000dac09eab01020300000000000700000000000000
-        0200000000000000290000000000000001000000dcffffff0300000000000000
-        000000000000000000000000000000000000000000000000"#]],
+            535153520200020048000000b51edd6901020300000000000700000000000000
+            0200000000000000290000000000000001000000dcffffff0300000000000000
+            000000000000000000000000000000000000000000000000"#]],
     );
     check(
         Payload::Membership(members()),
         expect![[r#"
-        5351535202000100b8000000a89e25ee01000000000000000200000000000000
-        02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
-        0100000000000000020000000000000003000000000000007331ffffffffffff
-        7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
-        73333a37323031ff070000000000000002000000000000002900000000000000
-        020000008cffffff0200000094ffffff03000000a4ffffff03000000b4ffffff
-        0300000000000000"#]],
+            5351535202000200b800000036f09be401000000000000000200000000000000
+            02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
+            0100000000000000020000000000000003000000000000007331ffffffffffff
+            7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
+            73333a37323031ff070000000000000002000000000000002900000000000000
+            020000008cffffff0200000094ffffff03000000a4ffffff03000000b4ffffff
+            0300000000000000"#]],
     );
 }
 
@@ -224,7 +238,7 @@ fn entries() {
 fn single_records() {
     let vote = Vote { leader_id: LeaderId { term: 7, node_id: 2 }, committed: true };
     expect![[r#"
-        5351535203000100180000009e521a8307000000000000000200000000000000
+        5351535203000200180000008591d7bd07000000000000000200000000000000
         0100000000000000"#]]
     .assert_eq(&hex(&write_vote(&vote)));
     assert_eq!(read_vote(&write_vote(&vote)).unwrap(), vote);
@@ -232,7 +246,7 @@ fn single_records() {
     let id = log_id(7, 2, 41);
     let record = write_log_id(Kind::Committed, &id);
     expect![[r#"
-        535153520400010018000000ac01517c07000000000000000200000000000000
+        535153520400020018000000b7c29c4207000000000000000200000000000000
         2900000000000000"#]]
     .assert_eq(&hex(&record));
     assert_eq!(read_log_id(Kind::Committed, &record).unwrap(), id);
@@ -241,7 +255,7 @@ fn single_records() {
 
     let identity = Identity { cluster: "dev".into(), node: 2, nonce: 0x1122_3344_5566_7788 };
     expect![[r#"
-        5351535208000100180000002f6873f0646576ffffffffff0200000000000000
+        53515352080002001800000034abbece646576ffffffffff0200000000000000
         8877665544332211"#]]
     .assert_eq(&hex(&write_identity(&identity)));
     assert_eq!(read_identity(&write_identity(&identity)).unwrap(), identity);
@@ -249,7 +263,7 @@ fn single_records() {
     let id = Some((&id).into());
     let watermark = Watermark { generation: 9, vote: Some((&vote).into()), last: id, purged: None, snapshot: id };
     expect![[r#"
-        535153520900010088000000f93a8d8009000000000000000100000000000000
+        535153520900020088000000aa6c72a209000000000000000100000000000000
         0700000000000000020000000000000001000000000000000100000000000000
         0700000000000000020000000000000029000000000000000000000000000000
         0000000000000000000000000000000000000000000000000100000000000000
@@ -261,7 +275,7 @@ fn single_records() {
     let manifest =
         Manifest { last_log_id: id, membership, file: "snapshot-41-7-2".into(), length: 1_000, crc: 0xdead_beef };
     expect![[r#"
-        535153520600010000010000e89cbb3701000000000000000200000000000000
+        535153520600020000010000bbe25f0d01000000000000000200000000000000
         02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
         0100000000000000020000000000000003000000000000007331ffffffffffff
         7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
@@ -283,7 +297,7 @@ fn snapshots() {
     };
     let record = write_snapshot(&snapshot);
     expect![[r#"
-        535153520700010038020000c182a15301000000000000000200000000000000
+        53515352070002007002000020e066c401000000000000000200000000000000
         02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
         0100000000000000020000000000000003000000000000007331ffffffffffff
         7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
@@ -292,16 +306,17 @@ fn snapshots() {
         0300000000000000000000000000000006000000000000000000000000000000
         6131ffffffffffff3132372e302e302e313a3731303000008e000000f0ffffff
         0400000000000000edfe00000000000009000000000000001f00000000000000
-        0100000000000000010000000000000002000000000000000400000000000000
-        0100000000000000070000000000000002000000000000002900000000000000
-        0100000000000000010000000000000001000000000000000000000000000000
-        b0feffff02000000b8feffff03000000c8feffff03000000d8feffff03000000
-        0100000000000000646576ffffffffff0000000000000000e803000000000000
-        f4010000000000000300000000000000b8feffff02000000c0feffff02000000
-        c0feffff02000000c8feffff02000000d0feffff02000000d8feffff02000000
-        e0feffff01000000f0feffff01000000f0feffff01000000f0feffff01000000
-        f0feffff01000000f0feffff01000000f0feffff01000000e9feffff01000000
-        e8feffff03000000"#]]
+        0100000000000000110000000000000000943577000000000100000000000000
+        0200000000000000040000000000000001000000000000000700000000000000
+        0200000000000000290000000000000001000000000000000100000000000000
+        01000000000000000000000000000000a0feffff02000000a8feffff03000000
+        b8feffff03000000c8feffff030000000100000000000000646576ffffffffff
+        0000000000000000e803000000000000f4010000000000000300000000000000
+        a8feffff02000000b0feffff02000000b0feffff02000000b8feffff02000000
+        c0feffff02000000c8feffff02000000d0feffff01000000e0feffff01000000
+        e0feffff01000000e0feffff01000000e0feffff01000000e0feffff01000000
+        e0feffff01000000d9feffff01000000d8feffff01000000d8feffff01000000
+        d8feffff03000000010000000000000000f90295000000004d00000000000000"#]]
     .assert_eq(&hex(&record));
     let read = read_snapshot(&record).unwrap();
     assert_eq!(read.state.into_core().unwrap(), state());
@@ -338,7 +353,14 @@ fn a_state_that_contradicts_itself_is_refused() {
 #[test]
 fn a_newer_format_is_refused_by_name() {
     let record = envelope::seal_body(Kind::Snapshot, newest::VERSION + 1, &[0; 8]);
-    expect!["snapshot record of 24 bytes: has format version 2, newer than 1, the newest this program reads"]
+    expect!["snapshot record of 24 bytes: has format version 3, newer than 2, the newest this program reads"]
+        .assert_eq(&read_snapshot(&record).unwrap_err().to_string());
+}
+
+#[test]
+fn the_format_of_unreleased_programs_is_refused_by_name() {
+    let record = envelope::seal_body(Kind::Snapshot, 1, &[0; 8]);
+    expect!["snapshot record of 24 bytes: has format version 1, older than 2, the oldest this program reads"]
         .assert_eq(&read_snapshot(&record).unwrap_err().to_string());
 }
 

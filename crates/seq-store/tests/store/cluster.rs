@@ -21,6 +21,7 @@ use seq_store::{DataDir, Dial, StartError, Store, StoreConfig, StoreHandle, Stor
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
+use tonic_types::StatusExt;
 
 use crate::links::Links;
 
@@ -187,9 +188,14 @@ impl Cluster {
     }
 
     pub(crate) async fn stop(&mut self, id: u64) {
-        let Member { handle, tasks } = self.members[id as usize - 1].take().expect("it runs");
+        let Member { handle, tasks } = self.take(id);
         handle.shutdown().await.unwrap();
         tasks.shutdown(PATIENCE).await.unwrap();
+    }
+
+    /// Takes a member out of the cluster, as it is.
+    pub(crate) fn take(&mut self, id: u64) -> Member {
+        self.members[id as usize - 1].take().expect("it runs")
     }
 
     pub(crate) async fn stop_all(&mut self) {
@@ -278,14 +284,26 @@ impl Cluster {
 
     pub(crate) async fn register(&self, node: &str, token: u64) -> RegisterResponse {
         let addr = "127.0.0.1:9".to_owned();
-        let request =
-            RegisterRequest { set: self.spec.name.clone(), node: node.into(), addr, token, lease_ms: LEASE_MS };
-        self.ask(|mut control| {
-            let request = request.clone();
-            async move { control.register(request).await }
-        })
-        .await
-        .unwrap()
+        let mut request = RegisterRequest {
+            set: self.spec.name.clone(),
+            node: node.into(),
+            addr,
+            token,
+            lease_ms: LEASE_MS,
+            ..RegisterRequest::default()
+        };
+        loop {
+            let answer = self
+                .ask(|mut control| {
+                    let request = request.clone();
+                    async move { control.register(request).await }
+                })
+                .await;
+            match answer {
+                Ok(answer) => return answer,
+                Err(refusal) => request.follows = follows(&refusal).unwrap_or_else(|| panic!("{refusal:?}")),
+            }
+        }
     }
 
     pub(crate) async fn renew(&self, life: &RegisterResponse, renew_seq: u64) -> Result<RenewResponse, Status> {
@@ -333,6 +351,13 @@ impl Cluster {
         assert_eq!(answer.ceilings.len(), 1);
         Ok(answer.ceilings[0])
     }
+}
+
+/// The newest incarnation, where a registration was refused because it does not follow that one.
+pub(crate) fn follows(refusal: &Status) -> Option<u64> {
+    let details = refusal.get_error_details();
+    let info = details.error_info().filter(|info| info.reason == "OTHER_PREDECESSOR")?;
+    info.metadata["current"].parse().ok()
 }
 
 pub(crate) fn raise_request(life: &RegisterResponse, section: u32, epoch: u64, to: u64) -> RaiseCeilingsRequest {

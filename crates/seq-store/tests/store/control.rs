@@ -5,7 +5,7 @@ use std::time::Duration;
 use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, TransferRequest};
 use tonic_types::StatusExt;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, raise_request, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, PATIENCE, raise_request, reason, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_refuses_and_names_the_leader() {
@@ -17,6 +17,7 @@ async fn a_follower_refuses_and_names_the_leader() {
         addr: "127.0.0.1:9".into(),
         token: 1,
         lease_ms: LEASE_MS,
+        ..RegisterRequest::default()
     };
     let refusal = cluster.control(follower).register(request).await.unwrap_err();
     assert_eq!(refusal.code(), tonic::Code::Unavailable);
@@ -41,6 +42,7 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
         addr: "127.0.0.1:9".into(),
         token: 1,
         lease_ms: LEASE_MS,
+        ..RegisterRequest::default()
     };
     let long = format!("{}:1", "h".repeat(300));
     for (request, expected) in [
@@ -98,7 +100,7 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
         assert_eq!(reason(cluster.control(1).transfer(request).await), expected, "{request:?}");
     }
 
-    let life = RegisterResponse { node_id: 1, incarnation: 1 };
+    let life = RegisterResponse { node_id: 1, incarnation: 1, ..RegisterResponse::default() };
     let good = raise_request(&life, 0, 1, 1);
     let many = |sections: u32| RaiseCeilingsRequest {
         sections: (0..sections).collect(),
@@ -137,7 +139,8 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     cluster.start_all().await;
     cluster.ready().await;
     let first = cluster.register("a1", 1).await;
-    assert_eq!(cluster.register("a1", 1).await, first, "a repeat is the same life");
+    let again = cluster.register("a1", 1).await;
+    assert_eq!((again.node_id, again.incarnation), (first.node_id, first.incarnation), "a repeat is the same life");
     let (renewed, owned) = cluster.owns(&first, 10).await;
     assert_eq!(owned.sections, (0..10).collect::<Vec<u32>>());
     assert_eq!(owned.epochs, vec![1; 10]);
@@ -169,8 +172,111 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
         assert_eq!(cluster.status(id).await.raises_applied, 3, "refused raises are not counted");
     }
 
-    let stranger = RegisterResponse { node_id: 9, incarnation: 1 };
+    let stranger = RegisterResponse { node_id: 9, incarnation: 1, ..RegisterResponse::default() };
     assert_eq!(reason(cluster.renew(&stranger, 1).await), "UNKNOWN_NODE");
+    cluster.stop_all().await;
+}
+
+/// What a broken or hostile caller of the control service sends once, and what used to end the set for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_command_poisons_the_log() {
+    let mut cluster = Cluster::new(3, Disk::Memory);
+    cluster.spec.allocs.truncate(1);
+    cluster.start_all().await;
+    cluster.ready().await;
+    let life = cluster.register("a1", 1).await;
+    let (_, owned) = cluster.owns(&life, 10).await;
+    let leader = cluster.leader().await;
+    for (epoch, handover) in [(u64::MAX, 1), (u64::MAX - 1, u64::MAX), (2, 1)] {
+        let request = TransferRequest {
+            node_id: life.node_id,
+            incarnation: life.incarnation,
+            section: 0,
+            epoch,
+            to_node_id: 7,
+            to_incarnation: u64::MAX,
+            handover,
+            route_version: u64::MAX,
+        };
+        assert_eq!(reason(cluster.control(leader).transfer(request).await), "OTHER_OWNERSHIP", "epoch {epoch}");
+    }
+    // The ceilings of all sections, to the last number there is: each goes as far as one raise may.
+    let most = RaiseCeilingsRequest {
+        sections: owned.sections.clone(),
+        epochs: owned.epochs.clone(),
+        ceilings: vec![(1 << 63) - 1; owned.sections.len()],
+        ..raise_request(&life, 0, 1, 1)
+    };
+    let raised = cluster.control(leader).raise_ceilings(most).await.unwrap().into_inner().ceilings;
+    assert_eq!(raised, vec![seq_core::limits::MAX_RAISE; owned.sections.len()]);
+    for id in cluster.ids() {
+        cluster.stop(id).await;
+    }
+    cluster.start_all().await;
+    cluster.ready().await;
+    let next = cluster.register("a1", 2).await;
+    assert_eq!(next.incarnation, life.incarnation + 1, "the log is applied and the set goes on");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registration_at_another_address_waits_for_the_living_one_unless_told_to_replace_it() {
+    let mut cluster = Cluster::new(1, Disk::Memory);
+    cluster.spec.allocs.truncate(1);
+    cluster.start_all().await;
+    cluster.ready().await;
+    let first = cluster.register("a1", 1).await;
+    let (renewed, _) = cluster.owns(&first, 10).await;
+    let other = RegisterRequest {
+        set: "im-a".into(),
+        node: "a1".into(),
+        addr: "127.0.0.1:10".into(),
+        token: 2,
+        lease_ms: LEASE_MS,
+        follows: first.incarnation,
+        ..RegisterRequest::default()
+    };
+    let refusal = cluster.control(1).register(other.clone()).await.unwrap_err();
+    let details = refusal.get_error_details();
+    let info = details.error_info().unwrap();
+    assert_eq!((info.reason.as_str(), info.metadata["addr"].as_str()), ("NODE_ALIVE", "127.0.0.1:9"));
+    cluster.renew(&first, renewed + 1).await.unwrap();
+    // A delayed duplicate of an earlier registration ends nothing either.
+    let stale = RegisterRequest { token: 9, addr: "127.0.0.1:9".into(), follows: 0, ..other.clone() };
+    assert_eq!(reason(cluster.control(1).register(stale).await), "OTHER_PREDECESSOR");
+    cluster.renew(&first, renewed + 2).await.unwrap();
+    let behind = RegisterRequest { token: 9, addr: "127.0.0.1:9".into(), seen_revision: u64::MAX, ..other.clone() };
+    assert_eq!(reason(cluster.control(1).register(behind).await), "STORE_BEHIND");
+    cluster.renew(&first, renewed + 3).await.unwrap();
+    let replaced = RegisterRequest { replace: true, ..other.clone() };
+    let second = cluster.control(1).register(replaced).await.unwrap().into_inner();
+    assert_eq!(second.incarnation, first.incarnation + 1);
+    let over = cluster.renew(&first, renewed + 4).await.unwrap_err();
+    let details = over.get_error_details();
+    let info = details.error_info().unwrap();
+    let (reason, addr) = (info.reason.as_str(), info.metadata["addr"].as_str());
+    assert_eq!((reason, addr, info.metadata["current"].as_str()), ("OTHER_INCARNATION", "127.0.0.1:10", "2"));
+    cluster.stop_all().await;
+}
+
+/// The leader has a long wait and an allocator a long lease; the others have the usual wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
+    let mut cluster = Cluster::new(3, Disk::Memory);
+    cluster.tuning.lease_wait = Duration::from_secs(10);
+    cluster.start_all().await;
+    cluster.ready().await;
+    cluster.register("a1", 1).await;
+    let (leader, follower) = (cluster.leader().await, cluster.follower().await);
+    cluster.stop(follower).await;
+    cluster.tuning.lease_wait = Duration::from_millis(2_500);
+    cluster.start(follower).await;
+    let token = cluster.member(follower).tasks.token();
+    tokio::time::timeout(PATIENCE, token.cancelled()).await.expect("the member with other settings ends");
+    let ended = cluster.take(follower);
+    ended.handle.shutdown().await.unwrap();
+    ended.tasks.shutdown(PATIENCE).await.unwrap();
+    assert_eq!(cluster.leader().await, leader);
     cluster.stop_all().await;
 }
 

@@ -1,8 +1,10 @@
 //! Commands: [`seq_core::state::Command`] and back.
 
+use std::time::Duration;
+
 use rkyv::{Archive, Deserialize, Serialize};
-use seq_core::state::{self, SetDefinition};
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq};
+use seq_core::state::{self, Registration, SetDefinition};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, SectionId, Seq};
 
 use super::Malformed;
 
@@ -10,13 +12,37 @@ use super::Malformed;
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) enum Command {
     DefineSet(Set),
-    Register { name: String, addr: String, token: u64 },
+    Register { name: String, addr: String, token: u64, lease_nanos: u64, follows: u64, seen: u64 },
     Renew { node: u32, incarnation: u64, renew_seq: u64, released: Vec<u32>, epochs: Vec<u64>, leaving: bool },
     Raise { node: u32, incarnation: u64, sections: Vec<u32>, epochs: Vec<u64>, to: Vec<u64> },
     Reassign { sections: Vec<u32>, expected: Vec<u64>, heard: Vec<Option<u64>>, to: Vec<u32>, incarnations: Vec<u64> },
     Transfer(Transfer),
     Drain { name: String, drained: bool },
     ClaimStoreId { id: u64 },
+    SetTerms { replaces: Option<Terms>, terms: Terms },
+}
+
+/// What leases may be.
+#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    lease_wait_nanos: u64,
+}
+
+impl From<state::Terms> for Terms {
+    fn from(terms: state::Terms) -> Terms {
+        Terms { lease_wait_nanos: nanos(terms.lease_wait) }
+    }
+}
+
+impl From<Terms> for state::Terms {
+    fn from(terms: Terms) -> state::Terms {
+        state::Terms { lease_wait: Duration::from_nanos(terms.lease_wait_nanos) }
+    }
+}
+
+/// A time as it is written. One of more than 584 years, which no rule accepts, becomes 584 years.
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A planned move.
@@ -86,9 +112,17 @@ impl From<&state::Command> for Command {
     fn from(command: &state::Command) -> Command {
         match command {
             state::Command::DefineSet(set) => Command::DefineSet(set.into()),
-            state::Command::Register { name, addr, token } => {
-                Command::Register { name: name.clone(), addr: addr.clone(), token: *token }
+            state::Command::SetTerms { replaces, terms } => {
+                Command::SetTerms { replaces: replaces.map(Terms::from), terms: (*terms).into() }
             }
+            state::Command::Register(registration) => Command::Register {
+                name: registration.name.clone(),
+                addr: registration.addr.clone(),
+                token: registration.token,
+                lease_nanos: nanos(registration.lease),
+                follows: registration.follows.0,
+                seen: registration.seen.0,
+            },
             state::Command::Renew { node, incarnation, renew_seq, released, leaving } => Command::Renew {
                 node: node.0,
                 incarnation: incarnation.0,
@@ -122,7 +156,19 @@ impl Command {
     pub(crate) fn into_core(self) -> Result<state::Command, Malformed> {
         Ok(match self {
             Command::DefineSet(set) => state::Command::DefineSet(set.into_core()?),
-            Command::Register { name, addr, token } => state::Command::Register { name, addr, token },
+            Command::SetTerms { replaces, terms } => {
+                state::Command::SetTerms { replaces: replaces.map(state::Terms::from), terms: terms.into() }
+            }
+            Command::Register { name, addr, token, lease_nanos, follows, seen } => {
+                state::Command::Register(Registration {
+                    name,
+                    addr,
+                    token,
+                    lease: Duration::from_nanos(lease_nanos),
+                    follows: Incarnation(follows),
+                    seen: Revision(seen),
+                })
+            }
             Command::Renew { node, incarnation, renew_seq, released, epochs, leaving } => {
                 if epochs.len() != released.len() {
                     return Err("a renewal's columns differ in length");

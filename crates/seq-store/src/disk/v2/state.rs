@@ -1,10 +1,12 @@
 //! Snapshots: the committed state, and which entries it covers.
 
+use std::time::Duration;
+
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::state::{self, NodeRecord, SectionRecord};
-use seq_core::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, RouteVersion, Seq};
+use seq_core::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, Seq};
 
-use super::command::Set;
+use super::command::{Set, Terms, nanos};
 use super::{LogId, Malformed, StoredMembership};
 
 /// A snapshot.
@@ -23,6 +25,8 @@ pub(crate) struct State {
     sections: Sections,
     nodes: Nodes,
     store_ids: Vec<u64>,
+    terms: Option<Terms>,
+    revision: u64,
 }
 
 /// One column for each field of a section's record, by section id.
@@ -48,6 +52,8 @@ struct Nodes {
     heard: Vec<u64>,
     drained: Vec<bool>,
     leaving: Vec<bool>,
+    registered_at: Vec<u64>,
+    lease_nanos: Vec<u64>,
 }
 
 impl From<&state::State> for State {
@@ -58,6 +64,8 @@ impl From<&state::State> for State {
             sections: Sections::from_core(&state.sections),
             nodes: Nodes::from_core(&state.nodes),
             store_ids: state.store_ids.clone(),
+            terms: state.terms.map(Terms::from),
+            revision: state.revision.0,
         }
     }
 }
@@ -74,8 +82,15 @@ impl State {
         if !self.store_ids.is_sorted_by(|a, b| a < b) {
             return Err("the ids of the store's members are not in order");
         }
-        let (route_version, store_ids) = (RouteVersion(self.route_version), self.store_ids);
-        Ok(state::State { set, sections, nodes, route_version, store_ids })
+        Ok(state::State {
+            set,
+            sections,
+            nodes,
+            route_version: RouteVersion(self.route_version),
+            store_ids: self.store_ids,
+            terms: self.terms.map(state::Terms::from),
+            revision: Revision(self.revision),
+        })
     }
 }
 
@@ -126,14 +141,19 @@ impl Nodes {
             heard: records.iter().map(|record| record.heard.0).collect(),
             drained: records.iter().map(|record| record.drained).collect(),
             leaving: records.iter().map(|record| record.leaving).collect(),
+            registered_at: records.iter().map(|record| record.registered_at.0).collect(),
+            lease_nanos: records.iter().map(|record| nanos(record.lease)).collect(),
         }
     }
 
     fn into_core(self) -> Result<Vec<NodeRecord>, Malformed> {
         let rows = self.names.len();
         let Nodes { addrs, incarnations, tokens, renew_seqs, heard, drained, leaving, .. } = &self;
-        let others = [addrs.len(), incarnations.len(), tokens.len(), renew_seqs.len()];
-        if others != [rows; 4] || [heard.len(), drained.len(), leaving.len()] != [rows; 3] {
+        let numbers = [incarnations, tokens, renew_seqs, heard, &self.registered_at, &self.lease_nanos];
+        if addrs.len() != rows
+            || numbers.iter().any(|column| column.len() != rows)
+            || [drained.len(), leaving.len()] != [rows; 2]
+        {
             return Err("the nodes' columns differ in length");
         }
         let record = |(row, (name, addr))| NodeRecord {
@@ -145,6 +165,8 @@ impl Nodes {
             heard: Heard(self.heard[row]),
             drained: self.drained[row],
             leaving: self.leaving[row],
+            registered_at: Heard(self.registered_at[row]),
+            lease: Duration::from_nanos(self.lease_nanos[row]),
         };
         Ok(self.names.into_iter().zip(self.addrs).enumerate().map(record).collect())
     }

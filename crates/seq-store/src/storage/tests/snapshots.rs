@@ -2,11 +2,13 @@
 
 use std::fs;
 
+use seq_core::state::Registration;
+
 use super::*;
 use crate::types::Snapshot;
 
 fn some_commands(first: u64) -> Vec<Entry> {
-    let register = Command::Register { name: "a1".into(), addr: "127.0.0.1:7100".into(), token: 7 };
+    let register = Command::Register(Registration::new("a1", "127.0.0.1:7100", 7));
     vec![command_entry(1, first, &define_set()), command_entry(1, first + 1, &register)]
 }
 

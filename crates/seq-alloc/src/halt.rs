@@ -1,0 +1,124 @@
+//! Why this process serves no more, for good.
+//!
+//! Two things end its work: another process took its name, or the store lost what it had answered. Both are latched: a store
+//! that lost committed entries looks sound again once others have written to it, and a process that went on would give out
+//! numbers twice.
+
+use seq_core::high_water::StoreBehind;
+use seq_core::owner::Life;
+use tokio::sync::watch;
+
+use crate::store_link::StoreError;
+
+/// Why this process serves no more. It stays so until an operator starts another one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Halt {
+    /// Another process registered under this one's name.
+    #[error("another process took the name of this one: it runs at {addr}")]
+    Evicted {
+        /// Its address, "host:port".
+        addr: String,
+    },
+    /// The store lost committed entries. It must not be served from before an operator has decided what to do.
+    #[error(
+        "the store lost what it had answered to this process ({evidence}): its data directories were restored from older \
+         copies, or most of them are lost; serving would give numbers out again, so this process serves nothing until it is \
+         started again"
+    )]
+    StoreBehind {
+        /// What showed it.
+        evidence: String,
+    },
+}
+
+/// Set at most once.
+#[derive(Debug, Default)]
+pub(crate) struct HaltLatch(watch::Sender<Option<Halt>>);
+
+impl HaltLatch {
+    /// The first reason counts.
+    fn set(&self, halt: Halt) {
+        self.0.send_if_modified(|current| {
+            let first = current.is_none();
+            if first {
+                tracing::error!(reason = %halt, "this process serves no more");
+                *current = Some(halt);
+            }
+            first
+        });
+    }
+
+    /// The reason, once there is one.
+    pub(crate) fn get(&self) -> Option<Halt> {
+        self.0.borrow().clone()
+    }
+
+    /// Follows it.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Halt>> {
+        self.0.subscribe()
+    }
+
+    /// Waits until it is set.
+    pub(crate) async fn wait(&self) {
+        // The sender is held here, so this does not fail.
+        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Judges what the store answered to a request of an incarnation, whose last answered renewal was `renewed`, of a process
+    /// that is reached at `addr`.
+    pub(crate) fn judge(&self, life: Life, renewed: u64, addr: &str, error: &StoreError) {
+        if let Some(halt) = judge(life, renewed, addr, error) {
+            self.set(halt);
+        }
+    }
+}
+
+fn judge(life: Life, renewed: u64, addr: &str, error: &StoreError) -> Option<Halt> {
+    let behind = |evidence: &dyn ToString| Some(Halt::StoreBehind { evidence: evidence.to_string() });
+    let (reason, message, current, other) = match error {
+        StoreError::Behind(evidence @ StoreBehind { .. }) => return behind(evidence),
+        StoreError::LifeOver { reason, message, current, addr }
+        | StoreError::Refused { reason, message, current, addr } => (reason.as_str(), message, *current, addr),
+        StoreError::NoLeader { .. } => return None,
+    };
+    match reason {
+        "STORE_BEHIND" => behind(message),
+        // An incarnation that was granted, and renewals that were answered, are entries of its log.
+        "UNKNOWN_NODE" => behind(message),
+        "OTHER_INCARNATION" if current < life.incarnation.0 => behind(message),
+        "OTHER_RENEWAL" if current < renewed => behind(message),
+        "OTHER_INCARNATION" if !other.is_empty() && other != addr => Some(Halt::Evicted { addr: other.clone() }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::{Incarnation, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn what_only_a_store_that_lost_entries_can_answer_is_told_from_the_rest() {
+        let life = Life { node: NodeId(1), incarnation: Incarnation(4) };
+        let over = |reason: &str, current, addr: &str| StoreError::LifeOver {
+            reason: reason.into(),
+            message: "m".into(),
+            current,
+            addr: addr.into(),
+        };
+        let behind = Some(Halt::StoreBehind { evidence: "m".into() });
+        let evicted = Some(Halt::Evicted { addr: "b:1".into() });
+        for (error, expected) in [
+            (over("OTHER_RENEWAL", 6, ""), behind.clone()),
+            (over("OTHER_RENEWAL", 19, ""), None),
+            (over("OTHER_INCARNATION", 3, "a:1"), behind.clone()),
+            (over("UNKNOWN_NODE", 0, ""), behind),
+            (over("OTHER_INCARNATION", 5, "b:1"), evicted),
+            // A registration in this process' own name, as after a lost response.
+            (over("OTHER_INCARNATION", 5, "a:1"), None),
+        ] {
+            assert_eq!(judge(life, 18, "a:1", &error), expected, "{error}");
+        }
+    }
+}

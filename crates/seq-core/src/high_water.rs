@@ -1,0 +1,97 @@
+//! The newest response of the store that a process has seen, and whether another response is behind it.
+//!
+//! A store applies commands one after the other and loses none that was answered. So a response to a request that was sent
+//! after an earlier response was received is read from a state that covers more commands. One that covers fewer comes from a
+//! store that lost committed entries: its data directories were restored from older copies, or a majority of them is gone.
+//! Numbers that were given out since would be given out again, so the process must stop before it uses such a response.
+//!
+//! Two counters are compared. The revision covers all commands of the set; after a loss those of other nodes can bring it up
+//! again before this process sends its next request. The liveness counter is moved by the process' own commands alone, so one
+//! of them that is lost shows in the next response.
+//!
+//! Not visible here: a loss of entries that no running process has seen a response for.
+
+use crate::id::{Heard, Revision};
+
+/// How far a store has come, as of one response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Commands applied for the whole set.
+    pub revision: Revision,
+    /// The node's liveness counter.
+    pub liveness: Heard,
+}
+
+/// The response is read from a state that lacks commands which an earlier response was read after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the store is behind what it answered before: revision {} and liveness {} after revision {} and liveness {}; committed \
+     entries are lost, as after a restore of old data directories",
+    response.revision, response.liveness, seen.revision, seen.liveness
+)]
+pub struct StoreBehind {
+    /// What had been seen when the request was sent.
+    pub seen: Mark,
+    /// What the response says.
+    pub response: Mark,
+}
+
+/// The newest response seen. Invariant: neither counter falls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HighWater(Mark);
+
+impl HighWater {
+    /// What was seen by now. Read before a request is sent, and passed to [`HighWater::on_response`] with its response.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.0
+    }
+
+    /// Takes in a response to a request that was sent when `seen` had been seen. `counts`: the request was a renewal, a raise
+    /// or a transfer, which moves the liveness counter.
+    ///
+    /// # Errors
+    /// [`StoreBehind`]; nothing of the response may be used.
+    pub fn on_response(&mut self, seen: Mark, response: Mark, counts: bool) -> Result<(), StoreBehind> {
+        let liveness = if counts { response.liveness > seen.liveness } else { response.liveness >= seen.liveness };
+        if response.revision <= seen.revision || !liveness {
+            return Err(StoreBehind { seen, response });
+        }
+        let Mark { revision, liveness } = &mut self.0;
+        *revision = response.revision.max(*revision);
+        *liveness = response.liveness.max(*liveness);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(revision: u64, liveness: u64) -> Mark {
+        Mark { revision: Revision(revision), liveness: Heard(liveness) }
+    }
+
+    #[test]
+    fn responses_in_any_order_are_taken_in() {
+        let mut water = HighWater::default();
+        let first = water.mark();
+        assert_eq!(water.on_response(first, mark(5, 0), false), Ok(()));
+        let both = water.mark();
+        assert_eq!(water.on_response(both, mark(9, 2), true), Ok(()), "the second of two requests");
+        assert_eq!(water.on_response(both, mark(7, 1), true), Ok(()), "the first, whose response took longer");
+        assert_eq!(water.mark(), mark(9, 2));
+    }
+
+    #[test]
+    fn a_response_without_what_was_answered_before_is_refused() {
+        for (response, counts) in [(mark(8, 3), true), (mark(9, 3), true), (mark(30, 2), true), (mark(30, 1), false)] {
+            let mut water = HighWater(mark(9, 2));
+            let behind = water.on_response(mark(9, 2), response, counts).unwrap_err();
+            assert_eq!(behind, StoreBehind { seen: mark(9, 2), response });
+            assert_eq!(water.mark(), mark(9, 2), "nothing of it was taken in");
+        }
+        let mut water = HighWater(mark(9, 2));
+        assert_eq!(water.on_response(mark(9, 2), mark(30, 2), false), Ok(()), "a registration moves no liveness");
+    }
+}
