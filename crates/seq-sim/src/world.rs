@@ -258,7 +258,8 @@ impl World {
     /// The member of the store that an event needs, where that one stands still, and until when.
     fn stalled_member(&self, event: &Event) -> Option<u64> {
         let member = match event {
-            Event::Message { to: Address::Member(member), .. } | Event::Store(StoreStep::Look(member, _)) => *member,
+            Event::Message { to: Address::Member(member), .. }
+            | Event::Store(StoreStep::Look(member, _) | StoreStep::LookOn(member, ..)) => *member,
             Event::Store(StoreStep::Answer(asker, ..)) => asker.member,
             _ => return None,
         };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, Declared, Patience};
-use seq_core::state::{Command, Raise, Reassign, SetDefinition, Transfer};
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq};
+use seq_core::state::{Command, Raise, Reassign, Registration, SetDefinition, Terms, Transfer};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, SectionId, Seq};
 
 use crate::input::Input;
 use crate::replica::{Replica, SET, layout};
@@ -39,8 +39,15 @@ impl Run {
             7..10 => Command::Reassign(input.some(MAX_ROWS, |input| self.reassign(input))?),
             10..13 => self.transfer(input)?,
             13 => Command::Drain { name: name(input)?, drained: input.flag()? },
-            14 => match input.below(3)? {
+            14 => match input.below(4)? {
                 0 => {
+                    let terms =
+                        |input: &mut Input<'_>| Ok(Terms { lease_wait: Duration::from_millis(input.around(2_500)?) });
+                    let current = self.replica.state.terms;
+                    let replaces = if input.below(4)? == 0 { Some(terms(input)?) } else { current };
+                    Command::SetTerms { replaces, terms: terms(input)? }
+                }
+                1 => {
                     let size = input.around_small(layout().section_size())?;
                     let layout = Layout::new(0..input.around(layout().uids().end)?, size).unwrap_or(layout());
                     // A larger set is as good, and would only take time.
@@ -61,11 +68,11 @@ impl Run {
     /// An arbiter looks, and what it proposes is applied.
     fn arbitrate(&mut self, input: &mut Input<'_>) -> Result<()> {
         let second = Duration::from_secs(1);
-        let patience = Patience { wait: second, grace: second, steady: second };
+        let patience = Patience { grace: second, steady: second };
         let arbiter = self.arbiter.get_or_insert_with(|| Arbiter::new(patience));
         self.now += Duration::from_millis(input.below(2_000)?);
         let declared = NAMES.map(|name| Declared { name, weight: 1 });
-        let plan = arbiter.look(self.now, &self.replica.state, &declared).clone();
+        let plan = arbiter.look(&self.replica.state, &declared, || self.now).clone();
         self.replica.apply(&Command::Reassign(plan.reassigns.clone()));
         if input.below(4)? == 0 {
             self.arbiter = None;
@@ -103,8 +110,15 @@ impl Run {
     }
 
     fn register(&self, input: &mut Input<'_>) -> Result<Command> {
-        let addr = format!("host{}:1", input.below(3)?);
-        Ok(Command::Register { name: name(input)?, addr, token: input.around(7)? })
+        let (name, addr) = (name(input)?, format!("host{}:1", input.below(3)?));
+        let newest = self.replica.state.nodes.iter().find(|node| node.name == name).map(|node| node.incarnation.0);
+        let registration = Registration::new(&name, &addr, input.around(7)?);
+        Ok(Command::Register(Registration {
+            lease: Duration::from_millis(input.around(2_000)?),
+            follows: Incarnation(input.around(newest.unwrap_or(0))?),
+            seen: Revision(input.around(0)?),
+            ..registration
+        }))
     }
 
     fn renew(&self, input: &mut Input<'_>) -> Result<Command> {

@@ -4,9 +4,11 @@
 //! A message stands as its kind, one byte, and its bytes behind their length. The checks of the control service itself are left
 //! out: what they let through is part of what is tried here.
 
+use std::time::Duration;
+
 use prost::Message;
-use seq_core::state::{Command, Raise, Transfer};
-use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, SectionId, Seq};
+use seq_core::state::{Command, Raise, Registration, Transfer};
+use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, Revision, SectionId, Seq};
 use seq_proto::v1;
 
 use crate::handover::Node;
@@ -16,13 +18,13 @@ use crate::replica::Replica;
 pub fn control(mut data: &[u8]) {
     let mut replica = Replica::new();
     for (name, token) in [("a1", 1), ("a2", 2)] {
-        replica.apply(&Command::Register { name: name.to_owned(), addr: format!("{name}:1"), token });
+        replica.apply(&Command::Register(Registration::new(name, &format!("{name}:1"), token)));
     }
     let mut node = Node::new(&replica.state);
     while let Some((kind, rest)) = data.split_first() {
         data = rest;
         let read = match kind % 8 {
-            0 => read(&mut data).map(|message| drop(replica.apply(&register(message)))),
+            0 => read(&mut data).map(|message| drop(replica.apply(&register(&message)))),
             1 => read(&mut data).map(|message| drop(replica.apply(&renew(&message)))),
             2 => read(&mut data).map(|message| drop(replica.apply(&raise(&message)))),
             3 => read(&mut data).map(|message| drop(replica.apply(&transfer(&message)))),
@@ -44,8 +46,13 @@ fn read<M: Message + Default>(data: &mut &[u8]) -> Option<M> {
     M::decode_length_delimited(data).ok()
 }
 
-fn register(message: v1::RegisterRequest) -> Command {
-    Command::Register { name: message.node, addr: message.addr, token: message.token }
+fn register(message: &v1::RegisterRequest) -> Command {
+    Command::Register(Registration {
+        lease: Duration::from_millis(message.lease_ms),
+        follows: Incarnation(message.follows),
+        seen: Revision(message.seen_revision),
+        ..Registration::new(&message.node, &message.addr, message.token)
+    })
 }
 
 fn renew(message: &v1::RenewRequest) -> Command {

@@ -8,7 +8,7 @@ use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::{Effect, Life, News, Owner};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
-use seq_core::state::{Answer, Command, Raise, Reassign, State, Transfer};
+use seq_core::state::{Answer, Command, Raise, Reassign, Registration, State, Transfer};
 use seq_core::{Count, Epoch, Handover, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SlotIndex, Step};
 use seq_proto::{owners, v1};
 
@@ -30,7 +30,7 @@ pub fn handover(data: &[u8]) {
     let mut input = Input::new(data);
     let mut replica = Replica::new();
     for (name, token) in [("a1", 1), ("a2", 2)] {
-        replica.apply(&Command::Register { name: name.to_owned(), addr: format!("{name}:1"), token });
+        replica.apply(&Command::Register(Registration::new(name, &format!("{name}:1"), token)));
     }
     let mut node = Node::new(&replica.state);
     while !input.is_over() && step(&mut input, &mut replica, &mut node).is_ok() {}

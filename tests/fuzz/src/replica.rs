@@ -1,7 +1,7 @@
 //! A state of the store that commands are applied to, and what must hold after each.
 
 use seq_core::state::{Answer, Command, SetDefinition, State};
-use seq_core::{Layout, RouteVersion};
+use seq_core::{Layout, RouteVersion, limits};
 
 /// The set of every state. Few sections, so that commands meet.
 pub(crate) const SET: &str = "fuzz";
@@ -43,9 +43,12 @@ impl Replica {
         let after = &self.state;
         assert!(before.set.is_none() || before.set == after.set, "{command:?} changed the set");
         assert!(after.route_version >= before.route_version, "{command:?} took the routes back");
+        assert!(after.revision > before.revision, "{command:?} was not counted");
         for (id, (old, new)) in before.sections.iter().zip(&after.sections).enumerate() {
             let falls = new.epoch < old.epoch || new.max_seq < old.max_seq || new.routed < old.routed;
             assert!(!falls, "{command:?} took section {id} from {old:?} to {new:?}");
+            let bound = old.max_seq.0.saturating_add(limits::MAX_RAISE);
+            assert!(new.max_seq.0 <= bound, "{command:?} raised section {id} from {old:?} to {new:?}");
             let same = (old.owner, old.incarnation) == (new.owner, new.incarnation);
             assert!(same || new.epoch > old.epoch, "{command:?} gave section {id} away under the epoch of {old:?}");
         }

@@ -54,6 +54,7 @@ fn calls() -> Vec<u8> {
         node: "a3".into(),
         addr: "a3:1".into(),
         token: 3,
+        lease_ms: 2_000,
         ..Default::default()
     };
     push(0, register.encode_length_delimited_to_vec());

@@ -1,7 +1,7 @@
 //! The targets behind the border on random input, with every run of the tests, and what they found first.
 
 use proptest::prelude::*;
-use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Transfer};
+use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Registration, Transfer};
 use seq_core::{Epoch, Handover, Incarnation, NodeId, SectionId};
 
 use crate::replica::Replica;
@@ -29,7 +29,7 @@ proptest! {
 fn owned() -> Replica {
     let mut replica = Replica::new();
     for name in ["a1", "a2"] {
-        replica.apply(&Command::Register { name: name.to_owned(), addr: "host:1".to_owned(), token: 1 });
+        replica.apply(&Command::Register(Registration::new(name, "host:1", 1)));
     }
     let (section, to, incarnation) = (SectionId(0), NodeId(1), Incarnation(1));
     replica.apply(&Command::Reassign(vec![Reassign { section, expected: Epoch(0), heard: None, to, incarnation }]));
