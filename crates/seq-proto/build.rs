@@ -5,11 +5,12 @@ use std::path::PathBuf;
 const PROTOS: [&str; 6] = ["route", "sequence", "control", "handover", "raft", "admin"];
 
 /// What the JSON door reads and writes.
-const IN_JSON: [&str; 17] = [
+const IN_JSON: [&str; 18] = [
     ".seqsvr.v1.NextRequest",
     ".seqsvr.v1.NextResponse",
     ".seqsvr.v1.NextManyRequest",
     ".seqsvr.v1.NextManyResponse",
+    ".seqsvr.v1.LostAttempts",
     ".seqsvr.v1.ItemError",
     ".seqsvr.v1.CurrentRequest",
     ".seqsvr.v1.CurrentResponse",

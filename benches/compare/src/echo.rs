@@ -53,7 +53,7 @@ fn many(ask: &v1::NextManyRequest) -> v1::NextManyResponse {
     // Numbers as large as those of a service in use: a varint of one byte would flatter the wire.
     let values: Vec<u64> = ask.uids.iter().map(|uid| uid + 1_000).collect();
     let prevs = ask.uids.iter().map(|uid| uid + 999).collect();
-    v1::NextManyResponse { values, prevs, epochs: vec![1; items], errors: Vec::new(), routes: None }
+    v1::NextManyResponse { values, prevs, epochs: vec![1; items], ..v1::NextManyResponse::default() }
 }
 
 fn unimplemented<T>() -> Result<Response<T>, Status> {
@@ -64,7 +64,8 @@ fn unimplemented<T>() -> Result<Response<T>, Status> {
 impl SequenceService for Echo {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         let uid = request.into_inner().uid;
-        Ok(Response::new(v1::NextResponse { value: uid + 1_000, prev: uid + 999, epoch: 1, routes: None }))
+        let (value, prev) = (uid + 1_000, uid + 999);
+        Ok(Response::new(v1::NextResponse { value, prev, epoch: 1, ..v1::NextResponse::default() }))
     }
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {

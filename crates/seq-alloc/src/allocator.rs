@@ -26,9 +26,10 @@ use crate::handing::Handings;
 use crate::line::Line;
 use crate::owned::OwnedTable;
 use crate::peers::Peers;
-use crate::settle::{Advance, Holds, Item, Read, Take, Work};
+use crate::settle::{Advance, Holds, Item, Lost, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
+use crate::target::Receiving;
 use crate::{ceiling, handing, hearsay, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
@@ -95,7 +96,7 @@ impl Allocator {
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, tuning.store_timeout));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            owner: Mutex::new(Owner::new(&set, layout, tuning.terms())),
+            owner: Mutex::new(Owner::new(&set, layout, tuning.terms()).with_secret(fastrand::u64(..))),
             lease: Lease::default(),
             confirmed: AtomicU64::new(0),
             clock,
@@ -105,9 +106,11 @@ impl Allocator {
             fault: Mutex::new(None),
             line: Line::default(),
             renew_now: Notify::new(),
+            grants_due: Notify::new(),
             news: Notify::new(),
             holds: Holds::default(),
             handings: Handings::default(),
+            receiving: Receiving::default(),
             peers: Peers::new(tuning.connections, dial.clone()),
             shutdown: group.token(),
             step: Step(spec.step),
@@ -290,7 +293,7 @@ impl Allocator {
     async fn one<W: Work>(&self, work: &W, call: Call, ask: Ask) -> Result<W::Answer, Refusal> {
         let shared = &*self.shared;
         let (section, slot) = shared.layout.locate(ask.uid)?;
-        let item = Item { index: 0, ask, section, slot };
+        let item = Item { index: 0, ask, section, slot, lost: Lost::default() };
         // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
         // over a wait.
         let answer = if self.leased() {

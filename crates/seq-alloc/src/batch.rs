@@ -7,7 +7,7 @@ use futures::future;
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
 use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Via};
 
-use crate::settle::{Item, Read, Settled, Take, Work, passes};
+use crate::settle::{Item, Lost, Read, Settled, Take, Work, passes};
 use crate::shared::Shared;
 
 /// Slots that are brought near before they are needed: enough for their loads to run side by side, and so few that the first
@@ -73,7 +73,7 @@ impl Shared {
     fn item(&self, index: usize, ask: &Asked) -> Result<Item, Refusal> {
         let ask = (*ask)?;
         let (section, slot) = self.layout.locate(ask.uid)?;
-        Ok(Item { index, ask, section, slot })
+        Ok(Item { index, ask, section, slot, lost: Lost::default() })
     }
 
     /// Takes the numbers that the first pass left open.
@@ -152,7 +152,7 @@ impl Shared {
         let mut settled = Vec::with_capacity(items.len());
         let mut left: BTreeMap<SectionId, Vec<Item>> = BTreeMap::new();
         match self.asked(work, call, first.section, to, &items).await {
-            None => items.iter().for_each(|item| left.entry(item.section).or_default().push(*item)),
+            None => items.iter().for_each(|item| left.entry(item.section).or_default().push(item.given_up::<W>(to))),
             Some(answers) => {
                 for ((index, result), item) in answers.into_iter().zip(&items) {
                     match result {

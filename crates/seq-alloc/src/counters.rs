@@ -49,6 +49,7 @@ pub(crate) struct Counters {
     /// In the order of [`HandoverOutcome`].
     handovers: [Count; 3],
     handover_seconds: Histogram,
+    copies_lost: Count,
     lease: Gauge,
     sections: Gauge,
     route_version: Gauge,
@@ -117,6 +118,7 @@ impl Counters {
         Counters {
             handovers: handovers.map(Count::new),
             handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
+            copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),
             lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
             published: Mutex::default(),
@@ -209,6 +211,11 @@ impl Counters {
     /// A section stood still for this time in a planned move.
     pub(crate) fn handover_paused(&self, time: Duration) {
         self.handover_seconds.record(time);
+    }
+
+    /// A planned move to this node started at the ceiling.
+    pub(crate) fn copy_lost(&self) {
+        self.copies_lost.add(1);
     }
 
     /// Brings the process' metrics up to date with the shards.

@@ -1,7 +1,7 @@
 //! Calls for sections of other nodes: asked once at the owner, and its answer told as it is.
 //!
-//! A forwarded call is never repeated here. Whether repeating is wise is the caller's to say: an owner that did not answer
-//! may have given numbers out.
+//! A forwarded call that may have been processed is not repeated here; whether repeating is wise is the caller's to say. The one
+//! exception is an owner that was replaced before it responded (`settle`): its attempts are counted in the response.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,11 @@ type Owner = SequenceServiceClient<Channel>;
 /// Why an owner gave no answer to use.
 #[derive(Clone)]
 enum Failure {
-    /// The call certainly did not reach it.
-    NotSent,
-    /// It may have got the call.
+    /// It certainly did not process the call.
+    NotProcessed,
+    /// The connection broke, and it may have processed the call.
+    Broken,
+    /// The time is over, or the response is none; it may have processed the call.
     NoAnswer,
     /// It refused, for this reason.
     Refused(String),
@@ -39,17 +41,21 @@ impl Shared {
         method: impl AsyncFnOnce(Owner, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Failure> {
         let left = call.deadline.saturating_duration_since(Instant::now());
-        let channel = self.channel(to).ok_or(Failure::NotSent)?;
+        let channel = self.channel(to).ok_or(Failure::NotProcessed)?;
         if left.is_zero() {
-            return Err(Failure::NotSent);
+            return Err(Failure::NotProcessed);
         }
         let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
         let mut request = Request::new(question);
         request.set_timeout(left);
         match tokio::time::timeout(left, method(owner, request)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) if pool::never_sent(&status) => Err(Failure::NotSent),
-            Ok(Err(status)) => Err(status::reason(&status).map_or(Failure::NoAnswer, Failure::Refused)),
+            Ok(Err(status)) if pool::not_processed(&status) => Err(Failure::NotProcessed),
+            Ok(Err(status)) => Err(match status::reason(&status) {
+                Some(reason) => Failure::Refused(reason),
+                None if pool::is_broken(&status) => Failure::Broken,
+                None => Failure::NoAnswer,
+            }),
             Err(_) => Err(Failure::NoAnswer),
         }
     }
@@ -73,7 +79,10 @@ impl Shared {
         };
         let answer = self.ask(&call, to, question, async |mut owner, request| owner.next(request).await).await;
         match answer {
-            Ok(answer) => given(answer.value, answer.prev, answer.epoch).ok_or(no_answer(item.section, to)),
+            Ok(answer) => {
+                let lost = answer.lost.unwrap_or(0);
+                given(answer.value, answer.prev, answer.epoch, lost).ok_or(no_answer(item.section, to))
+            }
             Err(failure) => Err(self.refusal(failure, to, item)),
         }
     }
@@ -90,8 +99,11 @@ impl Shared {
         };
         match self.ask(&call, to, question, async |mut owner, request| owner.next_many(request).await).await {
             Ok(answer) => {
-                let v1::NextManyResponse { values, prevs, epochs, errors, .. } = answer;
-                self.told(to, items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?))
+                let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = answer;
+                let lost = lost.unwrap_or_default();
+                let lost: BTreeMap<_, _> = lost.indexes.into_iter().zip(lost.attempts).collect();
+                let lost = |at: usize| lost.get(&(at as u32)).copied().unwrap_or(0);
+                self.told(to, items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?, lost(at)))
             }
             Err(failure) => self.failed(to, items, &failure),
         }
@@ -170,7 +182,8 @@ impl Shared {
     fn refusal(&self, failure: Failure, to: NodeId, item: &Item) -> Refusal {
         let section = item.section;
         let reason = match failure {
-            Failure::NotSent => return Refusal::OwnerUnreachable { section, owner: to },
+            Failure::NotProcessed => return Refusal::OwnerUnreachable { section, owner: to },
+            Failure::Broken => return Refusal::OwnerConnectionLost { section, owner: to },
             Failure::NoAnswer => return no_answer(section, to),
             Failure::Refused(reason) => reason,
         };
@@ -185,7 +198,7 @@ impl Shared {
 
 /// Everything an owner may refuse a forwarded item with. The epoch it holds is not in its answer; all that matters of it
 /// is that the caller's is newer.
-fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 11] {
+fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 12] {
     let Item { ask, section, .. } = *item;
     let (uids, count) = (layout.uids(), ask.count.get());
     [
@@ -193,6 +206,7 @@ fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 11] {
         Refusal::Unserved { section },
         Refusal::StaleEpoch { section, mine: Epoch(ask.epoch.0.saturating_sub(1)), callers: ask.epoch },
         Refusal::LeaseExpired { section },
+        Refusal::OwnerConnectionLost { section, owner: to },
         Refusal::TooManyHeld { section, held: MAX_HELD },
         Refusal::CeilingStalled { section },
         Refusal::Exhausted { uid: ask.uid, count },
@@ -208,9 +222,9 @@ fn no_answer(section: SectionId, to: NodeId) -> Refusal {
 }
 
 /// Numbers as an owner answers them; `None` when they cannot be numbers.
-fn given(value: u64, prev: u64, epoch: u64) -> Option<Allocation> {
+fn given(value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
     let sound = value > prev && value <= Seq::MAX.0 && epoch > 0;
-    sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch) })
+    sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost })
 }
 
 /// A reading as an owner answers it; `None` when it cannot be one.

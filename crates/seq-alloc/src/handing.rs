@@ -13,7 +13,8 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use seq_core::owner::handing::{Commit, Handing, Offer};
 use seq_core::owner::{Effect, Life};
-use seq_core::{NodeId, SectionId, Seq};
+use seq_core::section::SectionCopy;
+use seq_core::{NodeId, SectionId};
 use seq_proto::owners;
 use seq_proto::v1;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
@@ -23,14 +24,29 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::counters::HandoverOutcome;
+use crate::owned::OwnedSection;
 use crate::shared::Shared;
 use crate::store_link::{Backoff, StoreError, StoreLink};
 
 /// How long a target may take to expect a section or to start it: a round trip, and a busy core.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 
-/// How long a target may take to receive a copy: the largest section's takes a second on a fast network.
-const STAGE_TIME: Duration = Duration::from_secs(5);
+/// How long a target may take to receive the smallest copy: a round trip, and a busy core. Callers of the section wait all the
+/// while, so a target that stopped must not keep it frozen for much longer.
+const STAGE_TIME: Duration = Duration::from_millis(200);
+
+/// How much of a copy a target receives in a millisecond at least: 4,000 touched uids are some 50 KB on the wire, which half
+/// a gigabit a second carries.
+const STAGED_SLOTS_PER_MS: usize = 4_000;
+
+/// Largest section, in uids, that is frozen and copied on the thread that renews: 2 MiB of slots, less than a millisecond. A
+/// larger one goes to a thread of its own, so that no renewal waits behind it.
+const FROZEN_INLINE: u32 = 262_144;
+
+/// How long a copy of so many touched uids may take to be received.
+pub(crate) fn stage_time(slots: usize) -> Duration {
+    STAGE_TIME + Duration::from_millis((slots / STAGED_SLOTS_PER_MS) as u64)
+}
 
 /// What the machine wants sent, in line. Bounded by the moves that it has under way, each of which waits for one answer.
 #[derive(Debug, Default)]
@@ -93,9 +109,9 @@ async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
             }
         }
         Effect::Commit(handing) => commit(shared, link, &handing).await,
-        Effect::Activate { handing, ceiling } => {
-            // The target hears of it with its next renewal at the latest.
-            accepted("activate", &handing, shared.activate(&handing, ceiling).await);
+        Effect::Activate(handing) => {
+            // Without it the target is granted the section with its next renewal.
+            accepted("activate", &handing, shared.activate(&handing).await);
             shared.counters.handover(HandoverOutcome::Made);
             if let Some(since) = shared.handings.frozen.lock().remove(&handing.section) {
                 shared.counters.handover_paused(since.elapsed());
@@ -134,7 +150,7 @@ async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
         };
         let outcome = match link.call(question).await {
             Ok(answer) => match shared.read_news(answer.news.as_ref(), node) {
-                Ok(news) if answer.ceiling <= Seq::MAX.0 => Commit::Made { ceiling: Seq(answer.ceiling), news },
+                Ok(news) => Commit::Made(news),
                 // It was made, for all that can be known; the next answer says so again.
                 _ => Commit::Unknown,
             },
@@ -156,7 +172,7 @@ async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
             }
             return;
         }
-        if !matches!(outcome, Commit::Made { .. }) {
+        if !matches!(outcome, Commit::Made(_)) {
             shared.counters.handover(HandoverOutcome::Thawed);
         }
         let adopted = shared.step(|owner, effects| owner.on_committed(handing, sent, outcome, effects));
@@ -178,13 +194,15 @@ impl Shared {
     async fn stage(&self, handing: &Handing) -> Result<(), Status> {
         let served = self.owned.load().get(handing.section).filter(|owned| owned.epoch == handing.epoch).cloned();
         let Some(owned) = served else { return Err(Status::aborted("the section left")) };
-        let messages = owners::to_stage(self.offer(handing), owned.section.freeze());
         let mut target = self.target(handing.to)?;
-        within(STAGE_TIME, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
+        let copy = freeze(owned).await?;
+        let time = stage_time(copy.distances.len());
+        let messages = owners::to_stage(self.offer(handing), copy);
+        within(time, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
     }
 
-    async fn activate(&self, handing: &Handing, ceiling: Seq) -> Result<(), Status> {
-        let request = v1::ActivateRequest { offer: Some(self.offer(handing)), ceiling: ceiling.0 };
+    async fn activate(&self, handing: &Handing) -> Result<(), Status> {
+        let request = v1::ActivateRequest { offer: Some(self.offer(handing)) };
         let mut target = self.target(handing.to)?;
         within(ANSWER_TIME, request, async |request| target.activate(request).await.map(drop)).await
     }
@@ -198,6 +216,15 @@ impl Shared {
         let channel = self.channel(to).ok_or_else(|| Status::unavailable("the target's address is not known"))?;
         Ok(HandoverServiceClient::new(channel))
     }
+}
+
+/// Freezes a section, and copies it.
+async fn freeze(owned: Arc<OwnedSection>) -> Result<SectionCopy, Status> {
+    if owned.section.uids() <= FROZEN_INLINE {
+        return Ok(owned.section.freeze());
+    }
+    let frozen = tokio::task::spawn_blocking(move || owned.section.freeze()).await;
+    frozen.map_err(|error| Status::aborted(format!("the section was not frozen: {error}")))
 }
 
 /// Makes a call that carries its own deadline.

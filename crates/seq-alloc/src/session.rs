@@ -23,6 +23,10 @@ const LONGEST_BETWEEN_LIVES: Duration = Duration::from_secs(5);
 /// The reason of a registration that does not follow the newest incarnation; its metadata names that one.
 const OTHER_PREDECESSOR: &str = "OTHER_PREDECESSOR";
 
+/// The least time between two renewals that wait for the grants of planned moves: about what the store takes to commit one. What
+/// is activated meanwhile shares the next one, and a stranger's Activates cost no more than these renewals.
+const GRANT_EVERY: Duration = Duration::from_millis(5);
+
 /// Registers and renews, incarnation after incarnation, until shutdown, or until this process may serve no more.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let mut backoff = Backoff::new(shared.tuning.retry_min, LONGEST_BETWEEN_LIVES);
@@ -187,8 +191,19 @@ impl Shared {
         owners::news(news, &self.layout, me)
     }
 
-    /// Waits for the next renewal: soon while news are expected, else at the usual pace.
+    /// Waits for the next renewal: at once where a grant is due, soon while news are expected, else at the usual pace.
     async fn next_renewal(&self, last: Instant) {
+        let due = async {
+            self.grants_due.notified().await;
+            tokio::time::sleep_until(last + GRANT_EVERY).await;
+        };
+        tokio::select! {
+            () = self.paced_renewal(last) => {}
+            () = due => {}
+        }
+    }
+
+    async fn paced_renewal(&self, last: Instant) {
         tokio::time::sleep_until(last + self.tuning.claim_every).await;
         if self.expects_news() {
             return;

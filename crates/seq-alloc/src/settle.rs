@@ -42,6 +42,42 @@ pub(crate) struct Item {
     pub(crate) ask: Ask,
     pub(crate) section: SectionId,
     pub(crate) slot: SlotIndex,
+    pub(crate) lost: Lost,
+}
+
+/// Attempts of an item whose outcome is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    attempts: u32,
+    /// The last owner that was given up.
+    at: NodeId,
+}
+
+impl Default for Lost {
+    fn default() -> Lost {
+        Lost { attempts: 0, at: NodeId(0) }
+    }
+}
+
+impl Item {
+    /// The item after an attempt at an owner that was replaced before it responded.
+    pub(crate) fn given_up<W: Work>(mut self, at: NodeId) -> Item {
+        if W::CONSUMES {
+            self.lost = Lost { attempts: self.lost.attempts + 1, at };
+        }
+        self
+    }
+
+    /// Its result, with what is known of earlier attempts: a refusal may no longer say that nothing moved.
+    fn settled<W: Work>(&self, result: Result<W::Answer, Refusal>) -> Settled<W::Answer> {
+        let Lost { attempts, at: owner } = self.lost;
+        let result = match result {
+            result if attempts == 0 => result,
+            Ok(answer) => Ok(W::after_lost(answer, attempts)),
+            Err(_) => Err(Refusal::OwnerTimedOut { section: self.section, owner }),
+        };
+        (self.index, result)
+    }
 }
 
 /// An item's answer, with its place.
@@ -51,8 +87,16 @@ pub(crate) type Settled<T> = (usize, Result<T, Refusal>);
 pub(crate) trait Work: Send + Sync {
     type Answer: Send;
 
+    /// Whether an attempt without a response may have consumed numbers.
+    const CONSUMES: bool = false;
+
     /// How many numbers an item that was done took.
     fn numbers(item: &Item) -> u64;
+
+    /// The answer after attempts whose outcome is not known.
+    fn after_lost(answer: Self::Answer, _attempts: u32) -> Self::Answer {
+        answer
+    }
 
     /// Does it from a section that is served here. `None`: not now; why is for [`Shared::settle`] to find out.
     fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Self::Answer, Refusal>>;
@@ -81,8 +125,14 @@ pub(crate) struct Advance {
 impl Work for Take {
     type Answer = Allocation;
 
+    const CONSUMES: bool = true;
+
     fn numbers(item: &Item) -> u64 {
         item.ask.count.get().into()
+    }
+
+    fn after_lost(answer: Allocation, attempts: u32) -> Allocation {
+        Allocation { lost: answer.lost.saturating_add(attempts), ..answer }
     }
 
     fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Allocation, Refusal>> {
@@ -165,7 +215,7 @@ impl Shared {
             let Some(why) = why else { break };
             let Ok(waiting) = held.take().map_or_else(|| self.hold(section), Ok) else {
                 let refusal = Refusal::TooManyHeld { section, held: MAX_HELD };
-                settled.extend(rest.iter().map(|item| (item.index, Err(refusal))));
+                settled.extend(rest.iter().map(|item| item.settled::<W>(Err(refusal))));
                 break;
             };
             held.insert(waiting).waits_for(why);
@@ -179,7 +229,7 @@ impl Shared {
                 () = self.shutdown.cancelled() => Some(Refusal::ShuttingDown),
             };
             if let Some(refusal) = refusal {
-                settled.extend(rest.iter().map(|item| (item.index, Err(refusal))));
+                settled.extend(rest.iter().map(|item| item.settled::<W>(Err(refusal))));
                 break;
             }
         }
@@ -221,7 +271,7 @@ impl Shared {
             if result.is_ok() {
                 self.counters.given(call.via, W::numbers(&item));
             }
-            settled.push((item.index, result));
+            settled.push(item.settled::<W>(result));
             done += 1;
         }
         rest.drain(..done);
@@ -243,17 +293,18 @@ impl Shared {
             Err(refusal) => return Some(refusal),
         };
         let Some(answers) = self.asked(work, call, section, to, rest).await else {
+            rest.iter_mut().for_each(|item| *item = item.given_up::<W>(to));
             return Some(Refusal::OwnerTimedOut { section, owner: to });
         };
         let mut why = None;
         let mut left = Vec::new();
-        for (index, result) in answers {
+        for ((index, result), item) in answers.into_iter().zip(rest.iter()) {
             match result {
                 Err(refusal) if passes(&refusal) => {
                     why = Some(refusal);
                     left.push(index);
                 }
-                result => settled.push((index, result)),
+                result => settled.push(item.settled::<W>(result)),
             }
         }
         rest.retain(|item| left.contains(&item.index));

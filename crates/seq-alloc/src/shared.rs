@@ -24,6 +24,7 @@ use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
 use crate::peers::Peers;
 use crate::settle::{Holds, Item};
+use crate::target::Receiving;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -51,10 +52,13 @@ pub(crate) struct Shared {
     pub(crate) line: Line,
     /// Signalled when what this node knows of owners proved old.
     pub(crate) renew_now: Notify,
+    /// Signalled when a peer says that a planned move to this node is committed: the store's grant is asked for at once.
+    pub(crate) grants_due: Notify,
     /// Signalled when a held call may go on: the table, the routes or the lease changed.
     pub(crate) news: Notify,
     pub(crate) holds: Holds,
     pub(crate) handings: Handings,
+    pub(crate) receiving: Receiving,
     /// Connections to the other nodes.
     pub(crate) peers: Peers,
     pub(crate) counters: Counters,
@@ -92,7 +96,7 @@ impl Shared {
                 if raise_due {
                     self.line.join(owned.clone());
                 }
-                Some(Ok(Allocation { value, prev, epoch: owned.epoch }))
+                Some(Ok(Allocation { value, prev, epoch: owned.epoch, lost: 0 }))
             }
             Take::AtCeiling { raise_due, .. } => {
                 if raise_due {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
-use seq_core::owner::{Effect, Owner};
+use seq_core::owner::{CopyLoss, Effect, Owner};
 use seq_core::section::SectionCopy;
 use seq_core::{Epoch, Section, SectionId, Seq};
 
@@ -29,7 +29,7 @@ impl Shared {
         let mut changes = Vec::new();
         let mut wakes = false;
         for effect in effects {
-            wakes |= !matches!(effect, Effect::Extend { .. });
+            wakes |= !matches!(effect, Effect::Extend { .. } | Effect::RenewNow);
             match effect {
                 Effect::Publish => self.routes.store(owner.routes().cloned()),
                 Effect::Enter { section, epoch, ceiling, copy } => {
@@ -45,7 +45,9 @@ impl Shared {
                     self.confirmed.fetch_max(sent.boottime, Release);
                 }
                 Effect::EndLease => self.lease.end(),
-                effect @ (Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate { .. }) => {
+                Effect::RenewNow => self.grants_due.notify_one(),
+                Effect::CopyLost { section, epoch, why } => self.copy_lost(section, epoch, &why),
+                effect @ (Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate(_)) => {
                     self.handings.push(effect);
                 }
             }
@@ -60,11 +62,16 @@ impl Shared {
     fn section(&self, id: SectionId, epoch: Epoch, ceiling: Seq, copy: Option<&SectionCopy>) -> Arc<OwnedSection> {
         let uids = self.layout.uids_of(id);
         let uids = (uids.end - uids.start) as u32;
-        let section = match copy {
-            Some(copy) => Section::handed_over(uids, copy, ceiling, self.step),
-            None => Section::takeover(uids, ceiling, self.step),
-        };
+        let start = copy.map(|copy| Section::handed_over(uids, copy, ceiling, self.step));
+        let section = start.and_then(|start| start.inspect_err(|why| self.copy_lost(id, epoch, &(*why).into())).ok());
+        let section = section.unwrap_or_else(|| Section::takeover(uids, ceiling, self.step));
         OwnedSection::new(id, epoch, section)
+    }
+
+    /// A section starts at its ceiling where it should have started from a copy: legal, and not what a planned move is for.
+    fn copy_lost(&self, section: SectionId, epoch: Epoch, why: &CopyLoss) {
+        tracing::warn!(section = section.0, epoch = epoch.0, %why, "a planned move leaves a gap: its copy is not used");
+        self.counters.copy_lost();
     }
 
     /// A section with the values of one that was frozen for a move which failed for good; `None` when it left meanwhile.

@@ -1,16 +1,49 @@
-//! The target's side of planned moves: the service that other AllocSvrs of the set call.
+//! The target's side of planned moves: the service that other AllocSvrs of the set call, on a port that others reach as well.
+//!
+//! **Invariant:** no request starts an ownership; `seq_core::owner::handing` says what does. What requests can make this node
+//! hold is bounded, also while copies are being received.
 
-use seq_core::Seq;
+use std::time::Duration;
+
 use seq_core::limits;
-use seq_core::owner::handing::{Offer, OfferRefusal};
+use seq_core::owner::handing::{MAX_INCOMING_SLOTS, Offer, OfferRefusal};
 use seq_core::section::SectionCopy;
+use seq_core::{SectionId, Seq};
 use seq_proto::owners::{self, OfferError};
 use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
 use seq_proto::{status, v1};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::allocator::Allocator;
+use crate::handing;
+
+/// How long an Activate waits for the grant: the store's response to one renewal, well before the source stops waiting.
+const GRANT_TIME: Duration = Duration::from_millis(400);
+
+/// Bounds the slots of copies that are being received, by all requests together: as many as are kept once they are here.
+#[derive(Debug)]
+pub(crate) struct Receiving(Semaphore);
+
+impl Default for Receiving {
+    fn default() -> Receiving {
+        Receiving(Semaphore::new(MAX_INCOMING_SLOTS))
+    }
+}
+
+impl Receiving {
+    /// Makes room for more slots of one copy; it is free again when the permit is dropped.
+    fn make_room<'a>(&'a self, held: &mut SemaphorePermit<'a>, slots: usize) -> Result<(), Status> {
+        let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
+        let more = more.ok_or_else(|| {
+            let text = format!("copies of {MAX_INCOMING_SLOTS} touched uids are being received already");
+            status::with_reason(Code::ResourceExhausted, "TOO_MUCH_STAGED", text, [], None)
+        })?;
+        held.merge(more);
+        Ok(())
+    }
+}
 
 impl Allocator {
     /// What other AllocSvrs of the set call to hand sections over; served beside the doors, on the same port.
@@ -27,7 +60,7 @@ struct Target(Allocator);
 impl HandoverService for Target {
     async fn prepare(&self, request: Request<v1::PrepareRequest>) -> Result<Response<v1::PrepareResponse>, Status> {
         let offer = self.offer(request.get_ref().offer.as_ref())?;
-        self.0.shared.step(|owner, _| owner.on_prepare(&offer)).map_err(|refusal| refused(&refusal))?;
+        self.0.shared.step(|owner, _| owner.on_prepare(&offer)).map_err(|refusal| self.refused(&refusal))?;
         Ok(Response::new(v1::PrepareResponse {}))
     }
 
@@ -38,40 +71,84 @@ impl HandoverService for Target {
         let mut messages = request.into_inner();
         let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
         let offer = self.offer(first.offer.as_ref())?;
-        if first.base > Seq::MAX.0 {
-            let (section, base) = (offer.section.0, first.base);
-            return Err(malformed(&OfferError::Slot { section, slot: 0, distance: 0, base }));
-        }
-        let layout = &self.0.shared.layout;
-        let mut copy = SectionCopy { base: Seq(first.base), distances: Vec::new() };
-        let mut next = Some(first);
-        while let Some(message) = next {
-            owners::extend_copy(&mut copy, &message, offer.section, layout).map_err(|error| malformed(&error))?;
-            next = messages.message().await?;
-        }
-        self.0.shared.step(|owner, _| owner.on_stage(&offer, copy)).map_err(|refusal| refused(&refusal))?;
+        // Before more is received than the first message.
+        self.0.shared.owner.lock().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
+        let time = handing::stage_time(self.0.shared.layout.section_size() as usize);
+        let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
+        let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
+        self.0.shared.step(|owner, _| owner.on_stage(&offer, copy)).map_err(|refusal| self.refused(&refusal))?;
         Ok(Response::new(v1::StageResponse {}))
     }
 
     async fn activate(&self, request: Request<v1::ActivateRequest>) -> Result<Response<v1::ActivateResponse>, Status> {
-        let v1::ActivateRequest { offer, ceiling } = request.into_inner();
-        let offer = self.offer(offer.as_ref())?;
-        if ceiling > Seq::MAX.0 {
-            let text = format!("section {}: ceiling {ceiling} is above {}", offer.section, Seq::MAX);
-            return Err(status::with_reason(Code::InvalidArgument, "BAD_CEILING", text, [], None));
-        }
+        let offer = self.offer(request.get_ref().offer.as_ref())?;
         let shared = &self.0.shared;
-        shared
-            .step(|owner, effects| owner.on_activate(&offer, Seq(ceiling), effects))
-            .map_err(|refusal| refused(&refusal))?;
-        Ok(Response::new(v1::ActivateResponse {}))
+        shared.step(|owner, effects| owner.on_activate(&offer, effects)).map_err(|refusal| self.refused(&refusal))?;
+        let begun = async {
+            loop {
+                let news = shared.news.notified();
+                if shared.owner.lock().is_settled(&offer) {
+                    return;
+                }
+                news.await;
+            }
+        };
+        match tokio::time::timeout(GRANT_TIME, begun).await {
+            Ok(()) => Ok(Response::new(v1::ActivateResponse {})),
+            Err(_) => {
+                let text = format!("the store did not grant section {} within {GRANT_TIME:?}", offer.section);
+                Err(status::with_reason(Code::Unavailable, "NOT_GRANTED", text, [], None))
+            }
+        }
     }
 }
 
 impl Target {
+    /// Receives the rest of a copy, and holds room for it.
+    async fn receive(
+        &self,
+        first: v1::StageRequest,
+        mut messages: Streaming<v1::StageRequest>,
+        section: SectionId,
+    ) -> Result<(SectionCopy, SemaphorePermit<'_>), Status> {
+        if first.base > Seq::MAX.0 {
+            return Err(malformed(&OfferError::Slot { section: section.0, slot: 0, distance: 0, base: first.base }));
+        }
+        let shared = &self.0.shared;
+        let mut room = shared.receiving.0.try_acquire_many(0).map_err(|closed| Status::internal(closed.to_string()))?;
+        let mut copy = SectionCopy { base: Seq(first.base), distances: Vec::new() };
+        let mut next = Some(first);
+        while let Some(message) = next {
+            shared.receiving.make_room(&mut room, message.slots.len())?;
+            owners::extend_copy(&mut copy, &message, section, &shared.layout).map_err(|error| malformed(&error))?;
+            next = messages.message().await?;
+        }
+        // What is bounded is what it holds, not what it grew to.
+        copy.distances.shrink_to_fit();
+        Ok((copy, room))
+    }
+
     fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<Offer, Status> {
         let shared = &self.0.shared;
         owners::offer(offer, &shared.set, &shared.layout).map_err(|error| malformed(&error))
+    }
+}
+
+impl Target {
+    fn refused(&self, refusal: &OfferRefusal) -> Status {
+        let reason = match refusal {
+            OfferRefusal::OtherIncarnation { .. } => "OTHER_INCARNATION",
+            OfferRefusal::Leaving => "LEAVING",
+            OfferRefusal::Past { .. } => "PAST",
+            OfferRefusal::UnknownSection { .. } => "UNKNOWN_SECTION",
+            OfferRefusal::UnknownEpoch { .. } => "UNKNOWN_EPOCH",
+            OfferRefusal::Copy { .. } => "BAD_COPY",
+        };
+        if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
+            // The source may know newer routes than this node; the next attempt finds them here.
+            self.0.shared.renew_now.notify_one();
+        }
+        status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), [], None)
     }
 }
 
@@ -81,14 +158,4 @@ fn malformed(error: &OfferError) -> Status {
         _ => (Code::InvalidArgument, "BAD_OFFER"),
     };
     status::with_reason(code, reason, error.to_string(), [], None)
-}
-
-fn refused(refusal: &OfferRefusal) -> Status {
-    let reason = match refusal {
-        OfferRefusal::OtherIncarnation { .. } => "OTHER_INCARNATION",
-        OfferRefusal::Leaving => "LEAVING",
-        OfferRefusal::Past { .. } => "PAST",
-        OfferRefusal::UnknownSection { .. } => "UNKNOWN_SECTION",
-    };
-    status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), [], None)
 }

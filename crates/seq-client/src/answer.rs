@@ -13,13 +13,14 @@ pub struct Allocation {
     /// The last number, `1 ..= 2^63-1`; the only one where one was asked for.
     pub value: u64,
     /// The number given out before the first one, or 0 when there was none or the owner does not know it. A receiver that
-    /// has not seen `prev` has missed a message; when `prev` is 0 it cannot tell.
+    /// has not seen `prev` has missed a message; when `prev` is 0, or the uid was advanced to `prev`, or an attempt of this call
+    /// that is counted in `lost` took it, nobody has it.
     pub prev: u64,
     /// Number of the ownership that gave them out, 1 or above; it never falls for one uid.
     pub epoch: u64,
     /// How many numbers, `1 ..= 1_000_000`.
     pub count: u32,
-    /// Attempts of the same call before, that may have taken `count` numbers each without an answer: gaps, if they did. 0
+    /// Attempts of the same call before, of this client or of a node, that may have taken `count` numbers each without an answer: gaps, if they did. 0
     /// unless something failed.
     pub lost: u32,
 }
@@ -81,4 +82,10 @@ impl Current {
         };
         Ok(Current { value, exact, epoch })
     }
+}
+
+/// Attempts that nodes made for items of a batch and do not know the outcome of, by index.
+pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usize, u32)> {
+    lost.into_iter()
+        .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))
 }

@@ -3,7 +3,7 @@
 use seq_proto::v1;
 use tonic::Status;
 
-use crate::answer::{Allocation, Current};
+use crate::answer::{self, Allocation, Current};
 use crate::attempts::{self, Attempts, Target};
 use crate::error::CallError;
 
@@ -65,7 +65,13 @@ impl Ask for NextMany {
             let item = |(index, ((value, prev), epoch)): (usize, ((&u64, &u64), &u64))| {
                 Allocation::checked(*value, *prev, *epoch, counts.get(index).copied().unwrap_or(1), &target.addr)
             };
-            lists.map(item).collect()
+            let mut items: Vec<_> = lists.map(item).collect();
+            for (index, attempts) in answer::lost(answer.lost.as_ref()) {
+                if let Some(Ok(given)) = items.get_mut(index) {
+                    given.lost = attempts;
+                }
+            }
+            items
         });
         Ok(Answers { items, errors: answer.errors, routes: answer.routes })
     }

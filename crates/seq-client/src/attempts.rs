@@ -159,7 +159,7 @@ impl<'a> Attempts<'a> {
                 Err(self.deadline_exceeded())
             }
             Kind::Connection => {
-                let sent = !pool::never_sent(&failed);
+                let sent = !pool::not_processed(&failed);
                 self.after_break(addr, failed, sent).await
             }
             Kind::Refusal { reason } => {
@@ -248,7 +248,7 @@ impl<'a> Attempts<'a> {
 
     /// Heeds what a node says of the owner: to ask it oneself would only be to wait for it once more.
     fn heed(&self, uid: u64, reason: &str) {
-        if !matches!(reason, "OWNER_TIMED_OUT" | "OWNER_UNREACHABLE") {
+        if !matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "OWNER_UNREACHABLE") {
             return;
         }
         let directory = self.shared.routes.load();
@@ -331,7 +331,7 @@ impl Kind {
 /// Whether a refusal with this reason may have moved a counter: a forwarded call got no answer, or somebody else than the
 /// sequence service refused.
 pub(crate) fn moves_unseen(reason: &str) -> bool {
-    matches!(reason, "OWNER_TIMED_OUT" | "")
+    matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "")
 }
 
 /// How long to wait after `made` attempts; `jitter` is in `0.0 .. 1.0` and shortens the doubled wait by up to half, or

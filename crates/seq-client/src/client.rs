@@ -114,7 +114,8 @@ impl Client {
                 Ok(answer) => {
                     attempts.adopt(answer.routes.as_ref(), &target.addr);
                     let checked = Allocation::checked(answer.value, answer.prev, answer.epoch, count, &target.addr);
-                    return checked.map(|answer| Allocation { lost: attempts.lost(), ..answer });
+                    let lost = attempts.lost().saturating_add(answer.lost.unwrap_or(0));
+                    return checked.map(|answer| Allocation { lost, ..answer });
                 }
                 Err(failed) => attempts.again(uid, &target.addr, failed).await?,
             }

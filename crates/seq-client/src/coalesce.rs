@@ -76,9 +76,10 @@ pub(crate) async fn ask(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> Re
     let (sender, told) = futures::channel::oneshot::channel();
     let call = line::Call { uid, count, epoch, route_version, deadline, told: Some(sender) };
     match lane.ask(attempts.shared(), call, told).await {
-        Outcome::Given { value, prev, epoch, routes } => {
+        Outcome::Given { value, prev, epoch, lost, routes } => {
             attempts.adopt(routes.as_deref(), addr);
-            Allocation::checked(value, prev, epoch, count, addr).map(Some)
+            let checked = Allocation::checked(value, prev, epoch, count, addr);
+            checked.map(|answer| Some(Allocation { lost, ..answer }))
         }
         Outcome::Refused { item, routes } => {
             attempts.adopt(routes.as_deref(), addr);

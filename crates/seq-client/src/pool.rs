@@ -186,10 +186,23 @@ impl Default for Pool {
     }
 }
 
-/// Whether a failed call certainly never reached a server: the dial failed. Repeating such a call costs nothing.
+/// Whether a server certainly did not process a failed call: the dial failed, the connection closed before the call was sent,
+/// or the server said so, as one does that ends (GOAWAY with an earlier last stream, or REFUSED_STREAM). Repeating such a call
+/// costs nothing.
 #[must_use]
-pub fn never_sent(status: &Status) -> bool {
-    caused_by::<tonic::ConnectError>(status)
+pub fn not_processed(status: &Status) -> bool {
+    causes(status).any(|error| {
+        error.is::<tonic::ConnectError>()
+            || error.downcast_ref::<hyper::Error>().is_some_and(|error| error.is_canceled() || error.is_closed())
+            || error.downcast_ref::<h2::Error>().is_some_and(left_out)
+    })
+}
+
+/// Whether the other side said that it did not process the stream. Only streams after the last one that a GOAWAY names fail with
+/// it; the others run on, and fail as the connection does.
+fn left_out(error: &h2::Error) -> bool {
+    let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || refused)
 }
 
 /// Whether a failed call ended in the connection, before any server answered it. A refusal by a server is not.
@@ -199,9 +212,20 @@ pub fn is_transport(status: &Status) -> bool {
     status.source().is_some()
 }
 
+/// Whether a failed call ended because its connection broke, rather than because its time was over.
+#[must_use]
+pub fn is_broken(status: &Status) -> bool {
+    is_transport(status) && !caused_by::<tonic::TimeoutExpired>(status)
+}
+
 /// Whether an error of type `E` stands behind a status.
 pub(crate) fn caused_by<E: Error + 'static>(status: &Status) -> bool {
-    std::iter::successors(status.source(), |&error| error.source()).any(|error| error.is::<E>())
+    causes(status).any(|error| error.is::<E>())
+}
+
+/// What stands behind a status, the nearest first.
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |&error| error.source())
 }
 
 impl Inner {
@@ -256,6 +280,10 @@ impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for OnRuntime
 
 #[cfg(test)]
 mod tests {
+    use seq_proto::v1;
+    use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[tokio::test]
@@ -301,5 +329,59 @@ mod tests {
         assert!(pool.is_suspect("127.0.0.1:7100"));
         tokio::time::advance(SUSPECT_FOR).await;
         assert!(!pool.is_suspect("127.0.0.1:7100"));
+    }
+
+    /// A server that reads a call and then sends these frames and closes, or closes at once. What the call comes to.
+    async fn answered_by(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pool = Pool::with_connections(1);
+        let channel = pool.get(&listener.local_addr().unwrap().to_string()).unwrap();
+        let server = async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let stream = until_called(&mut connection).await;
+            connection.write_all(&frames(stream)).await.unwrap();
+            // Its end follows what was written.
+            connection.shutdown().await.unwrap();
+            let _ = connection.read_to_end(&mut Vec::new()).await;
+        };
+        let mut client = SequenceServiceClient::new(channel);
+        let call = client.next(v1::NextRequest { uid: 1, count: 1, ..v1::NextRequest::default() });
+        tokio::join!(call, server).0.unwrap_err()
+    }
+
+    /// Reads a connection's preface and frames up to the headers of a call; its stream.
+    async fn until_called(connection: &mut tokio::net::TcpStream) -> [u8; 4] {
+        // Settings without a value.
+        connection.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+        connection.read_exact(&mut [0; 24]).await.unwrap();
+        loop {
+            let mut head = [0; 9];
+            connection.read_exact(&mut head).await.unwrap();
+            let [a, b, c, kind, _, stream @ ..] = head;
+            connection.read_exact(&mut vec![0; u32::from_be_bytes([0, a, b, c]) as usize]).await.unwrap();
+            if kind == 1 {
+                return stream;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_a_server_says_it_did_not_process_is_known_as_one() {
+        // GOAWAY without an error, with 0 as the last stream that was processed.
+        let left_out = answered_by(|_| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+        assert!(not_processed(&left_out), "{left_out:?}");
+        let refused = answered_by(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 7]).await;
+        assert!(not_processed(&refused), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_connection_broke_may_have_been_processed() {
+        // GOAWAY that names the call's own stream, then the end.
+        let cut = answered_by(|[a, b, c, d]| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0]).await;
+        assert!(!not_processed(&cut) && is_broken(&cut), "{cut:?}");
+        let closed = answered_by(|_| Vec::new()).await;
+        assert!(!not_processed(&closed) && is_broken(&closed), "{closed:?}");
+        let cancelled = answered_by(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 8]).await;
+        assert!(!not_processed(&cancelled), "{cancelled:?}");
     }
 }

@@ -61,7 +61,7 @@ number! {
     Revision(u64)
 }
 number! {
-    /// Number of an attempt to hand a section over, counted by its owner from 1. 0: no such attempt.
+    /// Number of an attempt to hand a section over, drawn by its owner so that a stranger does not guess it. 0: no such attempt.
     Handover(u64)
 }
 number! {

@@ -17,8 +17,9 @@ use crate::high_water::Mark;
 use crate::id::{Epoch, Handover, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
 use crate::layout::Layout;
 use crate::lease::{Clocks, LeaseTerms};
+use crate::limits;
 use crate::route::{Adopted, RouteTable, RouteUpdate};
-use crate::section::SectionCopy;
+use crate::section::{CopyMisfit, SectionCopy};
 
 pub mod handing;
 mod news;
@@ -113,12 +114,19 @@ pub enum Effect {
     Stage(Handing),
     /// Have the store commit the move; then [`Owner::on_committed`].
     Commit(Handing),
-    /// Tell the target that it owns the section now.
-    Activate {
-        /// The move.
-        handing: Handing,
-        /// The committed ceiling.
-        ceiling: Seq,
+    /// Tell the target that the store committed the move.
+    Activate(Handing),
+    /// Send a renewal at once: its response may grant a section that a peer says is committed.
+    RenewNow,
+    /// The next [`Effect::Enter`] starts at the ceiling although a planned move began the ownership: a gap, to be logged and
+    /// counted.
+    CopyLost {
+        /// The section.
+        section: SectionId,
+        /// The ownership.
+        epoch: Epoch,
+        /// Why.
+        why: CopyLoss,
     },
     /// Replace the frozen section by one with the same values that serves, under the same ownership.
     Thaw {
@@ -127,6 +135,17 @@ pub enum Effect {
         /// The ownership.
         epoch: Epoch,
     },
+}
+
+/// Why the copy of a planned move is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyLoss {
+    /// No copy of the committed attempt is here.
+    #[error("no copy of the committed attempt was staged here, or it had to make room")]
+    Missing,
+    /// It does not fit what the store granted.
+    #[error(transparent)]
+    Misfit(#[from] CopyMisfit),
 }
 
 /// Why the store's word on owners cannot be taken in. Nothing of it was, and no lease was extended.
@@ -200,6 +219,14 @@ impl Owner {
         }
     }
 
+    /// Has the attempts of planned moves numbered from a random secret, so that a stranger cannot stage a copy under the
+    /// number of an attempt that the store will commit.
+    #[must_use]
+    pub fn with_secret(mut self, secret: u64) -> Owner {
+        self.outgoing = Outgoing::with_secret(secret);
+        self
+    }
+
     /// The current life; `None` between two of them.
     #[must_use]
     pub fn life(&self) -> Option<Life> {
@@ -251,7 +278,8 @@ impl Owner {
         self.renewed = RenewSeq(0);
     }
 
-    /// The renewal to send now; the same one until it is answered.
+    /// The renewal to send now; the same one until it is answered, up to what was given up meanwhile. Of what was given up
+    /// it carries as much as one call may, and the next ones the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let life = self.life?;
@@ -259,7 +287,12 @@ impl Owner {
             life,
             renew_seq: RenewSeq(self.renewed.0 + 1),
             route_version: self.known_version(),
-            released: self.released.iter().map(|(section, epoch)| (*section, *epoch)).collect(),
+            released: self
+                .released
+                .iter()
+                .take(limits::MAX_RAISES)
+                .map(|(section, epoch)| (*section, *epoch))
+                .collect(),
             leaving: self.leaving,
         })
     }
@@ -445,12 +478,17 @@ impl Owner {
         }
         *held = epoch;
         // The copy counts only if the store says that this very attempt began the ownership: its owner may have gone on
-        // after another one.
-        let copy = self.incoming.take(section, epoch, handover);
+        // after another one, and a stranger may have staged anything.
+        let copy = self.incoming.take(section, epoch, handover, ceiling);
+        if let Err(why) = copy
+            && handover != Handover(0)
+        {
+            effects.push(Effect::CopyLost { section, epoch, why });
+        }
         if let Some(old) = self.owned.insert(section, epoch) {
             effects.push(Effect::Leave { section, epoch: old });
         }
-        effects.push(Effect::Enter { section, epoch, ceiling, copy });
+        effects.push(Effect::Enter { section, epoch, ceiling, copy: copy.ok() });
     }
 
     /// Answers whether the section was served under that ownership.

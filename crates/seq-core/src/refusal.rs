@@ -69,6 +69,17 @@ pub enum Refusal {
         /// Its owner.
         owner: NodeId,
     },
+    /// The connection to the owner broke before the response; numbers may have been consumed.
+    #[error(
+        "the connection to node {owner}, the owner of section {section}, broke before it responded; numbers may have been \
+         consumed"
+    )]
+    OwnerConnectionLost {
+        /// The uid's section.
+        section: SectionId,
+        /// Its owner.
+        owner: NodeId,
+    },
     /// The caller has seen a newer ownership than this node has.
     #[error("section {section} is at epoch {mine} here, and the caller has seen epoch {callers}")]
     StaleEpoch {

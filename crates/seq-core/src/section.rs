@@ -90,6 +90,61 @@ pub struct SectionCopy {
     pub distances: Vec<(SlotIndex, u64)>,
 }
 
+/// Why a copy cannot be the start of an ownership. It comes from a peer, so it is checked and refused, never asserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyMisfit {
+    /// The section has no such slot, or the slots do not grow.
+    #[error("slot {slot} of {uids} is out of order or out of range")]
+    Slot {
+        /// The slot.
+        slot: SlotIndex,
+        /// Slots of the section.
+        uids: u32,
+    },
+    /// A distance of 0, or one past the last number.
+    #[error("slot {slot}: distance {distance} from base {base} is not a number's")]
+    Distance {
+        /// The slot.
+        slot: SlotIndex,
+        /// Its distance.
+        distance: u64,
+        /// The copy's base.
+        base: Seq,
+    },
+    /// The base, or a number, is above the ceiling.
+    #[error("its highest number {highest} is above the ceiling {ceiling}")]
+    AboveCeiling {
+        /// The highest number in the copy.
+        highest: Seq,
+        /// The committed ceiling.
+        ceiling: Seq,
+    },
+}
+
+impl SectionCopy {
+    /// Checks the copy for a section of `uids` slots. Returns its highest number, which the ceiling must cover.
+    ///
+    /// # Errors
+    /// [`CopyMisfit`].
+    pub fn check(&self, uids: u32) -> Result<Seq, CopyMisfit> {
+        let base = self.base;
+        let most =
+            Seq::MAX.0.checked_sub(base.0).ok_or(CopyMisfit::AboveCeiling { highest: base, ceiling: Seq::MAX })?;
+        let (mut next, mut highest) = (0, 0);
+        for &(slot, distance) in &self.distances {
+            if slot.0 < next || slot.0 >= uids {
+                return Err(CopyMisfit::Slot { slot, uids });
+            }
+            if distance == 0 || distance > most {
+                return Err(CopyMisfit::Distance { slot, distance, base });
+            }
+            next = slot.0 + 1;
+            highest = highest.max(distance);
+        }
+        Ok(Seq(base.0 + highest))
+    }
+}
+
 impl Section {
     /// Starts an ownership after an unknown past: every uid at the committed `ceiling`, above all that was given out.
     #[must_use]
@@ -108,17 +163,18 @@ impl Section {
 
     /// Starts an ownership at the exact values of the last one, under the committed `ceiling`.
     ///
-    /// # Panics
-    /// When a value is above the ceiling: the copy is not of this section, and a wrong number is worse than a restart.
-    #[must_use]
-    pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Section {
+    /// # Errors
+    /// [`CopyMisfit`]: the copy is not of this section. Start at the ceiling instead, which is above all that was given out.
+    pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Result<Section, CopyMisfit> {
+        let highest = copy.check(uids)?;
+        if highest > ceiling {
+            return Err(CopyMisfit::AboveCeiling { highest, ceiling });
+        }
         let section = Section { base: copy.base, ..Section::takeover(uids, ceiling, step) };
-        assert!(copy.base <= ceiling, "base {} above ceiling {ceiling}", copy.base);
         for &(slot, distance) in &copy.distances {
-            assert!(distance <= ceiling.0 - copy.base.0, "slot {slot}: {distance} from {} above {ceiling}", copy.base);
             section.slots.touch(slot).store(distance, Relaxed);
         }
-        section
+        Ok(section)
     }
 
     /// Takes the next `count` numbers of a uid.

@@ -57,6 +57,7 @@ impl<F: Frontend> Sequence<F> {
             prev: given.prev.0,
             epoch: given.epoch.0,
             routes: self.newer_routes(request.route_version),
+            lost: Some(given.lost).filter(|lost| *lost > 0),
         })
     }
 

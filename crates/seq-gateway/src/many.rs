@@ -15,10 +15,16 @@ pub(crate) fn response(
         epochs: Vec::with_capacity(items),
         errors: Vec::new(),
         routes,
+        lost: None,
     };
     for (index, answer) in (0..).zip(answers) {
         let (value, prev, epoch) = match answer {
-            Some(Ok(given)) => (given.value.0, given.prev.0, given.epoch.0),
+            Some(Ok(given)) => {
+                if given.lost > 0 {
+                    note_lost(&mut response, index, given.lost);
+                }
+                (given.value.0, given.prev.0, given.epoch.0)
+            }
             Some(Err(refusal)) => {
                 response.errors.push(status::to_item(index, &refusal));
                 (0, 0, 0)
@@ -33,4 +39,12 @@ pub(crate) fn response(
         response.epochs.push(epoch);
     }
     response
+}
+
+/// Out of line: attempts are lost only where an owner was.
+#[cold]
+fn note_lost(response: &mut v1::NextManyResponse, index: u32, attempts: u32) {
+    let lost = response.lost.get_or_insert_default();
+    lost.indexes.push(index);
+    lost.attempts.push(attempts);
 }

@@ -72,6 +72,8 @@ pub struct Allocation {
     pub prev: Seq,
     /// The ownership that gave them out.
     pub epoch: Epoch,
+    /// Attempts of the same item at owners that were replaced before they responded: each may have taken as many numbers.
+    pub lost: u32,
 }
 
 /// A read of a uid's last number.

@@ -108,6 +108,8 @@ catalogue! {
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
     /// Time that a section stood still in a planned move, from its freezing to its start at the target.
     HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Planned moves to an AllocSvr that started at the ceiling, because the copy was not there or did not fit: a gap each.
+    HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
     /// Renewals of an AllocSvr's life, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.

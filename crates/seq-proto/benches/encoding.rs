@@ -45,7 +45,12 @@ fn both<M: Message + Default>(c: &mut Criterion, name: &str, numbers: u64, messa
 
 fn encoding(c: &mut Criterion) {
     both(c, "NextRequest", 1, &NextRequest { uid: 123_456_789, count: 1, ..NextRequest::default() });
-    both(c, "NextResponse", 1, &NextResponse { value: 1_000_001, prev: 1_000_000, epoch: 3, routes: None });
+    both(
+        c,
+        "NextResponse",
+        1,
+        &NextResponse { value: 1_000_001, prev: 1_000_000, epoch: 3, ..NextResponse::default() },
+    );
     both(c, "NextManyRequest of 100", BATCH, &ask());
     both(c, "NextManyResponse of 100", BATCH, &answer());
     both(

@@ -1,7 +1,8 @@
 //! The wire: types generated from `proto/`, and the border where they become core types.
 //!
-//! Nothing from the wire is trusted before it passed [`convert`] or [`owners`]. [`status`] is the one map from refusals to gRPC codes.
+//! Nothing from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`status`] is the one map from refusals to gRPC codes.
 
+pub mod control;
 pub mod convert;
 pub mod dial;
 pub mod owners;

@@ -48,6 +48,7 @@ pub fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::Unserved { .. } => (Code::Unavailable, "UNSERVED", Some(OWNER_RETRY)),
         Refusal::OwnerUnreachable { .. } => (Code::Unavailable, "OWNER_UNREACHABLE", Some(OWNER_RETRY)),
         Refusal::OwnerTimedOut { .. } => (Code::DeadlineExceeded, "OWNER_TIMED_OUT", Some(OWNER_RETRY)),
+        Refusal::OwnerConnectionLost { .. } => (Code::Unavailable, "OWNER_CONNECTION_LOST", Some(OWNER_RETRY)),
         Refusal::StaleEpoch { .. } => (Code::Unavailable, "STALE_EPOCH", Some(OWNER_RETRY)),
         Refusal::LeaseExpired { .. } => (Code::Unavailable, "LEASE_EXPIRED", Some(OWNER_RETRY)),
         Refusal::TooManyHeld { .. } => (Code::ResourceExhausted, "TOO_MANY_HELD", Some(CEILING_RETRY)),

@@ -99,6 +99,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Unserved { section },
         Refusal::OwnerUnreachable { section, owner: NodeId(1) },
         Refusal::OwnerTimedOut { section, owner: NodeId(1) },
+        Refusal::OwnerConnectionLost { section, owner: NodeId(1) },
         Refusal::StaleEpoch { section, mine: Epoch(1), callers: Epoch(2) },
         Refusal::CeilingStalled { section },
         Refusal::Exhausted { uid: Uid(1), count: 1 },

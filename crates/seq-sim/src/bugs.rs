@@ -78,6 +78,8 @@ bugs! {
     ExactAlways: "exact-always", "an upper bound that is called exact",
     /// A call that was sent on, given up and repeated is answered as if there had been one attempt.
     UncountedRepeat: "uncounted-repeat", "a forwarded call repeated after a timeout, and not counted as lost",
+    /// A target serves because a peer says that the move is committed.
+    TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
 }
 
 impl fmt::Display for Bug {

@@ -42,6 +42,8 @@ situations! {
     CommitRepeated: "commits repeated",
     /// An offer that a target refused.
     OfferRefused: "offers refused",
+    /// A stranger's Activate made a process ask its store.
+    Forged: "forged Activates",
     /// A call came when the lease was over.
     LeaseExpired: "calls under an expired lease",
     /// A call was held.

@@ -84,6 +84,8 @@ pub(crate) enum Kind {
     NoCommitAnswers(usize),
     /// Renewals of a name are lost.
     NoRenewals(usize),
+    /// A stranger sends a name what an owner sends the target of a planned move.
+    Forge(usize),
     /// A clock runs at a rate beyond every margin, in millionths: only promises without clocks hold.
     WildRate(usize, u64),
 }
@@ -131,7 +133,7 @@ pub(crate) struct Swarm {
 }
 
 /// Kinds of faults that are switched on and off by themselves.
-const STORMY_KINDS: usize = 25;
+const STORMY_KINDS: usize = 26;
 
 /// Most faults of one kind in a run.
 const MOST_OF_A_KIND: u64 = 7;
@@ -147,7 +149,11 @@ impl Swarm {
         if weather == Weather::Calm {
             for _ in 0..rng.between(2, 8) {
                 let name = rng.index(NAMES);
-                let kind = if rng.chance(500) { Kind::Drain(name) } else { Kind::Leave(name) };
+                let kind = match rng.below(5) {
+                    0 => Kind::Forge(name),
+                    1 | 2 => Kind::Drain(name),
+                    _ => Kind::Leave(name),
+                };
                 faults.push(draw(rng, kind, 1_000, 5_000));
             }
         } else {
@@ -294,7 +300,8 @@ fn stormy(rng: &mut Rng, kind: usize) -> Fault {
         21 => (Kind::Mute(name, 0), 500, 4_000),
         22 => (Kind::NoRaises(name), 1_000, 5_000),
         23 => (Kind::StallMember(rng.index(MEMBERS)), 200, 6_000),
-        _ => (Kind::LateNews, 500, 8_000),
+        24 => (Kind::LateNews, 500, 8_000),
+        _ => (Kind::Forge(name), 1, 2),
     };
     draw(rng, kind, least, longest)
 }

@@ -30,7 +30,7 @@ impl World {
     pub(crate) fn start(&mut self, name: usize, port: usize) {
         let p = self.procs.len();
         let token = self.rng.next() | 1;
-        self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout, TERMS)));
+        self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout, TERMS).with_secret(token)));
         self.procs[p].began = self.now;
         self.listeners[name][port] = Some(p);
         if self.listeners[name].iter().flatten().count() > 1 {
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// The process of a name that listens on its usual port, or else on the other.
-    fn running(&self, name: usize) -> Option<usize> {
+    pub(crate) fn running(&self, name: usize) -> Option<usize> {
         self.listeners[name][0].or(self.listeners[name][1])
     }
 
@@ -90,6 +90,7 @@ impl World {
             Kind::Drain(name) => self.drain(name, true),
             Kind::WallStep(name, by) => self.machines[name].step_wall(now, by * MS as i64),
             Kind::Elect(member) => self.elect(member),
+            Kind::Forge(name) => self.forge(name),
             Kind::StorePause => self.store.paused_until = self.store.paused_until.max(now + lasts),
             Kind::StallMember(member) => {
                 self.coverage.saw(Situation::MemberStalled);
@@ -159,7 +160,8 @@ impl World {
             Kind::Drain(name) => self.drain(name, false),
             Kind::Elect(_) => self.depose(),
             Kind::WildRate(machine, _) => self.machines[machine].set_rates(now, [TRUE_RATE; 3]),
-            Kind::Stall(_) | Kind::StallMember(_) | Kind::Leave(_) | Kind::WallStep(..) | Kind::StorePause => {}
+            Kind::Stall(_) | Kind::StallMember(_) | Kind::Leave(_) => {}
+            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause => {}
             other => self.switch(other, false),
         }
     }

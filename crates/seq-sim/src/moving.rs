@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use seq_core::NodeId;
 use seq_core::lease::Clocks;
 use seq_core::owner::Effect;
-use seq_core::owner::handing::{Commit, Handing, Offer};
+use seq_core::owner::handing::{Commit, Handing, Offer, OfferRefusal};
+use seq_core::section::SectionCopy;
 use seq_core::state::Transfer;
+use seq_core::{Epoch, Handover, NodeId, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -14,6 +15,9 @@ use crate::faults::MS;
 use crate::net::{Address, Body, PeerAsk, Question, Told};
 use crate::session::About;
 use crate::world::{Event, Step, World};
+
+/// The attempt that a stranger makes up.
+const FORGED_ATTEMPT: Handover = Handover(77);
 
 /// How long a target may take.
 const ANSWER_TIME: u64 = 500 * MS;
@@ -48,9 +52,7 @@ impl World {
                 self.ask_peer(p, handing, Phase::Stage, PeerAsk::Stage(offer(&handing), copy));
             }
             Effect::Commit(handing) => self.commit(p, handing),
-            Effect::Activate { handing, ceiling } => {
-                self.ask_peer(p, handing, Phase::Activate, PeerAsk::Activate(offer(&handing), ceiling));
-            }
+            Effect::Activate(handing) => self.ask_peer(p, handing, Phase::Activate, PeerAsk::Activate(offer(&handing))),
             other => unreachable!("{other:?} is nothing to be sent"),
         }
     }
@@ -97,15 +99,56 @@ impl World {
                 }
                 taken
             }
-            PeerAsk::Activate(offer, ceiling) => {
-                self.step(p, |owner, effects| owner.on_activate(offer, *ceiling, effects))
+            PeerAsk::Activate(offer) => {
+                let taken = self.step(p, |owner, effects| owner.on_activate(offer, effects));
+                if taken.is_ok() && self.bug == Some(Bug::TrustsActivate) {
+                    self.trust(p, offer);
+                }
+                if taken.is_ok() && offer.handover == FORGED_ATTEMPT {
+                    self.coverage.saw(Situation::Forged);
+                }
+                taken
             }
         };
+        if matches!(taken, Err(OfferRefusal::UnknownEpoch { .. })) {
+            self.renew_now(p);
+        }
         if taken.is_err() {
             self.coverage.saw(Situation::OfferRefused);
         }
         let host = self.procs[p].name;
         self.send(host, Address::Process(from), Body::PeerTold { id, accepted: taken.is_ok() });
+    }
+
+    /// The planted bug: a target that takes a peer's word for the store's.
+    fn trust(&mut self, p: usize, offer: &Offer) {
+        let Offer { section, epoch, handover, .. } = *offer;
+        if self.procs[p].owner.owned().any(|owned| owned == (section, epoch)) {
+            return;
+        }
+        let staged = self.procs[p].staged.get(&section).filter(|staged| (staged.0, staged.1) == (epoch, handover));
+        if let Some((_, _, copy)) = staged.cloned() {
+            let ceiling = self.store.state.sections[section.0 as usize].max_seq;
+            self.enter(p, section, epoch, ceiling, Some(copy));
+        }
+    }
+
+    /// A stranger sends a process Prepare, Stage and Activate for a section that is another one's, or nobody's.
+    pub(crate) fn forge(&mut self, name: usize) {
+        let Some(p) = self.running(name) else { return };
+        let Some(life) = self.procs[p].owner.life() else { return };
+        let section = SectionId(self.rng.below(self.layout.sections().into()) as u32);
+        let next = self.store.state.sections[section.0 as usize].epoch.next();
+        let epoch = if self.rng.chance(200) { Epoch(u64::MAX) } else { next };
+        let offer = Offer { section, epoch, handover: FORGED_ATTEMPT, incarnation: life.incarnation };
+        let copy = SectionCopy { base: Seq(0), distances: Vec::new() };
+        let asks = [PeerAsk::Prepare(offer), PeerAsk::Stage(offer, copy), PeerAsk::Activate(offer)];
+        for (number, ask) in (1..).zip(asks) {
+            let id = self.fresh();
+            // The response goes nowhere: the process has no such request under way.
+            let body = Body::Peer { process: p, id, ask: Rc::new(ask) };
+            self.after(number * MS, Event::Message { to: Address::Process(p), body });
+        }
     }
 
     /// Has the store commit a move.
@@ -135,7 +178,7 @@ impl World {
             self.extend(p, sent);
         }
         let commit = match told {
-            Told::Transferred(ceiling, news) => Commit::Made { ceiling: *ceiling, news: news.clone() },
+            Told::Transferred(news) => Commit::Made(news.clone()),
             Told::TargetGone => Commit::TargetGone,
             Told::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
             Told::Lost => Commit::Lost,
@@ -146,7 +189,7 @@ impl World {
     }
 
     fn committed(&mut self, p: usize, handing: Handing, sent: Clocks, commit: Commit) {
-        let made = matches!(commit, Commit::Made { .. });
+        let made = matches!(commit, Commit::Made(_));
         if made {
             self.coverage.saw(Situation::Moved);
         }

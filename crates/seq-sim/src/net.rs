@@ -45,7 +45,7 @@ pub(crate) enum Told {
     Follow(Incarnation),
     Renewed(News),
     Raised(Vec<Option<Seq>>, News),
-    Transferred(Seq, News),
+    Transferred(News),
     LifeOver,
     TargetGone,
     /// The ownership is over. The news are there for a planted bug alone; nobody else reads them.
@@ -58,7 +58,7 @@ pub(crate) enum Told {
 pub(crate) enum PeerAsk {
     Prepare(Offer),
     Stage(Offer, SectionCopy),
-    Activate(Offer, Seq),
+    Activate(Offer),
 }
 
 /// A message.

@@ -74,6 +74,8 @@ pub(crate) struct Process {
     pub(crate) renewing: bool,
     pub(crate) renewed_at: u64,
     pub(crate) renew_due: u64,
+    /// Whether an Activate came after the last renewal was sent.
+    pub(crate) grant_due: bool,
     pub(crate) backoff: u64,
     pub(crate) line: Vec<Rc<Owned>>,
     pub(crate) raises: u32,
@@ -114,6 +116,7 @@ impl Process {
             renewing: false,
             renewed_at: 0,
             renew_due: u64::MAX,
+            grant_due: false,
             backoff: 0,
             line: Vec::new(),
             raises: 0,
@@ -168,9 +171,10 @@ impl World {
                 Effect::Thaw { section, epoch } => self.thaw(p, section, epoch),
                 Effect::Extend { sent } => self.extend(p, sent),
                 Effect::EndLease => self.procs[p].lease.end(),
-                Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate { .. } => {
-                    sends.push(effect);
-                }
+                Effect::RenewNow => self.ask_grant(p),
+                // Noted in the trace; the section starts at the ceiling.
+                Effect::CopyLost { .. } => {}
+                Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate(_) => sends.push(effect),
             }
         }
         self.owners_changed = true;
@@ -188,7 +192,7 @@ impl World {
         self.owners_changed = true;
     }
 
-    fn enter(&mut self, p: usize, id: SectionId, epoch: Epoch, ceiling: Seq, copy: Option<SectionCopy>) {
+    pub(crate) fn enter(&mut self, p: usize, id: SectionId, epoch: Epoch, ceiling: Seq, copy: Option<SectionCopy>) {
         let uids = self.layout.uids_of(id);
         let uids = (uids.end - uids.start) as u32;
         let staged = self.procs[p].staged.remove(&id).filter(|staged| staged.0 == epoch);
@@ -205,7 +209,7 @@ impl World {
             (_, _, copy) => copy,
         };
         let section = match &copy {
-            Some(copy) => Section::handed_over(uids, copy, ceiling, STEP),
+            Some(copy) => Section::handed_over(uids, copy, ceiling, STEP).expect("the machine checked the copy"),
             None => Section::takeover(uids, ceiling, STEP),
         };
         let base = copy.map_or(ceiling, |copy| copy.base);
@@ -225,6 +229,7 @@ impl World {
         let Some(frozen) = served else { return };
         let copy = frozen.section.freeze();
         let section = Section::handed_over(frozen.section.uids(), &copy, frozen.section.ceiling(), STEP);
+        let section = section.expect("its own values fit");
         self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base: copy.base }));
         self.coverage.saw(Situation::Thawed);
     }

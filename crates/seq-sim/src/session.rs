@@ -28,6 +28,9 @@ const RENEW_EVERY: u64 = 400 * MS;
 /// The least time between two renewals.
 const CLAIM_EVERY: u64 = 50 * MS;
 
+/// The least time between two renewals that Activates ask for.
+const GRANT_EVERY: u64 = 5 * MS;
+
 /// Calls for raises under way.
 const RAISES_IN_FLIGHT: u32 = 4;
 
@@ -79,6 +82,7 @@ impl World {
         }
         let Some(renewal) = process.owner.renewal() else { return };
         process.renewing = true;
+        process.grant_due = false;
         process.renewed_at = now;
         process.renew_due = u64::MAX;
         self.ask(p, About::Renew(renewal.clone()), Question::Renew(renewal));
@@ -98,6 +102,14 @@ impl World {
     pub(crate) fn renew_now(&mut self, p: usize) {
         if !self.procs[p].renewing && self.procs[p].owner.life().is_some() {
             self.renew_at(p, (self.procs[p].renewed_at + CLAIM_EVERY).max(self.now));
+        }
+    }
+
+    /// A peer says that a planned move to this process is committed.
+    pub(crate) fn ask_grant(&mut self, p: usize) {
+        self.procs[p].grant_due = true;
+        if !self.procs[p].renewing && self.procs[p].owner.life().is_some() {
+            self.renew_at(p, (self.procs[p].renewed_at + GRANT_EVERY).max(self.now));
         }
     }
 
@@ -204,7 +216,11 @@ impl World {
                 self.news_taken(p, taken);
                 if self.procs[p].owner.life() == Some(renewal.life) {
                     self.procs[p].renewing = false;
-                    let wait = if self.expects_news(p) { CLAIM_EVERY } else { RENEW_EVERY };
+                    let wait = match (self.procs[p].grant_due, self.expects_news(p)) {
+                        (true, _) => GRANT_EVERY,
+                        (false, true) => CLAIM_EVERY,
+                        (false, false) => RENEW_EVERY,
+                    };
                     self.renew_at(p, (self.procs[p].renewed_at + wait).max(self.now));
                 }
             }

@@ -250,9 +250,9 @@ impl World {
             (Answer::Raised(Ok(ceilings)), Question::Raise { life, since, .. }) => {
                 news(*life, *since).map_or(Told::LifeOver, |news| Told::Raised(ceilings, news))
             }
-            (Answer::Transferred(Ok(made)), Question::Transfer { transfer, since }) => {
+            (Answer::Transferred(Ok(_)), Question::Transfer { transfer, since }) => {
                 let life = Life { node: transfer.from, incarnation: transfer.incarnation };
-                news(life, *since).map_or(Told::LifeOver, |news| Told::Transferred(made.max_seq, news))
+                news(life, *since).map_or(Told::LifeOver, Told::Transferred)
             }
             (Answer::Transferred(Err(refusal)), Question::Transfer { transfer, .. }) => match refusal {
                 CommandRefusal::OtherIncarnation { node, .. } if node == transfer.to => Told::TargetGone,

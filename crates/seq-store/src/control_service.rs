@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use seq_core::arbiter::Plan;
 use seq_core::owner::{Life, News};
-use seq_core::state::{Answer, Command, CommandRefusal, Raise, Registration, SetDefinition, State, Transfer};
-use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq, limits};
-use seq_proto::status;
+use seq_core::state::{Answer, Command, CommandRefusal, Registration, SetDefinition, State};
+use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
+
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
     TransferRequest, TransferResponse,
 };
+use seq_proto::{control, status};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
@@ -69,8 +70,8 @@ impl ControlService for Gate<Control> {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = life(request.node_id, request.incarnation)?;
-        let command = this.check_renewal(life, &request)?;
+        let life = control::life(request.node_id, request.incarnation)?;
+        let command = control::renewal(life, &request)?;
         let answer = this.proposer.propose(&command).await?;
         let Answer::Renewed(outcome) = answer else { panic!("a renewal was answered with {answer:?}") };
         outcome.map_err(|refusal| this.refused(refusal))?;
@@ -83,8 +84,8 @@ impl ControlService for Gate<Control> {
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = life(request.node_id, request.incarnation)?;
-        let raises = this.check_raises(&request)?;
+        let life = control::life(request.node_id, request.incarnation)?;
+        let raises = control::raises(&request, &this.set.layout)?;
         let Life { node, incarnation } = life;
         let answer = this.proposer.propose(&Command::Raise { node, incarnation, raises }).await?;
         let Answer::Raised(outcome) = answer else { panic!("raises were answered with {answer:?}") };
@@ -99,8 +100,8 @@ impl ControlService for Gate<Control> {
     async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = life(request.node_id, request.incarnation)?;
-        let transfer = this.check_transfer(life, &request)?;
+        let life = control::life(request.node_id, request.incarnation)?;
+        let transfer = control::transfer(life, &request, &this.set.layout)?;
         let answer = this.proposer.propose(&Command::Transfer(transfer)).await?;
         let Answer::Transferred(outcome) = answer else { panic!("a transfer was answered with {answer:?}") };
         let made = outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))?;
@@ -185,110 +186,6 @@ impl Control {
         let news = self.state.read(|state| News::of(state, &plan, life, since).ok_or_else(|| over(state)))?;
         Ok((&news).into())
     }
-
-    fn check_renewal(&self, life: Life, request: &RenewRequest) -> Result<Command, Status> {
-        if request.renew_seq == 0 {
-            return Err(bad("BAD_RENEW_SEQ", "renew_seq 0: the first renewal of a life is 1".to_owned()));
-        }
-        let RenewRequest { released, released_epochs, leaving, .. } = request;
-        let lens = (released.len(), released_epochs.len());
-        if lens.0 != lens.1 {
-            return Err(bad("LISTS_MISMATCH", format!("{lens:?} released sections and epochs: send one of each")));
-        }
-        if lens.0 > limits::MAX_RAISES {
-            let text = format!("{} releases are more than the {} of one call", lens.0, limits::MAX_RAISES);
-            return Err(bad("BATCH_TOO_LARGE", text));
-        }
-        let released = released.iter().zip(released_epochs);
-        Ok(Command::Renew {
-            node: life.node,
-            incarnation: life.incarnation,
-            renew_seq: RenewSeq(request.renew_seq),
-            released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
-            leaving: *leaving,
-        })
-    }
-
-    fn check_transfer(&self, life: Life, request: &TransferRequest) -> Result<Transfer, Status> {
-        let TransferRequest { section, epoch, to_node_id, to_incarnation, handover, .. } = *request;
-        let count = self.set.layout.sections();
-        if section >= count {
-            return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
-        }
-        if epoch == 0 {
-            return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
-        }
-        if to_node_id == 0 || to_node_id == life.node.0 || to_incarnation == 0 {
-            let text =
-                format!("section {section} cannot be handed to node {to_node_id} in incarnation {to_incarnation}");
-            return Err(bad("BAD_TARGET", text));
-        }
-        if handover == 0 {
-            return Err(bad("BAD_HANDOVER", format!("section {section}: attempts are counted from 1")));
-        }
-        Ok(Transfer {
-            section: SectionId(section),
-            epoch: Epoch(epoch),
-            from: life.node,
-            incarnation: life.incarnation,
-            to: NodeId(to_node_id),
-            to_incarnation: Incarnation(to_incarnation),
-            handover: Handover(handover),
-        })
-    }
-
-    fn check_raises(&self, request: &RaiseCeilingsRequest) -> Result<Vec<Raise>, Status> {
-        let RaiseCeilingsRequest { sections, epochs, ceilings, .. } = request;
-        if sections.len() != epochs.len() || sections.len() != ceilings.len() {
-            let lens = (sections.len(), epochs.len(), ceilings.len());
-            return Err(bad("LISTS_MISMATCH", format!("{lens:?} sections, epochs and ceilings: send one of each")));
-        }
-        if sections.is_empty() {
-            return Err(bad("EMPTY_BATCH", format!("no section to raise; send 1..={} of them", limits::MAX_RAISES)));
-        }
-        if sections.len() > limits::MAX_RAISES {
-            let text = format!("{} raises are more than the {} of one call", sections.len(), limits::MAX_RAISES);
-            return Err(bad("BATCH_TOO_LARGE", text));
-        }
-        let count = self.set.layout.sections();
-        let mut raises = Vec::with_capacity(sections.len());
-        for ((&section, &epoch), &to) in sections.iter().zip(epochs).zip(ceilings) {
-            if section >= count {
-                return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
-            }
-            if epoch == 0 {
-                return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
-            }
-            if to == 0 || to > Seq::MAX.0 {
-                return Err(bad("BAD_CEILING", format!("section {section}: ceiling {to} is not in 1..={}", Seq::MAX)));
-            }
-            raises.push(Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) });
-        }
-        if let Some(section) = repeated(sections) {
-            return Err(bad("DUPLICATE_SECTION", format!("section {section} stands in the call twice")));
-        }
-        Ok(raises)
-    }
-}
-
-/// A section that stands in the list twice. Nothing is copied where they come in order, as one alone does.
-fn repeated(sections: &[u32]) -> Option<u32> {
-    if sections.is_sorted_by(|one, next| one < next) {
-        return None;
-    }
-    let mut sorted = sections.to_vec();
-    sorted.sort_unstable();
-    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
-}
-
-fn life(node: u32, incarnation: u64) -> Result<Life, Status> {
-    if node == 0 {
-        return Err(bad("BAD_NODE_ID", "node_id 0 is no node: register first".to_owned()));
-    }
-    if incarnation == 0 {
-        return Err(bad("BAD_INCARNATION", "incarnation 0 is no life: register first".to_owned()));
-    }
-    Ok(Life { node: NodeId(node), incarnation: Incarnation(incarnation) })
 }
 
 fn bad(reason: &'static str, text: String) -> Status {

@@ -44,9 +44,8 @@ fn step(input: &mut Input<'_>, replica: &mut Replica, node: &mut Node) -> Result
         3 => node.prepare(&v1::PrepareRequest { offer: Some(offer(input, replica, section)?) }),
         4 | 5 => node.stage(&stage(input, replica, section)?),
         6 | 7 => {
-            let ceiling = replica.state.sections[section.0 as usize].max_seq.0;
-            let (offer, ceiling) = (offer(input, replica, section)?, input.around(ceiling)?);
-            node.activate(&activate(offer, ceiling));
+            let offer = Some(offer(input, replica, section)?);
+            node.activate(&v1::ActivateRequest { offer });
         }
         8 => node.peer_routes(&routes(input, replica)?),
         _ => node.take_all(),
@@ -111,11 +110,6 @@ fn stage(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result
     })?;
     messages.insert(0, v1::StageRequest { offer: Some(offer), base, slots: Vec::new(), distances: Vec::new() });
     Ok(messages)
-}
-
-/// The message that a source sends when it says that a move is committed.
-fn activate(offer: v1::HandoverOffer, ceiling: u64) -> v1::ActivateRequest {
-    v1::ActivateRequest { offer: Some(offer), ceiling }
 }
 
 /// Routes around the committed ones.
@@ -201,11 +195,8 @@ impl Node {
 
     pub(crate) fn activate(&mut self, message: &v1::ActivateRequest) {
         let Ok(offer) = owners::offer(message.offer.as_ref(), SET, &layout()) else { return };
-        if message.ceiling > Seq::MAX.0 {
-            return;
-        }
         let mut effects = Vec::new();
-        let _ = self.owner.on_activate(&offer, Seq(message.ceiling), &mut effects);
+        let _ = self.owner.on_activate(&offer, &mut effects);
         self.carry_out(effects);
     }
 
@@ -229,7 +220,7 @@ impl Node {
                     let uids = layout().uids_of(section);
                     let uids = (uids.end - uids.start) as u32;
                     let served = match copy {
-                        Some(copy) => Section::handed_over(uids, &copy, ceiling, STEP),
+                        Some(copy) => Section::handed_over(uids, &copy, ceiling, STEP).expect("a copy that fits"),
                         None => Section::takeover(uids, ceiling, STEP),
                     };
                     self.sections.insert(section, (epoch, served));

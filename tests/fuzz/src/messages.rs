@@ -39,7 +39,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     RaiseCeilingsResponse TransferRequest TransferResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
     StageResponse ActivateRequest ActivateResponse RaftMessage HelloResponse SnapshotChunk Routes RouteNode RouteRun
     NextRequest NextResponse NextManyRequest NextManyResponse ItemError NextStreamRequest NextStreamResponse
-    CurrentRequest CurrentResponse CurrentManyRequest CurrentManyResponse AdvanceRequest AdvanceResponse
+    LostAttempts CurrentRequest CurrentResponse CurrentManyRequest CurrentManyResponse AdvanceRequest AdvanceResponse
     GetRoutesRequest GetRoutesResponse
 );
 

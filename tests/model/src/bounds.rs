@@ -29,6 +29,8 @@ pub(crate) struct Bounds {
     pub(crate) duplicates: u8,
     /// Planned moves that are begun.
     pub(crate) moves: u8,
+    /// Times that a stranger sends a node a Stage and an Activate for the epoch that comes next.
+    pub(crate) forged: u8,
     /// Times that an owner gives the section up because its raises fail.
     pub(crate) give_ups: u8,
     /// New leaders of the store, each with an arbiter that starts fresh.
@@ -59,6 +61,7 @@ impl Bounds {
             reassigns: 0,
             duplicates: 0,
             moves: 0,
+            forged: 0,
             give_ups: 0,
             leaders: 0,
             stalls: 0,
@@ -156,4 +159,8 @@ bugs! {
     ExactAlways,
     /// An advance is answered as done before the ceiling covers its target, and moves nothing.
     AdvanceUncovered,
+    /// A target starts on an Activate alone, without the grant of its store.
+    TrustsActivate,
+    /// A stranger can guess the number of an attempt.
+    GuessedAttempt,
 }

@@ -26,7 +26,7 @@
 //! # Runs
 //!
 //! [`runs`] says what each run explores. Each must come across the events it is there for, or it fails: a model in which
-//! nothing happens proves nothing. They explore 5.7 million states in all, 30,000 to 1.1 million each; docs/safety.md has the
+//! nothing happens proves nothing. They explore 7.8 million states in all, 30,000 to 2.3 million each; docs/safety.md has the
 //! table. `MODEL_DEPTH=large` widens most bounds by one.
 //!
 //! [`bounds::Bug`] lists variations of the protocol. Each is planted in a small world, where it must be caught, and which must keep

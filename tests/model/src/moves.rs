@@ -1,9 +1,10 @@
-//! A planned move of the section from its owner S to T: Prepare, freeze, Stage, Transfer, Activate.
+//! A planned move of the section from its owner S to T: Prepare, freeze, Stage, Transfer, Activate. What T gets from a peer
+//! may be a stranger's.
 
 use crate::bounds::{Bug, Setting};
 use crate::protocol::Protocol;
 use crate::seen::Event;
-use crate::world::{Copied, Life, Message, Move, Phase, Record, Section, World};
+use crate::world::{Copied, FORGED, Life, Message, Move, Phase, Record, STEP, Section, World};
 
 impl Protocol {
     /// Whether S may begin a move to T.
@@ -77,9 +78,8 @@ impl Protocol {
             Message::Prepared { from, handover } => self.advance(world, from, handover, Phase::Preparing),
             Message::Stage { from, to, copy } => {
                 let node = &mut world.nodes[to];
-                let newer =
-                    node.staged.is_none_or(|staged| (staged.epoch, staged.handover) <= (copy.epoch, copy.handover));
-                if copy.epoch > node.version && newer {
+                // The last one to arrive is kept here; the real target keeps others beside it, which loses fewer.
+                if copy.epoch > node.version {
                     node.staged = Some(copy);
                     world.network.push(Message::Staged { from, handover: copy.handover });
                 }
@@ -130,9 +130,30 @@ impl Protocol {
         }
     }
 
-    /// T hears from S that it owns the section now. It may know of that already, or of a later owner.
+    /// Whether a stranger may send a node a copy and an Activate.
+    pub(crate) fn can_forge(&self, world: &World, to: Life) -> bool {
+        world.left.forged > 0 && world.is_born(to) && world.nodes[to].table.is_none()
+    }
+
+    /// A stranger sends a copy in which nothing was given out, and an Activate under a ceiling of its own.
+    pub(crate) fn forge(&self, world: &mut World, to: Life) {
+        world.left.forged -= 1;
+        let record = world.store.record;
+        let epoch = record.epoch + 1;
+        let handover = if self.bounds.has(Bug::GuessedAttempt) { 1 } else { FORGED };
+        let copy = Copied { epoch, handover, cur: 0, exact: true };
+        world.network.push(Message::Stage { from: to, to, copy });
+        let max_seq = record.max_seq + STEP;
+        world.network.push(Message::Activate { to, record: Record { epoch, owner: Some(to), max_seq, handover } });
+    }
+
+    /// A peer says that T owns the section now. T asks its store: only the grant in that answer starts an ownership. It may
+    /// know of that already, or of a later owner.
     fn on_activate(&self, world: &mut World, life: Life, record: Record) {
         let known = world.nodes[life].version;
+        if record.handover == FORGED {
+            self.seen.mark(Event::ForgedActivate);
+        }
         let owned = world.owned(life).is_some_and(|section| section.epoch >= record.epoch);
         if record.epoch <= known {
             self.seen.mark(Event::LateActivateIgnored);
@@ -143,8 +164,12 @@ impl Protocol {
             return;
         }
         if world.nodes[life].staged.is_some_and(|copy| copy.handover == record.handover) {
-            self.seen.mark(Event::ActivatedByOwner);
+            self.seen.mark(Event::AskedAtActivate);
         }
-        self.adopt(world, life, record);
+        if self.bounds.has(Bug::TrustsActivate) {
+            self.adopt(world, life, record);
+        } else {
+            self.ask_renewal(world, life);
+        }
     }
 }

@@ -47,6 +47,11 @@ impl Protocol {
     /// Reads the clock, then asks the store to renew.
     pub(crate) fn renew(&self, world: &mut World, life: Life) {
         world.left.renewals[life] -= 1;
+        self.ask_renewal(world, life);
+    }
+
+    /// The same, beyond the renewals that a life sends by itself.
+    pub(crate) fn ask_renewal(&self, world: &mut World, life: Life) {
         let node = &world.nodes[life];
         let (version, released) = (node.version, node.released);
         world.network.push(Message::Renew { life, sent: LEASE, version, released });
@@ -99,7 +104,7 @@ impl Protocol {
             if record.owner == Some(life)
                 && world.nodes[life].staged.is_some_and(|copy| copy.handover == record.handover)
             {
-                self.seen.mark(Event::ActivatedByNews);
+                self.seen.mark(Event::Granted);
             }
             self.adopt(world, life, record);
         }

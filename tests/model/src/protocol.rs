@@ -71,6 +71,10 @@ pub(crate) enum Step {
     AbortMove {
         life: Life,
     },
+    /// A stranger sends a node what an owner sends a target.
+    Forge {
+        to: Life,
+    },
     /// A message arrives, for the last time or not.
     Deliver {
         message: Message,
@@ -212,6 +216,9 @@ impl Protocol {
         if self.can_abort(world, life) {
             steps.push(Step::AbortMove { life });
         }
+        if self.can_forge(world, life) {
+            steps.push(Step::Forge { to: life });
+        }
         if self.bounds.has(Bug::CachedClock) {
             steps.push(Step::CacheClock { life });
         }
@@ -275,6 +282,7 @@ impl Protocol {
             Step::BeginMove { from, to } => self.begin_move(world, from, to),
             Step::GoOnMoving { life } => self.go_on(world, life),
             Step::AbortMove { life } => self.thaw(world, life),
+            Step::Forge { to } => self.forge(world, to),
             Step::Deliver { message, again } => self.deliver(world, message, again),
             Step::DeliverLateNews { message } => {
                 remove(world, message);

@@ -106,7 +106,7 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
 /// The runs of planned moves.
 pub(crate) fn moves(large: bool) -> Vec<Run> {
     use Event::{
-        ActivatedByNews, ActivatedByOwner, Failover, FrozenSlotMet, LateActivateIgnored, NumberAfterMove,
+        AskedAtActivate, Failover, ForgedActivate, FrozenSlotMet, Granted, LateActivateIgnored, NumberAfterMove,
         NumberAfterTakeover, StaleCopyPassedOver, Thawed, TransferRefused, TransferRepeated,
     };
     let more = u8::from(large);
@@ -114,7 +114,7 @@ pub(crate) fn moves(large: bool) -> Vec<Run> {
         Run {
             name: "a move under lease",
             bounds: Bounds { moves: 1, renewals: [more, 1, 0], slips: more, late_news: true, ..FAILOVER },
-            must_see: &[Failover, ActivatedByOwner, ActivatedByNews, Thawed, StaleCopyPassedOver, NumberAfterMove],
+            must_see: &[Failover, AskedAtActivate, Granted, Thawed, StaleCopyPassedOver, NumberAfterMove],
         },
         Run {
             name: "a move to a life that is over",
@@ -126,8 +126,8 @@ pub(crate) fn moves(large: bool) -> Vec<Run> {
             bounds: Bounds { takes: 3, renewals: [more, 1, 0], raises: 1 + more, reassigns: 1, duplicates: 1, ..MOVE },
             must_see: &[
                 Failover,
-                ActivatedByOwner,
-                ActivatedByNews,
+                AskedAtActivate,
+                Granted,
                 Thawed,
                 StaleCopyPassedOver,
                 TransferRefused,
@@ -139,9 +139,19 @@ pub(crate) fn moves(large: bool) -> Vec<Run> {
             ],
         },
         Run {
+            name: "a stranger's Activate",
+            bounds: Bounds { renewals: [0, more, 0], reassigns: 1, forged: 1, ..MOVE },
+            must_see: &[ForgedActivate, AskedAtActivate, Granted, Failover, StaleCopyPassedOver, NumberAfterMove],
+        },
+        Run {
+            name: "a stranger's Activate under lease",
+            bounds: Bounds { forged: 1, slips: more, renewals: [1, more, 0], ..FAILOVER },
+            must_see: &[ForgedActivate, Failover, Event::ReassignLostToRenewal, Event::UpperBoundRead],
+        },
+        Run {
             name: "two moves without clocks",
             bounds: Bounds { moves: 2, renewals: [1, 1, 0], reassigns: 1, duplicates: more, late_news: true, ..MOVE },
-            must_see: &[Failover, ActivatedByOwner, Thawed, StaleCopyPassedOver, TransferRefused, NumberAfterMove],
+            must_see: &[Failover, AskedAtActivate, Thawed, StaleCopyPassedOver, TransferRefused, NumberAfterMove],
         },
         Run {
             name: "the target's second life",
@@ -166,8 +176,8 @@ pub(crate) fn moves(large: bool) -> Vec<Run> {
 /// The runs in which nothing fails, so that nothing may be felt of a planned move.
 pub(crate) fn calm(large: bool) -> Vec<Run> {
     use Event::{
-        ActivatedByNews, ActivatedByOwner, EarlyCallHeld, Forwarded, ForwardedToTheLimit, FrozenSlotMet,
-        LateActivateIgnored, NumberAfterMove,
+        AskedAtActivate, EarlyCallHeld, Forwarded, ForwardedToTheLimit, FrozenSlotMet, Granted, LateActivateIgnored,
+        NumberAfterMove,
     };
     let more = u8::from(large);
     let felt = &[Forwarded, ForwardedToTheLimit, EarlyCallHeld, FrozenSlotMet, NumberAfterMove];
@@ -181,8 +191,8 @@ pub(crate) fn calm(large: bool) -> Vec<Run> {
                 EarlyCallHeld,
                 FrozenSlotMet,
                 NumberAfterMove,
-                ActivatedByOwner,
-                ActivatedByNews,
+                AskedAtActivate,
+                Granted,
                 LateActivateIgnored,
                 Event::ExactRead,
             ],
@@ -224,6 +234,8 @@ pub(crate) fn where_it_shows(bug: Bug) -> Bounds {
         }
         Bug::ExactAlways => Bounds { takes: 0, ..FAILOVER },
         Bug::AdvanceUncovered => Bounds { takes: 1, advances: 1, max_seq: 1, raises: 1, ..CALM },
+        Bug::TrustsActivate => Bounds { takes: 2, forged: 1, ..CLOCKLESS },
+        Bug::GuessedAttempt => Bounds { forged: 1, ..MOVE },
         Bug::ThawBeforeNews => Bounds { reassigns: 1, duplicates: 1, ..MOVE },
     }
 }

@@ -54,14 +54,16 @@ events! {
     ExactRead,
     /// `Current` was answered with an upper bound.
     UpperBoundRead,
-    /// A planned move ended by Activate.
-    ActivatedByOwner,
-    /// A planned move ended by the news of the target's own renewal.
-    ActivatedByNews,
     /// The arbiter's thread stood still inside of a look.
     StalledLookEnded,
     /// A life ended at the count that the arbiter had read last, and the wait went on.
     WaitGoesOn,
+    /// An Activate made the target of a planned move ask its store.
+    AskedAtActivate,
+    /// A planned move ended by the grant in an answer of the store.
+    Granted,
+    /// A stranger's Activate arrived.
+    ForgedActivate,
     /// A node that held a staged copy was granted the section by something else.
     StaleCopyPassedOver,
     /// A section was thawed.

@@ -15,6 +15,8 @@ pub(crate) const WAIT: i8 = LEASE + SKEW;
 pub(crate) const STEP: u8 = 2;
 /// How long a call that was read a clock for, outside of the lease, waits for a renewal.
 pub(crate) const HOLD: i8 = 1;
+/// The attempt that a stranger makes up: one that no owner counts to.
+pub(crate) const FORGED: u8 = u8::MAX;
 /// Most nodes that a call is passed on to.
 pub(crate) const HOPS: u8 = 2;
 
@@ -342,6 +344,7 @@ pub(crate) struct Left {
     pub(crate) reassigns: u8,
     pub(crate) duplicates: u8,
     pub(crate) moves: u8,
+    pub(crate) forged: u8,
     pub(crate) give_ups: u8,
     pub(crate) leaders: u8,
     pub(crate) stalls: u8,
@@ -374,6 +377,7 @@ impl World {
                 reassigns: bounds.reassigns,
                 duplicates: bounds.duplicates,
                 moves: bounds.moves,
+                forged: bounds.forged,
                 give_ups: bounds.give_ups,
                 leaders: bounds.leaders,
                 stalls: bounds.stalls,

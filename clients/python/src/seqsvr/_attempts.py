@@ -263,7 +263,7 @@ class Call(Generic[Answer]):
 
     def _refused(self, index: int, group: _Group, code: str, reason: str, message: str, retry_after: float | None) -> Refused:
         item = self._items[index]
-        if reason in ("OWNER_TIMED_OUT", "OWNER_UNREACHABLE"):
+        if reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", "OWNER_UNREACHABLE"):
             # To ask the owner oneself would only be to wait for it once more.
             known = self._shared.routes.set_of(item.uid)
             owner = known.route(item.uid).owner if known else None
@@ -326,10 +326,10 @@ class Next:
     def answers(self, response: Message) -> tuple[route_pb2.Routes | None, Answered[Allocation]]:
         """See `Asks`."""
         assert isinstance(response, pb.NextResponse)
-        value, prev, epoch = response.value, response.prev, response.epoch
+        value, prev, epoch, lost = response.value, response.prev, response.epoch, response.lost
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation]:
-            yield _answers.allocation(addr, value, prev, epoch, items[0].count, items[0].lost)
+            yield _answers.allocation(addr, value, prev, epoch, items[0].count, items[0].lost + lost)
 
         return _routes(response), read
 
@@ -348,12 +348,13 @@ class NextMany:
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation | pb.ItemError]:
             errors = {error.index: error for error in response.errors}
+            lost = dict(zip(response.lost.indexes, response.lost.attempts, strict=False))
             lists = zip(response.values, response.prevs, response.epochs, strict=False)
             for index, ((value, prev, epoch), item) in enumerate(zip(lists, items, strict=False)):
                 if index in errors:
                     yield errors[index]
                 else:
-                    yield _answers.allocation(addr, value, prev, epoch, item.count, item.lost)
+                    yield _answers.allocation(addr, value, prev, epoch, item.count, item.lost + lost.get(index, 0))
 
         return _routes(response), read
 
@@ -423,7 +424,7 @@ def _count(uid: int, count: int) -> int:
 
 def _moves_unseen(reason: str) -> int:
     """1 if a refusal with this reason may have moved a counter: a forwarded call got no answer, or others refused."""
-    return int(reason in ("OWNER_TIMED_OUT", ""))
+    return int(reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", ""))
 
 
 def _code_name(code: int) -> str:

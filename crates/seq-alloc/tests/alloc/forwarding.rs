@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use seq_core::{Epoch, NodeId, Refusal, SectionId, Target, Uid};
 use seq_kit::frontend::{Call, Frontend, Via};
+use seq_kit::tasks::Kind;
+use seq_proto::v1;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use crate::store::Mode;
-use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient};
+use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient, until};
 
 /// a1 owns the first half of the sections, a2 the other.
 async fn two_nodes() -> (World, Node, Node) {
@@ -114,4 +118,113 @@ async fn a_dead_owner_costs_only_its_own_items() {
     assert_eq!(answers, [Ok(given(1, 0, 1)), Err(unreachable), Ok(given(1, 0, 1))]);
     let read = one.allocator.current(patient(), Uid(THEIRS), Epoch(0)).await;
     assert_eq!(read, Err(unreachable));
+}
+
+/// A world in which a1 sends calls for its neighbour's section to a server that reads each one, then sends what it is given and
+/// closes the connection; `None`: it sends nothing and goes on holding it.
+async fn beside_an_odd_owner(frames: Option<&'static [u8]>) -> (World, Node) {
+    let world = World::new();
+    let one = world.start_owning("a1", 0..1).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    world.store.register_as("a2", listener.local_addr().unwrap());
+    world.store.assign("a2", 1..2);
+    world.routed(&[&one]).await;
+    let token = world.group.token();
+    world.group.spawn("odd owner", Kind::Disposable, async move {
+        let mut held = Vec::new();
+        let serving = async {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                match frames {
+                    // A connection that was dialled and not used ends with the test.
+                    Some(frames) => {
+                        if until_called(&mut connection).await.is_ok() && connection.write_all(frames).await.is_ok() {
+                            let _ = connection.shutdown().await;
+                            let _ = connection.read_to_end(&mut Vec::new()).await;
+                        }
+                    }
+                    None => held.push(connection),
+                }
+            }
+        };
+        tokio::select! {
+            () = serving => {}
+            () = token.cancelled() => {}
+        }
+    });
+    (world, one)
+}
+
+/// Reads the preface of a connection, and its frames up to the headers of a call.
+async fn until_called(connection: &mut tokio::net::TcpStream) -> std::io::Result<()> {
+    // Settings without a value.
+    connection.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
+    connection.read_exact(&mut [0; 24]).await?;
+    loop {
+        let mut head = [0; 9];
+        connection.read_exact(&mut head).await?;
+        let [a, b, c, kind, ..] = head;
+        connection.read_exact(&mut vec![0; u32::from_be_bytes([0, a, b, c]) as usize]).await?;
+        if kind == 1 {
+            return Ok(());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_an_ending_owner_did_not_process_consumed_nothing() {
+    // GOAWAY without an error: no stream was processed.
+    let (_world, one) = beside_an_odd_owner(Some(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).await;
+    let (section, owner) = (SectionId(1), NodeId(2));
+    assert_eq!(one.impatient(SIZE).await, Err(Refusal::OwnerUnreachable { section, owner }));
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_broke_is_not_one_that_took_too_long() {
+    let (_world, one) = beside_an_odd_owner(Some(&[])).await;
+    let (section, owner) = (SectionId(1), NodeId(2));
+    assert_eq!(one.impatient(SIZE).await, Err(Refusal::OwnerConnectionLost { section, owner }));
+}
+
+/// A call at a1 for the neighbour's section, which the neighbour got and does not answer; then a1 is given the section.
+async fn given_up<T>(world: &World, one: &Node, call: impl Future<Output = T>) -> T {
+    let moved = async {
+        until("the call is forwarded", || one.allocator.status().forwarded > 0).await;
+        world.store.assign("a1", 1..2);
+    };
+    futures::future::join(call, moved).await.0
+}
+
+async fn client(world: &World) -> SequenceServiceClient<tonic::transport::Channel> {
+    let addr = world.store.state.lock().nodes().find(|(_, record)| record.name == "a1").unwrap().1.addr.clone();
+    SequenceServiceClient::connect(format!("http://{addr}")).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_attempt_at_an_owner_that_was_replaced_is_counted_in_the_response() {
+    let (world, one) = beside_an_odd_owner(None).await;
+    let mut backend = client(&world).await;
+    let next = v1::NextRequest { uid: SIZE, count: 1, ..v1::NextRequest::default() };
+    let answer = given_up(&world, &one, backend.next(next)).await.unwrap().into_inner();
+    assert_eq!((answer.value, answer.lost), (1, Some(1)), "the number before may be the silent owner's");
+    assert_eq!(backend.next(next).await.unwrap().into_inner().lost, None);
+}
+
+#[tokio::test]
+async fn an_attempt_of_an_item_at_an_owner_that_was_replaced_is_counted_in_the_response() {
+    let (world, one) = beside_an_odd_owner(None).await;
+    let mut backend = client(&world).await;
+    let many = v1::NextManyRequest { uids: vec![0, SIZE, 1, SIZE], ..v1::NextManyRequest::default() };
+    let answer = given_up(&world, &one, backend.next_many(many)).await.unwrap().into_inner();
+    assert_eq!(answer.values, [1, 1, 1, 2]);
+    assert_eq!(answer.lost, Some(v1::LostAttempts { indexes: vec![1, 3], attempts: vec![1, 1] }));
+}
+
+#[tokio::test]
+async fn a_refusal_after_such_an_attempt_does_not_say_that_nothing_moved() {
+    let (world, one) = beside_an_odd_owner(None).await;
+    world.store.set_mode(Mode::HoldRaises);
+    let patient = Call { deadline: Instant::now() + Duration::from_secs(1), ..call() };
+    let refused = given_up(&world, &one, one.allocator.next(patient, ask(SIZE, 1))).await;
+    assert_eq!(refused, Err(Refusal::OwnerTimedOut { section: SectionId(1), owner: NodeId(2) }));
 }

@@ -7,6 +7,10 @@ use futures::FutureExt;
 use futures::future::{join, join_all};
 use seq_core::{Epoch, Refusal, Uid};
 use seq_kit::frontend::Frontend;
+use seq_proto::v1;
+use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
+use tokio::time::Instant;
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::store::Mode;
 use crate::world::{Node, PATIENCE, SIZE, World, call, given, until};
@@ -133,6 +137,56 @@ async fn whoever_leaves_alone_gives_its_sections_up() {
     assert!(matches!(unserved, Refusal::Unserved { .. }), "{unserved:?}");
     let again = world.start_owning("a2", 0..MOVED).await;
     assert!(again.next(3).await.unwrap().value.0 > 1);
+}
+
+#[tokio::test]
+async fn more_sections_than_one_call_takes_are_given_up_as_well() {
+    let sections = 5_000;
+    let world = World::sized("test", sections);
+    let node = world.start_owning("a1", 0..sections).await;
+    assert!(node.allocator.leave(PATIENCE).await);
+    assert!(world.store.state.lock().sections.iter().all(|record| record.owner.is_none()));
+}
+
+/// A target that stops after Prepare: it responds to nothing else.
+struct StopsAfterPrepare;
+
+#[tonic::async_trait]
+impl HandoverService for StopsAfterPrepare {
+    async fn prepare(&self, _: Request<v1::PrepareRequest>) -> Result<Response<v1::PrepareResponse>, Status> {
+        Ok(Response::new(v1::PrepareResponse {}))
+    }
+
+    async fn stage(&self, _: Request<Streaming<v1::StageRequest>>) -> Result<Response<v1::StageResponse>, Status> {
+        std::future::pending().await
+    }
+
+    async fn activate(&self, _: Request<v1::ActivateRequest>) -> Result<Response<v1::ActivateResponse>, Status> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_stops_after_prepare_keeps_a_section_frozen_for_a_moment_only() {
+    let world = World::new();
+    let source = world.start_owning("a1", 0..1).await;
+    let routes = HandoverServiceServer::new(StopsAfterPrepare);
+    let addr = world.store.serve_as("a2", routes, &world.group);
+    world.routed(&[&source]).await;
+    assert_eq!(source.next(3).await, Ok(given(1, 0, 1)), "before {addr} is a target");
+    world.store.plan(0..1, "a2");
+    // Several attempts are made and taken back while numbers go on.
+    let (mut slowest, began) = (Duration::ZERO, Instant::now());
+    let mut last = 1;
+    while began.elapsed() < Duration::from_secs(2) {
+        let asked = Instant::now();
+        let taken = source.next(3).await.unwrap();
+        assert_eq!((taken.value.0, taken.prev.0), (last + 1, last));
+        last += 1;
+        slowest = slowest.max(asked.elapsed());
+    }
+    assert!(slowest > Duration::from_millis(100), "no attempt froze it: {slowest:?}");
+    assert!(slowest < Duration::from_secs(1), "a call waited {slowest:?} for a section that was frozen");
 }
 
 #[tokio::test]

@@ -6,5 +6,6 @@ mod forwarding;
 mod handover;
 mod session;
 mod store;
+mod strangers;
 mod threads;
 mod world;

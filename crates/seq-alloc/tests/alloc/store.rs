@@ -1,6 +1,7 @@
-//! A store without Raft: applies commands to one `State`, and delays, refuses or forgets to answer on demand.
+//! A store without Raft: applies commands to one `State`, and delays, refuses or forgets to answer on demand. What the real one
+//! refuses to propose, it refuses by the same checks.
 
-use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,14 +13,17 @@ use seq_core::high_water::Mark;
 use seq_core::owner::handing::MAX_OUTGOING;
 use seq_core::owner::{Grant, Life, News};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Raise, Reassign, Registration, SectionRecord, SetDefinition, State, Transfer,
+    Answer, Command, CommandRefusal, Reassign, Registration, SectionRecord, SetDefinition, State, Transfer,
 };
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
+use seq_core::{Handover, Heard, Incarnation, Layout, NodeId, Revision, RouteVersion, SectionId, Seq};
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_server::{ControlService, ControlServiceServer};
-use seq_proto::{status, v1};
+use seq_proto::{control, status, v1};
 use tokio::sync::watch;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::server::NamedService;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status};
@@ -73,19 +77,25 @@ impl Store {
 
     /// Serves on a port of the kernel's choice.
     pub(crate) fn serve(&self, group: &TaskGroup) -> SocketAddr {
-        let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
-        let addr = listener.local_addr().unwrap();
-        let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener).unwrap()).with_nodelay(Some(true));
-        let server = Server::builder().add_service(ControlServiceServer::new(self.clone()));
-        let token = group.token();
-        group.spawn("store", Kind::Disposable, async move {
-            // Dropped at shutdown: the clients keep their connections open.
-            tokio::select! {
-                served = server.serve_with_incoming(incoming) => served.unwrap(),
-                () = token.cancelled() => {}
-            }
-        });
+        serve(ControlServiceServer::new(self.clone()), group)
+    }
+
+    /// Registers a node that answers with a service of the test's own.
+    pub(crate) fn serve_as<S>(&self, node: &str, service: S, group: &TaskGroup) -> SocketAddr
+    where
+        S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        let addr = serve(service, group);
+        self.register_as(node, addr);
         addr
+    }
+
+    /// Registers a node that listens there.
+    pub(crate) fn register_as(&self, node: &str, addr: SocketAddr) {
+        let register = Command::Register { name: node.to_owned(), addr: addr.to_string(), token: 1 };
+        assert!(matches!(self.state.lock().apply(&register), Answer::Registered(Ok(_))));
     }
 
     pub(crate) fn set_mode(&self, mode: Mode) {
@@ -128,6 +138,21 @@ impl Store {
             Move { section: SectionId(section), epoch: record.epoch, from: record.owner.unwrap(), to, incarnation }
         };
         *self.moves.lock() = sections.map(one).collect();
+    }
+
+    /// Commits a planned move of a section, as its owner asked under this attempt.
+    pub(crate) fn commit(&self, section: u32, to: &str, handover: u64) {
+        let mut state = self.state.lock();
+        let (to, to_incarnation) = life_of(&state, to).expect("the node registered");
+        let SectionRecord { epoch, owner, incarnation, .. } = state.sections[section as usize];
+        let (section, from, handover) = (SectionId(section), owner.unwrap(), Handover(handover));
+        let transfer = Transfer { section, epoch, from, incarnation, to, to_incarnation, handover };
+        let Answer::Transferred(made) = state.apply(&Command::Transfer(transfer)) else { unreachable!() };
+        made.unwrap();
+    }
+
+    fn layout(&self) -> Layout {
+        self.state.lock().set.as_ref().expect("it is defined").layout
     }
 
     /// What changed of owners since a version, for one life.
@@ -191,6 +216,28 @@ impl Store {
     }
 }
 
+/// Serves one service on a port of the kernel's choice.
+fn serve<S>(service: S, group: &TaskGroup) -> SocketAddr
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S: NamedService + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+    let addr = listener.local_addr().unwrap();
+    let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener).unwrap()).with_nodelay(Some(true));
+    let server = Server::builder().add_service(service);
+    let token = group.token();
+    group.spawn("service", Kind::Disposable, async move {
+        // Dropped at shutdown: the clients keep their connections open.
+        tokio::select! {
+            served = server.serve_with_incoming(incoming) => served.unwrap(),
+            () = token.cancelled() => {}
+        }
+    });
+    addr
+}
+
 fn life_of(state: &State, node: &str) -> Option<(NodeId, Incarnation)> {
     state.nodes().find(|(_, record)| record.name == node).map(|(id, record)| (id, record.incarnation))
 }
@@ -229,15 +276,8 @@ impl ControlService for Store {
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
         let request = request.into_inner();
-        let life = Life { node: NodeId(request.node_id), incarnation: Incarnation(request.incarnation) };
-        let released = request.released.iter().zip(&request.released_epochs);
-        let renew = Command::Renew {
-            node: life.node,
-            incarnation: life.incarnation,
-            renew_seq: RenewSeq(request.renew_seq),
-            released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
-            leaving: request.leaving,
-        };
+        let life = control::life(request.node_id, request.incarnation)?;
+        let renew = control::renewal(life, &request)?;
         let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
         answer.map_err(|refusal| self.refused(&refusal))?;
         Ok(Response::new(v1::RenewResponse { news: Some(self.news(life, request.route_version)) }))
@@ -245,16 +285,8 @@ impl ControlService for Store {
 
     async fn transfer(&self, request: Request<v1::TransferRequest>) -> Result<Response<v1::TransferResponse>, Status> {
         let request = request.into_inner();
-        let life = Life { node: NodeId(request.node_id), incarnation: Incarnation(request.incarnation) };
-        let transfer = Command::Transfer(Transfer {
-            section: SectionId(request.section),
-            epoch: Epoch(request.epoch),
-            from: life.node,
-            incarnation: life.incarnation,
-            to: NodeId(request.to_node_id),
-            to_incarnation: Incarnation(request.to_incarnation),
-            handover: Handover(request.handover),
-        });
+        let life = control::life(request.node_id, request.incarnation)?;
+        let transfer = Command::Transfer(control::transfer(life, &request, &self.layout())?);
         let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
         let made = answer.map_err(|refusal| match refusal {
             CommandRefusal::OtherIncarnation { node, .. } if node.0 == request.to_node_id => {
@@ -273,23 +305,14 @@ impl ControlService for Store {
         self.raise_calls.fetch_add(1, SeqCst);
         self.mode.subscribe().wait_for(|mode| *mode != Mode::HoldRaises).await.unwrap();
         let request = request.into_inner();
-        let v1::RaiseCeilingsRequest { node_id, incarnation, sections, epochs, ceilings, route_version } = request;
-        let distinct: BTreeSet<_> = sections.iter().collect();
-        if distinct.len() < sections.len() {
-            let text = format!("a section stands twice in {sections:?}");
-            return Err(status::with_reason(Code::InvalidArgument, "DUPLICATE_SECTION", text, [], None));
-        }
-        let raises = sections.iter().zip(epochs).zip(ceilings).map(|((section, epoch), to)| Raise {
-            section: SectionId(*section),
-            epoch: Epoch(epoch),
-            to: Seq(to),
-        });
-        let (node, incarnation) = (NodeId(node_id), Incarnation(incarnation));
-        let raise = Command::Raise { node, incarnation, raises: raises.collect() };
+        let life = control::life(request.node_id, request.incarnation)?;
+        let raises = control::raises(&request, &self.layout())?;
+        let Life { node, incarnation } = life;
+        let raise = Command::Raise { node, incarnation, raises };
         let Answer::Raised(answer) = self.apply(&raise)? else { unreachable!() };
         let committed = answer.map_err(|refusal| self.refused(&refusal))?;
         let ceilings = committed.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
-        let news = Some(self.news(Life { node, incarnation }, route_version));
+        let news = Some(self.news(life, request.route_version));
         Ok(Response::new(v1::RaiseCeilingsResponse { ceilings, news }))
     }
 }

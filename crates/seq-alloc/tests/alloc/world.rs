@@ -48,11 +48,16 @@ impl World {
 
     /// A world of the named set.
     pub(crate) fn of(set: &str) -> World {
+        World::sized(set, SECTIONS)
+    }
+
+    /// A world of a set with so many sections.
+    pub(crate) fn sized(set: &str, sections: u32) -> World {
         let group = TaskGroup::new();
-        let layout = Layout::new(0..SIZE * u64::from(SECTIONS), SIZE as u32).unwrap();
-        let store = Store::new(set, layout);
+        let uids = 0..SIZE * u64::from(sections);
+        let store = Store::new(set, Layout::new(uids.clone(), SIZE as u32).unwrap());
         let addr = store.serve(&group);
-        World { spec: SetSpec { name: set.to_owned(), ..spec(&[addr]) }, store, group }
+        World { spec: SetSpec { name: set.to_owned(), uids, ..spec(&[addr]) }, store, group }
     }
 
     /// Starts a node that renews often.
@@ -180,7 +185,7 @@ pub(crate) fn ask(uid: u64, count: u32) -> Ask {
 }
 
 pub(crate) fn given(value: u64, prev: u64, epoch: u64) -> Allocation {
-    Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch) }
+    Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost: 0 }
 }
 
 /// Waits until something holds.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::NewRoutes;
+use crate::answer;
 
 /// What a lane may hold.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,7 @@ pub(crate) enum Outcome {
         value: u64,
         prev: u64,
         epoch: u64,
+        lost: u32,
         routes: NewRoutes,
     },
     Refused {
@@ -331,7 +333,7 @@ pub(crate) fn tell(calls: VecDeque<Call>, responded: Option<Responded>) {
 }
 
 fn tell_answer(mut calls: VecDeque<Call>, answer: v1::NextManyResponse) {
-    let v1::NextManyResponse { values, prevs, epochs, errors, routes } = answer;
+    let v1::NextManyResponse { values, prevs, epochs, errors, routes, lost } = answer;
     if [&values, &prevs, &epochs].iter().any(|list| list.len() != calls.len()) {
         return tell_bad(calls, "lists of other lengths than the request's");
     }
@@ -344,10 +346,12 @@ fn tell_answer(mut calls: VecDeque<Call>, answer: v1::NextManyResponse) {
         let untold = call.tell(Outcome::Refused { item: Box::new(item), routes: routes.take() });
         routes = untold.and_then(Outcome::into_routes);
     }
+    let lost: BTreeMap<_, _> = answer::lost(lost.as_ref()).collect();
     let given = values.into_iter().zip(prevs).zip(epochs);
-    for (call, ((value, prev), epoch)) in calls.iter_mut().zip(given) {
+    for (index, (call, ((value, prev), epoch))) in calls.iter_mut().zip(given).enumerate() {
         // Whoever was refused, or was late, has been told; the routes go to somebody who listens.
-        let untold = call.tell(Outcome::Given { value, prev, epoch, routes: routes.take() });
+        let lost = lost.get(&index).copied().unwrap_or(0);
+        let untold = call.tell(Outcome::Given { value, prev, epoch, lost, routes: routes.take() });
         routes = untold.and_then(Outcome::into_routes);
     }
 }

@@ -95,7 +95,7 @@ async fn talk(ends: &Arc<Ends>, generation: Generation, mut client: SequenceServ
     let messages = Messages { ends: ends.clone(), generation };
     let mut answers = match client.next_stream(messages).await {
         Ok(answers) => answers.into_inner(),
-        Err(status) if pool::never_sent(&status) => return End::NeverSent(status),
+        Err(status) if pool::not_processed(&status) => return End::NeverSent(status),
         Err(status) if status.code() == Code::Unimplemented && !pool::is_transport(&status) => {
             return End::NotServed { until: Instant::now() + NOT_SERVED_FOR };
         }

@@ -172,7 +172,7 @@ impl SequenceService for Service {
         };
         let (value, prev, epoch) = next().map_err(|refusal| status::to_status(&refusal))?;
         let routes = self.routes(route_version);
-        Ok(Response::new(v1::NextResponse { value: value.0, prev: prev.0, epoch: epoch.0, routes }))
+        Ok(Response::new(v1::NextResponse { value: value.0, prev: prev.0, epoch: epoch.0, routes, lost: None }))
     }
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {

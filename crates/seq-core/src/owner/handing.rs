@@ -1,21 +1,25 @@
 //! Planned moves: both sides of handing a section over with its exact values.
 //!
 //! The source asks the target to hold early calls (*prepare*), freezes and copies the section, sends the copy (*stage*), has
-//! the store commit the move, and tells the target to start (*activate*). Until the commit was asked for, the source can
-//! take it all back; from then on only a definite answer tells who owns the section. A target starts from a copy only if
-//! the committed ownership names the same attempt, so an old copy is never used. Whoever dies on the way leaves the section
-//! to the arbiter.
+//! the store commit the move, and tells the target so (*activate*). Until the commit was asked for, the source can
+//! take it all back; from then on only a definite answer tells who owns the section.
+//!
+//! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target ask its store, and the grant in that
+//! response starts it: from a copy only if the committed ownership names the same attempt and the copy fits the granted
+//! ceiling, else at the ceiling. Requests come from whoever reaches the port, so what they can make a target keep is bounded.
+//! If a side dies on the way, the section is left to the arbiter.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Effect, Grant, News, Owner};
+use super::{Effect, News, Owner};
 use crate::arbiter::Move;
 use crate::id::{Epoch, Handover, Incarnation, NodeId, SectionId, Seq};
 use crate::lease::Clocks;
-use crate::owner::{AdoptError, Life};
+use crate::limits;
+use crate::owner::{AdoptError, CopyLoss, Life};
 use crate::route::RouteTable;
-use crate::section::SectionCopy;
+use crate::section::{CopyMisfit, SectionCopy};
 
 /// Most sections that one node hands over at a time: each is frozen for some milliseconds, and its copy is in memory twice.
 pub const MAX_OUTGOING: usize = 16;
@@ -23,6 +27,13 @@ pub const MAX_OUTGOING: usize = 16;
 /// Most copies a node keeps for moves that are not decided: what a dozen sources may send at a time. The oldest goes first;
 /// its section starts at the ceiling if it is moved here after all.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
+
+/// Most touched slots in the copies a node keeps, 512 MiB: two of the largest sections, or each of [`MAX_INCOMING`] sections of
+/// the default size. The oldest goes first, as above.
+pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
+
+/// Most attempts of one section that a target keeps apart: the one under way, and one that was taken back or made up.
+const MAX_ATTEMPTS: usize = 2;
 
 /// One attempt to hand a section over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +48,7 @@ pub struct Handing {
     pub to: NodeId,
     /// The target's life.
     pub incarnation: Incarnation,
-    /// Number of the attempt, unique in the source's process.
+    /// Number of the attempt; no other one of the source's process has it, and nobody else can guess it.
     pub handover: Handover,
 }
 
@@ -84,18 +95,31 @@ pub enum OfferRefusal {
         /// The section.
         section: SectionId,
     },
+    /// The epoch is not the one after the newest that is known here.
+    #[error("section {section} is at epoch {known} here, and epoch {given} was offered, which does not come next")]
+    UnknownEpoch {
+        /// The section.
+        section: SectionId,
+        /// Its newest epoch known here.
+        known: Epoch,
+        /// The epoch offered.
+        given: Epoch,
+    },
+    /// The copy is not one of the section.
+    #[error("section {section}: {misfit}")]
+    Copy {
+        /// The section.
+        section: SectionId,
+        /// What is wrong with it.
+        misfit: CopyMisfit,
+    },
 }
 
 /// How the store answered the commit of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// The target owns the section.
-    Made {
-        /// The committed ceiling.
-        ceiling: Seq,
-        /// What came with the answer.
-        news: News,
-    },
+    /// The target owns the section; this came with the response.
+    Made(News),
     /// Refused for good, because the target's life is over; the source still owns the section.
     TargetGone,
     /// Refused, because the source does not own the section any more.
@@ -117,9 +141,24 @@ pub(super) struct Outgoing {
     moves: BTreeMap<SectionId, (Handing, Phase)>,
     /// Attempts so far; goes on from life to life.
     attempts: u64,
+    /// What their numbers are drawn from.
+    secret: u64,
 }
 
 impl Outgoing {
+    pub(super) fn with_secret(secret: u64) -> Outgoing {
+        Outgoing { secret, ..Outgoing::default() }
+    }
+
+    /// The number of the next attempt: splitmix64 of a counter that starts at the secret.
+    fn next_attempt(&mut self) -> Handover {
+        self.attempts += 1;
+        let counter = self.secret.wrapping_add(self.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mixed = (counter ^ (counter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Handover((mixed ^ (mixed >> 31)).max(1))
+    }
+
     pub(super) fn has(&self, section: SectionId) -> bool {
         self.moves.contains_key(&section)
     }
@@ -130,7 +169,7 @@ impl Outgoing {
 
     /// Nothing is under way any more; attempts are counted on.
     pub(super) fn forget(self) -> Outgoing {
-        Outgoing { moves: BTreeMap::new(), attempts: self.attempts }
+        Outgoing { moves: BTreeMap::new(), ..self }
     }
 
     /// Whether this very attempt is in that phase.
@@ -139,51 +178,94 @@ impl Outgoing {
     }
 }
 
-/// The target's side: sections that are expected.
+/// The target's side: the attempts that are expected, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    expected: BTreeMap<SectionId, Expected>,
-    arrivals: u64,
+    expected: Vec<Expected>,
 }
 
 #[derive(Debug)]
 struct Expected {
+    section: SectionId,
     epoch: Epoch,
     handover: Handover,
-    copy: Option<SectionCopy>,
-    arrival: u64,
+    staged: Option<Staged>,
+}
+
+/// A checked copy.
+#[derive(Debug)]
+struct Staged {
+    copy: SectionCopy,
+    highest: Seq,
+}
+
+impl Expected {
+    fn is(&self, section: SectionId, epoch: Epoch, handover: Handover) -> bool {
+        (self.section, self.epoch, self.handover) == (section, epoch, handover)
+    }
+
+    fn slots(&self) -> usize {
+        self.staged.as_ref().map_or(0, |staged| staged.copy.distances.len())
+    }
 }
 
 impl Incoming {
-    /// Takes the copy of exactly this attempt out, if it is here; what else is kept for the section is past.
-    pub(super) fn take(&mut self, section: SectionId, epoch: Epoch, handover: Handover) -> Option<SectionCopy> {
-        let expected = self.expected.remove(&section)?;
-        if (expected.epoch, expected.handover) == (epoch, handover) { expected.copy } else { None }
+    /// Takes the copy of exactly this attempt out, if it is here and fits the ceiling; what else is kept for the section is
+    /// past.
+    pub(super) fn take(
+        &mut self,
+        section: SectionId,
+        epoch: Epoch,
+        handover: Handover,
+        ceiling: Seq,
+    ) -> Result<SectionCopy, CopyLoss> {
+        let found = self.expected.iter_mut().find(|expected| expected.is(section, epoch, handover));
+        let staged = found.and_then(|expected| expected.staged.take());
+        self.expected.retain(|expected| expected.section != section);
+        let Staged { copy, highest } = staged.ok_or(CopyLoss::Missing)?;
+        if highest > ceiling {
+            return Err(CopyMisfit::AboveCeiling { highest, ceiling }.into());
+        }
+        Ok(copy)
     }
 
     /// Forgets what the routes say went elsewhere.
     pub(super) fn forget_past(&mut self, routes: &RouteTable) {
-        self.expected.retain(|section, expected| routes.get(*section).is_some_and(|at| at.epoch < expected.epoch));
+        self.expected.retain(|expected| routes.get(expected.section).is_some_and(|at| at.epoch < expected.epoch));
     }
 
-    fn expect(&mut self, offer: &Offer) -> Result<&mut Expected, OfferRefusal> {
+    /// Expects an attempt. Others of the section stay beside it, up to a bound: which one counts is for the store to say.
+    fn expect(&mut self, offer: &Offer) {
         let Offer { section, epoch, handover, .. } = *offer;
-        if let Some(known) = self.expected.get(&section)
-            && (known.epoch, known.handover) > (epoch, handover)
-        {
-            return Err(OfferRefusal::Past { section, epoch, handover });
+        if self.expected.iter().any(|expected| expected.is(section, epoch, handover)) {
+            return;
         }
-        if self.expected.len() == MAX_INCOMING && !self.expected.contains_key(&section) {
-            let oldest = self.expected.iter().min_by_key(|(_, expected)| expected.arrival).map(|(section, _)| *section);
-            oldest.and_then(|oldest| self.expected.remove(&oldest));
+        if self.expected.iter().filter(|expected| expected.section == section).count() == MAX_ATTEMPTS {
+            let oldest = self.expected.iter().position(|expected| expected.section == section);
+            self.expected.remove(oldest.expect("there are some"));
         }
-        self.arrivals += 1;
-        let fresh = Expected { epoch, handover, copy: None, arrival: self.arrivals };
-        let expected = self.expected.entry(section).or_insert_with(|| Expected { copy: None, ..fresh });
-        if (expected.epoch, expected.handover) != (epoch, handover) {
-            *expected = Expected { epoch, handover, copy: None, arrival: self.arrivals };
+        if self.expected.len() == MAX_INCOMING {
+            self.expected.remove(0);
         }
-        Ok(expected)
+        self.expected.push(Expected { section, epoch, handover, staged: None });
+    }
+
+    /// Keeps the copy of an attempt. The first one of an attempt stays.
+    fn stage(&mut self, offer: &Offer, copy: SectionCopy, highest: Seq) {
+        let Offer { section, epoch, handover, .. } = *offer;
+        let same = |expected: &Expected| expected.is(section, epoch, handover);
+        if self.expected.iter().any(|expected| same(expected) && expected.staged.is_some()) {
+            return;
+        }
+        self.expect(offer);
+        let room = MAX_INCOMING_SLOTS.saturating_sub(copy.distances.len());
+        while self.expected.iter().map(Expected::slots).sum::<usize>() > room {
+            let oldest = self.expected.iter().position(|expected| expected.slots() > 0);
+            self.expected.remove(oldest.expect("some hold slots"));
+        }
+        if let Some(expected) = self.expected.iter_mut().find(|expected| same(expected)) {
+            expected.staged = Some(Staged { copy, highest });
+        }
     }
 }
 
@@ -202,8 +284,7 @@ impl Owner {
         if !may || self.outgoing.moves.len() == MAX_OUTGOING {
             return;
         }
-        self.outgoing.attempts += 1;
-        let handover = Handover(self.outgoing.attempts);
+        let handover = self.outgoing.next_attempt();
         let handing = Handing { life, section, epoch, to, incarnation, handover };
         self.outgoing.moves.insert(section, (handing, Phase::Preparing));
         effects.push(Effect::Prepare(handing));
@@ -249,10 +330,10 @@ impl Owner {
     ) -> Result<(), AdoptError> {
         let under_way = self.outgoing.is(handing, Phase::Committing);
         match commit {
-            Commit::Made { ceiling, news } => {
+            Commit::Made(news) => {
                 // Nothing is given out by a frozen section; it leaves whatever becomes of the news.
                 self.drop_section(handing.section, handing.epoch, effects);
-                effects.push(Effect::Activate { handing: *handing, ceiling });
+                effects.push(Effect::Activate(*handing));
                 self.on_news(handing.life, sent, news, effects)?;
             }
             Commit::TargetGone if under_way => self.thaw(handing, effects),
@@ -275,8 +356,9 @@ impl Owner {
     /// # Errors
     /// [`OfferRefusal`].
     pub fn on_prepare(&mut self, offer: &Offer) -> Result<(), OfferRefusal> {
-        self.check(offer)?;
-        self.incoming.expect(offer).map(|_| ())
+        self.check_offer(offer)?;
+        self.incoming.expect(offer);
+        Ok(())
     }
 
     /// As a target: keeps the copy for when the move is committed.
@@ -284,45 +366,58 @@ impl Owner {
     /// # Errors
     /// [`OfferRefusal`].
     pub fn on_stage(&mut self, offer: &Offer, copy: SectionCopy) -> Result<(), OfferRefusal> {
-        self.check(offer)?;
-        self.incoming.expect(offer)?.copy = Some(copy);
+        self.check_offer(offer)?;
+        let section = offer.section;
+        let uids = self.layout.uids_of(section);
+        let highest =
+            copy.check((uids.end - uids.start) as u32).map_err(|misfit| OfferRefusal::Copy { section, misfit })?;
+        self.incoming.stage(offer, copy, highest);
         Ok(())
     }
 
-    /// As a target: starts, because the source says that the move is committed. Repeating it, or hearing it from the store
-    /// first, changes nothing.
+    /// As a target: asks the store, because a peer says that the move is committed. The grant in the response starts the
+    /// ownership; what the peer says starts nothing.
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn on_activate(&mut self, offer: &Offer, ceiling: Seq, effects: &mut Vec<Effect>) -> Result<(), OfferRefusal> {
-        let Offer { section, epoch, handover, .. } = *offer;
-        if self.owned.get(&section) == Some(&epoch) {
-            return Ok(());
+    pub fn on_activate(&mut self, offer: &Offer, effects: &mut Vec<Effect>) -> Result<(), OfferRefusal> {
+        if self.owned.get(&offer.section) != Some(&offer.epoch) {
+            self.check_epoch(offer)?;
+            effects.push(Effect::RenewNow);
         }
-        self.check(offer)?;
-        let staged = self.incoming.expected.get(&section);
-        if staged.is_none_or(|staged| (staged.epoch, staged.handover) != (epoch, handover) || staged.copy.is_none()) {
-            // The grant itself comes with the next renewal.
-            return Err(OfferRefusal::Past { section, epoch, handover });
-        }
-        self.enter(&Grant { section, epoch, ceiling, handover }, effects);
         Ok(())
     }
 
-    fn check(&self, offer: &Offer) -> Result<(), OfferRefusal> {
+    /// As a target: whether the ownership that was offered has begun here, or cannot begin any more.
+    #[must_use]
+    pub fn is_settled(&self, offer: &Offer) -> bool {
+        matches!(self.check_epoch(offer), Err(OfferRefusal::Past { .. } | OfferRefusal::OtherIncarnation { .. }))
+    }
+
+    /// As a target: whether an offer may be taken, before its copy is received.
+    ///
+    /// # Errors
+    /// [`OfferRefusal`].
+    pub fn check_offer(&self, offer: &Offer) -> Result<(), OfferRefusal> {
+        self.check_epoch(offer)?;
+        if self.leaving { Err(OfferRefusal::Leaving) } else { Ok(()) }
+    }
+
+    fn check_epoch(&self, offer: &Offer) -> Result<(), OfferRefusal> {
         let Offer { section, epoch, handover, incarnation: given } = *offer;
         let current = self.life.map_or(Incarnation(0), |life| life.incarnation);
         if current != given || self.life.is_none() {
             return Err(OfferRefusal::OtherIncarnation { current, given });
-        }
-        if self.leaving {
-            return Err(OfferRefusal::Leaving);
         }
         let held = *self.held.get(section.0 as usize).ok_or(OfferRefusal::UnknownSection { section })?;
         let routed = self.routes.as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
         // The routes may have brought the very ownership already, with a grant that was entered, or not yet.
         if held >= epoch || routed.epoch > epoch {
             return Err(OfferRefusal::Past { section, epoch, handover });
+        }
+        let known = routed.epoch.max(held);
+        if epoch.0 - known.0 > 1 {
+            return Err(OfferRefusal::UnknownEpoch { section, known, given: epoch });
         }
         Ok(())
     }

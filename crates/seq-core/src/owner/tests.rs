@@ -218,7 +218,8 @@ fn preparing(owner: &mut Owner) -> Handing {
 fn a_planned_move_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
     let mut owner = owning();
     let handing = preparing(&mut owner);
-    assert_eq!((handing.section, handing.to, handing.handover), (SectionId(0), OTHER, Handover(1)));
+    assert_eq!((handing.section, handing.to), (SectionId(0), OTHER));
+    assert_ne!(handing.handover, Handover(0));
     assert_eq!(tell(&mut owner, 2, News { moves: vec![planned(0, 1)], ..News::default() }).len(), 1, "it is under way");
     let mut effects = Vec::new();
     owner.on_prepared(&handing, true, &mut effects);
@@ -226,9 +227,9 @@ fn a_planned_move_goes_step_by_step_and_the_section_leaves_when_it_is_committed(
     owner.on_committed(&handing, at(3), Commit::Unknown, &mut effects).unwrap();
     assert_eq!(effects, [Effect::Stage(handing), Effect::Commit(handing), Effect::Commit(handing)]);
     effects.clear();
-    let made = Commit::Made { ceiling: Seq(90), news: news(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]) };
+    let made = Commit::Made(news(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
     owner.on_committed(&handing, at(4), made, &mut effects).unwrap();
-    let activate = Effect::Activate { handing, ceiling: Seq(90) };
+    let activate = Effect::Activate(handing);
     assert_eq!(effects, [leave(0, 1), activate, Effect::Publish, Effect::Extend { sent: at(4) }]);
     assert_eq!((owned(&owner), owner.moves_under_way()), (vec![(1, 1)], 0));
 }
@@ -242,8 +243,9 @@ fn a_move_that_fails_before_the_commit_or_for_good_is_taken_back() {
     owner.on_prepared(&handing, false, &mut effects);
     assert_eq!((effects.len(), owner.moves_under_way()), (0, 0), "nothing was frozen");
 
+    let first = handing.handover;
     let handing = preparing(&mut owner);
-    assert_eq!(handing.handover, Handover(2), "another attempt");
+    assert_ne!(handing.handover, first, "another attempt");
     owner.on_prepared(&handing, true, &mut effects);
     owner.on_staged(&handing, false, &mut effects);
     assert_eq!(effects, [Effect::Stage(handing), thaw.clone()]);
@@ -282,29 +284,45 @@ fn copy(distance: u64) -> SectionCopy {
     SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(3), distance)] }
 }
 
+/// What the store says when it granted section 2 to this node.
+fn granted(ceiling: u64, handover: u64) -> News {
+    news(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, ceiling, handover)])
+}
+
+fn lost(why: CopyLoss) -> Effect {
+    Effect::CopyLost { section: SectionId(2), epoch: Epoch(2), why }
+}
+
 #[test]
 fn a_target_starts_from_the_copy_of_the_committed_attempt() {
     let mut owner = owning();
     owner.on_prepare(&offer(2, 1)).unwrap();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
     let mut effects = Vec::new();
-    owner.on_activate(&offer(2, 1), Seq(90), &mut effects).unwrap();
-    owner.on_activate(&offer(2, 1), Seq(90), &mut effects).unwrap();
-    assert_eq!(effects, [enter(2, 2, 90, Some(copy(7)))]);
+    owner.on_activate(&offer(2, 1), &mut effects).unwrap();
+    owner.on_activate(&offer(2, 1), &mut effects).unwrap();
+    assert_eq!(effects, [Effect::RenewNow, Effect::RenewNow], "the store is asked");
+    assert!(!owner.is_settled(&offer(2, 1)));
+    let effects = tell(&mut owner, 3, granted(90, 1));
+    assert_eq!(effects, [Effect::Publish, enter(2, 2, 90, Some(copy(7))), Effect::Extend { sent: at(3) }]);
+    assert!(owner.is_settled(&offer(2, 1)));
+    let mut effects = Vec::new();
+    owner.on_activate(&offer(2, 1), &mut effects).unwrap();
+    assert_eq!(effects, [], "it is served already");
     // Routes that were read before the move do not take the section away again.
-    assert_eq!(tell(&mut owner, 3, news(2, [(1, 1), (1, 1), (2, 1), (3, 1)], &[])).len(), 2);
+    assert_eq!(tell(&mut owner, 4, news(1, [(1, 1), (1, 1), (3, 1), (0, 0)], &[])).len(), 1);
     assert_eq!(owned(&owner), [(0, 1), (1, 1), (2, 2)]);
-    let own = news(3, [(1, 1), (1, 1), (1, 2), (3, 1)], &[grant(2, 2, 90, 1)]);
-    assert_eq!(tell(&mut owner, 4, own).len(), 2, "it is served already");
 }
 
 #[test]
-fn a_target_that_hears_it_from_the_store_first_starts_just_so() {
+fn a_target_whose_store_answers_first_starts_just_so() {
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
-    let effects = tell(&mut owner, 3, news(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, 90, 1)]));
+    let effects = tell(&mut owner, 3, granted(90, 1));
     assert_eq!(effects[1], enter(2, 2, 90, Some(copy(7))));
-    owner.on_activate(&offer(2, 1), Seq(90), &mut Vec::new()).unwrap();
+    let mut effects = Vec::new();
+    owner.on_activate(&offer(2, 1), &mut effects).unwrap();
+    assert_eq!(effects, []);
 }
 
 #[test]
@@ -312,16 +330,35 @@ fn an_old_copy_is_never_started_from() {
     // The source took attempt 1 back and served on; then it died, and the arbiter gave the section to this node.
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
-    let effects = tell(&mut owner, 3, news(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, 90, 0)]));
-    assert_eq!(effects[1], enter(2, 2, 90, None));
+    assert_eq!(tell(&mut owner, 3, granted(90, 0))[1], enter(2, 2, 90, None));
 
-    // A late message of attempt 1 does not replace the copy of attempt 2.
+    // A late message of attempt 1 does not replace the copy of attempt 2, and neither does one that a stranger made up.
     let mut owner = owning();
     owner.on_stage(&offer(2, 2), copy(9)).unwrap();
-    let past = OfferRefusal::Past { section: SectionId(2), epoch: Epoch(2), handover: Handover(1) };
-    assert_eq!(owner.on_stage(&offer(2, 1), copy(7)), Err(past));
-    let effects = tell(&mut owner, 3, news(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, 90, 2)]));
-    assert_eq!(effects[1], enter(2, 2, 90, Some(copy(9))));
+    owner.on_stage(&offer(2, 1), copy(7)).unwrap();
+    owner.on_stage(&offer(2, 2), copy(1)).unwrap();
+    assert_eq!(tell(&mut owner, 3, granted(90, 2))[1], enter(2, 2, 90, Some(copy(9))));
+    owner.on_stage(&offer(2, 2), copy(9)).unwrap_err();
+}
+
+#[test]
+fn a_move_whose_copy_is_lost_or_does_not_fit_starts_at_the_ceiling_and_says_so() {
+    let mut owner = owning();
+    owner.on_stage(&offer(2, u64::MAX), copy(7)).unwrap();
+    assert_eq!(tell(&mut owner, 3, granted(90, 1))[1..3], [lost(CopyLoss::Missing), enter(2, 2, 90, None)]);
+
+    let mut owner = owning();
+    owner.on_stage(&offer(2, 1), copy(91)).unwrap();
+    let misfit = CopyMisfit::AboveCeiling { highest: Seq(91), ceiling: Seq(90) };
+    assert_eq!(tell(&mut owner, 3, granted(90, 1))[1..3], [lost(misfit.into()), enter(2, 2, 90, None)]);
+}
+
+#[test]
+fn a_copy_that_is_not_the_sections_is_refused() {
+    let mut owner = owning();
+    let copy = SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(100), 1)] };
+    let misfit = CopyMisfit::Slot { slot: crate::id::SlotIndex(100), uids: 100 };
+    assert_eq!(owner.on_stage(&offer(2, 1), copy), Err(OfferRefusal::Copy { section: SectionId(2), misfit }));
 }
 
 #[test]
@@ -330,7 +367,7 @@ fn an_offer_that_is_past_or_meant_for_another_life_is_refused() {
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
     tell(&mut owner, 3, news(2, [(1, 1), (1, 1), (3, 3), (0, 0)], &[]));
     let past = OfferRefusal::Past { section: SectionId(2), epoch: Epoch(2), handover: Handover(1) };
-    assert_eq!(owner.on_activate(&offer(2, 1), Seq(90), &mut Vec::new()), Err(past), "it went on to another node");
+    assert_eq!(owner.on_activate(&offer(2, 1), &mut Vec::new()), Err(past), "it went on to another node");
     let other = Offer { incarnation: Incarnation(9), ..offer(4, 1) };
     let (current, given) = (Incarnation(1), Incarnation(9));
     assert_eq!(owner.on_prepare(&other), Err(OfferRefusal::OtherIncarnation { current, given }));
@@ -340,21 +377,79 @@ fn an_offer_that_is_past_or_meant_for_another_life_is_refused() {
     assert_eq!(owner.on_prepare(&offer(4, 1)), Err(OfferRefusal::Leaving));
 }
 
+/// A node that knows the routes of many sections, all of another node.
+fn beside(sections: u64, uids: u64) -> Owner {
+    let layout = Layout::new(0..sections * uids, uids as u32).unwrap();
+    let mut owner = Owner::new("s", layout, LeaseTerms::DEFAULTS);
+    owner.on_registered(ME);
+    let route = Route { owner: Some(OTHER), epoch: Epoch(1) };
+    let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
+    let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
+    tell(&mut owner, 1, News { routes: Some(update), ..News::default() });
+    owner
+}
+
 #[test]
 fn copies_are_bounded_and_the_oldest_goes_first() {
     let sections = handing::MAX_INCOMING as u64 + 1;
-    let mut owner = Owner::new("s", Layout::new(0..sections * 10, 10).unwrap(), LeaseTerms::DEFAULTS);
-    owner.on_registered(ME);
+    let mut owner = beside(sections, 10);
     for section in 0..sections {
         let one = Offer { section: SectionId(section as u32), ..offer(2, 1) };
         owner.on_stage(&one, copy(1)).unwrap();
     }
-    let mut activate = |section: u32| {
-        owner.on_activate(&Offer { section: SectionId(section), ..offer(2, 1) }, Seq(10), &mut Vec::new())
+    let mut start = |section: u32| owner.incoming.take(SectionId(section), Epoch(2), Handover(1), Seq(10));
+    assert_eq!(start(0), Err(CopyLoss::Missing));
+    assert_eq!(start(1), Ok(copy(1)));
+    assert_eq!(start(sections as u32 - 1), Ok(copy(1)));
+}
+
+#[test]
+fn copies_are_bounded_in_bytes_too() {
+    let uids = limits::MAX_SECTION_SIZE;
+    let mut owner = beside(3, u64::from(uids));
+    // Two copies of half of the largest section's uids each, and a third one of all of them: a quarter too many.
+    let copy = |slots: u32| {
+        let distances = (0..slots).map(|slot| (crate::id::SlotIndex(slot), 1)).collect();
+        SectionCopy { base: Seq(0), distances }
     };
-    assert!(activate(0).is_err());
-    assert!(activate(1).is_ok());
-    assert!(activate(sections as u32 - 1).is_ok());
+    let one = |section: u32| Offer { section: SectionId(section), ..offer(2, 1) };
+    owner.on_stage(&one(0), copy(uids / 2)).unwrap();
+    owner.on_stage(&one(1), copy(uids / 2 + 1)).unwrap();
+    owner.on_stage(&one(2), copy(uids)).unwrap();
+    let mut start = |section: u32| {
+        owner.incoming.take(SectionId(section), Epoch(2), Handover(1), Seq(1)).map(|copy| copy.distances.len())
+    };
+    assert_eq!(start(0), Err(CopyLoss::Missing));
+    assert_eq!(start(1), Ok(uids as usize / 2 + 1));
+    assert_eq!(start(2), Ok(uids as usize));
+}
+
+#[test]
+fn attempts_of_one_section_are_bounded() {
+    let mut owner = owning();
+    for attempt in 1..=3 {
+        owner.on_stage(&offer(2, attempt), copy(attempt)).unwrap();
+    }
+    assert_eq!(tell(&mut owner, 3, granted(90, 1))[1], lost(CopyLoss::Missing));
+}
+
+#[test]
+fn attempts_have_numbers_that_a_stranger_does_not_guess() {
+    let number = |secret: u64| {
+        let mut owner = Owner::new("s", layout(), LeaseTerms::DEFAULTS).with_secret(secret);
+        owner.on_registered(ME);
+        tell(&mut owner, 1, news(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+        let mut numbers = Vec::new();
+        for _ in 0..3 {
+            let handing = preparing(&mut owner);
+            numbers.push(handing.handover.0);
+            owner.on_prepared(&handing, false, &mut Vec::new());
+        }
+        numbers
+    };
+    let all: BTreeSet<_> = (0..100).flat_map(number).collect();
+    assert_eq!(all.len(), 300, "no two are the same");
+    assert!(all.iter().all(|number| *number > 1 << 32), "none is small");
 }
 
 #[test]
@@ -370,4 +465,56 @@ fn whoever_leaves_alone_gives_up_what_nobody_takes() {
     assert_eq!(released, BTreeSet::from([0, 1]));
     owner.on_renewed(&renewal, at(3), News::default(), &mut Vec::new()).unwrap();
     assert!(owner.is_empty());
+}
+
+#[test]
+fn what_a_peer_sends_starts_no_ownership() {
+    let mut owner = owning();
+    owner.on_prepare(&offer(2, 1)).unwrap();
+    owner.on_stage(&offer(2, 1), copy(7)).unwrap();
+    let mut effects = Vec::new();
+    owner.on_activate(&offer(2, 1), &mut effects).unwrap();
+    assert_eq!(effects, [Effect::RenewNow]);
+    assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
+    // The store knows of no such move: its response grants nothing.
+    let renewal = owner.renewal().unwrap();
+    owner.on_renewed(&renewal, at(3), News::default(), &mut effects).unwrap();
+    assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
+}
+
+#[test]
+fn an_offer_of_an_epoch_that_cannot_come_next_is_refused_and_not_remembered() {
+    let mut owner = owning();
+    for epoch in [3, u64::MAX] {
+        let unknown = OfferRefusal::UnknownEpoch { section: SectionId(2), known: Epoch(1), given: Epoch(epoch) };
+        assert_eq!(owner.on_prepare(&offer(epoch, 1)), Err(unknown));
+        assert_eq!(owner.on_stage(&offer(epoch, 1), copy(7)), Err(unknown));
+        assert_eq!(owner.on_activate(&offer(epoch, 1), &mut Vec::new()), Err(unknown));
+    }
+    assert_eq!(tell(&mut owner, 3, granted(90, 0))[1], enter(2, 2, 90, None));
+}
+
+#[test]
+fn more_releases_than_one_call_takes_are_spread_over_calls() {
+    let sections = 5_000;
+    let layout = Layout::new(0..sections * 10, 10).unwrap();
+    let mut owner = Owner::new("s", layout, LeaseTerms::DEFAULTS);
+    owner.on_registered(ME);
+    let route = Route { owner: Some(ME.node), epoch: Epoch(1) };
+    let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
+    let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
+    let grants = (0..sections as u32).map(|section| grant(section, 1, 0, 0)).collect();
+    tell(&mut owner, 1, News { routes: Some(update), grants, ..News::default() });
+    owner.leave();
+    tell(&mut owner, 2, News { alone: true, ..News::default() });
+    let mut seen = BTreeSet::new();
+    while !owner.is_empty() {
+        let renewal = owner.renewal().unwrap();
+        assert!(renewal.released.len() <= crate::limits::MAX_RAISES, "{} releases", renewal.released.len());
+        let before = seen.len();
+        seen.extend(renewal.released.iter().map(|(section, _)| section.0));
+        assert!(seen.len() > before, "each call brings some");
+        owner.on_renewed(&renewal, at(3), News::default(), &mut Vec::new()).unwrap();
+    }
+    assert_eq!(seen.len() as u64, sections);
 }

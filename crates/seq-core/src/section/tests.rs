@@ -228,7 +228,7 @@ proptest! {
                 Op::HandOver => {
                     let copy = section.freeze();
                     prop_assert_eq!(&copy, &twin.copy());
-                    section = Section::handed_over(UIDS, &copy, Seq(twin.ceiling), step);
+                    section = Section::handed_over(UIDS, &copy, Seq(twin.ceiling), step).unwrap();
                     twin = Twin { frozen: false, in_line: false, waits_for: 0, ..twin };
                 }
                 Op::TakeOver => {
@@ -347,10 +347,25 @@ fn a_ceiling_past_the_end_stops_the_process() {
 }
 
 #[test]
-#[should_panic(expected = "slot 0: 11 from 0 above 10")]
-fn a_copy_of_another_section_stops_the_process() {
-    let copy = SectionCopy { base: Seq(0), distances: vec![(SlotIndex(0), 11)] };
-    let _ = Section::handed_over(1, &copy, Seq(10), Step(1));
+fn a_copy_that_does_not_fit_is_refused() {
+    let start = |base: u64, distances: &[(u32, u64)]| {
+        let distances = distances.iter().map(|(slot, distance)| (SlotIndex(*slot), *distance)).collect();
+        Section::handed_over(3, &SectionCopy { base: Seq(base), distances }, Seq(10), Step(1)).map(drop)
+    };
+    let above = |highest| Err(CopyMisfit::AboveCeiling { highest: Seq(highest), ceiling: Seq(10) });
+    assert_eq!(start(4, &[(0, 6), (2, 1)]), Ok(()));
+    assert_eq!(start(4, &[(0, 1), (2, 7)]), above(11));
+    assert_eq!(start(11, &[]), above(11));
+    let slot = |slot| Err(CopyMisfit::Slot { slot: SlotIndex(slot), uids: 3 });
+    assert_eq!(
+        [start(0, &[(3, 1)]), start(0, &[(2, 1), (1, 1)]), start(0, &[(1, 1), (1, 1)])],
+        [slot(3), slot(1), slot(1)]
+    );
+    let distance = |base, distance| Err(CopyMisfit::Distance { slot: SlotIndex(0), distance, base: Seq(base) });
+    assert_eq!(start(0, &[(0, 0)]), distance(0, 0));
+    assert_eq!(start(9, &[(0, u64::MAX)]), distance(9, u64::MAX));
+    let past = Seq(u64::MAX);
+    assert_eq!(start(past.0, &[]), Err(CopyMisfit::AboveCeiling { highest: past, ceiling: Seq::MAX }));
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn next(route_version: Option<u64>) -> v1::NextRequest {
 async fn numbers_and_readings_come_through() {
     let door = Door::open().await;
     let first = door.client().next(next(None)).await.unwrap().into_inner();
-    assert_eq!(first, v1::NextResponse { value: 1, prev: 0, epoch: 1, routes: None });
+    assert_eq!(first, v1::NextResponse { value: 1, prev: 0, epoch: 1, ..v1::NextResponse::default() });
     let ten = v1::NextRequest { count: 10, ..next(None) };
     assert_eq!(door.client().next(ten).await.unwrap().into_inner().value, 11);
     let read = v1::CurrentRequest { uid: 4, ..v1::CurrentRequest::default() };

@@ -95,7 +95,7 @@ impl Twin {
         let last = inner.last.entry(ask.uid).or_default();
         let prev = *last;
         *last += u64::from(ask.count.get());
-        Ok(Allocation { value: Seq(*last), prev: Seq(prev), epoch: Epoch(1) })
+        Ok(Allocation { value: Seq(*last), prev: Seq(prev), epoch: Epoch(1), lost: 0 })
     }
 
     fn read(&self, uid: Uid) -> Result<Current, Refusal> {

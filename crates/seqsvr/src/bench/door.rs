@@ -137,7 +137,7 @@ fn refused(addr: &str, error: &std::io::Error) -> Ending {
 fn failed(status: &Status) -> Answer {
     let reason = status::reason(status);
     // This service's own refusals moved nothing, but for an owner that did not answer; of others nothing is known.
-    let moved = reason.as_deref().is_none_or(|reason| reason == "OWNER_TIMED_OUT");
+    let moved = reason.as_deref().is_none_or(|reason| matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST"));
     failure(&reason.unwrap_or_else(|| format!("{:?}", status.code()).to_uppercase()), status.message(), moved)
 }
 

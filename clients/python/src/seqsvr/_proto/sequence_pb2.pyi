@@ -32,16 +32,18 @@ class NextRequest(_message.Message):
     def __init__(self, uid: _Optional[int] = ..., count: _Optional[int] = ..., route_version: _Optional[int] = ..., epoch: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class NextResponse(_message.Message):
-    __slots__ = ("value", "prev", "epoch", "routes")
+    __slots__ = ("value", "prev", "epoch", "routes", "lost")
     VALUE_FIELD_NUMBER: _ClassVar[int]
     PREV_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     value: int
     prev: int
     epoch: int
     routes: _route_pb2.Routes
-    def __init__(self, value: _Optional[int] = ..., prev: _Optional[int] = ..., epoch: _Optional[int] = ..., routes: _Optional[_Union[_route_pb2.Routes, _Mapping]] = ...) -> None: ...
+    lost: int
+    def __init__(self, value: _Optional[int] = ..., prev: _Optional[int] = ..., epoch: _Optional[int] = ..., routes: _Optional[_Union[_route_pb2.Routes, _Mapping]] = ..., lost: _Optional[int] = ...) -> None: ...
 
 class NextManyRequest(_message.Message):
     __slots__ = ("uids", "counts", "route_version", "hops", "known_epochs")
@@ -58,18 +60,28 @@ class NextManyRequest(_message.Message):
     def __init__(self, uids: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., route_version: _Optional[int] = ..., hops: _Optional[int] = ..., known_epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NextManyResponse(_message.Message):
-    __slots__ = ("values", "prevs", "epochs", "errors", "routes")
+    __slots__ = ("values", "prevs", "epochs", "errors", "routes", "lost")
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PREVS_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     values: _containers.RepeatedScalarFieldContainer[int]
     prevs: _containers.RepeatedScalarFieldContainer[int]
     epochs: _containers.RepeatedScalarFieldContainer[int]
     errors: _containers.RepeatedCompositeFieldContainer[ItemError]
     routes: _route_pb2.Routes
-    def __init__(self, values: _Optional[_Iterable[int]] = ..., prevs: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., errors: _Optional[_Iterable[_Union[ItemError, _Mapping]]] = ..., routes: _Optional[_Union[_route_pb2.Routes, _Mapping]] = ...) -> None: ...
+    lost: LostAttempts
+    def __init__(self, values: _Optional[_Iterable[int]] = ..., prevs: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., errors: _Optional[_Iterable[_Union[ItemError, _Mapping]]] = ..., routes: _Optional[_Union[_route_pb2.Routes, _Mapping]] = ..., lost: _Optional[_Union[LostAttempts, _Mapping]] = ...) -> None: ...
+
+class LostAttempts(_message.Message):
+    __slots__ = ("indexes", "attempts")
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    indexes: _containers.RepeatedScalarFieldContainer[int]
+    attempts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, indexes: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ItemError(_message.Message):
     __slots__ = ("index", "code", "reason", "message", "retry_after_ms")

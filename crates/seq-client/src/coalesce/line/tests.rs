@@ -197,13 +197,14 @@ fn refusals_find_their_calls_and_routes_somebody_who_listens() {
             v1::ItemError { index: 1, ..Default::default() },
         ],
         routes: Some(v1::Routes { version: 9, ..Default::default() }),
+        lost: Some(v1::LostAttempts { indexes: vec![2], attempts: vec![4] }),
     };
     let (calls, _) = it.line.answered(0).unwrap();
     tell(calls, Some(Responded::Answer(answer.clone())));
     assert!(
         matches!(refused.try_recv(), Ok(Some(Outcome::Refused { routes: Some(routes), .. })) if routes.version == 9)
     );
-    assert!(matches!(given.try_recv(), Ok(Some(Outcome::Given { value: 3, routes: None, .. }))));
+    assert!(matches!(given.try_recv(), Ok(Some(Outcome::Given { value: 3, lost: 4, routes: None, .. }))));
     // What does not fit the message is told to all of its calls.
     for bad in [v1::NextManyResponse { values: vec![1, 2], ..answer.clone() }, {
         let beyond = v1::ItemError { index: 3, ..Default::default() };

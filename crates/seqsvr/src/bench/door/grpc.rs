@@ -29,8 +29,8 @@ impl Lane {
         given.map_or_else(
             |status| failed(&status),
             |given| {
-                let v1::NextResponse { value, prev, .. } = given.into_inner();
-                Answer::Given { value: Seq(value), prev: Seq(prev), lost: 0 }
+                let v1::NextResponse { value, prev, lost, .. } = given.into_inner();
+                Answer::Given { value: Seq(value), prev: Seq(prev), lost: lost.unwrap_or(0) }
             },
         )
     }
@@ -75,6 +75,12 @@ pub(super) fn listed(answer: Result<v1::NextManyResponse, Status>, items: usize,
             let first = answers.len();
             let given = answer.values.iter().zip(&answer.prevs);
             answers.extend(given.map(|(value, prev)| Answer::Given { value: Seq(*value), prev: Seq(*prev), lost: 0 }));
+            let lost = answer.lost.unwrap_or_default();
+            for (index, attempts) in lost.indexes.into_iter().zip(lost.attempts) {
+                if let Some(Answer::Given { lost, .. }) = answers[first..].get_mut(index as usize) {
+                    *lost = attempts;
+                }
+            }
             for error in &answer.errors {
                 if let Some(answer) = answers[first..].get_mut(error.index as usize) {
                     *answer = refused_item(error);

@@ -1,0 +1,134 @@
+//! The border for what AllocSvrs ask their store: each request is checked before it becomes a command.
+//!
+//! A store that tests put in the real one's place checks with the same functions, so that it has the same limits.
+
+use seq_core::owner::Life;
+use seq_core::state::{Command, Raise, Transfer};
+use seq_core::{Epoch, Handover, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq, limits};
+use tonic::{Code, Status};
+
+use crate::status;
+use crate::v1::{RaiseCeilingsRequest, RenewRequest, TransferRequest};
+
+/// Reads the incarnation of a node that sent a request.
+///
+/// # Errors
+/// The refusal, where one of the two was never given out.
+pub fn life(node: u32, incarnation: u64) -> Result<Life, Status> {
+    if node == 0 {
+        return Err(bad("BAD_NODE_ID", "node_id 0 is no node: register first".to_owned()));
+    }
+    if incarnation == 0 {
+        return Err(bad("BAD_INCARNATION", "incarnation 0 is no life: register first".to_owned()));
+    }
+    Ok(Life { node: NodeId(node), incarnation: Incarnation(incarnation) })
+}
+
+/// Reads a renewal.
+///
+/// # Errors
+/// The refusal.
+pub fn renewal(life: Life, request: &RenewRequest) -> Result<Command, Status> {
+    if request.renew_seq == 0 {
+        return Err(bad("BAD_RENEW_SEQ", "renew_seq 0: the first renewal of a life is 1".to_owned()));
+    }
+    let RenewRequest { released, released_epochs, leaving, .. } = request;
+    let lens = (released.len(), released_epochs.len());
+    if lens.0 != lens.1 {
+        return Err(bad("LISTS_MISMATCH", format!("{lens:?} released sections and epochs: send one of each")));
+    }
+    if lens.0 > limits::MAX_RAISES {
+        let text = format!("{} releases are more than the {} of one call", lens.0, limits::MAX_RAISES);
+        return Err(bad("BATCH_TOO_LARGE", text));
+    }
+    let released = released.iter().zip(released_epochs);
+    Ok(Command::Renew {
+        node: life.node,
+        incarnation: life.incarnation,
+        renew_seq: RenewSeq(request.renew_seq),
+        released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
+        leaving: *leaving,
+    })
+}
+
+/// Reads the commit of a planned move in a set of this layout.
+///
+/// # Errors
+/// The refusal.
+pub fn transfer(life: Life, request: &TransferRequest, layout: &Layout) -> Result<Transfer, Status> {
+    let TransferRequest { section, epoch, to_node_id, to_incarnation, handover, .. } = *request;
+    let count = layout.sections();
+    if section >= count {
+        return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
+    }
+    if epoch == 0 {
+        return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
+    }
+    if to_node_id == 0 || to_node_id == life.node.0 || to_incarnation == 0 {
+        let text = format!("section {section} cannot be handed to node {to_node_id} in incarnation {to_incarnation}");
+        return Err(bad("BAD_TARGET", text));
+    }
+    if handover == 0 {
+        return Err(bad("BAD_HANDOVER", format!("section {section}: attempts are counted from 1")));
+    }
+    Ok(Transfer {
+        section: SectionId(section),
+        epoch: Epoch(epoch),
+        from: life.node,
+        incarnation: life.incarnation,
+        to: NodeId(to_node_id),
+        to_incarnation: Incarnation(to_incarnation),
+        handover: Handover(handover),
+    })
+}
+
+/// Reads the raises of one request in a set of this layout.
+///
+/// # Errors
+/// The refusal.
+pub fn raises(request: &RaiseCeilingsRequest, layout: &Layout) -> Result<Vec<Raise>, Status> {
+    let RaiseCeilingsRequest { sections, epochs, ceilings, .. } = request;
+    if sections.len() != epochs.len() || sections.len() != ceilings.len() {
+        let lens = (sections.len(), epochs.len(), ceilings.len());
+        return Err(bad("LISTS_MISMATCH", format!("{lens:?} sections, epochs and ceilings: send one of each")));
+    }
+    if sections.is_empty() {
+        return Err(bad("EMPTY_BATCH", format!("no section to raise; send 1..={} of them", limits::MAX_RAISES)));
+    }
+    if sections.len() > limits::MAX_RAISES {
+        let text = format!("{} raises are more than the {} of one call", sections.len(), limits::MAX_RAISES);
+        return Err(bad("BATCH_TOO_LARGE", text));
+    }
+    let count = layout.sections();
+    let mut raises = Vec::with_capacity(sections.len());
+    for ((&section, &epoch), &to) in sections.iter().zip(epochs).zip(ceilings) {
+        if section >= count {
+            return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
+        }
+        if epoch == 0 {
+            return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
+        }
+        if to == 0 || to > Seq::MAX.0 {
+            return Err(bad("BAD_CEILING", format!("section {section}: ceiling {to} is not in 1..={}", Seq::MAX)));
+        }
+        raises.push(Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) });
+    }
+    if let Some(section) = repeated(sections) {
+        return Err(bad("DUPLICATE_SECTION", format!("section {section} stands in the call twice")));
+    }
+    Ok(raises)
+}
+
+/// A section that stands in the list twice. Nothing is copied where they come in order, as one alone does.
+fn repeated(sections: &[u32]) -> Option<u32> {
+    if sections.is_sorted_by(|one, next| one < next) {
+        return None;
+    }
+    let mut sorted = sections.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
+fn bad(reason: &'static str, text: String) -> Status {
+    status::with_reason(Code::InvalidArgument, reason, text, [], None)
+}
