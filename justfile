@@ -37,6 +37,10 @@ sim SEEDS="10000":
 chaos ROWS="all":
     CHAOS={{ROWS}} cargo test --workspace --test chaos
 
+# Two or three faults at a time on real processes, drawn from so many seeds: some 25 s for each. Needs root.
+chaos-pairs SEEDS="200" FIRST="1":
+    CHAOS=pairs CHAOS_SEED={{FIRST}} CHAOS_TRIALS={{SEEDS}} cargo test --workspace --test chaos
+
 # Pauses allocators 500 times around the edge of their leases: about 25 minutes. Needs root.
 chaos-pauses:
     CHAOS=alloc_pauses cargo test --release --workspace --test chaos
@@ -49,8 +53,8 @@ chaos-failover TRIALS="50":
 python:
     clients/python/check
 
-# Feeds each fuzz target for some seconds.
-fuzz SECONDS="60" *ARGS:
+# Feeds each fuzz target for some seconds: ten minutes for all of them.
+fuzz SECONDS="66" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}
 
 # Runs the benchmarks.

@@ -25,6 +25,9 @@ pub(crate) const SECTION_SIZE: u32 = 10_000;
 /// How far a ceiling is raised: so little that the store is asked all the time.
 pub(crate) const STEP: u64 = 400;
 
+/// Snapshots come often, so that a member that was away needs one sometimes.
+const STORE_SETTINGS: &str = "[store]\nsnapshot_every = 2000\nlog_kept = 200\nrebalance_after_ms = 1000\n";
+
 /// How long a node may take to say how it is.
 const LOOK_DEADLINE: Duration = Duration::from_millis(300);
 
@@ -82,9 +85,22 @@ impl Cluster {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let cluster = Cluster { stores, allocs, disk, net, shape, runtime, dir };
         fs::write(&set, cluster.set_file("chaos")).unwrap();
-        // Snapshots come often, so that a member that was away needs one sometimes.
-        fs::write(&config, "[store]\nsnapshot_every = 2000\nlog_kept = 200\nrebalance_after_ms = 1000\n").unwrap();
+        fs::write(&config, STORE_SETTINGS).unwrap();
         cluster
+    }
+
+    /// A file of settings like that of all nodes, with one lease and wait of its own.
+    pub(crate) fn skewed_settings(&self, lease: Duration, wait: Duration) -> PathBuf {
+        let (lease, wait) = (lease.as_millis(), wait.as_millis());
+        let file = self.path(&format!("skewed-{lease}-{wait}.toml"));
+        let text = format!("{STORE_SETTINGS}lease_wait_ms = {wait}\n[alloc]\nlease_ms = {lease}\n");
+        fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// The settings of all nodes.
+    pub(crate) fn settings(&self) -> PathBuf {
+        self.path("config.toml")
     }
 
     /// A set whose every section is served.

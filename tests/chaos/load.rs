@@ -1,7 +1,8 @@
 //! Callers of the SDK, over every section, and the book that is kept of their calls.
 //!
 //! Each section is asked by callers of its own, evenly, so that a time without an answer is seen; beside them others take
-//! several numbers at once, take for many sections in one call, and read.
+//! several numbers at once, take for many sections in one call, read, and raise uids by name. All callers are in the
+//! history: each number that a `prev` or an exact read names must have been given out.
 //!
 //! Strangers know no routes and keep to one node, whatever becomes of it: when a section has a new owner, the others go
 //! there, and the strangers' calls, sent on and on over a connection that nobody gives up, are what an old owner would
@@ -20,12 +21,13 @@ use futures::stream::FuturesUnordered;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use seq_client::{Allocation, CallError, Client};
-use seq_order::{Checker, Outcome, Reading, User};
+use seq_order::{Advancing, Checker, Outcome, Reading, User};
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::cluster::{Cluster, SECTION_SIZE};
+use crate::cluster::{Cluster, SECTION_SIZE, STEP};
 use crate::machine::eventually;
 
 /// Users of a section: few, so that each is asked often.
@@ -49,6 +51,16 @@ const BATCH: usize = 8;
 /// How often each stranger calls, without waiting for its earlier calls.
 const STRANGE_EVERY: Duration = Duration::from_millis(100);
 
+/// How often the caller that raises uids by name does so: seldom, because the step is met each time.
+const ADVANCE_EVERY: Duration = Duration::from_millis(150);
+
+/// How far below the largest number of its uid an advance may name one.
+const ADVANCE_BACK: u64 = 50;
+
+/// Attempts that may have taken numbers in a call that failed: the SDK says whether there was one, not how many, and a node
+/// that was asked may have asked another.
+const UNKNOWN_ATTEMPTS: u32 = 8;
+
 /// The deadline of a call: the SDK's own.
 const DEADLINE: Duration = seq_client::DEADLINE;
 
@@ -71,6 +83,7 @@ struct Strangers {
 struct Book {
     began: Instant,
     checker: Checker,
+    advances: u64,
     micros: Histogram<u64>,
     sections: Vec<SectionBook>,
     calls: u64,
@@ -95,6 +108,9 @@ struct SectionBook {
 pub(crate) struct Report {
     pub(crate) tally: seq_order::Tally,
     details: Vec<seq_order::Violation>,
+    phantoms: Vec<seq_order::Phantom>,
+    /// Advances that were done.
+    advances: u64,
     /// Per section: the longest time without an answer, and calls that failed.
     pub(crate) unserved: Vec<Duration>,
     pub(crate) failed: Vec<u64>,
@@ -108,9 +124,12 @@ impl Load {
     /// Starts the callers and waits until every section has answered.
     pub(crate) fn start(cluster: &Cluster) -> Load {
         let sections = cluster.shape.sections;
+        let mut checker = Checker::new((sections * USERS_PER_SECTION) as usize);
+        checker.complete();
         let book = Book {
             began: Instant::now(),
-            checker: Checker::new((sections * USERS_PER_SECTION) as usize),
+            checker,
+            advances: 0,
             micros: Histogram::new_with_bounds(1, 600_000_000, 3).unwrap(),
             sections: vec![SectionBook::default(); sections as usize],
             calls: 0,
@@ -170,6 +189,8 @@ impl Load {
         Report {
             tally: book.checker.tally(),
             details: book.checker.details().to_vec(),
+            phantoms: book.checker.phantoms(),
+            advances: book.advances,
             unserved: book.sections.iter().map(|section| section.longest).collect(),
             failed: book.sections.iter().map(|section| section.failed).collect(),
             failures: book.failures.clone(),
@@ -213,7 +234,7 @@ impl Report {
     #[track_caller]
     pub(crate) fn assert_order(&self) {
         assert!(self.tally.allocations > 0, "nothing was given out");
-        assert_eq!(self.tally.violations(), 0, "{:?}\n{:#?}", self.tally, self.details);
+        assert_eq!(self.tally.violations(), 0, "{:?}\n{:#?}\n{:#?}", self.tally, self.details, self.phantoms);
     }
 
     /// The longest time without an answer among some sections.
@@ -227,9 +248,10 @@ impl Report {
             self.percentiles.iter().map(|(at, us)| format!("p{} {:.1} ms", at * 100.0, *us as f64 / 1e3)).collect();
         let failed: u64 = self.failures.values().sum();
         println!(
-            "  {what}: {} numbers in {} calls, {} violations, {failed} failed items {:?}, longest unserved {:.2} s (until {:.1} s), {}",
+            "  {what}: {} numbers in {} calls, {} advances, {} violations, {failed} failed items {:?}, longest unserved {:.2} s (until {:.1} s), {}",
             self.tally.allocations,
             self.calls,
+            self.advances,
             self.tally.violations(),
             self.failures,
             self.longest(0..self.unserved.len()).as_secs_f64(),
@@ -268,7 +290,8 @@ impl Callers {
         let mixed =
             (0..MIXED).map(|at| Box::pin(self.mixed(&clients[at as usize % clients.len()], at)) as BoxFuture<'_, ()>);
         let strangers = seeds.iter().map(|addr| Box::pin(self.stranger(addr)) as BoxFuture<'_, ()>);
-        join_all(probes.chain(mixed).chain(strangers)).await;
+        let advancing = std::iter::once(Box::pin(self.advancing(seeds)) as BoxFuture<'_, ()>);
+        join_all(probes.chain(mixed).chain(strangers).chain(advancing)).await;
     }
 
     fn is_stopping(&self) -> bool {
@@ -304,9 +327,29 @@ impl Callers {
         }
     }
 
+    /// Raises a uid by name now and then: around where it stands, now and then past the ceiling.
+    async fn advancing(&self, seeds: &[String]) {
+        let nodes: Vec<Channel> = seeds.iter().map(|addr| channel(addr)).collect();
+        while !self.is_stopping() {
+            let user = User(fastrand::u32(..self.sections * USERS_PER_SECTION));
+            let (id, to) = {
+                let mut book = self.book.lock();
+                let to = book.checker.floor(user).saturating_sub(ADVANCE_BACK) + fastrand::u64(..2 * STEP);
+                let now = book.began.elapsed();
+                (book.checker.start_advance(now, user, to), to)
+            };
+            let ended = tokio::time::timeout(DEADLINE, advance(&nodes, user, to)).await.unwrap_or(Advancing::Failed);
+            let mut book = self.book.lock();
+            let now = book.began.elapsed();
+            book.advances += u64::from(ended == Advancing::Done);
+            book.checker.end_advance(id, now, ended);
+            drop(book);
+            tokio::time::sleep(ADVANCE_EVERY).await;
+        }
+    }
+
     async fn stranger(&self, addr: &str) {
-        // Without pings, so that what lies in a stopped node's sockets stays there.
-        let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(DEADLINE).connect_lazy();
+        let channel = channel(addr);
         let mut calls = FuturesUnordered::new();
         let mut tick = tokio::time::interval(STRANGE_EVERY);
         loop {
@@ -338,7 +381,7 @@ impl Callers {
                 let answer = answer.into_inner();
                 Outcome::Given { value: answer.value, prev: answer.prev, count: 1, lost: 0 }
             }
-            Ok(Err(_)) | Err(_) => Outcome::Maybe { lost: 1 },
+            Ok(Err(_)) | Err(_) => Outcome::Maybe { lost: UNKNOWN_ATTEMPTS },
         };
         let mut book = self.book.lock();
         let now = book.began.elapsed();
@@ -356,7 +399,7 @@ impl Callers {
         let now = book.began.elapsed();
         let outcome = |result: &Result<Allocation, CallError>| match result {
             Ok(given) => Outcome::Given { value: given.value, prev: given.prev, count, lost: given.lost },
-            Err(error) if error.may_have_applied() => Outcome::Maybe { lost: 1 },
+            Err(error) if error.may_have_applied() => Outcome::Maybe { lost: UNKNOWN_ATTEMPTS },
             Err(_) => Outcome::Refused,
         };
         book.checker.end(id, now, results.iter().map(outcome));
@@ -367,7 +410,7 @@ impl Callers {
         let (id, sent) = {
             let mut book = self.book.lock();
             let now = book.began.elapsed();
-            (book.checker.start(now, [User(user)]), now)
+            (book.checker.start_read(now, [User(user)]), now)
         };
         let result = client.current(uid(user)).await;
         let mut book = self.book.lock();
@@ -407,6 +450,24 @@ impl Book {
             }
         }
     }
+}
+
+/// Raises a user to a number, through one node after the other until one answers: a repeat changes nothing.
+async fn advance(nodes: &[Channel], user: User, to: u64) -> Advancing {
+    let request = v1::AdvanceRequest { uid: uid(user.0), to, ..v1::AdvanceRequest::default() };
+    loop {
+        let node = nodes[fastrand::usize(..nodes.len())].clone();
+        match SequenceServiceClient::new(node).advance(request.clone()).await {
+            Ok(_) => return Advancing::Done,
+            Err(status) if status.code() == Code::FailedPrecondition => return Advancing::Past,
+            Err(_) => tokio::time::sleep(PROBE_EVERY).await,
+        }
+    }
+}
+
+/// A connection that lasts, without pings, so that what lies in a stopped node's sockets stays there.
+fn channel(addr: &str) -> Channel {
+    Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(DEADLINE).connect_lazy()
 }
 
 fn reason(error: &CallError) -> String {

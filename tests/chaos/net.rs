@@ -75,6 +75,11 @@ impl Net {
         iptables(to, &format!("-A INPUT -s {} -j DROP", from.ip));
     }
 
+    /// Undoes one [`Net::drop_packets`].
+    pub(crate) fn deliver_packets(&self, from: &Host, to: &Host) {
+        iptables(to, &format!("-D INPUT -s {} -j DROP", from.ip));
+    }
+
     /// Nothing passes between two hosts, in either direction.
     pub(crate) fn cut(&self, one: &Host, other: &Host) {
         self.drop_packets(one, other);

@@ -34,6 +34,12 @@ impl Node {
         self.env.push((key.to_owned(), value.into()));
     }
 
+    /// Names another file of settings, from the next start on.
+    pub(crate) fn set_config(&mut self, file: &std::path::Path) {
+        let at = self.args.iter().position(|arg| arg == "--config").expect("every node has a file of settings");
+        self.args[at + 1] = file.display().to_string();
+    }
+
     /// Starts the process.
     pub(crate) fn start(&mut self) {
         assert!(self.child.is_none(), "{} runs already", self.name);
@@ -64,6 +70,13 @@ impl Node {
     pub(crate) fn restart(&mut self) {
         self.kill();
         self.start();
+    }
+
+    /// Starts it unless it runs.
+    pub(crate) fn ensure_runs(&mut self) {
+        if !self.is_running() {
+            self.restart();
+        }
     }
 
     /// Sends a signal.

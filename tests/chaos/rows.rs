@@ -7,7 +7,9 @@ mod clocks;
 mod disks;
 mod failover;
 mod names;
+mod pairs;
 mod pauses;
+mod skew;
 mod stores;
 
 /// When a row runs.
@@ -35,6 +37,7 @@ const CUTS: &[Need] = &[Need::Namespaces, Need::Iptables];
 const SYNCS: &[Need] = &[Need::Namespaces, Need::Strace];
 const CLOCKS: &[Need] = &[Need::Namespaces, Need::Faketime];
 const DISKS: &[Need] = &[Need::Namespaces, Need::Disk];
+const ALL: &[Need] = &[Need::Namespaces, Need::Iptables, Need::Faketime, Need::Disk];
 
 const fn row(name: &'static str, tier: Tier, needs: &'static [Need], run: fn(), what: &'static str) -> Row {
     Row { name, what, tier, needs, run }
@@ -120,6 +123,34 @@ pub(crate) const ROWS: &[Row] = &[
         "the store's leader reaches one follower of two",
     ),
     row("store_leader_cut", Tier::Full, CUTS, stores::leader_cut, "the store's leader reaches no other member"),
+    row(
+        "store_leader_pause",
+        Tier::Full,
+        NET,
+        stores::leader_pause,
+        "the store's leader stands still, shorter and longer than an election takes",
+    ),
+    row(
+        "store_follower_pause",
+        Tier::Full,
+        NET,
+        stores::follower_pause,
+        "a follower of the store stands still for 8 s",
+    ),
+    row(
+        "start_in_every_order",
+        Tier::Full,
+        NET,
+        stores::start_in_every_order,
+        "everything is killed and started again, the stores in every order, before and after the allocators",
+    ),
+    row(
+        "store_of_other_settings",
+        Tier::Full,
+        CUTS,
+        skew::stores,
+        "the leader allows longer leases than the next one, an allocator takes one and is cut off",
+    ),
     row("store_majority_lost", Tier::Full, NET, stores::majority_lost, "two stores of three are gone for 6 s"),
     row("store_disk_full", Tier::Full, DISKS, disks::full, "the disk of a store gets full, and has room again"),
     row(
@@ -166,6 +197,7 @@ pub(crate) const ROWS: &[Row] = &[
         names::another_set,
         "an allocator of another set asks this set's store",
     ),
+    row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(
         "failover",
         Tier::Long,

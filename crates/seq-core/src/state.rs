@@ -10,6 +10,7 @@
 //! A proposal to take a section from a silent owner names how often that owner had been heard of; every renewal,
 //! raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never whether it holds.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -339,7 +340,12 @@ impl State {
         self.living(node, incarnation)?;
         let heard = &mut self.nodes[node.0 as usize - 1].heard;
         *heard = heard.next();
+        // The bound is one of an entry: a section that stands in it again is not raised twice.
+        let mut raised = BTreeSet::new();
         let raise_one = |raise: &Raise| {
+            if !raised.insert(raise.section) {
+                return None;
+            }
             let record = self.sections.get_mut(raise.section.0 as usize)?;
             let owns = record.owner == Some(node) && record.incarnation == incarnation && record.epoch == raise.epoch;
             if !owns || raise.to > Seq::MAX {

@@ -4,24 +4,37 @@
 //! above the floor and never have been answered before: that is exact for "unique, and ordered in real time", with
 //! overlapping calls free to be answered in either order. The chain is held against the same history: the number an
 //! allocation names as `prev` lies below its first one, not below the floor, and nothing between the two was ever given
-//! out. A call without an answer is "maybe": it raises no floor, and may explain one `prev` that nobody was given.
+//! out. A call without an answer is "maybe": it raises no floor, and may explain one number that was named as given out and
+//! that no other call was given, if it was sent before that and the number lies above its floor.
 //!
-//! A read has a floor as well: the largest number answered or read before it was sent. What it answers is never below, and
-//! a number that it calls exact was given out by somebody. While sections only move as planned ([`Checker::seamless`]), no
-//! item may go without a number, and each begins right behind its `prev`.
+//! A read has a floor as well: the largest number answered or read before it was sent. What it answers is never below. A
+//! number that it calls exact was the last one given out at some time between its start and its end: it is the last number
+//! of a call that was sent before the read ended (or the target of an advance), lies inside of no call's numbers, and no
+//! `prev` skips it. Reads of which that is to be checked begin with [`Checker::start_read`].
+//!
+//! An advance raises a user to a number: once it is done, later numbers are above it and reads not below. A `prev` or an exact
+//! read may name the target, and the next call's `prev` may as well be 0.
+//!
+//! In a complete history ([`Checker::complete`]) there are no other callers, so each number that was named must be explained.
+//! While sections only move as planned ([`Checker::seamless`]), no item may go without a number, and each begins right behind
+//! its `prev`.
 //!
 //! Invariant: the caller reports a start before the request leaves and an end after the answer arrived; then a violation
 //! here is one of the service. The checker reads no clock and sends nothing. It keeps one run of numbers per user and
-//! more only where there are holes, so that it can watch millions of numbers a second. It does not remember where a call's
-//! numbers ended: an exact read of a number inside of what an overlapping call took passes.
+//! more only where there are holes, so that it can watch millions of numbers a second.
 
 use std::time::Duration;
 
+mod cold;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod types;
 
-use runs::{Run, RunSet};
+pub use types::{Advancing, CallId, Fault, Item, Outcome, Phantom, Reading, Tally, User, Violation};
+
+use cold::{Attempt, Cold, Orphan};
+use runs::Run;
 
 /// The largest number there is.
 pub const MAX_SEQ: u64 = (1 << 63) - 1;
@@ -31,129 +44,6 @@ const MAX_DETAILS: usize = 20;
 
 /// Runs of one user after which the oldest are folded away, unless a call in flight still needs them.
 const MAX_RUNS: usize = 64;
-
-/// Unexplained `prev`s kept per user; of more of them only the number is kept.
-const MAX_ORPHANS: usize = 64;
-
-/// Index of a user in the history, from 0; the caller knows which uid it stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct User(pub u32);
-
-/// A call in flight.
-#[derive(Debug)]
-#[must_use = "a call that never ends keeps its floors for ever"]
-pub struct CallId(usize);
-
-/// How one item of a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The numbers `value - count + 1 ..= value` were given out.
-    Given {
-        /// The last number.
-        value: u64,
-        /// The number given out before, or 0 when the owner does not know it.
-        prev: u64,
-        /// How many numbers were asked for, 1 or above.
-        count: u32,
-        /// Attempts inside the call whose outcome stayed unknown before the one that answered.
-        lost: u32,
-    },
-    /// Refused for sure: nothing moved.
-    Refused,
-    /// No answer; the item may have moved once per attempt.
-    Maybe {
-        /// Attempts that may have moved the counter.
-        lost: u32,
-    },
-}
-
-/// How one item of a read ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// The last number given out, for sure; 0 when there is none.
-    Exact(u64),
-    /// The last number given out is not above this one, and the next one will be.
-    UpperBound(u64),
-    /// No answer.
-    Failed,
-}
-
-/// What was wrong with an item's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// One of the numbers had been given out before.
-    Duplicate,
-    /// One of the numbers is not above the floor.
-    Decrease,
-    /// The `prev` does not fit the numbers given out, or a number fits no place in the chain.
-    ChainBreak,
-    /// Outside of `1 ..= 2^63-1`.
-    Malformed,
-    /// A read lies below its floor.
-    StaleRead,
-    /// In a seamless history: the numbers do not begin right behind `prev`.
-    Gap,
-}
-
-/// One item that broke a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// What was wrong.
-    pub fault: Fault,
-    /// With which numbers.
-    pub item: Item,
-}
-
-/// One item's numbers, with what they are judged by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// Whose numbers.
-    pub user: User,
-    /// The last number answered.
-    pub value: u64,
-    /// How many numbers the item took, 1 or above; 0 for a read.
-    pub count: u32,
-    /// The `prev` answered.
-    pub prev: u64,
-    /// The largest number answered or read before the call was sent.
-    pub floor: u64,
-    /// When the call was sent, since the start of the history.
-    pub sent: Duration,
-    /// When it was answered.
-    pub answered: Duration,
-}
-
-/// The sums of a history.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Numbers answered.
-    pub allocations: u64,
-    /// Items with a number that had been given out before.
-    pub duplicates: u64,
-    /// Items with a number not above their floor.
-    pub decreases: u64,
-    /// Items whose `prev` contradicts the history.
-    pub chain_breaks: u64,
-    /// Items outside of the numbers there are.
-    pub malformed: u64,
-    /// Reads below their floor.
-    pub stale_reads: u64,
-    /// Items of a seamless history that do not begin right behind their `prev`.
-    pub gaps: u64,
-    /// Items of a seamless history, allocations and reads, without an answer.
-    pub unserved: u64,
-    /// `prev`s and exact reads that nobody of this history was given and no lost call explains; other callers of the same users do. Final
-    /// once no call is in flight.
-    pub foreign_prevs: u64,
-}
-
-impl Tally {
-    /// Broken promises, all kinds.
-    pub fn violations(&self) -> u64 {
-        let order = self.duplicates + self.decreases + self.chain_breaks + self.malformed;
-        order + self.stale_reads + self.gaps + self.unserved
-    }
-}
 
 /// The history of a set of users.
 #[derive(Debug)]
@@ -166,6 +56,11 @@ pub struct Checker {
     /// A user with many runs, to be looked at when the call that ends has no item left to judge.
     full: Option<User>,
     seamless: bool,
+    complete: bool,
+    /// Starts and ends so far: what came before what.
+    events: u64,
+    /// Reads in flight.
+    reads: usize,
     tally: Tally,
     details: Vec<Violation>,
 }
@@ -178,29 +73,24 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-struct Cold {
-    /// Runs below the newest one.
-    older: RunSet,
-    /// Numbers between a `prev` and its first number: nobody may be given one.
-    closed: RunSet,
-    /// `prev`s and exact reads that nobody was given so far, or not when they were noted; the oldest are only counted in `orphans_dropped`.
-    orphans: Vec<u64>,
-    orphans_dropped: u64,
-    /// The lowest number of the history, once a hole was seen; what came before it is unknown.
-    begin: Option<u64>,
-    /// Attempts without an answer.
-    lost: u32,
-    /// The largest number read, and the largest one that was read as an upper bound.
-    read: u64,
-    read_bound: u64,
-    /// Length of the sets at which folding is tried next.
-    fold_at: usize,
-}
-
-#[derive(Debug, Default)]
 struct Flight {
     items: Vec<(User, u64)>,
     sent: Duration,
+    /// The count of events at its start.
+    started: u64,
+    kind: Kind,
+}
+
+/// What a call is, as far as its start says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// An allocation, or a read that did not say so.
+    #[default]
+    Any,
+    Read,
+    Advance {
+        to: u64,
+    },
 }
 
 impl Checker {
@@ -213,6 +103,9 @@ impl Checker {
             free: Vec::new(),
             full: None,
             seamless: false,
+            complete: false,
+            events: 0,
+            reads: 0,
             tally: Tally::default(),
             details: Vec::new(),
         }
@@ -238,14 +131,41 @@ impl Checker {
         self.seamless = true;
     }
 
-    /// Notes that a call or a read is about to be sent.
+    /// The history has every call of its users from their first number on: a number that a `prev` or an exact read names and
+    /// that no call explains is a violation.
+    pub fn complete(&mut self) {
+        self.complete = true;
+    }
+
+    /// Notes that a call or a read is about to be sent. A read that is to be checked for being exact begins with
+    /// [`Checker::start_read`].
     pub fn start(&mut self, now: Duration, items: impl IntoIterator<Item = User>) -> CallId {
+        self.begin(now, Kind::Any, items)
+    }
+
+    /// Notes that a read is about to be sent.
+    pub fn start_read(&mut self, now: Duration, items: impl IntoIterator<Item = User>) -> CallId {
+        self.reads += 1;
+        self.begin(now, Kind::Read, items)
+    }
+
+    /// Notes that an advance of a user to a number is about to be sent.
+    pub fn start_advance(&mut self, now: Duration, user: User, to: u64) -> CallId {
+        if to > 0 {
+            // From here on the counter may stand there, whatever the answer.
+            self.cold(user).1.targets.insert(Run { first: to, last: to });
+        }
+        self.begin(now, Kind::Advance { to }, [user])
+    }
+
+    fn begin(&mut self, now: Duration, kind: Kind, items: impl IntoIterator<Item = User>) -> CallId {
+        self.events += 1;
         let id = self.free.pop().unwrap_or_else(|| {
             self.calls.push(Flight::default());
             self.calls.len() - 1
         });
         let call = &mut self.calls[id];
-        call.sent = now;
+        (call.sent, call.started, call.kind) = (now, self.events, kind);
         debug_assert!(call.items.is_empty());
         call.items.extend(items.into_iter().map(|user| (user, floor(&self.users, &self.cold, user))));
         CallId(id)
@@ -253,6 +173,7 @@ impl Checker {
 
     /// Notes how an allocation ended: one outcome per item, in the order of its start.
     pub fn end(&mut self, id: CallId, now: Duration, outcomes: impl IntoIterator<Item = Outcome>) {
+        self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
         let (sent, answered) = (flight.sent, now);
         let mut ended = 0;
@@ -260,27 +181,32 @@ impl Checker {
             ended += 1;
             match outcome {
                 Outcome::Given { value, prev, count, lost } => {
-                    self.lose(user, lost);
+                    self.lose(user, Attempt { started: flight.started, floor }, lost);
                     self.given(Item { user, value, count, prev, floor, sent, answered });
                 }
                 Outcome::Refused => self.unserved(),
                 Outcome::Maybe { lost } => {
                     self.unserved();
-                    self.lose(user, lost);
+                    self.lose(user, Attempt { started: flight.started, floor }, lost);
                 }
             }
         }
         assert_eq!(ended, flight.items.len(), "every item of a call has an outcome");
         flight.items.clear();
-        self.calls[id.0] = flight;
-        self.free.push(id.0);
+        self.give_back(id, flight);
         if let Some(user) = self.full.take() {
             self.fold(user);
         }
     }
 
+    fn give_back(&mut self, id: CallId, empty: Flight) {
+        self.calls[id.0] = empty;
+        self.free.push(id.0);
+    }
+
     /// Notes how a read ended: one reading per item, in the order of its start.
     pub fn end_read(&mut self, id: CallId, now: Duration, readings: impl IntoIterator<Item = Reading>) {
+        self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
         let (sent, answered) = (flight.sent, now);
         let mut ended = 0;
@@ -297,24 +223,71 @@ impl Checker {
             self.read(Item { user, value, count: 0, prev: 0, floor, sent, answered }, exact);
         }
         assert_eq!(ended, flight.items.len(), "every item of a read has an outcome");
+        self.reads -= usize::from(flight.kind == Kind::Read);
         flight.items.clear();
-        self.calls[id.0] = flight;
-        self.free.push(id.0);
+        self.give_back(id, flight);
+    }
+
+    /// Notes how an advance ended.
+    pub fn end_advance(&mut self, id: CallId, now: Duration, ended: Advancing) {
+        self.events += 1;
+        let mut flight = std::mem::take(&mut self.calls[id.0]);
+        let (Kind::Advance { to }, [(user, floor)]) = (flight.kind, &*flight.items) else {
+            panic!("no advance: {flight:?}");
+        };
+        let item = Item { user: *user, value: to, count: 0, prev: 0, floor: *floor, sent: flight.sent, answered: now };
+        match ended {
+            Advancing::Done => {
+                let (_, cold) = self.cold(item.user);
+                cold.read = cold.read.max(to);
+                if to < item.floor {
+                    self.fault(Fault::StaleRead, item);
+                }
+            }
+            Advancing::Past => {}
+            Advancing::Failed => self.unserved(),
+        }
+        flight.items.clear();
+        self.give_back(id, flight);
     }
 
     /// The sums so far.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
-        for State { top, cold } in self.users.iter().filter(|state| state.cold != 0) {
+        let unexplained = self.unexplained().map(|(_, orphans, dropped)| orphans.len() as u64 + dropped).sum();
+        *(if self.complete { &mut tally.phantoms } else { &mut tally.foreign_prevs }) = unexplained;
+        tally
+    }
+
+    /// The numbers that were named as given out and that nothing explains, as far as they are kept.
+    pub fn phantoms(&self) -> Vec<Phantom> {
+        let phantom = |user, Orphan { number, read, at, .. }: Orphan| Phantom { user, number, read, named: at };
+        self.unexplained()
+            .flat_map(|(user, orphans, _)| orphans.into_iter().map(move |orphan| phantom(user, orphan)))
+            .collect()
+    }
+
+    /// Per user, the numbers that were named and that nothing explains, and how many of those that are not kept.
+    fn unexplained(&self) -> impl Iterator<Item = (User, Vec<Orphan>, u64)> {
+        let users = (0..).map(User).zip(&self.users).filter(|(_, state)| state.cold != 0);
+        users.filter_map(|(user, State { top, cold })| {
             let cold = &self.cold[*cold as usize - 1];
+            if cold.orphans.is_empty() && cold.orphans_dropped == 0 {
+                return None;
+            }
             // What lies below the history's first number was given out before it began.
             let begin = cold.begin.or((!top.is_empty()).then_some(top.first)).unwrap_or(u64::MAX);
-            let nobodys = |number: u64| number > begin && !top.contains(number) && !cold.older.contains(number);
-            let orphans = cold.orphans.iter().filter(|number| nobodys(**number)).count() as u64;
-            let orphans = orphans + cold.orphans_dropped;
-            tally.foreign_prevs += orphans.saturating_sub(u64::from(cold.lost));
-        }
-        tally
+            let begin = if self.complete { 0 } else { begin };
+            let (orphans, dropped) = cold.unexplained(*top, begin, &self.in_flight(user));
+            Some((user, orphans, dropped))
+        })
+    }
+
+    /// The calls of a user in flight that may be given a number.
+    fn in_flight(&self, user: User) -> Vec<Attempt> {
+        let calls = self.calls.iter().filter(|call| call.kind == Kind::Any);
+        let items = calls.flat_map(|call| call.items.iter().map(|(user, floor)| (*user, *floor, call.started)));
+        items.filter(|item| item.0 == user).map(|(_, floor, started)| Attempt { started, floor }).collect()
     }
 
     /// Users that were given a number, here or before a floor was joined.
@@ -332,9 +305,11 @@ impl Checker {
         let Item { user, value, count, prev, floor, .. } = item;
         assert!(count > 0, "a call asks for at least one number");
         self.tally.allocations += u64::from(count);
-        let top = &mut self.users[user.0 as usize].top;
+        let State { top, cold } = &mut self.users[user.0 as usize];
+        // Only a read can tell the numbers of a call from each other.
+        let unread = count == 1 || (self.reads == 0 && *cold == 0);
         // Nearly always the next numbers of the user, chained to the last: above every floor, unseen, without a hole.
-        if prev == top.last && value == top.last + u64::from(count) && value <= MAX_SEQ && floor <= prev {
+        if prev == top.last && value == top.last + u64::from(count) && value <= MAX_SEQ && floor <= prev && unread {
             top.last = value;
         } else if value > MAX_SEQ || value < u64::from(count) {
             self.fault(Fault::Malformed, item);
@@ -346,7 +321,8 @@ impl Checker {
     /// The way of everything but the next numbers of a user.
     #[cold]
     fn judge(&mut self, item: Item) {
-        let Item { user, value, count, prev, floor, .. } = item;
+        let Item { user, value, count, prev, floor, answered, .. } = item;
+        let (reads, named) = (self.reads > 0, self.events);
         let run = Run { first: value - u64::from(count) + 1, last: value };
         let (top, cold) = self.cold(user);
         if !top.is_empty() {
@@ -360,18 +336,24 @@ impl Checker {
         cold.begin = cold.begin.min(cold.older.lowest()).or(cold.older.lowest());
         *top = cold.older.pop().expect("a run was just put in");
 
-        cold.orphans.retain(|orphan| !run.contains(*orphan));
         let decrease = run.first <= floor;
-        if holds && !decrease && !duplicate && prev != 0 {
+        let sound = holds && !decrease && !duplicate;
+        let inexact = cold.take_in(run, (prev != 0).then_some(gap), sound);
+        if sound && reads && count > 1 {
+            cold.inner.insert(cold::inner(run));
+        }
+        if sound && prev != 0 {
             if !gap.is_empty() {
                 cold.closed.insert(gap);
             }
             // The floor was given out by definition, even when its run is folded away; not so a bound that was read.
             if prev != floor || prev <= cold.read_bound {
-                cold.must_be_given(*top, prev);
+                cold.must_be_given(*top, Orphan { number: prev, read: false, named, at: answered });
             }
         }
-        if cold.older.len() + cold.closed.len() > cold.fold_at.max(MAX_RUNS) {
+        // An advance need not be known to the next call: its numbers follow the target all the same.
+        let follows = run.first == prev.saturating_add(1) || (prev == 0 && cold.targets.contains(run.first - 1));
+        if cold.older.len() + cold.closed.len() + cold.inner.len() > cold.fold_at.max(MAX_RUNS) {
             self.full = Some(user);
         }
         if decrease {
@@ -384,16 +366,18 @@ impl Checker {
         if !holds && !decrease && !duplicate {
             self.fault(Fault::ChainBreak, item);
         }
-        if self.seamless && holds && !decrease && !duplicate && run.first != prev + 1 {
+        if self.seamless && sound && !follows {
             self.fault(Fault::Gap, item);
         }
+        (0..inexact).for_each(|_| self.fault(Fault::InexactRead, item));
     }
 
     fn read(&mut self, item: Item, exact: bool) {
-        let Item { user, value, floor, .. } = item;
+        let Item { user, value, floor, answered, .. } = item;
         if value > MAX_SEQ {
             return self.fault(Fault::Malformed, item);
         }
+        let named = self.events;
         let (top, cold) = self.cold(user);
         cold.read = cold.read.max(value);
         if value < floor {
@@ -401,8 +385,10 @@ impl Checker {
         }
         if !exact {
             cold.read_bound = cold.read_bound.max(value);
+        } else if !cold.targets.contains(value) && (cold.inner.contains(value) || cold.closed.contains(value)) {
+            self.fault(Fault::InexactRead, item);
         } else if value != 0 && (value != floor || value <= cold.read_bound) {
-            cold.must_be_given(*top, value);
+            cold.must_be_given(*top, Orphan { number: value, read: true, named, at: answered });
         }
     }
 
@@ -414,13 +400,15 @@ impl Checker {
         cold.settle(*top);
         cold.older.forget(floor, MAX_RUNS / 4);
         cold.closed.forget(floor, MAX_RUNS / 4);
-        cold.fold_at = 2 * (cold.older.len() + cold.closed.len());
+        cold.inner.forget(floor, MAX_RUNS / 4);
+        // One at the floor may still be named.
+        cold.targets.forget(floor.saturating_sub(1), MAX_RUNS / 4);
+        cold.fold_at = 2 * (cold.older.len() + cold.closed.len() + cold.inner.len());
     }
 
-    fn lose(&mut self, user: User, lost: u32) {
+    fn lose(&mut self, user: User, attempt: Attempt, lost: u32) {
         if lost > 0 {
-            let (_, cold) = self.cold(user);
-            cold.lost = cold.lost.saturating_add(lost);
+            self.cold(user).1.lose(attempt, lost);
         }
     }
 
@@ -444,6 +432,7 @@ impl Checker {
             Fault::ChainBreak => &mut self.tally.chain_breaks,
             Fault::Malformed => &mut self.tally.malformed,
             Fault::StaleRead => &mut self.tally.stale_reads,
+            Fault::InexactRead => &mut self.tally.inexact_reads,
             Fault::Gap => &mut self.tally.gaps,
         };
         *sum += 1;
@@ -459,27 +448,4 @@ fn floor(users: &[State], cold: &[Cold], user: User) -> u64 {
     let state = &users[user.0 as usize];
     let read = if state.cold == 0 { 0 } else { cold[state.cold as usize - 1].read };
     state.top.last.max(read)
-}
-
-impl Cold {
-    /// Notes a number that somebody says was given out. Whoever got it may hear of it later.
-    fn must_be_given(&mut self, top: Run, number: u64) {
-        if self.older.contains(number) || top.contains(number) || self.orphans.contains(&number) {
-            return;
-        }
-        if self.orphans.len() == MAX_ORPHANS {
-            self.settle(top);
-        }
-        if self.orphans.len() == MAX_ORPHANS {
-            self.orphans.remove(0);
-            self.orphans_dropped += 1;
-        }
-        self.orphans.push(number);
-    }
-
-    /// Forgets the numbers that somebody was given meanwhile.
-    fn settle(&mut self, top: Run) {
-        let older = &self.older;
-        self.orphans.retain(|number| !top.contains(*number) && !older.contains(*number));
-    }
 }

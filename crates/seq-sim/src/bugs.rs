@@ -72,6 +72,12 @@ bugs! {
     AnyPredecessor: "any-predecessor", "a delayed duplicate of a registration that begins a new incarnation",
     /// A section that the store gave to somebody else is kept.
     KeepsLost: "keeps-lost", "a section kept that the store gave to somebody else",
+    /// After a takeover the ceiling is named as the number given out before.
+    PrevIsCeiling: "prev-is-ceiling", "a `prev` after a takeover that is the ceiling",
+    /// Every reading is called exact.
+    ExactAlways: "exact-always", "an upper bound that is called exact",
+    /// A call that was sent on, given up and repeated is answered as if there had been one attempt.
+    UncountedRepeat: "uncounted-repeat", "a forwarded call repeated after a timeout, and not counted as lost",
     /// A target serves because a peer says that the move is committed.
     TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use seq_order::{CallId, Checker, Outcome, Reading, User};
+use seq_order::{Advancing, CallId, Checker, Outcome, Reading, User};
 
 use crate::faults::Weather;
 
@@ -28,6 +28,8 @@ pub(crate) struct Check {
     checker: Checker,
     /// Runs of numbers taken, for each uid: first to last.
     taken: Vec<BTreeMap<u64, u64>>,
+    /// How often each call under way was given up by a process that had sent it on, and repeated.
+    repeats: BTreeMap<u64, u32>,
     /// The first promise that was broken.
     pub(crate) violation: Option<Violation>,
 }
@@ -35,10 +37,13 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn new(weather: Weather, uids: usize) -> Check {
         let mut checker = Checker::new(uids);
+        // All callers of the world are in the history, from the first number on.
+        checker.complete();
         if weather == Weather::Calm {
             checker.seamless();
         }
-        Check { weather, checker, taken: vec![BTreeMap::new(); uids], violation: None }
+        let taken = vec![BTreeMap::new(); uids];
+        Check { weather, checker, taken, repeats: BTreeMap::new(), violation: None }
     }
 
     /// Notes a broken promise; the first one counts.
@@ -72,6 +77,49 @@ impl Check {
         self.checker.start(Duration::from_nanos(now), [User(uid as u32)])
     }
 
+    pub(crate) fn start_read(&mut self, now: u64, uid: u64) -> CallId {
+        self.checker.start_read(Duration::from_nanos(now), [User(uid as u32)])
+    }
+
+    pub(crate) fn start_advance(&mut self, now: u64, uid: u64, to: u64) -> CallId {
+        self.checker.start_advance(Duration::from_nanos(now), User(uid as u32), to)
+    }
+
+    /// The largest number that was answered for a uid.
+    pub(crate) fn largest(&self, uid: u64) -> u64 {
+        self.checker.floor(User(uid as u32))
+    }
+
+    /// A uid was advanced in some process' memory.
+    pub(crate) fn advanced(&mut self, now: u64, uid: u64, to: u64, ceiling: u64) {
+        if to > ceiling {
+            self.broken(now, "ceiling", format!("uid {uid} was advanced to {to} above the ceiling {ceiling}"));
+        }
+    }
+
+    /// The network doubled a call: the copy may take numbers that no caller is answered.
+    pub(crate) fn doubled(&mut self, now: u64, uid: u64) {
+        let copy = self.start(now, uid);
+        self.checker.end(copy, Duration::from_nanos(now), [Outcome::Maybe { lost: 1 }]);
+    }
+
+    /// A process gave up a call that it had sent on, and will repeat it: the copy may take numbers.
+    pub(crate) fn repeated(&mut self, call: u64) {
+        *self.repeats.entry(call).or_default() += 1;
+    }
+
+    /// How many attempts of a call may have taken numbers that were not answered, when its caller was told so many. A node
+    /// that was given up may have repeated the call itself, so a caller that knows of one lost attempt may miss others.
+    pub(crate) fn lost(&mut self, call: u64, told: u32) -> u32 {
+        let repeats = self.repeats.remove(&call).unwrap_or(0);
+        if told == 0 { 0 } else { told.max(repeats) }
+    }
+
+    /// The same for a call that was not answered at all.
+    pub(crate) fn lost_unanswered(&mut self, call: u64) -> u32 {
+        1 + self.repeats.remove(&call).unwrap_or(0)
+    }
+
     pub(crate) fn end(&mut self, id: CallId, now: u64, outcome: Outcome) {
         if self.weather == Weather::Calm && !matches!(outcome, Outcome::Given { .. }) {
             self.broken(now, "nobody is refused", format!("a call ended with {outcome:?}"));
@@ -88,12 +136,25 @@ impl Check {
         self.judge(now);
     }
 
+    pub(crate) fn end_advance(&mut self, id: CallId, now: u64, ended: Advancing) {
+        if self.weather == Weather::Calm && ended == Advancing::Failed {
+            self.broken(now, "nobody is refused", "an advance failed".to_owned());
+        }
+        self.checker.end_advance(id, Duration::from_nanos(now), ended);
+        self.judge(now);
+    }
+
     fn judge(&mut self, now: u64) {
         // What the order promises rests on clocks; what does not is watched where the numbers are taken.
         if self.weather != Weather::Wild
             && let Some(fault) = self.checker.details().first().copied()
         {
             self.broken(now, "order", format!("{fault:?}"));
+        }
+        if self.weather != Weather::Wild
+            && let Some(phantom) = self.checker.phantoms().first()
+        {
+            self.broken(now, "named numbers were given out", format!("{phantom:?}"));
         }
     }
 }

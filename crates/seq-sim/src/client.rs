@@ -1,7 +1,7 @@
 //! Callers: each makes one call at a time, to any node, with right or stale knowledge, and tells the checker how it ended.
 
-use seq_core::{Count, Epoch, Reading, SectionId, Seq, SlotIndex, Uid};
-use seq_order::{CallId, Outcome};
+use seq_core::{Count, Epoch, Reading, SectionId, Seq, SlotIndex, Target, Uid};
+use seq_order::{Advancing, CallId, Outcome};
 
 use crate::coverage::Situation;
 use crate::faults::{HOSTS, MS, NAMES, Weather};
@@ -15,6 +15,10 @@ const PATIENCE: u64 = 3_000 * MS;
 /// How long it waits longer than it says: a refusal at the deadline is on its way.
 const GRACE: u64 = 200 * MS;
 
+/// How far below the largest number of its uid an advance may name one, and how many numbers it is drawn from.
+const ADVANCE_BACK: u64 = 10;
+const MOST_ADVANCE: u64 = 60;
+
 /// The host of all callers.
 pub(crate) const CLIENTS_HOST: usize = HOSTS - 1;
 
@@ -23,6 +27,7 @@ pub(crate) const CLIENTS_HOST: usize = HOSTS - 1;
 pub(crate) enum Wish {
     Take(Count),
     Read,
+    Advance(Target),
 }
 
 /// Who waits for the answer.
@@ -50,9 +55,25 @@ pub(crate) struct Call {
 /// Its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
-    Given { value: Seq, prev: Seq, epoch: Epoch },
-    Read { reading: Reading, epoch: Epoch },
-    Refused { maybe: bool },
+    /// `lost`: attempts that may have taken numbers beside the one that answers.
+    Given {
+        value: Seq,
+        prev: Seq,
+        epoch: Epoch,
+        lost: u32,
+    },
+    Read {
+        reading: Reading,
+        epoch: Epoch,
+    },
+    Advanced {
+        past: bool,
+        epoch: Epoch,
+    },
+    /// `lost`: attempts that may have taken numbers; 0: it was refused for sure.
+    Refused {
+        lost: u32,
+    },
 }
 
 /// A caller.
@@ -96,9 +117,7 @@ impl World {
         let some = Uid(self.rng.between(uids.start, uids.end));
         let uid = self.clients[c].probe.unwrap_or(some);
         let (section, slot) = self.layout.locate(uid).expect("the uid was drawn from the layout");
-        let read = self.clients[c].probe.is_none() && self.rng.chance(150);
-        let count = if self.rng.chance(30) { self.rng.between(20, 60) } else { self.rng.between(1, 4) };
-        let count = Count::new(count as u32).expect("a small number");
+        let wish = self.wish(c, uid);
         let seen = self.clients[c].epochs[section.0 as usize];
         let epoch = match self.rng.below(20) {
             0 => Epoch(0),
@@ -115,16 +134,35 @@ impl World {
             uid,
             section,
             slot,
-            wish: if read { Wish::Read } else { Wish::Take(count) },
+            wish,
             epoch,
             hops: 0,
             deadline: self.now + PATIENCE,
             origin: Origin::Client(c),
         };
-        let flight = self.check.start(self.now, uid.0);
+        let flight = match wish {
+            Wish::Take(_) => self.check.start(self.now, uid.0),
+            Wish::Read => self.check.start_read(self.now, uid.0),
+            Wish::Advance(to) => self.check.start_advance(self.now, uid.0, to.seq().0),
+        };
         self.clients[c].flight = Some((call, flight));
         self.after(PATIENCE + GRACE, Event::CallTimeout(c, id));
         self.send(CLIENTS_HOST, Address::Port(name, port), Body::Call(call));
+    }
+
+    /// What a caller asks for: numbers mostly, now and then a reading, seldom that a uid be raised.
+    fn wish(&mut self, c: usize, uid: Uid) -> Wish {
+        let count = if self.rng.chance(30) { self.rng.between(20, 60) } else { self.rng.between(1, 4) };
+        let drawn = if self.clients[c].probe.is_some() { u64::MAX } else { self.rng.below(1_000) };
+        match drawn {
+            0..150 => Wish::Read,
+            // Around where the uid stands: below it, at it, above it, beyond the ceiling.
+            150..180 => {
+                let to = self.check.largest(uid.0).saturating_sub(ADVANCE_BACK) + self.rng.below(MOST_ADVANCE);
+                Wish::Advance(Target::new(to).expect("a small number"))
+            }
+            _ => Wish::Take(Count::new(count as u32).expect("a small number")),
+        }
     }
 
     /// Nobody listens where a call was sent: it certainly took nothing, and is sent to another node.
@@ -139,7 +177,7 @@ impl World {
             Origin::Client(_) => {}
             Origin::Process(p, id) => {
                 let wait = self.rng.between(MS, 5 * MS);
-                self.after(wait, Event::Step(p, Step::Forwarded(id, Reply::Refused { maybe: false })));
+                self.after(wait, Event::Step(p, Step::Forwarded(id, Reply::Refused { lost: 0 })));
             }
         }
     }
@@ -157,7 +195,7 @@ impl World {
         let now = self.now;
         self.trace.note(now, [3, call.uid.0, id], || format!("caller {c}: uid {} is answered {reply:?}", call.uid));
         let section = call.section.0 as usize;
-        if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } = reply {
+        if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } | Reply::Advanced { epoch, .. } = reply {
             let seen = &mut self.clients[c].epochs[section];
             *seen = epoch.max(*seen);
             let owner = self.store.state.sections[section].owner;
@@ -165,20 +203,35 @@ impl World {
             self.clients[c].owners[section] = name.unwrap_or(0);
         }
         match (reply, call.wish) {
-            (Reply::Given { value, prev, .. }, Wish::Take(count)) => {
+            (Reply::Given { value, prev, lost, .. }, Wish::Take(count)) => {
                 self.coverage.saw(Situation::Given);
+                if lost > 0 {
+                    self.coverage.saw(Situation::LostCounted);
+                }
                 self.clients[c].served = true;
-                let outcome = Outcome::Given { value: value.0, prev: prev.0, count: count.get(), lost: 0 };
+                let lost = self.check.lost(id, lost);
+                let outcome = Outcome::Given { value: value.0, prev: prev.0, count: count.get(), lost };
                 self.check.end(flight, now, outcome);
             }
             (Reply::Read { reading, .. }, _) => {
                 self.coverage.saw(Situation::Read);
                 let (value, exact) = (reading.value.0, reading.exact);
+                if !exact || value > 0 {
+                    self.coverage.saw(if exact { Situation::ReadExact } else { Situation::ReadBound });
+                }
                 let reading =
                     if exact { seq_order::Reading::Exact(value) } else { seq_order::Reading::UpperBound(value) };
                 self.check.end_read(flight, now, reading);
             }
-            _ => self.no_answer(flight, call.wish, matches!(reply, Reply::Refused { maybe: false })),
+            (Reply::Advanced { past, .. }, Wish::Advance(_)) => {
+                self.coverage.saw(if past { Situation::AdvancePast } else { Situation::Advanced });
+                self.check.end_advance(flight, now, if past { Advancing::Past } else { Advancing::Done });
+            }
+            (Reply::Refused { lost }, wish) => {
+                let lost = self.check.lost(id, lost);
+                self.no_answer(flight, wish, lost);
+            }
+            (reply, wish) => unreachable!("{wish:?} was answered {reply:?}"),
         }
         self.next_call(c);
     }
@@ -188,18 +241,21 @@ impl World {
         if self.is_waiting(c, id)
             && let Some((call, flight)) = self.clients[c].flight.take()
         {
-            self.no_answer(flight, call.wish, false);
+            let lost = self.check.lost_unanswered(id);
+            self.no_answer(flight, call.wish, lost);
             self.next_call(c);
         }
     }
 
-    fn no_answer(&mut self, flight: CallId, wish: Wish, refused: bool) {
+    /// A call that was not answered; so many of its attempts may have taken numbers.
+    fn no_answer(&mut self, flight: CallId, wish: Wish, lost: u32) {
         self.coverage.saw(Situation::Maybe);
         let now = self.now;
         match wish {
             Wish::Read => self.check.end_read(flight, now, seq_order::Reading::Failed),
-            Wish::Take(_) if refused => self.check.end(flight, now, Outcome::Refused),
-            Wish::Take(_) => self.check.end(flight, now, Outcome::Maybe { lost: 1 }),
+            Wish::Advance(_) => self.check.end_advance(flight, now, Advancing::Failed),
+            Wish::Take(_) if lost == 0 => self.check.end(flight, now, Outcome::Refused),
+            Wish::Take(_) => self.check.end(flight, now, Outcome::Maybe { lost }),
         }
     }
 

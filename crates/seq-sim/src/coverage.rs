@@ -82,6 +82,18 @@ situations! {
     Suspended: "machines suspended",
     /// A read was answered.
     Read: "reads",
+    /// A read was answered as exact, after the first number.
+    ReadExact: "exact reads",
+    /// A read was answered with an upper bound.
+    ReadBound: "upper bounds read",
+    /// A uid was raised to a number.
+    Advanced: "advances",
+    /// A uid was past the number that it should be raised to.
+    AdvancePast: "advances refused as past",
+    /// A forwarded call was given up and repeated, and answered with the count of lost attempts.
+    LostCounted: "answers that count lost attempts",
+    /// A member of the store stood still.
+    MemberStalled: "members of the store that stood still",
     /// Numbers were given.
     Given: "allocations",
     /// A call got no answer.

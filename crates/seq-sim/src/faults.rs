@@ -62,6 +62,8 @@ pub(crate) enum Kind {
     Elect(usize),
     /// Nothing is committed.
     StorePause,
+    /// A member of the store does nothing for a while; what is sent to it waits.
+    StallMember(usize),
     /// The arbiters look late.
     LateLook,
     /// What arbiters propose is committed late.
@@ -131,7 +133,7 @@ pub(crate) struct Swarm {
 }
 
 /// Kinds of faults that are switched on and off by themselves.
-const STORMY_KINDS: usize = 25;
+const STORMY_KINDS: usize = 26;
 
 /// Most faults of one kind in a run.
 const MOST_OF_A_KIND: u64 = 7;
@@ -297,7 +299,8 @@ fn stormy(rng: &mut Rng, kind: usize) -> Fault {
         20 => (Kind::Severed(name), 500, 6_000),
         21 => (Kind::Mute(name, 0), 500, 4_000),
         22 => (Kind::NoRaises(name), 1_000, 5_000),
-        23 => (Kind::LateNews, 500, 8_000),
+        23 => (Kind::StallMember(rng.index(MEMBERS)), 200, 6_000),
+        24 => (Kind::LateNews, 500, 8_000),
         _ => (Kind::Forge(name), 1, 2),
     };
     draw(rng, kind, least, longest)

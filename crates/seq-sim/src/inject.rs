@@ -92,6 +92,10 @@ impl World {
             Kind::Elect(member) => self.elect(member),
             Kind::Forge(name) => self.forge(name),
             Kind::StorePause => self.store.paused_until = self.store.paused_until.max(now + lasts),
+            Kind::StallMember(member) => {
+                self.coverage.saw(Situation::MemberStalled);
+                self.members_stalled[member] = self.members_stalled[member].max(now + lasts);
+            }
             Kind::WildRate(machine, rate) => self.machines[machine].set_rates(now, [rate; 3]),
             other => self.switch(other, true),
         }
@@ -156,7 +160,8 @@ impl World {
             Kind::Drain(name) => self.drain(name, false),
             Kind::Elect(_) => self.depose(),
             Kind::WildRate(machine, _) => self.machines[machine].set_rates(now, [TRUE_RATE; 3]),
-            Kind::Stall(_) | Kind::Leave(_) | Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause => {}
+            Kind::Stall(_) | Kind::StallMember(_) | Kind::Leave(_) => {}
+            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause => {}
             other => self.switch(other, false),
         }
     }
@@ -256,6 +261,7 @@ impl World {
             }
         }
         self.store.paused_until = now;
+        self.members_stalled = [0; MEMBERS];
         self.store.late_looks = 0;
         self.store.late_reassigns = 0;
         self.store.late_news = 0;

@@ -171,6 +171,9 @@ impl World {
         if self.rng.chance(self.net.duplicates)
             && let Some(delay) = self.net.delay(&mut self.rng, &body, from, host)
         {
+            if let Body::Call(call) = &body {
+                self.check.doubled(self.now, call.uid.0);
+            }
             self.after(delay, Event::Message { to, body: body.clone() });
         }
         if let Some(delay) = self.net.delay(&mut self.rng, &body, from, host) {

@@ -26,7 +26,7 @@ pub(crate) struct Owned {
     pub(crate) id: SectionId,
     pub(crate) epoch: Epoch,
     pub(crate) section: Section,
-    base: Seq,
+    pub(crate) base: Seq,
 }
 
 impl Owned {

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use seq_core::lease::Clocks;
-use seq_core::{Epoch, Take, limits};
+use seq_core::{Advance, Epoch, Seq, Take, Target, limits};
 
 use crate::bugs::Bug;
 use crate::client::{Call, Origin, Reply, Wish};
@@ -29,8 +29,8 @@ pub(crate) struct Held {
     arrived: Clocks,
     /// Whether it waits for an owner to be known.
     pub(crate) seeks: bool,
-    /// Whether it may have taken numbers that nobody was told.
-    maybe: bool,
+    /// Attempts that may have taken numbers without an answer.
+    lost: u32,
     /// Whether it ever waited.
     waited: bool,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Checked {
 impl World {
     /// A call is in a process' memory.
     pub(crate) fn arrive(&mut self, p: usize, call: Call) {
-        let held = Held { call, arrived: self.clock(p), seeks: false, maybe: false, waited: false };
+        let held = Held { call, arrived: self.clock(p), seeks: false, lost: 0, waited: false };
         self.attempt(p, held);
     }
 
@@ -118,19 +118,29 @@ impl World {
     pub(crate) fn take(&mut self, p: usize, held: Held, owned: &Rc<Owned>) {
         let Call { uid, section, slot, wish, .. } = held.call;
         let epoch = owned.epoch;
-        let Wish::Take(count) = wish else {
-            match owned.section.current(slot) {
-                Some(reading) => self.reply(p, held, Reply::Read { reading, epoch }),
-                None => self.hold(p, held, false),
+        let count = match wish {
+            Wish::Take(count) => count,
+            Wish::Advance(to) => return self.advance(p, held, owned, to),
+            Wish::Read => {
+                match owned.section.current(slot) {
+                    Some(mut reading) => {
+                        reading.exact |= self.bug == Some(Bug::ExactAlways);
+                        self.reply(p, held, Reply::Read { reading, epoch });
+                    }
+                    None => self.hold(p, held, false),
+                }
+                return;
             }
-            return;
         };
         let taken = owned.section.take(slot, count);
         if let Take::Given { raise_due: true, .. } | Take::AtCeiling { raise_due: true, .. } = taken {
             self.procs[p].line.push(owned.clone());
         }
         match taken {
-            Take::Given { value, prev, .. } => {
+            Take::Given { value, mut prev, .. } => {
+                if self.bug == Some(Bug::PrevIsCeiling) && prev == Seq::ZERO {
+                    prev = owned.base;
+                }
                 let first = value.0 - u64::from(count.get()) + 1;
                 let ceiling = self.store.state.sections[section.0 as usize].max_seq;
                 let now = self.now;
@@ -138,7 +148,7 @@ impl World {
                     format!("process {p}: uid {uid} takes {first}..={value} in section {section} under epoch {epoch}")
                 });
                 self.check.taken(now, uid.0, first, value.0, ceiling.0);
-                self.reply(p, held, Reply::Given { value, prev, epoch });
+                self.reply(p, held, Reply::Given { value, prev, epoch, lost: 0 });
             }
             Take::AtCeiling { .. } => {
                 self.coverage.saw(Situation::AtCeiling);
@@ -148,7 +158,32 @@ impl World {
                 self.coverage.saw(Situation::Frozen);
                 self.hold(p, held, false);
             }
-            Take::Exhausted => self.reply(p, held, Reply::Refused { maybe: held.maybe }),
+            Take::Exhausted => self.reply(p, held, Reply::Refused { lost: 0 }),
+        }
+        self.raise(p);
+    }
+
+    /// The slot is raised to a number.
+    fn advance(&mut self, p: usize, held: Held, owned: &Rc<Owned>, to: Target) {
+        let Call { uid, section, slot, .. } = held.call;
+        let epoch = owned.epoch;
+        let advanced = owned.section.advance(slot, to);
+        if let Advance::Done { raise_due: true } | Advance::AtCeiling { raise_due: true } = advanced {
+            self.procs[p].line.push(owned.clone());
+        }
+        match advanced {
+            Advance::Done { .. } => {
+                let (now, to) = (self.now, to.seq());
+                self.trace.note(now, [8, uid.0, to.0], || {
+                    format!("process {p}: uid {uid} is raised to {to} in section {section} under epoch {epoch}")
+                });
+                let ceiling = self.store.state.sections[section.0 as usize].max_seq;
+                self.check.advanced(now, uid.0, to.0, ceiling.0);
+                self.reply(p, held, Reply::Advanced { past: false, epoch });
+            }
+            Advance::Past => self.reply(p, held, Reply::Advanced { past: true, epoch }),
+            Advance::AtCeiling { .. } => self.hold(p, held, false),
+            Advance::Frozen => self.hold(p, held, false),
         }
         self.raise(p);
     }
@@ -177,7 +212,7 @@ impl World {
         let held = Held { seeks, waited: true, ..held };
         self.coverage.saw(Situation::Held);
         if self.now >= held.call.deadline || self.procs[p].held.len() >= MAX_HELD {
-            return self.reply(p, held, Reply::Refused { maybe: held.maybe });
+            return self.reply(p, held, Reply::Refused { lost: 0 });
         }
         self.procs[p].held.push(held);
         if seeks {
@@ -222,11 +257,12 @@ impl World {
         }
         for id in silent {
             let Forward { held, .. } = self.procs[p].forwards.remove(&id).expect("it was there");
-            self.hold(p, Held { maybe: true, ..held }, true);
+            self.check.repeated(held.call.id);
+            self.hold(p, Held { lost: held.lost + 1, ..held }, true);
         }
         for held in std::mem::take(&mut self.procs[p].held) {
             if now >= held.call.deadline {
-                self.reply(p, held, Reply::Refused { maybe: held.maybe });
+                self.reply(p, held, Reply::Refused { lost: 0 });
             } else {
                 self.attempt(p, held);
             }
@@ -237,12 +273,18 @@ impl World {
     pub(crate) fn forwarded(&mut self, p: usize, id: u64, reply: Reply) {
         let Some(Forward { held, .. }) = self.procs[p].forwards.remove(&id) else { return };
         match reply {
-            Reply::Refused { maybe } => self.hold(p, Held { maybe: held.maybe || maybe, ..held }, true),
+            Reply::Refused { lost } => self.hold(p, Held { lost: held.lost + lost, ..held }, true),
             reply => self.reply(p, held, reply),
         }
     }
 
-    fn reply(&mut self, p: usize, held: Held, reply: Reply) {
+    /// Answers a call; attempts that were lost on the way are counted in the answer.
+    fn reply(&mut self, p: usize, held: Held, mut reply: Reply) {
+        if let Reply::Given { lost, .. } | Reply::Refused { lost } = &mut reply
+            && self.bug != Some(Bug::UncountedRepeat)
+        {
+            *lost += held.lost;
+        }
         if held.waited && !matches!(reply, Reply::Refused { .. }) {
             self.coverage.saw(Situation::HeldAnswered);
         }

@@ -81,7 +81,7 @@ pub(crate) struct Asker {
     process: usize,
     rpc: u64,
     attempt: u32,
-    member: usize,
+    pub(crate) member: usize,
 }
 
 /// An entry of the log on its way.

@@ -144,6 +144,8 @@ pub(crate) struct World {
     /// Clocks of the AllocSvrs' machines, then of the members'.
     pub(crate) machines: Vec<MachineClock>,
     pub(crate) procs: Vec<Process>,
+    /// Until when each member of the store stands still.
+    pub(crate) members_stalled: [u64; MEMBERS],
     /// Who listens, by name and port.
     pub(crate) listeners: [[Option<usize>; 2]; NAMES],
     pub(crate) clients: Vec<Client>,
@@ -181,6 +183,7 @@ impl World {
             store: Store::new(state),
             machines,
             procs: Vec::new(),
+            members_stalled: [0; MEMBERS],
             listeners: [[None; 2]; NAMES],
             clients: (0..CLIENTS).map(|_| Client::new(layout.sections())).collect(),
             check,
@@ -252,7 +255,21 @@ impl World {
         }
     }
 
+    /// The member of the store that an event needs, where that one stands still, and until when.
+    fn stalled_member(&self, event: &Event) -> Option<u64> {
+        let member = match event {
+            Event::Message { to: Address::Member(member), .. }
+            | Event::Store(StoreStep::Look(member, _) | StoreStep::LookOn(member, ..)) => *member,
+            Event::Store(StoreStep::Answer(asker, ..)) => asker.member,
+            _ => return None,
+        };
+        Some(self.members_stalled[member]).filter(|until| *until > self.now)
+    }
+
     fn happen(&mut self, event: Event) {
+        if let Some(until) = self.stalled_member(&event) {
+            return self.after(until - self.now, event);
+        }
         match event {
             Event::Message { to, body } => self.deliver(to, body),
             Event::Step(p, step) => {

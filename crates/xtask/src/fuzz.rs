@@ -1,4 +1,4 @@
-//! Builds the fuzz targets under libFuzzer and runs each for some seconds.
+//! Builds the fuzz targets under libFuzzer and runs each for some seconds, from the inputs that are committed.
 //!
 //! The coverage that libFuzzer needs is a pass of the stable compiler; neither a nightly one nor cargo-fuzz is needed. There
 //! is no `unsafe` in the repository, so the address sanitizer would find little for its price.
@@ -10,15 +10,23 @@ use anyhow::Context;
 use clap::Args;
 
 /// The targets: binaries of `tests/fuzz/`.
-const TARGETS: &[&str] = &["wire", "messages", "json", "resp", "record"];
+const TARGETS: &[&str] = &["apply", "control", "handover", "raft", "wire", "messages", "json", "resp", "record"];
+
+/// Committed inputs, a directory for each target, and words that make up others.
+const CORPUS: &str = "tests/fuzz/corpus";
+const DICTIONARY: &str = "tests/fuzz/fuzz.dict";
 
 /// Instruments every crate for libFuzzer. Lints are capped, because its macro makes an `unsafe` symbol.
 const RUSTFLAGS: &str = "--cfg fuzzing --cap-lints warn -Cpasses=sancov-module -Ccodegen-units=1 \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Longest input: the largest message a port accepts is larger, but adds nothing that a short one does not have.
-const MAX_LEN: usize = 4096;
+/// Longest input: the largest message a port accepts is larger, but adds only more of the same rows. libFuzzer begins with short
+/// ones.
+const MAX_LEN: usize = 64 * 1024;
+
+/// Longest part of libFuzzer's report that is shown for a target that fails.
+const MAX_SHOWN: usize = 8 * 1024;
 
 /// How long to fuzz.
 #[derive(Args)]
@@ -38,9 +46,28 @@ pub(crate) fn run(root: &Path, args: &FuzzArgs) -> anyhow::Result<()> {
     }
     let bin_dir = build(root)?;
     for target in TARGETS.iter().filter(|target| args.target.as_deref().is_none_or(|wanted| wanted == **target)) {
-        fuzz(root, &bin_dir.join(target), target, args.seconds)?;
+        let Sums { executions, edges, inputs } = fuzz(root, &bin_dir.join(target), target, args.seconds)?;
+        eprintln!("{target:<9} {executions:>11} executions, {edges:>6} edges covered, {inputs:>5} inputs kept");
     }
     Ok(())
+}
+
+/// What a run of a target came to, in libFuzzer's own count.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    executions: u64,
+    edges: u64,
+    inputs: u64,
+}
+
+/// Reads the last line of libFuzzer's that has them: `#N DONE cov: E ft: F corp: I/BYTES ...`.
+fn sums(report: &str) -> Sums {
+    let line = report.lines().rfind(|line| line.starts_with('#') && line.contains(" cov: ")).unwrap_or_default();
+    let after = |word: &str| -> u64 {
+        let rest = line.split_once(word).map_or("", |(_, rest)| rest.trim_start());
+        rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
+    };
+    Sums { executions: after("#"), edges: after(" cov: "), inputs: after(" corp: ") }
 }
 
 /// Runs every target as long as the gate has time for.
@@ -60,28 +87,33 @@ fn build(root: &Path) -> anyhow::Result<std::path::PathBuf> {
     Ok(crate::target_dir(root).join(host).join("debug"))
 }
 
-fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> anyhow::Result<()> {
+fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> anyhow::Result<Sums> {
     let work = crate::target_dir(root).join("fuzz").join(target);
     let (corpus, found) = (work.join("corpus"), work.join("found/"));
     for dir in [&corpus, &found] {
         std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     }
-    eprintln!("{target}:");
-    let status = Command::new(binary)
-        .arg(&corpus)
+    // What is found goes to the first directory; the committed inputs are only read.
+    let output = Command::new(binary)
+        .args([&corpus, &root.join(CORPUS).join(target)])
         .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}")])
-        .args(["-verbosity=0", "-print_funcs=0", "-print_final_stats=1"])
+        .arg(format!("-dict={}", root.join(DICTIONARY).display()))
+        .args(["-print_funcs=0", "-print_final_stats=1"])
         .arg(format!("-artifact_prefix={}", found.display()))
         .stdin(Stdio::null())
-        .status()
+        .output()
         .with_context(|| format!("starting {}", binary.display()))?;
-    anyhow::ensure!(
-        status.success(),
-        "target {target}: {status}; repeat it with: {} {}FILE, the newest one there",
-        binary.display(),
-        found.display()
-    );
-    Ok(())
+    let report = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let shown: String = report.chars().skip(report.chars().count().saturating_sub(MAX_SHOWN)).collect();
+        anyhow::bail!(
+            "{shown}\ntarget {target}: {}; repeat it with: {} {}FILE, the newest one there",
+            output.status,
+            binary.display(),
+            found.display()
+        );
+    }
+    Ok(sums(&report))
 }
 
 /// The triple that the compiler runs on.
@@ -90,4 +122,17 @@ fn host() -> anyhow::Result<String> {
     let text = String::from_utf8(output.stdout)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
     Ok(host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_a_report_has_the_sums() {
+        let report = "#2\tINITED cov: 5 ft: 6 corp: 1/9b exec/s: 0 rss: 30Mb\n#4711\tDONE   cov: 321 ft: 99 corp: 12/3Kb lim: 9\n\
+                      Done 4711 runs in 5 second(s)\nstat::number_of_executed_units: 4711\n";
+        assert_eq!(sums(report), Sums { executions: 4_711, edges: 321, inputs: 12 });
+        assert_eq!(sums("nothing of the kind"), Sums::default());
+    }
 }

@@ -85,3 +85,74 @@ pub(super) fn majority_lost() {
     // Nobody can renew without a store: calls fail or wait, and go on when it is back.
     scene.end("two stores of three gone");
 }
+
+/// The leader's pauses: within an election, around one, and long enough for others to have snapshots ahead.
+const LEADER_PAUSES_MS: [u64; 3] = [600, 2_500, 8_000];
+
+pub(super) fn leader_pause() {
+    let scene = Scene::start(Shape::USUAL);
+    for length in LEADER_PAUSES_MS.map(Duration::from_millis) {
+        let leader = scene.cluster.wait_leader();
+        let others: Vec<usize> = (0..scene.cluster.stores.len()).filter(|index| *index != leader).collect();
+        let (seen, since) = (scene.cluster.applied(&others), Instant::now());
+        scene.cluster.stores[leader].freeze();
+        pause(length);
+        if length > Duration::from_secs(5) {
+            let took = scene.writes_go_on(&others, seen, since);
+            println!("  writes went on without the leader, seen after {:.2} s", took.as_secs_f64());
+        }
+        scene.cluster.stores[leader].thaw();
+        scene.load.wait_served();
+        catches_up(&scene, leader);
+    }
+    let (report, _) = scene.end("leader paused");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+}
+
+pub(super) fn follower_pause() {
+    let scene = Scene::start(Shape::USUAL);
+    let leader = scene.cluster.wait_leader();
+    let (follower, others) = ((leader + 1) % 3, [leader, (leader + 2) % 3]);
+    let seen = scene.cluster.applied(&others);
+    scene.cluster.stores[follower].freeze();
+    pause(Duration::from_secs(8));
+    scene.writes_go_on(&others, seen, Instant::now());
+    scene.cluster.stores[follower].thaw();
+    catches_up(&scene, follower);
+    let (report, _) = scene.end("follower paused");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+}
+
+/// Waits until a store has applied what the others had when this began.
+fn catches_up(scene: &Scene, store: usize) {
+    let others: Vec<usize> = (0..scene.cluster.stores.len()).filter(|index| *index != store).collect();
+    let goal = scene.cluster.applied(&others);
+    eventually("the store catches up", || (scene.cluster.applied(&[store]) >= goal).then_some(()));
+}
+
+/// Every order of three.
+pub(super) const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+
+/// Time between two starts: a member alone does not lead, two of them elect one sometimes.
+const BETWEEN_STARTS: Duration = Duration::from_millis(400);
+
+pub(super) fn start_in_every_order() {
+    let mut scene = Scene::start(Shape::USUAL);
+    for (order, number) in ORDERS.into_iter().zip(0..) {
+        let cluster = &mut scene.cluster;
+        cluster.stores.iter_mut().chain(&mut cluster.allocs).for_each(crate::node::Node::kill);
+        let allocs_first = number % 2 == 0;
+        if allocs_first {
+            cluster.allocs.iter_mut().for_each(crate::node::Node::start);
+        }
+        for store in order {
+            cluster.stores[store].start();
+            pause(BETWEEN_STARTS);
+        }
+        if !allocs_first {
+            cluster.allocs.iter_mut().rev().for_each(crate::node::Node::start);
+        }
+        scene.load.wait_served();
+    }
+    scene.end("started in every order");
+}

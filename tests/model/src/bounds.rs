@@ -11,6 +11,8 @@ pub(crate) struct Bounds {
     pub(crate) takes: u8,
     /// Calls of `Current`.
     pub(crate) reads: u8,
+    /// Calls of `Advance`, each to the same target.
+    pub(crate) advances: u8,
     /// Whether calls also reach nodes that do not own the section (yet). Where they are not forwarded, they only wait there.
     pub(crate) astray: bool,
     /// Whether the news in an answer may be read later than its entry was applied, up to when the answer arrives.
@@ -50,6 +52,7 @@ impl Bounds {
             setting,
             takes: 0,
             reads: 0,
+            advances: 0,
             astray: false,
             late_news: false,
             max_seq: 2,
@@ -150,6 +153,12 @@ bugs! {
     ThawBeforeNews,
     /// An Activate is obeyed although the node knows of a later owner.
     LateActivate,
+    /// After a takeover the ceiling is named as the number given out before.
+    PrevIsCeiling,
+    /// A takeover's start is read as exact.
+    ExactAlways,
+    /// An advance is answered as done before the ceiling covers its target, and moves nothing.
+    AdvanceUncovered,
     /// A target starts on an Activate alone, without the grant of its store.
     TrustsActivate,
     /// A stranger can guess the number of an attempt.

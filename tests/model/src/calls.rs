@@ -5,14 +5,14 @@
 use crate::bounds::{Bug, Setting};
 use crate::protocol::Protocol;
 use crate::seen::Event;
-use crate::world::{Call, HOPS, Life, Promise, Section, World};
+use crate::world::{Call, HOPS, Life, Promise, Section, TARGET, Wish, World};
 
 impl Protocol {
     /// A call arrives and the node reads its clock for it.
     pub(crate) fn arrive(&self, world: &mut World, call: usize, at: Life) {
-        let (reads, floor, hops) = match world.calls[call] {
-            Call::Unsent { reads } => (reads, world.history.floor, 0),
-            Call::Forwarded { reads, floor, hops, .. } => (reads, floor, hops),
+        let (wish, floor, hops) = match world.calls[call] {
+            Call::Unsent { wish } => (wish, world.history.floor, 0),
+            Call::Forwarded { wish, floor, hops, .. } => (wish, floor, hops),
             other => unreachable!("not on its way: {other:?}"),
         };
         let node = &world.nodes[at];
@@ -24,7 +24,7 @@ impl Protocol {
         if node.table.is_none() && node.prepared != 0 {
             self.seen.mark(Event::EarlyCallHeld);
         }
-        world.calls[call] = Call::Arrived { reads, floor, at, in_lease, age: 0, hops };
+        world.calls[call] = Call::Arrived { wish, floor, at, in_lease, age: 0, hops };
     }
 
     /// Whether a call that has arrived can go on; otherwise it is held.
@@ -38,18 +38,18 @@ impl Protocol {
 
     /// The node looks at its lease, then at its table: it admits the call, or passes it on.
     pub(crate) fn admit(&self, world: &mut World, call: usize) {
-        let Call::Arrived { reads, floor, at, hops, .. } = world.calls[call] else {
+        let Call::Arrived { wish, floor, at, hops, .. } = world.calls[call] else {
             unreachable!("only a call that has arrived is admitted")
         };
         let node = &world.nodes[at];
         world.calls[call] = match (node.table, node.route) {
-            (Some(section), _) => Call::Admitted { reads, floor, section, hops },
+            (Some(section), _) => Call::Admitted { wish, floor, section, hops },
             // The caller tries again, which is a new call.
-            _ if self.bounds.setting != Setting::Calm => Call::Unsent { reads },
+            _ if self.bounds.setting != Setting::Calm => Call::Unsent { wish },
             // The limit is for one move at a time: two of them during one call may need a third.
             (None, Some(to)) if to != at && (hops < HOPS || self.bounds.moves > 1) => {
                 self.seen.mark(if hops + 1 < HOPS { Event::Forwarded } else { Event::ForwardedToTheLimit });
-                Call::Forwarded { reads, floor, to, hops: (hops + 1).min(HOPS) }
+                Call::Forwarded { wish, floor, to, hops: (hops + 1).min(HOPS) }
             }
             _ => Call::Refused,
         };
@@ -57,33 +57,45 @@ impl Protocol {
 
     /// Whether an admitted call can move its slot; at the ceiling it waits for a raise.
     pub(crate) fn can_take(&self, world: &World, call: usize) -> bool {
-        let Call::Admitted { reads, section, .. } = world.calls[call] else { return false };
+        let Call::Admitted { wish, section, .. } = world.calls[call] else { return false };
         let section = &world.sections[section];
-        reads || section.frozen || section.cur < section.ceiling
+        section.frozen
+            || match wish {
+                Wish::Take => section.cur < section.ceiling,
+                Wish::Read => true,
+                Wish::Advance => TARGET <= section.ceiling.max(section.cur) || self.bounds.has(Bug::AdvanceUncovered),
+            }
     }
 
-    /// The compare-and-swap on the slot, or the load of a read; and the answer.
+    /// The compare-and-swap on the slot, or the load of a read; and the answer. The slot of a read may be frozen: nothing that
+    /// is given out after its freezing was answered before the read was sent.
     pub(crate) fn take(&self, world: &mut World, call: usize) {
-        let Call::Admitted { reads, floor, section: index, hops } = world.calls[call] else {
+        let Call::Admitted { wish, floor, section: index, hops } = world.calls[call] else {
             unreachable!("only an admitted call takes")
         };
         let section = world.sections[index];
-        if !reads && section.frozen && !self.bounds.has(Bug::BlindAdd) {
+        if wish != Wish::Read && section.frozen && !self.bounds.has(Bug::BlindAdd) {
             self.seen.mark(Event::FrozenSlotMet);
-            let held = Call::Arrived { reads, floor, at: section.life, in_lease: true, age: 0, hops };
-            world.calls[call] = if self.bounds.setting == Setting::Calm { held } else { Call::Unsent { reads } };
+            let held = Call::Arrived { wish, floor, at: section.life, in_lease: true, age: 0, hops };
+            world.calls[call] = if self.bounds.setting == Setting::Calm { held } else { Call::Unsent { wish } };
             return;
         }
         if world.nodes[section.life].table != Some(index) {
             self.seen.mark(Event::SlotOfLostSectionMoved);
         }
         world.calls[call] = Call::Answered;
-        let value = if reads { self.judge_read(world, section, floor) } else { self.judge_number(world, index, floor) };
+        let value = match wish {
+            Wish::Take => self.judge_number(world, index, floor),
+            Wish::Read => self.judge_read(world, section, floor),
+            Wish::Advance => self.judge_advance(world, index, floor),
+        };
         world.history.floor = world.history.floor.max(value);
     }
 
     fn judge_number(&self, world: &mut World, index: usize, floor: u8) -> u8 {
         let section = &mut world.sections[index];
+        let knows = section.exact || self.bounds.has(Bug::PrevIsCeiling);
+        let prev = if knows { section.cur } else { 0 };
         section.cur += 1;
         section.exact = true;
         let number = section.cur;
@@ -92,18 +104,44 @@ impl Protocol {
             self.seen.mark(if moved { Event::NumberAfterMove } else { Event::NumberAfterTakeover });
         }
         let (last, max_seq) = (world.history.last(), world.store.record.max_seq);
+        if world.history.advanced && number > TARGET {
+            self.seen.mark(Event::NumberAfterAdvance);
+        }
+        world.require(prev == 0 || world.history.was_last(prev), Promise::Chained);
         world.require(!world.history.was_given(number), Promise::Unique);
         world.require(number <= max_seq, Promise::UnderTheCeiling);
         world.require(number > floor || self.bounds.setting == Setting::Clockless, Promise::Ordered);
+        let last = if world.history.advanced { last.max(TARGET) } else { last };
         world.require(number == last + 1 || self.bounds.setting != Setting::Calm, Promise::NoGap);
         world.history.given |= 1 << (number - 1);
         number
     }
 
+    /// An advance is done when the slot stands at its target; one that is past it is refused.
+    fn judge_advance(&self, world: &mut World, index: usize, floor: u8) -> u8 {
+        let uncovered = self.bounds.has(Bug::AdvanceUncovered) && TARGET > world.sections[index].ceiling;
+        let section = &mut world.sections[index];
+        if section.cur > TARGET {
+            self.seen.mark(Event::AdvancePast);
+            return floor;
+        }
+        if !uncovered {
+            // At a base that stands there already it moves nothing, and what is known of the base stays as it was.
+            section.exact |= section.cur < TARGET;
+            section.cur = TARGET;
+        }
+        self.seen.mark(Event::Advanced);
+        let max_seq = world.store.record.max_seq;
+        world.history.advanced = true;
+        world.require(TARGET <= max_seq, Promise::UnderTheCeiling);
+        world.require(TARGET >= floor || self.bounds.setting == Setting::Clockless, Promise::Ordered);
+        TARGET
+    }
+
     /// A reading is never below what was answered before the call was sent; an exact one was a last number meanwhile.
     fn judge_read(&self, world: &mut World, section: Section, floor: u8) -> u8 {
         let value = section.cur;
-        let is_number = value == 0 || world.history.was_given(value);
+        let is_number = value == 0 || world.history.was_last(value);
         let ordered = value >= floor || self.bounds.setting == Setting::Clockless;
         world.require(ordered && (is_number || !section.exact), Promise::TruthfulReads);
         self.seen.mark(if section.exact { Event::ExactRead } else { Event::UpperBoundRead });

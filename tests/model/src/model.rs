@@ -46,7 +46,7 @@
 //! * More than one section and uid. A lease belongs to a node, and what is said of one section holds for each; the slots of
 //!   a section are frozen and copied one by one, each as this one is.
 //! * The store's inside: elections, its log, its disk. It is linearizable, by Raft.
-//! * Counts above 1, `prev`, deadlines, the bound on calls that are held, placement (anybody may be proposed), SIGTERM (that is
+//! * Counts above 1, deadlines, the bound on calls that are held, placement (anybody may be proposed), SIGTERM (that is
 //!   a planned move or a release).
 //! * Three clocks that make one: the owner's is one that never stops, and a bug lets it stop.
 //! * Clocks of owners that run ahead of the arbiter's: their leases only end sooner.

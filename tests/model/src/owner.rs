@@ -15,12 +15,12 @@ impl Protocol {
         for (life, node) in world.nodes.iter_mut().enumerate().filter(|(life, _)| ticks(*life)) {
             node.lease = (node.lease - 1).max(0);
             for call in &mut world.calls {
-                if let Call::Arrived { reads, at, in_lease: false, age, .. } = call
+                if let Call::Arrived { wish, at, in_lease: false, age, .. } = call
                     && *at == life
                 {
                     *age += 1;
                     if *age > HOLD {
-                        *call = Call::Unsent { reads: *reads };
+                        *call = Call::Unsent { wish: *wish };
                     }
                 }
             }
@@ -170,7 +170,7 @@ impl Protocol {
         }
         let start = if self.bounds.has(Bug::StartBelowCeiling) { record.max_seq - 1 } else { record.max_seq };
         let copy = staged.filter(belongs);
-        let (cur, exact) = copy.map_or((start, false), |copy| (copy.cur, copy.exact));
+        let (cur, exact) = copy.map_or((start, self.bounds.has(Bug::ExactAlways)), |copy| (copy.cur, copy.exact));
         let (epoch, ceiling) = (record.epoch, record.max_seq);
         world.put(Section { life, epoch, cur, exact, frozen: false, ceiling, moved: copy.is_some() });
     }

@@ -154,6 +154,7 @@ impl Model for Protocol {
                 world.keeps(Promise::UnderTheCeiling)
             }),
             Property::always("readings are truthful", |_, world: &World| world.keeps(Promise::TruthfulReads)),
+            Property::always("what is named as given out before was", |_, world: &World| world.keeps(Promise::Chained)),
             Property::always("no ceiling is above what was asked for", |_, world: &World| {
                 world.keeps(Promise::CeilingAsAsked)
             }),

@@ -95,6 +95,11 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             bounds: Bounds { leaders: 1 + more, slips: more, renewals: [1 + more, 1, 0], ..FAILOVER },
             must_see: &[Event::LeaderChanged, Failover, ReassignLostToRenewal],
         },
+        Run {
+            name: "an advance",
+            bounds: Bounds { max_seq: 3, advances: 1, renewals: [more, 1, 0], slips: more, ..FAILOVER },
+            must_see: &[Event::Advanced, Event::AdvancePast, Event::NumberAfterAdvance, Failover, ExactRead],
+        },
     ]
 }
 
@@ -193,6 +198,11 @@ pub(crate) fn calm(large: bool) -> Vec<Run> {
             ],
         },
         Run {
+            name: "an advance in a move",
+            bounds: Bounds { takes: 1, reads: 1, advances: 1, max_seq: 3, renewals: [0, 1, 0], moves: 1, ..CALM },
+            must_see: &[Event::Advanced, Event::NumberAfterAdvance, FrozenSlotMet, NumberAfterMove, Event::ExactRead],
+        },
+        Run {
             name: "a move at the ceiling",
             bounds: Bounds { takes: 2 + more, max_seq: 1, renewals: [0, 1, 0], moves: 1, raises: 2 + more, ..CALM },
             must_see: felt,
@@ -219,6 +229,11 @@ pub(crate) fn where_it_shows(bug: Bug) -> Bounds {
         Bug::LateActivate => RETURN,
         Bug::CopyWithoutFreeze | Bug::BlindAdd | Bug::ThawWithoutAnswer => MOVE,
         Bug::StaleCopy => Bounds { renewals: [0, 1, 0], reassigns: 1, ..MOVE },
+        Bug::PrevIsCeiling => {
+            Bounds { takes: 1, raises: 1, max_seq: 1, renewals: [0, 1, 0], reassigns: 1, ..CLOCKLESS }
+        }
+        Bug::ExactAlways => Bounds { takes: 0, ..FAILOVER },
+        Bug::AdvanceUncovered => Bounds { takes: 1, advances: 1, max_seq: 1, raises: 1, ..CALM },
         Bug::TrustsActivate => Bounds { takes: 2, forged: 1, ..CLOCKLESS },
         Bug::GuessedAttempt => Bounds { forged: 1, ..MOVE },
         Bug::ThawBeforeNews => Bounds { reassigns: 1, duplicates: 1, ..MOVE },

@@ -44,6 +44,12 @@ events! {
     SlotOfLostSectionMoved,
     /// A new leader's arbiter started fresh.
     LeaderChanged,
+    /// A counter was raised by an advance.
+    Advanced,
+    /// An advance was refused, because the counter was past its target.
+    AdvancePast,
+    /// A number was given out that names an advance's target, or nothing, as the one before.
+    NumberAfterAdvance,
     /// `Current` was answered exactly.
     ExactRead,
     /// `Current` was answered with an upper bound.

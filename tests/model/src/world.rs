@@ -228,6 +228,9 @@ pub(crate) enum Message {
     },
 }
 
+/// The number that an advance names: the ceiling that most runs start with, so that it is met, passed and skipped.
+pub(crate) const TARGET: u8 = 2;
+
 /// A call for the one uid.
 ///
 /// A call is answered in the step that moves or reads the slot, and sent in the step in which a node reads its clock for it:
@@ -235,11 +238,11 @@ pub(crate) enum Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Call {
     Unsent {
-        reads: bool,
+        wish: Wish,
     },
     /// At a node, which has read its clock. `age` counts from that reading, if it was not in the lease.
     Arrived {
-        reads: bool,
+        wish: Wish,
         floor: u8,
         at: Life,
         in_lease: bool,
@@ -248,14 +251,14 @@ pub(crate) enum Call {
     },
     /// Admitted: the node found the section in its table, and its lease not over at the reading.
     Admitted {
-        reads: bool,
+        wish: Wish,
         floor: u8,
         section: usize,
         hops: u8,
     },
     /// On its way to another node.
     Forwarded {
-        reads: bool,
+        wish: Wish,
         floor: u8,
         to: Life,
         hops: u8,
@@ -271,8 +274,20 @@ pub(crate) enum Promise {
     Ordered,
     UnderTheCeiling,
     TruthfulReads,
+    Chained,
     CeilingAsAsked,
     NoGap,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Wish {
+    /// The next number.
+    Take,
+    /// The last one.
+    Read,
+    /// That the counter be raised to [`TARGET`].
+    Advance,
 }
 
 /// What was seen from outside.
@@ -280,6 +295,8 @@ pub(crate) enum Promise {
 pub(crate) struct History {
     /// The numbers that were given out, as bits.
     pub(crate) given: u16,
+    /// Whether the counter was raised to [`TARGET`] by an advance.
+    pub(crate) advanced: bool,
     /// The largest value that was answered.
     pub(crate) floor: u8,
     /// The highest ceiling that was asked for.
@@ -297,6 +314,11 @@ impl History {
     /// Whether the number was given out.
     pub(crate) fn was_given(&self, number: u8) -> bool {
         number > 0 && self.given & (1 << (number - 1)) != 0
+    }
+
+    /// Whether the number may be named as the last one: it was given out, or the counter was raised to it.
+    pub(crate) fn was_last(&self, number: u8) -> bool {
+        self.was_given(number) || (self.advanced && number == TARGET)
     }
 }
 
@@ -336,7 +358,7 @@ impl World {
         let node = AllocSvr { lease: LEASE, version: 1, route: Some(A), cached: true, ..AllocSvr::default() };
         let section =
             Section { life: A, epoch: 1, cur: 0, exact: true, frozen: false, ceiling: bounds.max_seq, moved: false };
-        let calls = |reads, count: u8| std::iter::repeat_n(Call::Unsent { reads }, count.into());
+        let calls = |wish, count: u8| std::iter::repeat_n(Call::Unsent { wish }, count.into());
         World {
             store: Store { record, heard: [0; LIVES], reborn: false, deposed: None },
             arbiter: [Watch { heard: 0, wait: bounds.wait(), over: false }; LIVES],
@@ -344,8 +366,11 @@ impl World {
             nodes: [AllocSvr { table: Some(0), ..node.clone() }, node, AllocSvr::default()],
             network: Vec::new(),
             sections: vec![section],
-            calls: calls(false, bounds.takes).chain(calls(true, bounds.reads)).collect(),
-            history: History { given: 0, floor: 0, asked: bounds.max_seq, broken: None },
+            calls: calls(Wish::Take, bounds.takes)
+                .chain(calls(Wish::Read, bounds.reads))
+                .chain(calls(Wish::Advance, bounds.advances))
+                .collect(),
+            history: History { given: 0, advanced: false, floor: 0, asked: bounds.max_seq, broken: None },
             left: Left {
                 renewals: bounds.renewals,
                 raises: bounds.raises,

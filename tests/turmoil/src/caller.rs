@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use seq_client::pool::Dial;
 use seq_client::{Allocation, CallError, Client, Current};
-use seq_order::{Checker, Outcome, Reading, User};
+use seq_order::{Advancing, Checker, Outcome, Reading, User};
+use seq_proto::v1;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
 
 use crate::books::Books;
 use crate::net;
@@ -23,6 +27,17 @@ const MAX_COUNT: u32 = 120;
 
 /// Most items in one batch; uids may repeat.
 const MAX_ITEMS: usize = 6;
+
+/// How far below the largest number of its uid an advance may name one, and how many numbers it is drawn from: past a step.
+const ADVANCE_BACK: u64 = 20;
+const ADVANCE_RANGE: u64 = 150;
+
+/// Time between two attempts of an advance.
+const ADVANCE_AGAIN: Duration = Duration::from_millis(50);
+
+/// Attempts that may have taken numbers in a call that failed: the SDK says whether there was one, not how many, and a node
+/// that was asked may have asked another.
+const UNKNOWN_ATTEMPTS: u32 = 8;
 
 /// The history of all calls. Clones are the same.
 #[derive(Clone, Debug)]
@@ -45,7 +60,10 @@ impl History {
     #[must_use]
     pub fn new(uids: impl IntoIterator<Item = u64>, books: Books) -> History {
         let uids: Rc<[u64]> = uids.into_iter().collect();
-        let inner = Inner { checker: Checker::new(uids.len()), told: 0, served: BTreeSet::new(), order: true };
+        let mut checker = Checker::new(uids.len());
+        // All backends are in it, from the first number on.
+        checker.complete();
+        let inner = Inner { checker, told: 0, served: BTreeSet::new(), order: true };
         History { inner: Rc::new(RefCell::new(inner)), uids, books }
     }
 
@@ -97,17 +115,57 @@ impl History {
 
     /// Makes one read and judges its answer.
     async fn read(&self, client: &Client, user: usize) {
-        let id = self.start(&[user]);
+        let id = self.inner.borrow_mut().checker.start_read(self.books.now(), [User(user as u32)]);
         let result = client.current(self.uids[user]).await;
         self.note("reads", user, result.as_ref().map(|read| (read.value, u64::from(read.exact), read.epoch)));
         let reading = match result {
-            Ok(Current { value, exact: true, .. }) => Reading::Exact(value),
-            Ok(Current { value, exact: false, .. }) => Reading::UpperBound(value),
+            Ok(Current { value, exact: true, .. }) => {
+                self.books.count("exact reads");
+                Reading::Exact(value)
+            }
+            Ok(Current { value, exact: false, .. }) => {
+                self.books.count("upper bounds read");
+                Reading::UpperBound(value)
+            }
             Err(_) => Reading::Failed,
         };
         let now = self.books.now();
         let mut inner = self.inner.borrow_mut();
         inner.checker.end_read(id, now, [reading]);
+        self.tell(&mut inner);
+    }
+
+    /// Raises a user to a number around where it stands, through one node after the other until one answers: a repeat changes
+    /// nothing.
+    async fn advance(&self, nodes: &[Channel], user: usize) {
+        let (id, to) = {
+            let mut inner = self.inner.borrow_mut();
+            let user = User(user as u32);
+            let to = inner.checker.floor(user).saturating_sub(ADVANCE_BACK) + fastrand::u64(..ADVANCE_RANGE);
+            (inner.checker.start_advance(self.books.now(), user, to), to)
+        };
+        let request = v1::AdvanceRequest { uid: self.uids[user], to, ..v1::AdvanceRequest::default() };
+        let attempts = async {
+            loop {
+                let node = nodes[fastrand::usize(..nodes.len())].clone();
+                match SequenceServiceClient::new(node).advance(request.clone()).await {
+                    Ok(_) => return Advancing::Done,
+                    Err(status) if status.code() == Code::FailedPrecondition => return Advancing::Past,
+                    Err(_) => tokio::time::sleep(ADVANCE_AGAIN).await,
+                }
+            }
+        };
+        let ended = tokio::time::timeout(DEADLINE, attempts).await.unwrap_or(Advancing::Failed);
+        let uid = self.uids[user];
+        match ended {
+            Advancing::Done => self.books.count("advances"),
+            Advancing::Past => self.books.count("advances refused as past"),
+            Advancing::Failed => self.books.note(format_args!("uid {uid}: no answer to an advance to {to}")),
+        }
+        tracing::debug!(target: "seq_turmoil", uid, to, ?ended, "advances");
+        let now = self.books.now();
+        let mut inner = self.inner.borrow_mut();
+        inner.checker.end_advance(id, now, ended);
         self.tell(&mut inner);
     }
 
@@ -148,7 +206,7 @@ impl History {
         inner.told = inner.checker.details().len();
         // What has no details: in a seamless history, an item that went unanswered.
         if tally.violations() > inner.told as u64 {
-            self.books.violation(format_args!("{tally:?}"));
+            self.books.violation(format_args!("{tally:?}, {:?}", inner.checker.phantoms()));
         }
     }
 }
@@ -156,7 +214,7 @@ impl History {
 fn outcome(result: Result<Allocation, CallError>) -> Outcome {
     match result {
         Ok(Allocation { value, prev, count, lost, .. }) => Outcome::Given { value, prev, count, lost },
-        Err(error) if error.may_have_applied() => Outcome::Maybe { lost: 1 },
+        Err(error) if error.may_have_applied() => Outcome::Maybe { lost: UNKNOWN_ATTEMPTS },
         Err(_) => Outcome::Refused,
     }
 }
@@ -189,10 +247,13 @@ pub async fn run(caller: Caller) -> turmoil::Result {
         }
         tokio::time::sleep(pause).await;
     };
+    let node = |seed: &String| net::dial(Endpoint::from_shared(format!("http://{seed}")).expect("a host of this world"));
+    let nodes: Vec<Channel> = seeds.iter().map(node).collect();
     let calling = async || {
         while !history.books.is_over() {
             let users = history.uids.len();
             match fastrand::u8(..10) {
+                3 if fastrand::u8(..3) == 0 => history.advance(&nodes, fastrand::usize(..users)).await,
                 0 => history.read(&client, fastrand::usize(..users)).await,
                 1 => {
                     let items: Vec<_> = (0..fastrand::usize(1..=MAX_ITEMS)).map(|_| fastrand::usize(..users)).collect();

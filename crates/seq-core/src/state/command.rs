@@ -169,7 +169,7 @@ pub enum Answer {
     /// To [`Command::Renew`].
     Renewed(Result<(), CommandRefusal>),
     /// To [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
-    /// section under that epoch, or wants more than [`Seq::MAX`].
+    /// section under that epoch, wants more than [`Seq::MAX`], or names the section again.
     Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
     /// To [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not what the proposer saw.
     Reassigned(Vec<Option<Epoch>>),

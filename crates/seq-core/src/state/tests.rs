@@ -294,6 +294,13 @@ fn a_raise_moves_a_ceiling_by_a_bounded_distance() {
 }
 
 #[test]
+fn an_entry_raises_a_section_once() {
+    let mut state = served();
+    let batch = [(0, 1, 200), (0, 1, Seq::MAX.0), (1, 1, 200)];
+    assert_eq!(raise(&mut state, (1, 1), &batch), Ok(vec![Some(Seq(200)), None, Some(Seq(200))]));
+}
+
+#[test]
 fn each_raise_of_a_batch_stands_alone() {
     let mut state = served();
     let batch = [(0, 0, 900), (0, 2, 900), (1, 1, 500), (2, 1, 900), (2, 0, 900), (4, 1, 900)];
@@ -537,7 +544,11 @@ impl Twin {
                 let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
                 self.nodes.get_mut(&name).unwrap().3 += 1;
                 let mut answers = Vec::new();
-                for raise in raises {
+                for (row, raise) in raises.iter().enumerate() {
+                    if raises[..row].iter().any(|earlier| earlier.section == raise.section) {
+                        answers.push(None);
+                        continue;
+                    }
                     let owned = (raise.epoch.0, Some(name.clone()), incarnation.0);
                     answers.push(match self.sections.get_mut(&raise.section.0) {
                         Some(record) if (record.0, record.1.clone(), record.2) == owned => {

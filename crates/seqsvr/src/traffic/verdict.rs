@@ -57,6 +57,7 @@ impl Verdict {
                 Fault::ChainBreak => "chain break",
                 Fault::Malformed => "malformed",
                 Fault::StaleRead => "stale read",
+                Fault::InexactRead => "inexact read",
                 Fault::Gap => "gap",
             },
             uid: uid(item.user).0,

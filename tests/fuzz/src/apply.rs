@@ -1,0 +1,175 @@
+//! Any commands on any reachable state of the store: one entry that panics stops every member at every start.
+
+use std::time::Duration;
+
+use arbitrary::Result;
+use seq_core::arbiter::{Arbiter, Declared, Patience};
+use seq_core::state::{Command, Raise, Reassign, Registration, SetDefinition, Terms, Transfer};
+use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, SectionId, Seq};
+
+use crate::input::Input;
+use crate::replica::{Replica, SET, layout};
+
+/// Names of nodes: few, so that they are registered again and again.
+const NAMES: [&str; 4] = ["a1", "a2", "a3", ""];
+
+/// Most rows of one command.
+const MAX_ROWS: u64 = 4;
+
+/// Applies the commands that `data` makes, each drawn around what the state holds by then, with those of an arbiter between.
+pub fn apply(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };
+    // What is not enough for one more command ends the run.
+    while !input.is_over() && run.step(&mut input).is_ok() {}
+}
+
+struct Run {
+    replica: Replica,
+    arbiter: Option<Arbiter>,
+    now: Duration,
+}
+
+impl Run {
+    fn step(&mut self, input: &mut Input<'_>) -> Result<()> {
+        let command = match input.below(16)? {
+            0 | 1 => self.register(input)?,
+            2 | 3 => self.renew(input)?,
+            4..7 => self.raise(input)?,
+            7..10 => Command::Reassign(input.some(MAX_ROWS, |input| self.reassign(input))?),
+            10..13 => self.transfer(input)?,
+            13 => Command::Drain { name: name(input)?, drained: input.flag()? },
+            14 => match input.below(4)? {
+                0 => {
+                    let terms =
+                        |input: &mut Input<'_>| Ok(Terms { lease_wait: Duration::from_millis(input.around(2_500)?) });
+                    let current = self.replica.state.terms;
+                    let replaces = if input.below(4)? == 0 { Some(terms(input)?) } else { current };
+                    Command::SetTerms { replaces, terms: terms(input)? }
+                }
+                1 => {
+                    let size = input.around_small(layout().section_size())?;
+                    let layout = Layout::new(0..input.around(layout().uids().end)?, size).unwrap_or(layout());
+                    // A larger set is as good, and would only take time.
+                    let small = layout.sections() <= 1_000;
+                    Command::DefineSet(SetDefinition {
+                        name: if input.flag()? { SET } else { "other" }.to_owned(),
+                        layout: if small { layout } else { crate::replica::layout() },
+                    })
+                }
+                _ => Command::ClaimStoreId { id: input.around(1)? },
+            },
+            _ => return self.arbitrate(input),
+        };
+        self.replica.apply(&command);
+        Ok(())
+    }
+
+    /// An arbiter looks, and what it proposes is applied.
+    fn arbitrate(&mut self, input: &mut Input<'_>) -> Result<()> {
+        let second = Duration::from_secs(1);
+        let patience = Patience { grace: second, steady: second };
+        let arbiter = self.arbiter.get_or_insert_with(|| Arbiter::new(patience));
+        self.now += Duration::from_millis(input.below(2_000)?);
+        let declared = NAMES.map(|name| Declared { name, weight: 1 });
+        let plan = arbiter.look(&self.replica.state, &declared, || self.now).clone();
+        self.replica.apply(&Command::Reassign(plan.reassigns.clone()));
+        if input.below(4)? == 0 {
+            self.arbiter = None;
+        }
+        Ok(())
+    }
+
+    fn section(&self, input: &mut Input<'_>) -> Result<SectionId> {
+        let section = input.below(layout().sections().into())? as u32;
+        Ok(SectionId(input.around_small(section)?))
+    }
+
+    /// A node, with the incarnation that it is in, or others.
+    fn node(&self, input: &mut Input<'_>) -> Result<(NodeId, Incarnation)> {
+        let nodes = self.replica.state.nodes.len() as u64;
+        let id = NodeId(input.around_small(1)?.wrapping_add(input.below(nodes.max(1))? as u32));
+        let current = self.replica.state.node(id).map_or(1, |node| node.incarnation.0);
+        Ok((id, Incarnation(input.around(current)?)))
+    }
+
+    /// The life that owns a section, mostly.
+    fn owner(&self, input: &mut Input<'_>, section: SectionId) -> Result<(NodeId, Incarnation)> {
+        match self.record(section).and_then(|record| Some((record.owner?, record.incarnation))) {
+            Some(owner) if input.below(4)? > 0 => Ok(owner),
+            _ => self.node(input),
+        }
+    }
+
+    fn record(&self, section: SectionId) -> Option<seq_core::state::SectionRecord> {
+        self.replica.state.sections.get(section.0 as usize).copied()
+    }
+
+    fn epoch(&self, input: &mut Input<'_>, section: SectionId) -> Result<Epoch> {
+        input.around(self.record(section).map_or(1, |record| record.epoch.0)).map(Epoch)
+    }
+
+    fn register(&self, input: &mut Input<'_>) -> Result<Command> {
+        let (name, addr) = (name(input)?, format!("host{}:1", input.below(3)?));
+        let newest = self.replica.state.nodes.iter().find(|node| node.name == name).map(|node| node.incarnation.0);
+        let registration = Registration::new(&name, &addr, input.around(7)?);
+        Ok(Command::Register(Registration {
+            lease: Duration::from_millis(input.around(2_000)?),
+            follows: Incarnation(input.around(newest.unwrap_or(0))?),
+            seen: Revision(input.around(0)?),
+            ..registration
+        }))
+    }
+
+    fn renew(&self, input: &mut Input<'_>) -> Result<Command> {
+        let (node, incarnation) = self.node(input)?;
+        let last = self.replica.state.node(node).map_or(0, |node| node.renew_seq.0);
+        let renew_seq = RenewSeq(input.around(last.wrapping_add(1))?);
+        let released = |input: &mut Input<'_>| {
+            let section = self.section(input)?;
+            Ok((section, self.epoch(input, section)?))
+        };
+        let released = input.some(MAX_ROWS, released)?;
+        Ok(Command::Renew { node, incarnation, renew_seq, released, leaving: input.flag()? })
+    }
+
+    fn raise(&self, input: &mut Input<'_>) -> Result<Command> {
+        let first = self.section(input)?;
+        let (node, incarnation) = self.owner(input, first)?;
+        let one = |input: &mut Input<'_>| {
+            let section = if input.flag()? { first } else { self.section(input)? };
+            let ceiling = self.record(section).map_or(0, |record| record.max_seq.0);
+            Ok(Raise {
+                section,
+                epoch: self.epoch(input, section)?,
+                to: Seq(input.around(ceiling.saturating_add(100))?),
+            })
+        };
+        Ok(Command::Raise { node, incarnation, raises: input.some(MAX_ROWS, one)? })
+    }
+
+    fn reassign(&self, input: &mut Input<'_>) -> Result<Reassign> {
+        let section = self.section(input)?;
+        let (to, incarnation) = self.node(input)?;
+        let owner = self.record(section).and_then(|record| self.replica.state.node(record.owner?));
+        let heard = match owner {
+            Some(owner) if input.below(8)? > 0 => Some(Heard(input.around(owner.heard.0)?)),
+            None if input.below(8)? == 0 => Some(Heard(input.around(0)?)),
+            _ => None,
+        };
+        Ok(Reassign { section, expected: self.epoch(input, section)?, heard, to, incarnation })
+    }
+
+    fn transfer(&self, input: &mut Input<'_>) -> Result<Command> {
+        let section = self.section(input)?;
+        let (from, incarnation) = self.owner(input, section)?;
+        let (to, to_incarnation) = self.node(input)?;
+        let epoch = self.epoch(input, section)?;
+        let handover = Handover(input.around(1)?);
+        Ok(Command::Transfer(Transfer { section, epoch, from, incarnation, to, to_incarnation, handover }))
+    }
+}
+
+fn name(input: &mut Input<'_>) -> Result<String> {
+    Ok(NAMES[input.below(NAMES.len() as u64)? as usize].to_owned())
+}

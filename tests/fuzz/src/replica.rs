@@ -1,0 +1,81 @@
+//! A state of the store that commands are applied to, and what must hold after each.
+
+use seq_core::state::{Answer, Command, SetDefinition, State};
+use seq_core::{Layout, RouteVersion, limits};
+
+/// The set of every state. Few sections, so that commands meet.
+pub(crate) const SET: &str = "fuzz";
+const UIDS: u64 = 350;
+const SECTION_SIZE: u32 = 100;
+
+/// A state of the store.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub(crate) state: State,
+}
+
+/// The layout of the set.
+pub(crate) fn layout() -> Layout {
+    Layout::new(0..UIDS, SECTION_SIZE).expect("a layout")
+}
+
+impl Replica {
+    /// The state with the set defined and nothing else.
+    pub(crate) fn new() -> Replica {
+        let mut replica = Replica { state: State::default() };
+        replica.apply(&Command::DefineSet(SetDefinition { name: SET.to_owned(), layout: layout() }));
+        replica
+    }
+
+    /// Applies a command, and looks at what it made of the state.
+    pub(crate) fn apply(&mut self, command: &Command) -> Answer {
+        let before = self.state.clone();
+        let answer = self.state.apply(command);
+        let mut twin = before.clone();
+        assert_eq!((twin.apply(command), &twin), (answer.clone(), &self.state), "{command:?} was applied in two ways");
+        self.never_falls(&before, command);
+        self.is_consistent(command);
+        answer
+    }
+
+    /// Epochs, ceilings, incarnations, counts and versions never fall, and what is known is never forgotten.
+    fn never_falls(&self, before: &State, command: &Command) {
+        let after = &self.state;
+        assert!(before.set.is_none() || before.set == after.set, "{command:?} changed the set");
+        assert!(after.route_version >= before.route_version, "{command:?} took the routes back");
+        assert!(after.revision > before.revision, "{command:?} was not counted");
+        for (id, (old, new)) in before.sections.iter().zip(&after.sections).enumerate() {
+            let falls = new.epoch < old.epoch || new.max_seq < old.max_seq || new.routed < old.routed;
+            assert!(!falls, "{command:?} took section {id} from {old:?} to {new:?}");
+            let bound = old.max_seq.0.saturating_add(limits::MAX_RAISE);
+            assert!(new.max_seq.0 <= bound, "{command:?} raised section {id} from {old:?} to {new:?}");
+            let same = (old.owner, old.incarnation) == (new.owner, new.incarnation);
+            assert!(same || new.epoch > old.epoch, "{command:?} gave section {id} away under the epoch of {old:?}");
+        }
+        assert!(after.nodes.len() >= before.nodes.len(), "{command:?} forgot a node");
+        for (old, new) in before.nodes.iter().zip(&after.nodes) {
+            let falls = new.incarnation < old.incarnation || new.heard < old.heard || new.name != old.name;
+            assert!(!falls, "{command:?} took a node from {old:?} to {new:?}");
+        }
+        let kept = before.store_ids.iter().all(|id| after.store_ids.contains(id));
+        assert!(kept, "{command:?} freed a store's id");
+    }
+
+    /// What reads a state can read this one.
+    fn is_consistent(&self, command: &Command) {
+        let State { sections, nodes, store_ids, route_version, .. } = &self.state;
+        assert!(store_ids.is_sorted_by(|one, next| one < next), "{command:?} left {store_ids:?}");
+        for (id, record) in sections.iter().enumerate() {
+            let known = record.owner.is_none_or(|owner| self.state.node(owner).is_some());
+            assert!(known, "{command:?} gave section {id} to a node that never registered: {record:?}");
+            assert!(record.routed <= *route_version, "{command:?} routed section {id} in the future: {record:?}");
+        }
+        let mut names: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|one, next| one < next), "{command:?} left two nodes of one name");
+        for since in [0, route_version.0 / 2, route_version.0] {
+            let update = self.state.routes_since(RouteVersion(since));
+            assert_eq!(update.is_some(), since < route_version.0);
+        }
+    }
+}
