@@ -101,6 +101,7 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
         id: 1,
         data: DataDir::Memory(seq_store::storage::MemoryDisk::new()),
         join: false,
+        form: true,
         listener: listener.into(),
         tuning: StoreTuning { rebalance_after: NEVER, ..StoreTuning::DEFAULTS },
         clock: Clock::System,

@@ -52,6 +52,7 @@ async fn main() -> Result<(), Error> {
             id,
             data: DataDir::Path(disk.path().join(format!("s{id}"))),
             join: false,
+            form: false,
             listener: listener.into(),
             tuning: StoreTuning::DEFAULTS,
             clock: seq_kit::clock::Clock::System,

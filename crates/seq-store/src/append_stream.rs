@@ -15,19 +15,29 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, future, stream};
 use openraft::errors::RPCError;
 use openraft::network::RPCTypes;
-use openraft::raft::{AppendEntriesRequest, StreamAppendResult};
+use openraft::raft::{AppendEntriesRequest, StreamAppendError, StreamAppendResult};
 use parking_lot::Mutex;
 use seq_proto::v1::RaftMessage;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use crate::network::{self, Peer};
-use crate::raft_service::RaftServer;
-use crate::types::TypeConfig;
+use crate::raft_service::{RaftServer, Sender};
+use crate::types::{TypeConfig, Vote};
 
 type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 impl Peer {
+    /// Remembers what the member acknowledges to the leader with this vote, and refuses one that lacks what it acknowledged.
+    fn noted(&self, vote: Option<Vote>, answer: StreamAppendResult<TypeConfig>) -> Outcome {
+        match (&answer, vote) {
+            (Ok(last), Some(vote)) => self.on_append(vote, *last),
+            (Err(StreamAppendError::Conflict(at)), Some(vote)) => self.check_conflict(vote, Some(*at))?,
+            _ => {}
+        }
+        Ok(answer)
+    }
+
     /// Begins a call that carries `batches`, and gives the answers. The first one that is an error is the last one.
     ///
     /// The call begins with the first batch: that is what the library holds back from a follower that cannot be reached, and
@@ -40,6 +50,7 @@ impl Peer {
         // Fused, because none may come: then the call carries nothing.
         let mut batches = batches.fuse();
         let first = batches.next().await;
+        let vote = first.as_ref().map(|batch| batch.vote);
         let batches = stream::iter(first).chain(batches);
         let sent = Arc::new(AtomicU64::new(0));
         let (counted, sender) = (sent.clone(), self.sender());
@@ -61,7 +72,7 @@ impl Peer {
                         // Nothing was asked for as long: there was nothing to append.
                         Err(_) if !owed => {}
                         Err(_) => break Err(self.timed_out(RPCTypes::AppendEntries, patience).into()),
-                        Ok(Ok(Some(answer))) => break self.read(answer),
+                        Ok(Ok(Some(answer))) => break self.read(answer).and_then(|answer| self.noted(vote, answer)),
                         Ok(Ok(None)) => return None,
                         Ok(Err(status)) => break Err(self.refused(&status)),
                     }
@@ -73,12 +84,12 @@ impl Peer {
     }
 }
 
-/// What the two directions of a call tell each other.
+/// What the two directions of a call share.
 #[derive(Default)]
 struct Call {
-    /// Who sends, as its last message says.
-    from: u64,
-    /// Why a message was refused; said after the answers to those before it.
+    /// The sender, as its last message names it.
+    from: Option<Sender>,
+    /// Why a message was refused; sent after the responses to those before it.
     refusal: Option<Status>,
 }
 
@@ -92,11 +103,12 @@ impl RaftServer {
         let raft = self.gate.get()?.raft.clone();
         let batches =
             stream::unfold((messages, self.clone(), call.clone()), |(mut messages, server, call)| async move {
-                // When the sender is gone, there is nobody to tell.
+                // Without a sender there is no response.
                 let message = messages.message().await.ok()??;
-                match server.admit(&message) {
-                    Ok((_, batch)) => {
-                        call.lock().from = message.from;
+                let admitted = server.admit(&message).and_then(|(_, batch)| Ok((Sender::of(&message)?, batch)));
+                match admitted {
+                    Ok((sender, batch)) => {
+                        call.lock().from = Some(sender);
                         Some((batch, (messages, server, call)))
                     }
                     Err(refusal) => {
@@ -105,26 +117,26 @@ impl RaftServer {
                     }
                 }
             });
-        // A member that stops does not wait for a leader that has nothing to say.
+        // A member that stops does not wait for a leader that has nothing to send.
         let batches = batches.take_until(self.stopping.clone().cancelled_owned());
-        let (tell, mut told) = mpsc::channel(1);
+        let (sender, mut responses) = mpsc::channel(1);
         let server = self.clone();
-        // The library's stream borrows its handle: one future has both, and whoever reads the answers drives it.
+        // The library's stream borrows its handle: one future has both, and the reader of the responses drives it.
         let append = async move {
             let mut answers = pin!(raft.stream_append(batches));
             while let Some(answer) = answers.next().await {
-                let to = call.lock().from;
-                if tell.send(server.say(to, answer)).await.is_err() {
+                let to = call.lock().from.expect("a response follows a message");
+                if sender.send(server.encode(&to, answer)).await.is_err() {
                     return;
                 }
             }
             let refusal = call.lock().refusal.take();
             if let Some(refusal) = refusal {
-                // Whoever is refused may be gone.
-                let _ = tell.send(Err(refusal)).await;
+                // The receiver of a refusal may be gone.
+                let _ = sender.send(Err(refusal)).await;
             }
         };
-        let answers = stream::poll_fn(move |cx| told.poll_recv(cx)).map(Some);
+        let answers = stream::poll_fn(move |cx| responses.poll_recv(cx)).map(Some);
         let appending = stream::once(append).map(|()| None);
         Ok(stream::select(answers, appending).filter_map(future::ready))
     }

@@ -1,6 +1,7 @@
 //! From an empty group to one that has its set: forms the group once, defines the set once, and from then on holds the set
 //! file against what is stored.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -9,6 +10,7 @@ use seq_core::set_spec::StoreSpec;
 use seq_core::state::{Command, SetDefinition, Terms};
 use tokio::time::Instant;
 
+use crate::nonce::Fingerprint;
 use crate::proposer::Proposer;
 use crate::storage::SharedState;
 use crate::types::{Member, Raft};
@@ -40,10 +42,18 @@ pub(crate) fn check_set(state: &SharedState, given: &SetDefinition) -> Result<bo
     }
 }
 
-/// Makes an empty member the first of its group, with all stores of the set file as members; [`crate::greeting`] says when.
-pub(crate) async fn form_group(raft: &Raft, stores: &[StoreSpec]) -> Result<(), String> {
-    let member = |store: &StoreSpec| (store.id, Member { name: store.name.clone(), addr: store.addr.clone() });
-    let members: std::collections::BTreeMap<u64, Member> = stores.iter().map(member).collect();
+/// Makes an empty member the first of its group, with all stores of the set file and their data directories as members;
+/// [`crate::greeting`] says when.
+pub(crate) async fn form_group(
+    raft: &Raft,
+    stores: &[StoreSpec],
+    directories: &BTreeMap<u64, Fingerprint>,
+) -> Result<(), String> {
+    let member = |StoreSpec { id, name, addr, .. }: &StoreSpec| {
+        let fingerprint = *directories.get(id).ok_or_else(|| format!("store {id} has named no data directory"))?;
+        Ok((*id, Member { name: name.clone(), addr: addr.clone(), fingerprint }))
+    };
+    let members = stores.iter().map(member).collect::<Result<BTreeMap<u64, Member>, String>>()?;
     match raft.initialize(members).await {
         Ok(()) => Ok(()),
         // Somebody's message came in between: the group exists.

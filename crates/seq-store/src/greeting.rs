@@ -1,8 +1,10 @@
-//! What a member asks the others: whether they know its data directory, what it is to their group, and whether there is one.
+//! Introductions: a member asks the others whether their list of members names its data directory, whether it still has what it
+//! acknowledged, and whether there is a group.
 //!
 //! A group is formed once, by the store with the lowest id of the set file, with an empty log, and only after every other
-//! store of the file said that it belongs to none. So a store that is added later never forms a second group beside the first
-//! one, whatever its id, and whoever is down at that moment. One that is told to join never forms any.
+//! store of the file has answered that it belongs to none and has named its data directory: the first list of members names
+//! the directory of each. So a store that is added later never forms a second group beside the first one, whatever its id, and
+//! whichever others are down at that moment. One that is told to join never forms any.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +18,10 @@ use tonic::Code;
 
 use crate::bootstrap;
 use crate::network::{self, Disowned, Disownment};
+use crate::nonce::Fingerprint;
 use crate::peers::{Identity, PeerRefusal};
 use crate::standing::OwnStanding;
+use crate::storage::{LogReader, Position};
 use crate::store::StartError;
 use crate::types::Raft;
 
@@ -30,11 +34,13 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often the others are asked whether a group can be formed: they start at about the same time.
 const FORM_AGAIN: Duration = Duration::from_millis(50);
 
-/// What the others said.
+/// What the others answered.
 #[derive(Debug, Default)]
 struct Answers {
     /// Those that did not.
     unasked: BTreeMap<u64, String>,
+    /// The data directories of those that belong to no group and have one for good.
+    directories: BTreeMap<u64, Fingerprint>,
     /// One that belongs to a group which this member is not of.
     stranger_to: Option<u64>,
     /// One that has this member in its group, or hears of a newer list that does.
@@ -57,11 +63,12 @@ impl Answers {
 async fn ask(
     me: &Identity,
     membership: u64,
+    position: &Position,
     dial: &Dial,
     others: BTreeMap<u64, String>,
 ) -> Result<Answers, StartError> {
     let mut answers = Answers::default();
-    for (by, answer) in network::hello(me, membership, dial, others.clone(), TIMEOUT).await {
+    for (by, answer) in network::hello(me, membership, position, dial, others.clone(), TIMEOUT).await {
         let answer = match answer {
             Ok(answer) => answer,
             Err(refusal) if refusal.code() == Code::FailedPrecondition && status::reason(&refusal).is_some() => {
@@ -76,14 +83,15 @@ async fn ask(
             let why = PeerRefusal::Removed { cluster: me.cluster.clone(), id: me.id }.to_string();
             return Err(StartError::Removed { by, why });
         }
-        if answer.known_nonce != 0 && answer.known_nonce != me.nonce {
-            let why = PeerRefusal::OtherDataDirectory { cluster: me.cluster.clone(), id: me.id }.to_string();
-            return Err(StartError::Refused { by, why });
-        }
         match answer.standing() {
             v1::Standing::Member => answers.member_of = Some(by),
             v1::Standing::Stranger => answers.stranger_to = Some(by),
-            v1::Standing::NoGroup => answers.groupless += 1,
+            v1::Standing::NoGroup => {
+                answers.groupless += 1;
+                answers
+                    .directories
+                    .extend(Fingerprint::from_bytes(&answer.fingerprint).map(|directory| (by, directory)));
+            }
             v1::Standing::Unspecified | v1::Standing::Removed => {}
         }
     }
@@ -99,11 +107,45 @@ pub(crate) async fn introduce(
     join: bool,
 ) -> Result<BTreeMap<u64, String>, StartError> {
     stores.remove(&me.id);
-    let answers = ask(me, 0, dial, stores).await?;
+    let answers = ask(me, 0, &Position::default(), dial, stores).await?;
     if !join {
         answers.check_member(me.id)?;
     }
     Ok(answers.unasked)
+}
+
+/// Introduces a directory with data, before any vote is given: a member that remembers more than it has refuses it. Those that
+/// cannot be asked are not waited for.
+pub(crate) async fn reintroduce(
+    me: &Identity,
+    position: &Position,
+    dial: &Dial,
+    mut stores: BTreeMap<u64, String>,
+) -> Result<(), StartError> {
+    stores.remove(&me.id);
+    ask(me, 0, position, dial, stores).await.map(drop)
+}
+
+/// Asks a store that is to become a member which data directory it has.
+#[derive(Clone)]
+pub(crate) struct Prober {
+    pub(crate) me: Identity,
+    pub(crate) dial: Dial,
+}
+
+impl Prober {
+    /// The fingerprint of the data directory of store `id`.
+    ///
+    /// # Errors
+    /// Why it cannot become a member.
+    pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, String> {
+        let others = [(id, addr.to_owned())];
+        let mut answers = network::hello(&self.me, 0, &Position::default(), &self.dial, others, TIMEOUT).await;
+        let (_, answer) = answers.pop().expect("one was asked");
+        let answer = answer.map_err(|refusal| refusal.message().to_owned())?;
+        Fingerprint::from_bytes(&answer.fingerprint)
+            .ok_or_else(|| "it is starting, or belongs to another group already".to_owned())
+    }
 }
 
 /// Goes on asking as long as there is a reason.
@@ -111,10 +153,11 @@ pub(crate) struct Greeter {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
+    pub(crate) log: LogReader,
     pub(crate) stores: Vec<StoreSpec>,
     pub(crate) join: bool,
-    /// Those that could not be asked about an empty directory at the start. Meanwhile no harm is done: a member that knows
-    /// another directory does not count this one's answers.
+    /// Those that could not be asked about an empty directory at the start. Meanwhile no harm is done: where the list of members
+    /// names another directory, neither a request reaches this one nor does a response of it count.
     pub(crate) unasked: BTreeMap<u64, String>,
     pub(crate) standing: Arc<OwnStanding>,
     pub(crate) disowned: Disowned,
@@ -135,7 +178,8 @@ impl Greeter {
             if others.is_empty() {
                 continue;
             }
-            let answered = ask(&self.me, self.standing.number(), &self.dial, others).await;
+            let (number, position) = (self.standing.number(), self.log.position());
+            let answered = ask(&self.me, number, &position, &self.dial, others).await;
             let checked = answered.and_then(|answers| match self.join {
                 true => Ok(answers),
                 false => answers.check_member(self.me.id).map(|()| answers),
@@ -160,7 +204,7 @@ impl Greeter {
             if self.raft.is_initialized().await.map_err(|error| failed(error.to_string()))? {
                 return Ok(());
             }
-            let answers = ask(&self.me, 0, &self.dial, others.clone()).await?;
+            let mut answers = ask(&self.me, 0, &self.log.position(), &self.dial, others.clone()).await?;
             self.unasked.retain(|id, _| answers.unasked.contains_key(id));
             if !self.join {
                 answers.check_member(self.me.id)?;
@@ -174,8 +218,9 @@ impl Greeter {
             if self.join || !is_first || answers.member_of.is_some() {
                 return Ok(());
             }
-            if answers.groupless == others.len() {
-                return bootstrap::form_group(&self.raft, &self.stores).await.map_err(failed);
+            if answers.groupless == others.len() && answers.directories.len() == others.len() {
+                answers.directories.insert(self.me.id, self.me.fingerprint());
+                return bootstrap::form_group(&self.raft, &self.stores, &answers.directories).await.map_err(failed);
             }
             tokio::time::sleep(FORM_AGAIN).await;
         }

@@ -9,6 +9,7 @@
 //! **Architecture Invariant:** what is answered is committed and applied. No service answers from what a member merely
 //! believes, and no clock decides what is applied.
 
+mod acknowledged;
 mod append_stream;
 mod arbiter;
 mod bootstrap;
@@ -17,7 +18,7 @@ pub mod config;
 mod control_service;
 mod disk;
 mod envelope;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod gate;
 mod greeting;
@@ -27,9 +28,11 @@ mod member_service;
 mod members;
 mod network;
 mod node_service;
+pub mod nonce;
 mod peers;
 mod proposer;
 mod raft_service;
+mod raft_validation;
 mod runtime;
 mod server;
 mod standing;
@@ -40,6 +43,5 @@ pub mod types;
 
 pub use bootstrap::SetMismatch;
 pub use config::{ConfigError, DataDir, StoreConfig, StoreTuning};
-pub use peers::PeersError;
 pub use seq_proto::dial::Dial;
 pub use store::{StartError, Store, StoreHandle};

@@ -18,6 +18,7 @@ use tonic::{Code, Status};
 
 use crate::claims;
 use crate::config::StoreTuning;
+use crate::greeting::Prober;
 use crate::handover::hand_over;
 use crate::members::{Group, MAX_LAG, Plan, Refusal, Wish};
 use crate::proposer::{LEADER_RETRY, ProposeError, Proposer};
@@ -44,6 +45,7 @@ pub(crate) struct MemberChanges {
     raft: Raft,
     state: SharedState,
     proposer: Proposer,
+    prober: Prober,
     /// How long one entry may take to be committed.
     commit_timeout: Duration,
     /// A member that has not answered for this long is not counted on.
@@ -62,9 +64,15 @@ pub(crate) struct Seen {
 }
 
 impl MemberChanges {
-    pub(crate) fn new(raft: Raft, state: SharedState, proposer: Proposer, tuning: &StoreTuning) -> MemberChanges {
+    pub(crate) fn new(
+        raft: Raft,
+        state: SharedState,
+        proposer: Proposer,
+        prober: Prober,
+        tuning: &StoreTuning,
+    ) -> MemberChanges {
         let (commit_timeout, live_within) = (tuning.commit_timeout, tuning.election_max * SILENT_ELECTIONS);
-        MemberChanges { raft, state, proposer, commit_timeout, live_within, one: Arc::default() }
+        MemberChanges { raft, state, proposer, prober, commit_timeout, live_within, one: Arc::default() }
     }
 
     /// What the leader sees.
@@ -111,18 +119,24 @@ impl MemberChanges {
         let mut new = BTreeMap::new();
         for (id, member) in wanted {
             match membership.get_node(&id) {
-                Some(there) if *there == member => continue,
-                Some(Member { name, addr }) => {
+                Some(there) if (&there.name, &there.addr) == (&member.name, &member.addr) => continue,
+                Some(Member { name, addr, .. }) => {
                     return Err(Refusal::OtherMember { id, name: name.clone(), addr: addr.clone() }.into());
                 }
                 None => seen.group.check_new_id(id)?,
             }
             let others = membership.nodes().chain(&new);
             let taken = others.into_iter().find(|(_, there)| there.name == member.name || there.addr == member.addr);
-            if let Some((id, Member { name, addr })) = taken {
+            if let Some((id, Member { name, addr, .. })) = taken {
                 return Err(Refusal::Taken { id: *id, name: name.clone(), addr: addr.clone() }.into());
             }
             new.insert(id, member);
+        }
+        // The list names the data directory of each member: only that one is the member.
+        for (id, member) in &mut new {
+            let directory = self.prober.directory(*id, &member.addr).await;
+            let not_reached = |why| ChangeError::NotReached { id: *id, addr: member.addr.clone(), why };
+            member.fingerprint = directory.map_err(not_reached)?;
         }
         let ids: Vec<u64> = new.keys().copied().collect();
         if !new.is_empty() {
@@ -281,6 +295,8 @@ pub(crate) enum ChangeError {
     Propose(#[from] ProposeError),
     #[error("another change of members is under way")]
     InProgress,
+    #[error("store {id} at {addr} does not name its data directory: {why}; start it with --join first")]
+    NotReached { id: u64, addr: String, why: String },
     #[error("store {to} did not take over in time")]
     NotTakenOver { to: u64 },
 }
@@ -292,6 +308,7 @@ impl From<ChangeError> for Status {
             ChangeError::Refused(refusal) => return refusal.into(),
             ChangeError::Propose(error) => return error.into(),
             ChangeError::InProgress => (Code::Unavailable, "CHANGE_IN_PROGRESS"),
+            ChangeError::NotReached { .. } => (Code::Unavailable, "MEMBER_NOT_REACHED"),
             ChangeError::NotTakenOver { .. } => (Code::Aborted, "NOT_TAKEN_OVER"),
         };
         seq_proto::status::with_reason(code, reason, text, [], Some(LEADER_RETRY))

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::gate::Gate;
 use crate::member_changes::{MemberChanges, Seen};
 use crate::members::{MAX_VOTERS, Refusal, Wish};
+use crate::nonce::Fingerprint;
 use crate::standing;
 use crate::types::Member;
 
@@ -117,7 +118,8 @@ fn read(members: Vec<NewMember>) -> Result<BTreeMap<u64, Member>, Refusal> {
         if port.is_none_or(|port| port == 0) || addr.len() > limits::MAX_ADDR_BYTES {
             return Err(Refusal::BadAddr { id, addr });
         }
-        read.insert(id, Member { name, addr });
+        // Asked of the member itself once the request is known to be whole.
+        read.insert(id, Member { name, addr, fingerprint: Fingerprint::NONE });
     }
     Ok(read)
 }

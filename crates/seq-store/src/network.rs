@@ -1,7 +1,7 @@
 //! How a member speaks to the others: Raft's messages, in postcard, over gRPC.
 //!
-//! **Invariant:** an answer counts only if it comes from the member it was asked of, with the data directory under which
-//! that member is known. Every call has a deadline. Connections notice a silent peer within [`KEEP_ALIVE`] twice, also
+//! **Invariant:** a response counts only if it comes from the member it was asked of, with the data directory that the list of
+//! members names, and if its content is valid. Every call has a deadline. Connections notice a silent peer within [`KEEP_ALIVE`] twice, also
 //! while idle; otherwise a half-open connection would stop replication until the kernel gives up.
 //!
 //! What the other side does with a message is `raft_service`'s matter.
@@ -31,8 +31,12 @@ use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use crate::peers::{Identity, OTHER_DATA_DIRECTORY, Peers, REMOVED_MEMBER};
+use crate::acknowledged::Acknowledged;
+use crate::nonce::Fingerprint;
+use crate::peers::{ACKNOWLEDGED_DATA_LOST, Identity, OTHER_DATA_DIRECTORY, PeerRefusal, REMOVED_MEMBER};
+use crate::raft_validation::Validate;
 use crate::standing::OwnStanding;
+use crate::storage::{LogReader, Position};
 use crate::types::{LogId, Member, Snapshot, SnapshotMeta, TypeConfig, Vote};
 
 /// How often an idle connection is asked whether it lives, and how long the answer may take.
@@ -60,13 +64,17 @@ enum Purpose {
 /// Why this member can take no part any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disownment {
-    /// The others know its id under another data directory.
+    /// The list of members names another data directory under its id.
     OtherDataDirectory(String),
+    /// It lacks what it acknowledged to another member.
+    AcknowledgedDataLost(String),
+    /// A leader's log contradicts what is committed here.
+    Contradicted(String),
     /// It was removed from the group.
     Removed(String),
 }
 
-/// Where it is told, once, that others refuse this member for good.
+/// Set once this member cannot go on.
 pub(crate) type Disowned = watch::Sender<Option<Disownment>>;
 
 /// The way to all other members.
@@ -77,7 +85,8 @@ pub(crate) struct Network {
 
 struct Inner {
     me: Identity,
-    peers: Arc<Peers>,
+    log: LogReader,
+    acknowledged: Arc<Acknowledged>,
     dial: Dial,
     /// Addresses of the set file; newer than those of the group's own membership.
     addrs: BTreeMap<u64, String>,
@@ -91,13 +100,20 @@ struct Inner {
 impl Network {
     pub(crate) fn new(
         me: Identity,
-        peers: Arc<Peers>,
+        log: LogReader,
         dial: Dial,
         addrs: BTreeMap<u64, String>,
         append_timeout: Duration,
     ) -> Network {
         let (channels, standing, disowned) = (Mutex::default(), Arc::default(), Disowned::new(None));
-        Network { inner: Arc::new(Inner { me, peers, dial, addrs, append_timeout, channels, standing, disowned }) }
+        let acknowledged = Arc::new(Acknowledged::new(log.clone()));
+        let inner = Inner { me, log, acknowledged, dial, addrs, append_timeout, channels, standing, disowned };
+        Network { inner: Arc::new(inner) }
+    }
+
+    /// What the others have acknowledged to this member.
+    pub(crate) fn acknowledged(&self) -> Arc<Acknowledged> {
+        self.inner.acknowledged.clone()
     }
 
     /// What this member says of its own place in the group; to be told once the Raft library runs.
@@ -112,7 +128,7 @@ impl Network {
 
     fn peer(&self, id: u64, member: &Member, purpose: Purpose) -> Peer {
         let addr = self.inner.addrs.get(&id).unwrap_or(&member.addr).clone();
-        Peer { inner: self.inner.clone(), id, addr, purpose }
+        Peer { inner: self.inner.clone(), id, addr, directory: member.fingerprint, purpose }
     }
 }
 
@@ -137,6 +153,8 @@ pub(crate) struct Peer {
     inner: Arc<Inner>,
     id: u64,
     addr: String,
+    /// Its data directory, as the list of members names it.
+    directory: Fingerprint,
     purpose: Purpose,
 }
 
@@ -144,16 +162,24 @@ pub(crate) struct Peer {
 pub(crate) struct Sender {
     inner: Arc<Inner>,
     to: u64,
+    directory: Fingerprint,
 }
 
 impl Sender {
     pub(crate) fn message(&self, payload: Bytes) -> RaftMessage {
-        self.inner.me.message(self.to, self.inner.standing.number(), payload)
+        self.inner.me.message(self.to, self.directory, self.inner.standing.number(), payload)
     }
 }
 
 impl Peer {
+    /// What to call the member with. One that lacks what it acknowledged is not called: it must not follow, and learns why when it
+    /// asks for votes.
     pub(crate) fn client(&self) -> Result<RaftServiceClient<Channel>> {
+        if let Some(lost) = self.inner.acknowledged.lost(self.id) {
+            return Err(
+                Unreachable::from_string(format!("store {} lacks what it acknowledged: {lost}", self.id)).into()
+            );
+        }
         let mut channels = self.inner.channels.lock();
         let key = (self.id, self.purpose);
         let channel = match channels.get(&key) {
@@ -179,7 +205,7 @@ impl Peer {
     ) -> Result<A>
     where
         Q: Serialize,
-        A: DeserializeOwned,
+        A: DeserializeOwned + Validate,
         F: Future<Output = Result<tonic::Response<RaftMessage>, Status>>,
     {
         let message = self.message(encode(question));
@@ -190,21 +216,43 @@ impl Peer {
 
     /// What writes messages to that member, also while another task waits for its answers.
     pub(crate) fn sender(&self) -> Sender {
-        Sender { inner: self.inner.clone(), to: self.id }
+        Sender { inner: self.inner.clone(), to: self.id, directory: self.directory }
     }
 
     fn message(&self, payload: Bytes) -> RaftMessage {
         self.sender().message(payload)
     }
 
-    pub(crate) fn read<A: DeserializeOwned>(&self, answer: RaftMessage) -> Result<A> {
-        let checked = self.inner.me.check(&answer).and_then(|()| self.inner.peers.admit(self.id, answer.nonce));
+    /// Checks sender and content of a response.
+    pub(crate) fn read<A: DeserializeOwned + Validate>(&self, answer: RaftMessage) -> Result<A> {
+        let nonce = self.inner.me.check(&answer).map_err(|refusal| Unreachable::new(&refusal))?;
         if answer.from != self.id {
             let text = format!("store {} answered in place of store {}", answer.from, self.id);
             return Err(Unreachable::from_string(text).into());
         }
-        checked.map_err(|refusal| Unreachable::new(&refusal))?;
-        decode(&answer.payload).map_err(|error| NetworkError::new(&error).into())
+        if nonce.fingerprint() != self.directory {
+            let other = PeerRefusal::OtherDataDirectory { cluster: self.inner.me.cluster.clone(), id: self.id };
+            return Err(Unreachable::new(&other).into());
+        }
+        let content: A = decode(&answer.payload).map_err(|error| NetworkError::new(&error))?;
+        content.validate(self.id, &self.inner.log).map_err(|invalid| {
+            tracing::error!(store = self.id, %invalid, "a Raft response was refused");
+            Unreachable::new(&invalid)
+        })?;
+        Ok(content)
+    }
+
+    /// The member has the log of the leader with this vote up to `last`.
+    pub(crate) fn on_append(&self, vote: Vote, last: Option<LogId>) {
+        self.inner.acknowledged.on_append(self.id, vote, last);
+    }
+
+    /// The member lacks the entry `at`: an error when it had acknowledged it, because then it must not follow any more.
+    pub(crate) fn check_conflict(&self, vote: Vote, at: Option<LogId>) -> Result<()> {
+        match at {
+            Some(at) if self.inner.acknowledged.on_conflict(self.id, vote, at) => self.client().map(drop),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn timed_out(&self, action: RPCTypes, timeout: Duration) -> Timeout<TypeConfig> {
@@ -216,6 +264,7 @@ impl Peer {
         let disownment = match status::reason(status).as_deref() {
             Some(OTHER_DATA_DIRECTORY) => Some(Disownment::OtherDataDirectory(why)),
             Some(REMOVED_MEMBER) => Some(Disownment::Removed(why)),
+            Some(ACKNOWLEDGED_DATA_LOST) => Some(Disownment::AcknowledgedDataLost(why)),
             _ => None,
         };
         if disownment.is_some() {
@@ -225,7 +274,8 @@ impl Peer {
     }
 
     async fn send_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<SnapshotResponse<TypeConfig>> {
-        let payload = encode(&(vote, &snapshot.meta));
+        let (meta, length) = (snapshot.meta, snapshot.snapshot.len() as u64);
+        let payload = encode(&(vote, &meta, length));
         let header = SnapshotChunk { header: Some(self.message(payload)), data: Bytes::new() };
         let mut rest = snapshot.snapshot;
         let body = std::iter::from_fn(move || {
@@ -234,7 +284,11 @@ impl Peer {
         });
         let chunks = futures::stream::iter(std::iter::once(header).chain(body));
         let answer = self.client()?.install_snapshot(chunks).await.map_err(|status| self.refused(&status))?;
-        self.read(answer.into_inner())
+        let answer: SnapshotResponse<TypeConfig> = self.read(answer.into_inner())?;
+        if answer.vote <= vote {
+            self.on_append(vote, meta.last_log_id);
+        }
+        Ok(answer)
     }
 }
 
@@ -247,10 +301,21 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>> {
         let timeout = if rpc.entries.is_empty() { option.hard_ttl() } else { self.inner.append_timeout };
-        self.call(RPCTypes::AppendEntries, timeout, &rpc, |mut client, message| async move {
-            client.append_entries(message).await
-        })
-        .await
+        let answer = self
+            .call(RPCTypes::AppendEntries, timeout, &rpc, |mut client, message| async move {
+                client.append_entries(message).await
+            })
+            .await?;
+        match &answer {
+            AppendEntriesResponse::Success => {
+                let last = rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id);
+                self.on_append(rpc.vote, last);
+            }
+            AppendEntriesResponse::PartialSuccess(last) => self.on_append(rpc.vote, *last),
+            AppendEntriesResponse::Conflict => self.check_conflict(rpc.vote, rpc.prev_log_id)?,
+            AppendEntriesResponse::HigherVote(_) => {}
+        }
+        Ok(answer)
     }
 
     fn stream_append<'s, S>(
@@ -266,13 +331,15 @@ impl RaftNetworkV2<TypeConfig> for Peer {
     }
 
     async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Result<VoteResponse<TypeConfig>> {
-        self.call(
-            RPCTypes::Vote,
-            option.soft_ttl(),
-            &rpc,
-            |mut client, message| async move { client.vote(message).await },
-        )
-        .await
+        let answer: VoteResponse<TypeConfig> =
+            self.call(RPCTypes::Vote, option.soft_ttl(), &rpc, |mut client, message| async move {
+                client.vote(message).await
+            })
+            .await?;
+        if answer.vote_granted {
+            self.inner.acknowledged.on_vote(self.id, answer.vote.leader_id.term);
+        }
+        Ok(answer)
     }
 
     async fn pre_vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Result<VoteResponse<TypeConfig>> {
@@ -313,8 +380,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
 /// What `TransferLeader` carries; the library's own type has no encoding.
 pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
 
-/// What the first chunk of a snapshot carries.
-pub(crate) type SnapshotHeader = (Vote, SnapshotMeta);
+/// What the first chunk of a snapshot carries: the leader's vote, what the snapshot covers, and its whole length in bytes.
+pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
 
 pub(crate) fn encode(value: &impl Serialize) -> Bytes {
     postcard::to_stdvec(value).expect("encoding into memory does not fail").into()
@@ -335,10 +402,11 @@ pub(crate) fn connect(dial: &Dial, addr: &str) -> Result<Channel, tonic::transpo
     Ok(dial.connect(endpoint))
 }
 
-/// Asks other members whether they know this one's id under another data directory, and what it is to their group.
+/// Introduces this member to others. `membership` is the number of the newest list of members that names it.
 pub(crate) async fn hello(
     me: &Identity,
     membership: u64,
+    position: &Position,
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,
@@ -346,7 +414,7 @@ pub(crate) async fn hello(
     let ask = |(id, addr): (u64, String)| async move {
         let call = async {
             let channel = connect(dial, &addr).map_err(|error| Status::unavailable(error.to_string()))?;
-            let answer = RaftServiceClient::new(channel).hello(me.message(id, membership, Bytes::new())).await?;
+            let answer = RaftServiceClient::new(channel).hello(me.hello(id, membership, position)).await?;
             Ok(answer.into_inner())
         };
         let answer = tokio::time::timeout(timeout, call).await;

@@ -1,40 +1,50 @@
-//! The Raft network's server side: who may speak is judged here, what is said goes to the Raft library.
+//! The Raft network's server side: sender and content of each message are checked here, then it goes to the Raft library.
 //!
-//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member, that is of
-//! another format, or whose sender was removed or is known under another data directory.
+//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member or another data
+//! directory of this one, that is of another format, whose sender was removed or is another directory than the one that the list
+//! of members names, or whose content [`crate::raft_validation`] refuses.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use openraft::raft::TransferLeaderRequest;
+use openraft::async_runtime::WatchReceiver;
+use openraft::raft::{SnapshotResponse, TransferLeaderRequest, VoteRequest};
+use parking_lot::Mutex;
 use seq_proto::status;
 use seq_proto::v1::raft_service_server::RaftService;
-use seq_proto::v1::{self, HelloResponse, RaftMessage, SnapshotChunk};
+use seq_proto::v1::{HelloRequest, HelloResponse, LogPosition, RaftMessage, SnapshotChunk};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use crate::acknowledged::Acknowledged;
 use crate::gate::Gate;
-use crate::network::{self, SnapshotHeader, TransferLeader};
-use crate::peers::{Identity, PeerRefusal, Peers};
+use crate::network::{self, Disowned, Disownment, SnapshotHeader, TransferLeader};
+use crate::nonce::{Fingerprint, Nonce};
+use crate::peers::{Identity, PeerRefusal};
+use crate::raft_validation::Validate;
 use crate::standing::{self, Standing};
-use crate::storage::{self, SharedState};
-use crate::types::{Raft, Snapshot};
-
-/// Largest snapshot a member takes: the most sections a set may have need 40 MiB.
-const MAX_SNAPSHOT_BYTES: usize = 256 * 1024 * 1024;
+use crate::storage::{self, LogReader, SharedState};
+use crate::types::{LeaderId, LogId, Raft, Snapshot, TypeConfig, Vote};
 
 /// How long the next part of a snapshot may take before the transfer is given up.
 const CHUNK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Snapshots that may be received at the same time, one from each sender: that of an old leader, and that of the next one. Each is
+/// held in memory until it is whole.
+const MAX_SNAPSHOTS: usize = 2;
 
 /// The service. Behind a closed gate it answers only `Hello`.
 #[derive(Clone)]
 pub(crate) struct RaftServer {
     pub(crate) me: Identity,
+    /// Whether the data directory was empty when the process started.
+    pub(crate) is_fresh: bool,
     pub(crate) gate: Gate<RaftDoor>,
     /// Ends the calls that would last as long as their caller.
     pub(crate) stopping: CancellationToken,
@@ -44,71 +54,134 @@ pub(crate) struct RaftServer {
 pub(crate) struct RaftDoor {
     pub(crate) raft: Raft,
     pub(crate) state: SharedState,
-    pub(crate) peers: Arc<Peers>,
+    pub(crate) log: LogReader,
+    pub(crate) acknowledged: Arc<Acknowledged>,
+    pub(crate) disowned: Disowned,
+    /// Senders of the snapshots that are being received.
+    pub(crate) snapshots: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+impl RaftDoor {
+    /// What a sender is to the group. Whoever comes back without what it acknowledged to this member is refused.
+    fn judge(&self, me: &Identity, from: u64, standing: Standing) -> Result<(), PeerRefusal> {
+        let cluster = || me.cluster.clone();
+        match standing {
+            Standing::Member => match self.acknowledged.lost(from) {
+                Some(lost) => Err(PeerRefusal::AcknowledgedDataLost { cluster: cluster(), id: from, lost }),
+                None => Ok(()),
+            },
+            Standing::Removed => Err(PeerRefusal::Removed { cluster: cluster(), id: from }),
+            Standing::OtherDirectory => Err(PeerRefusal::OtherDataDirectory { cluster: cluster(), id: from }),
+            Standing::Stranger | Standing::NoGroup => Err(PeerRefusal::UnknownMember { from }),
+        }
+    }
+
+    /// Whether no list of members and no entry has reached this member yet.
+    fn is_groupless(&self) -> bool {
+        let lists = self.raft.server_metrics();
+        self.log.position().last.is_none() && lists.borrow_watched().membership_config.log_id().is_none()
+    }
+
+    /// Content that the library would take badly is refused, and named in the log.
+    fn validate<Q: Validate>(&self, from: u64, request: &Q) -> Result<(), Status> {
+        request.validate(from, &self.log).map_err(|invalid| {
+            tracing::error!(store = from, %invalid, "a Raft message was refused");
+            if invalid.is_lost_data() {
+                self.disowned.send_replace(Some(Disownment::Contradicted(invalid.to_string())));
+            }
+            invalid.into()
+        })
+    }
 }
 
 impl RaftServer {
-    /// Judges the sender, and gives the message to read.
-    pub(crate) fn admit<Q: DeserializeOwned>(&self, message: &RaftMessage) -> Result<(&Raft, Q), Status> {
+    /// Checks the sender and the content of a message, and gives the content.
+    pub(crate) fn admit<Q: DeserializeOwned + Validate>(
+        &self,
+        message: &RaftMessage,
+    ) -> Result<(&RaftDoor, Q), Status> {
         let open = self.gate.get()?;
-        self.me.check(message)?;
-        match standing::judge(&open.raft, &open.state, message.from, message.membership) {
-            Standing::Member => {}
-            Standing::Removed => {
-                return Err(PeerRefusal::Removed { cluster: self.me.cluster.clone(), id: message.from }.into());
-            }
-            Standing::Stranger | Standing::NoGroup => {
-                return Err(PeerRefusal::UnknownMember { from: message.from }.into());
-            }
-        }
-        open.peers.admit(message.from, message.nonce)?;
-        let question = network::decode(&message.payload).map_err(|error| {
-            let text = format!("message of {} bytes from store {}: {error}", message.payload.len(), message.from);
+        let nonce = self.me.check(message)?;
+        let (from, directory) = (message.from, nonce.fingerprint());
+        let standing = standing::judge(&open.raft, &open.state, from, directory, message.membership);
+        open.judge(&self.me, from, standing)?;
+        let request: Q = network::decode(&message.payload).map_err(|error| {
+            let text = format!("message of {} bytes from store {from}: {error}", message.payload.len());
             status::with_reason(Code::InvalidArgument, "MALFORMED_MESSAGE", text, [], None)
         })?;
-        Ok((&open.raft, question))
+        open.validate(from, &request)?;
+        Ok((open, request))
     }
 
-    fn answer<A: Serialize, E: std::error::Error>(
+    /// The response to a request that was admitted.
+    fn respond<A: Serialize, E: std::error::Error>(
         &self,
-        to: u64,
+        request: &RaftMessage,
         answer: Result<A, E>,
     ) -> Result<Response<RaftMessage>, Status> {
-        self.say(to, answer).map(Response::new)
+        self.encode(&Sender::of(request)?, answer).map(Response::new)
     }
 
-    /// The message that carries an answer of the Raft library.
-    pub(crate) fn say<A: Serialize, E: std::error::Error>(
+    /// The message that carries a response of the Raft library.
+    pub(crate) fn encode<A: Serialize, E: std::error::Error>(
         &self,
-        to: u64,
+        to: &Sender,
         answer: Result<A, E>,
     ) -> Result<RaftMessage, Status> {
         let answer = answer.map_err(|error| {
             let text = format!("store {} does not take part: {error}", self.me.id);
             status::with_reason(Code::Unavailable, "RAFT_STOPPED", text, [], None)
         })?;
-        Ok(self.me.message(to, 0, network::encode(&answer)))
+        Ok(self.me.message(to.id, to.directory, 0, network::encode(&answer)))
+    }
+}
+
+/// Whom a response goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    id: u64,
+    directory: Fingerprint,
+}
+
+impl Sender {
+    /// Of a request that was admitted.
+    pub(crate) fn of(request: &RaftMessage) -> Result<Sender, Status> {
+        let nonce = Nonce::from_bytes(&request.nonce).ok_or(PeerRefusal::NoNonce { from: request.from })?;
+        Ok(Sender { id: request.from, directory: nonce.fingerprint() })
     }
 }
 
 #[tonic::async_trait]
 impl RaftService for RaftServer {
-    async fn hello(&self, request: Request<RaftMessage>) -> Result<Response<HelloResponse>, Status> {
-        let message = request.into_inner();
-        // Not its format: a member that is upgraded is told later, by name, what it cannot say.
-        self.me.check_sender(&message)?;
-        // Behind a closed gate there is an empty directory: nobody is known.
-        let (known_nonce, standing) = self.gate.peek().map_or((0, Standing::NoGroup), |open| {
-            let standing = standing::judge(&open.raft, &open.state, message.from, message.membership);
-            (open.peers.known(message.from), standing)
-        });
-        Ok(Response::new(HelloResponse { known_nonce, standing: v1::Standing::from(standing).into() }))
+    async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
+        let hello = request.into_inner();
+        let directory = self.me.check_hello(&hello)?;
+        let Some(open) = self.gate.peek() else {
+            // One that was not empty belongs to a group, or may: it says so once it is loaded.
+            if !self.is_fresh {
+                return Err(starting());
+            }
+            return Ok(Response::new(hello_response(Standing::NoGroup, None)));
+        };
+        let standing = standing::judge(&open.raft, &open.state, hello.from, directory, hello.membership);
+        if standing == Standing::OtherDirectory {
+            open.judge(&self.me, hello.from, standing)?;
+        }
+        if standing == Standing::Member {
+            let last = hello.last_log.map(read_position);
+            open.acknowledged.check(hello.from, hello.vote_term, last).map_err(|lost| {
+                let cluster = self.me.cluster.clone();
+                PeerRefusal::AcknowledgedDataLost { cluster, id: hello.from, lost }
+            })?;
+        }
+        let mine = open.is_groupless().then(|| self.me.fingerprint());
+        Ok(Response::new(hello_response(standing, mine)))
     }
 
     async fn append_entries(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let message = request.into_inner();
-        let (raft, question) = self.admit(&message)?;
-        self.answer(message.from, raft.append_entries(question).await)
+        let (open, append) = self.admit(&message)?;
+        self.respond(&message, open.raft.append_entries(append).await)
     }
 
     type AppendStreamStream = BoxStream<'static, Result<RaftMessage, Status>>;
@@ -122,21 +195,22 @@ impl RaftService for RaftServer {
 
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let message = request.into_inner();
-        let (raft, question) = self.admit(&message)?;
-        self.answer(message.from, raft.vote(question).await)
+        let (open, vote) = self.admit::<VoteRequest<TypeConfig>>(&message)?;
+        let vote = open.without_undue_transfer(message.from, vote);
+        self.respond(&message, open.raft.vote(vote).await)
     }
 
     async fn pre_vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let message = request.into_inner();
-        let (raft, question) = self.admit(&message)?;
-        self.answer(message.from, raft.pre_vote(question).await)
+        let (open, vote) = self.admit(&message)?;
+        self.respond(&message, open.raft.pre_vote(vote).await)
     }
 
     async fn transfer_leader(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let message = request.into_inner();
-        let (raft, (vote, to, last)) = self.admit::<TransferLeader>(&message)?;
-        let answer = raft.handle_transfer_leader(TransferLeaderRequest::new(vote, to, last)).await;
-        self.answer(message.from, answer)
+        let (open, (vote, to, last)) = self.admit::<TransferLeader>(&message)?;
+        let answer = open.raft.handle_transfer_leader(TransferLeaderRequest::new(vote, to, last)).await;
+        self.respond(&message, answer)
     }
 
     async fn install_snapshot(
@@ -146,13 +220,74 @@ impl RaftService for RaftServer {
         let mut chunks = request.into_inner();
         let header = next(&mut chunks).await?.and_then(|chunk| chunk.header);
         let header = header.ok_or_else(|| malformed("the first message has no header".to_owned()))?;
-        let (raft, (vote, meta)) = self.admit::<SnapshotHeader>(&header)?;
-        let bytes = collect(&mut chunks).await?;
+        let (open, (vote, meta, length)) = self.admit::<SnapshotHeader>(&header)?;
+        if let Some(own) = open.needs_no_snapshot(&vote, meta.last_log_id.as_ref()) {
+            return self.respond(&header, Ok::<_, std::convert::Infallible>(own));
+        }
+        let _receiving = Receiving::begin(&open.snapshots, header.from)?;
+        let bytes = collect(&mut chunks, length).await?;
         // The library takes a failed installation for a broken disk and stops.
         storage::check_snapshot(&meta, &bytes).map_err(|error| malformed(error.to_string()))?;
-        let answer = raft.install_full_snapshot(vote, Snapshot { meta, snapshot: bytes }).await;
-        self.answer(header.from, answer)
+        let answer = open.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: bytes }).await;
+        self.respond(&header, answer)
     }
+}
+
+impl RaftDoor {
+    /// The response to a snapshot that brings nothing new, or whose leader was replaced: its body is not read.
+    fn needs_no_snapshot(&self, vote: &Vote, last: Option<&LogId>) -> Option<SnapshotResponse<TypeConfig>> {
+        let own = self.log.position();
+        let replaced = own.vote.filter(|own| vote < own);
+        // As the library answers it: what is committed here covers the snapshot.
+        let covered = (own.committed.as_ref() >= last).then_some(own.vote.unwrap_or(*vote));
+        replaced.or(covered).map(SnapshotResponse::new)
+    }
+
+    /// A vote that a transfer of leadership asks for is given although the leader is alive. That makes sense only for a voter, in
+    /// the term right after the one in which this member follows the leader; any other candidate waits for the leader's end.
+    fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
+        let metrics = self.raft.server_metrics();
+        let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);
+        let own = self.log.position().vote.map_or(0, |vote| vote.leader_id.term);
+        let due = voter && vote.vote.leader_id.term == own + 1;
+        VoteRequest { leadership_transfer: vote.leadership_transfer && due, ..vote }
+    }
+}
+
+/// A snapshot that is being received.
+struct Receiving {
+    senders: Arc<Mutex<BTreeSet<u64>>>,
+    from: u64,
+}
+
+impl Receiving {
+    fn begin(senders: &Arc<Mutex<BTreeSet<u64>>>, from: u64) -> Result<Receiving, Status> {
+        let mut receiving = senders.lock();
+        if receiving.len() >= MAX_SNAPSHOTS || !receiving.insert(from) {
+            let text = format!("a snapshot of store {from}, or {MAX_SNAPSHOTS} of others, are being received already");
+            return Err(status::with_reason(Code::ResourceExhausted, "SNAPSHOT_UNDER_WAY", text, [], None));
+        }
+        Ok(Receiving { senders: senders.clone(), from })
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.senders.lock().remove(&self.from);
+    }
+}
+
+fn hello_response(standing: Standing, mine: Option<Fingerprint>) -> HelloResponse {
+    let fingerprint = mine.map(|mine| mine.bytes().to_vec()).unwrap_or_default();
+    HelloResponse { standing: standing.to_wire().into(), fingerprint }
+}
+
+fn read_position(position: LogPosition) -> LogId {
+    LogId::new(LeaderId { term: position.term, node_id: position.leader }, position.index)
+}
+
+fn starting() -> Status {
+    status::with_reason(Code::Unavailable, "STARTING", "this member of the store is starting".into(), [], None)
 }
 
 async fn next(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotChunk>, Status> {
@@ -160,14 +295,18 @@ async fn next(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotCh
     tokio::time::timeout(CHUNK_PATIENCE, chunks.message()).await.map_err(late)?
 }
 
-async fn collect(chunks: &mut Streaming<SnapshotChunk>) -> Result<Bytes, Status> {
+/// Reads a body of exactly `length` bytes, which was bounded before. What is reserved grows with what arrives.
+async fn collect(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
     let mut bytes = BytesMut::new();
+    let other = |found: usize| malformed(format!("the body has {found} bytes or more, and the header says {length}"));
     while let Some(chunk) = next(chunks).await? {
-        if bytes.len() + chunk.data.len() > MAX_SNAPSHOT_BYTES {
-            let text = format!("a snapshot is at most {MAX_SNAPSHOT_BYTES} bytes");
-            return Err(status::with_reason(Code::OutOfRange, "SNAPSHOT_TOO_LARGE", text, [], None));
+        if (bytes.len() + chunk.data.len()) as u64 > length {
+            return Err(other(bytes.len() + chunk.data.len()));
         }
         bytes.extend_from_slice(&chunk.data);
+    }
+    if bytes.len() as u64 != length {
+        return Err(other(bytes.len()));
     }
     Ok(bytes.freeze())
 }

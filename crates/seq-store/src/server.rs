@@ -51,10 +51,10 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// All that answers before the member is loaded: who it is, to others that start.
-    pub(crate) fn closed(me: &Identity, node: &str, stopping: CancellationToken) -> Doors {
+    pub(crate) fn closed(me: &Identity, is_fresh: bool, node: &str, stopping: CancellationToken) -> Doors {
         Doors {
             admission: Admission::new(node),
-            raft: RaftServer { me: me.clone(), gate: Gate::closed(), stopping },
+            raft: RaftServer { me: me.clone(), is_fresh, gate: Gate::closed(), stopping },
             control: Gate::closed(),
             admin: Gate::closed(),
             members: Gate::closed(),

@@ -16,6 +16,7 @@ use openraft::type_config::alias::WatchReceiverOf;
 use seq_proto::v1;
 
 use crate::claims;
+use crate::nonce::Fingerprint;
 use crate::storage::SharedState;
 use crate::types::{Raft, StoredMembership, TypeConfig};
 
@@ -53,13 +54,17 @@ pub(crate) enum Standing {
     Stranger,
     /// The group has it, or it knows a newer list that does.
     Member,
+    /// The group has its id under another data directory.
+    OtherDirectory,
     /// The group had it.
     Removed,
 }
 
-impl From<Standing> for v1::Standing {
-    fn from(standing: Standing) -> v1::Standing {
-        match standing {
+impl Standing {
+    /// As it is sent. Another directory is refused, not sent.
+    pub(crate) fn to_wire(self) -> v1::Standing {
+        match self {
+            Standing::OtherDirectory => v1::Standing::Unspecified,
             Standing::NoGroup => v1::Standing::NoGroup,
             Standing::Stranger => v1::Standing::Stranger,
             Standing::Member => v1::Standing::Member,
@@ -73,19 +78,20 @@ impl From<Standing> for v1::Standing {
 struct Known {
     /// Number of the newest committed list.
     newest: u64,
-    /// Whether that list, or one after it that may not be committed, names the one in question.
-    named: bool,
+    /// Whether that list, or one after it that may not be committed, names the id in question, and the directory with it.
+    named: Option<bool>,
     /// Whether the id is claimed.
     used: bool,
 }
 
 /// Judges by what is applied here. `theirs` is the number that came with the message.
-pub(crate) fn judge(raft: &Raft, state: &SharedState, id: u64, theirs: u64) -> Standing {
-    let effective = raft.server_metrics().borrow_watched().membership_config.membership().get_node(&id).is_some();
+pub(crate) fn judge(raft: &Raft, state: &SharedState, id: u64, directory: Fingerprint, theirs: u64) -> Standing {
+    let fingerprint = |list: &StoredMembership| list.membership().get_node(&id).map(|member| member.fingerprint);
+    let effective = fingerprint(&raft.server_metrics().borrow_watched().membership_config);
     // Read together: an id is claimed only after a list that names it was applied.
     let known = state.read_with_members(|state, members| Known {
         newest: number(members),
-        named: effective || members.membership().get_node(&id).is_some(),
+        named: fingerprint(members).or(effective).map(|named| named == directory),
         used: claims::is_used(state, id),
     });
     decide(known, theirs)
@@ -94,7 +100,8 @@ pub(crate) fn judge(raft: &Raft, state: &SharedState, id: u64, theirs: u64) -> S
 fn decide(known: Known, theirs: u64) -> Standing {
     let Known { newest, named, used } = known;
     match theirs {
-        _ if named => Standing::Member,
+        _ if named == Some(true) => Standing::Member,
+        _ if named == Some(false) => Standing::OtherDirectory,
         0 if newest == 0 => Standing::NoGroup,
         0 if used => Standing::Removed,
         0 => Standing::Stranger,
@@ -111,20 +118,24 @@ mod tests {
 
     #[test]
     fn only_who_was_named_before_a_list_without_it_is_removed() {
+        const NO: Option<bool> = None;
         let known = |newest, named, used| Known { newest, named, used };
         for (known, theirs, expected) in [
-            (known(0, false, false), 0, Standing::NoGroup),
+            (known(0, NO, false), 0, Standing::NoGroup),
             // The first list of all reaches members that have none.
-            (known(0, false, false), 1, Standing::Member),
-            (known(5, true, false), 0, Standing::Member),
-            (known(5, true, true), 3, Standing::Member),
-            (known(5, false, false), 0, Standing::Stranger),
-            (known(5, false, true), 0, Standing::Removed),
+            (known(0, NO, false), 1, Standing::Member),
+            (known(5, Some(true), false), 0, Standing::Member),
+            (known(5, Some(true), true), 3, Standing::Member),
+            // An emptied disk, whatever number it says.
+            (known(5, Some(false), false), 0, Standing::OtherDirectory),
+            (known(5, Some(false), true), 9, Standing::OtherDirectory),
+            (known(5, NO, false), 0, Standing::Stranger),
+            (known(5, NO, true), 0, Standing::Removed),
             // The member here is behind: it must hear the leader that it does not know.
-            (known(5, false, false), 9, Standing::Member),
-            (known(5, false, true), 4, Standing::Removed),
-            (known(5, false, false), 4, Standing::Removed),
-            (known(5, false, false), 5, Standing::Stranger),
+            (known(5, NO, false), 9, Standing::Member),
+            (known(5, NO, true), 4, Standing::Removed),
+            (known(5, NO, false), 4, Standing::Removed),
+            (known(5, NO, false), 5, Standing::Stranger),
         ] {
             assert_eq!(decide(known, theirs), expected, "{known:?} and {theirs}");
         }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::disk::Identity;
+use crate::nonce::Nonce;
 
 mod backend;
 mod error;
@@ -37,6 +38,7 @@ mod stall;
 mod watermark;
 
 pub use error::{LoadError, OpenError};
+pub(crate) use log::Position;
 pub use log::{LogReader, LogStore};
 pub use machine::{SharedState, SnapshotBuilder, StateMachine};
 pub use memory::MemoryDisk;
@@ -44,7 +46,7 @@ pub use snapshot::{SnapshotError, check_snapshot};
 pub use stall::Stall;
 
 use backend::LogBackend;
-pub(crate) use files::Files;
+use files::Files;
 use identity::DirLock;
 use io::{Gauges, Io, Worker};
 use memory::MemoryBackend;
@@ -80,7 +82,7 @@ pub struct Opened {
     /// The applied state, for the services to read.
     pub state: SharedState,
     /// Number of the data directory, see [`Prepared::nonce`].
-    pub nonce: u64,
+    pub nonce: Nonce,
     /// How long the disk has kept the writing thread waiting.
     pub stall: Stall,
     /// Tells when everything is written and the directory is free again.
@@ -102,12 +104,12 @@ pub fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepared, Ope
 }
 
 impl Prepared {
-    /// Number of the data directory, random and not 0: tells it from every other directory of the same node.
+    /// Secret number of the data directory: tells it from every other directory of the same node.
     ///
     /// That of a fresh directory is drawn anew by each [`prepare`] until one is opened, so nobody may remember it before.
     #[must_use]
-    pub fn nonce(&self) -> u64 {
-        self.identity.nonce
+    pub fn nonce(&self) -> Nonce {
+        Nonce::from_bytes(&self.identity.nonce).expect("checked when it was read")
     }
 
     /// Whether the directory holds nothing yet.
@@ -132,6 +134,7 @@ impl Prepared {
 
     /// [`Prepared::open`] with something else that syncs the log's file.
     pub(crate) fn open_with(self, wrap: impl FnOnce(File) -> Box<dyn Syncer>) -> Result<Opened, OpenError> {
+        let nonce = self.nonce();
         let Prepared { data, files, identity, is_fresh, lock, gauges } = self;
         if is_fresh {
             identity::write(&files, &identity)?;
@@ -168,19 +171,24 @@ impl Prepared {
         let state = SharedState::new(contents);
         let machine = StateMachine::new(state.clone(), Snapshots::new(files, io.clone(), current));
         let log = LogStore::new(io, loaded, counters);
-        Ok(Opened { log, machine, state, nonce: identity.nonce, stall, closed: Closed(wait) })
+        Ok(Opened { log, machine, state, nonce, stall, closed: Closed(wait) })
     }
 }
 
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared").field("identity", &self.identity).field("is_fresh", &self.is_fresh).finish()
+        let Identity { cluster, node, nonce: _ } = &self.identity;
+        f.debug_struct("Prepared")
+            .field("cluster", cluster)
+            .field("node", node)
+            .field("is_fresh", &self.is_fresh)
+            .finish()
     }
 }
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("nonce", &self.nonce).field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Opened").field("state", &self.state).finish_non_exhaustive()
     }
 }
 

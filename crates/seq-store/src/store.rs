@@ -1,8 +1,8 @@
 //! A member of the store, from its configuration to its end.
 //!
 //! The order of the start is the safety of it: whose data directory this is, then (with an empty one) whether the others
-//! know this id under another directory, then loading, then the doors, and Raft last of all. Nothing durable is made and no
-//! vote is given before the others were asked.
+//! know this id under another directory, then loading, then (with data) whether the others remember more than there is, then
+//! the services, and Raft last of all. Nothing durable is made and no vote is given before the others were asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::arbiter::ArbiterShell;
 use crate::bootstrap::{self, SetMismatch};
 use crate::config::{ConfigError, DataDir, StoreConfig, StoreTuning};
 use crate::control_service::Control;
-use crate::greeting::{self, Greeter};
+use crate::greeting::{self, Greeter, Prober};
 use crate::handover;
 use crate::member_changes::MemberChanges;
 use crate::member_service::StoreAdmin;
 use crate::network::{Disownment, Network};
 use crate::node_service::NodeAdmin;
-use crate::peers::{Identity, Peers, PeersError};
+use crate::peers::Identity;
 use crate::proposer::Proposer;
 use crate::raft_service::RaftDoor;
 use crate::server;
 use crate::status::View;
-use crate::storage::{self, Closed, Files, OpenError, Opened, Prepared};
+use crate::storage::{self, Closed, OpenError, Opened, Prepared};
 use crate::types::Raft;
 
 mod slow_disk;
@@ -146,9 +146,6 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error("data directory")]
     Storage(#[from] OpenError),
-    /// What is remembered of the other members cannot be read.
-    #[error("data directory")]
-    Peers(#[from] PeersError),
     /// Another member refuses this one.
     #[error("store {by} refuses: {why}")]
     Refused {
@@ -164,6 +161,15 @@ pub enum StartError {
         by: u64,
         /// What it says.
         why: String,
+    },
+    /// The only store of a set has an empty data directory.
+    #[error(
+        "data directory {place} is empty, and the set has no other store that could tell whether it ever held data: a store that \
+         lost its data would give out all numbers again; start it with --form if it is new"
+    )]
+    MayHaveHeldData {
+        /// The directory.
+        place: String,
     },
     /// There is a group, and this member is not of it.
     #[error(
@@ -194,23 +200,35 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let node = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, listener, tuning, clock, revision } = config;
+    let StoreConfig { spec, cluster, id, data, join, form, listener, tuning, clock, revision } = config;
     let addrs: BTreeMap<u64, String> = spec.stores.iter().map(|store| (store.id, store.addr.clone())).collect();
 
     let prepared = storage::prepare(&data, &cluster, id)?;
     let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
-    let doors = server::Doors::closed(&me, &node, tasks.token());
-    let mut listener = Some(listener);
+    let is_fresh = prepared.is_fresh();
+    if is_fresh && spec.stores.len() == 1 && !form {
+        let place = match data {
+            DataDir::Path(dir) => dir.display().to_string(),
+            DataDir::Memory(_) => "in memory".to_owned(),
+        };
+        return Err(StartError::MayHaveHeldData { place });
+    }
+    let doors = server::Doors::closed(&me, is_fresh, &node, tasks.token());
+    // The other members may be starting too, and ask the same questions.
+    server::serve(doors.clone(), listener, tasks).map_err(StartError::Listen)?;
     let mut unasked = BTreeMap::new();
-    if prepared.is_fresh() {
-        // The other members may be as new as this one and ask the same question.
-        server::serve(doors.clone(), listener.take().expect("served once"), tasks).map_err(StartError::Listen)?;
+    if is_fresh {
         unasked = greeting::introduce(&me, &dial, addrs.clone(), join).await?;
     }
     let Opened { log, machine, state, stall, closed, .. } = open(prepared.named(&spec.name, &node), &set).await?;
-    let peers = Arc::new(Peers::load(&cluster, files(data))?);
-    let network = Network::new(me.clone(), peers.clone(), dial.clone(), addrs.clone(), tuning.election_min);
-    let (standing, disowned) = (network.standing(), network.disowned());
+    let reader = log.reader();
+    if !is_fresh && let Err(refusal) = greeting::reintroduce(&me, &reader.position(), &dial, addrs.clone()).await {
+        drop((log, machine));
+        closed.wait().await;
+        return Err(refusal);
+    }
+    let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), tuning.election_min);
+    let (standing, disowned, acknowledged) = (network.standing(), network.disowned(), network.acknowledged());
     let raft = build(id, raft_config(&cluster, &tuning)?, network, log, machine).await?;
     standing.watch(&raft);
     let proposer = Proposer::new(raft.clone(), &set.name, addrs, tuning.commit_timeout, tasks.token());
@@ -222,8 +240,16 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         revision: revision.into(),
         started,
     };
-    let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), &tuning);
-    doors.raft.gate.open(RaftDoor { raft: raft.clone(), state: state.clone(), peers });
+    let prober = Prober { me: me.clone(), dial: dial.clone() };
+    let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), prober, &tuning);
+    doors.raft.gate.open(RaftDoor {
+        raft: raft.clone(),
+        state: state.clone(),
+        log: reader.clone(),
+        acknowledged,
+        disowned: disowned.clone(),
+        snapshots: Arc::default(),
+    });
     let patience = (tuning.patience(), clock);
     let (arbiter, plan) =
         ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
@@ -237,9 +263,6 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     doors.admin.open(view.clone());
     doors.members.open(StoreAdmin { set: set.clone(), changes: changes.clone() });
     doors.nodes.open(NodeAdmin::new(set.clone(), raft.clone(), state.clone(), proposer.clone(), plan.clone()));
-    if let Some(listener) = listener {
-        server::serve(doors, listener, tasks).map_err(StartError::Listen)?;
-    }
     raft.run();
 
     let handle = StoreHandle {
@@ -250,7 +273,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         disowned: disowned.subscribe(),
     };
     let stores = spec.stores;
-    let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
+    let greeter = Greeter { me, dial, raft: raft.clone(), log: reader, stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(
@@ -287,14 +310,6 @@ async fn build(
     machine: storage::StateMachine,
 ) -> Result<Raft, StartError> {
     Raft::build(id, config, network, log, machine).await.map_err(|error| raft_error(&error))
-}
-
-/// Where the files beside the log lie.
-fn files(data: DataDir) -> Files {
-    match data {
-        DataDir::Path(dir) => Files::Dir(dir),
-        DataDir::Memory(disk) => Files::Memory(disk),
-    }
 }
 
 /// The Raft library's configuration; everything it names otherwise is its default.
@@ -340,6 +355,14 @@ async fn watch(raft: Raft, mut disowned: Receiver<Option<Disownment>>, tasks: Ta
         match &*disowned.borrow_and_update() {
             Some(Disownment::OtherDataDirectory(why)) => {
                 tracing::error!(why, "this data directory is not the one that the store knows");
+                return;
+            }
+            Some(Disownment::AcknowledgedDataLost(why)) => {
+                tracing::error!(why, "this data directory lacks what it acknowledged");
+                return;
+            }
+            Some(Disownment::Contradicted(why)) => {
+                tracing::error!(why, "the leader lost entries that are committed here; this member stops to keep them");
                 return;
             }
             Some(Disownment::Removed(why)) => {

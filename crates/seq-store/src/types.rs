@@ -11,6 +11,7 @@ use seq_core::state::{Answer, Command};
 
 use crate::disk;
 use crate::envelope::{self, Kind, ReadError};
+use crate::nonce::Fingerprint;
 use crate::runtime::Runtime;
 use crate::storage::StateMachine;
 
@@ -56,6 +57,8 @@ pub struct Member {
     pub name: String,
     /// Address of its gRPC port.
     pub addr: String,
+    /// The data directory that is this member. Every member judges senders by it.
+    pub fingerprint: Fingerprint,
 }
 
 impl fmt::Display for Member {

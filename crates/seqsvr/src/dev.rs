@@ -246,6 +246,8 @@ async fn start_stores(
             id: store.id,
             data: DataDir::Path(data.path().join(&store.name)),
             join: false,
+            // What `dev` keeps is for development; it starts anew when its directory is gone.
+            form: true,
             listener: listener.into(),
             tuning: settings.store_tuning(),
             clock: Clock::System,

@@ -45,6 +45,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         id,
         data: DataDir::Memory(disk),
         join: false,
+        form: false,
         listener: net::listen().await?,
         tuning,
         clock,

@@ -14,6 +14,17 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
+    /// Others than its owner may write in it.
+    #[error(
+        "data directory {dir} may be written by others than its owner (mode {mode:04o}): whoever can write there can make up \
+         acknowledged data; run `chmod go-w {dir}`"
+    )]
+    WritableByOthers {
+        /// The directory.
+        dir: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// It belongs to another cluster.
     #[error("data directory {place} belongs to cluster {found:?}, not to {expected:?}")]
     OtherCluster {

@@ -4,10 +4,11 @@
 //! the others refuse leaves nothing behind that could be taken for data.
 
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 
 use super::DataDir;
 use super::error::{LoadError, OpenError};
@@ -15,6 +16,7 @@ use super::files::{self, Files};
 use super::memory::MemoryDisk;
 use super::watermark;
 use crate::disk::{self, Identity};
+use crate::nonce::Nonce;
 
 /// Name of the identity's file.
 const FILE: &str = "identity";
@@ -22,6 +24,9 @@ const FILE: &str = "identity";
 const LOCK: &str = "lock";
 /// Name of the log's directory.
 pub(crate) const LOG_DIR: &str = "log";
+
+/// The bits of a mode that let the group or everybody write.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Holds the directory for this process, until it is dropped.
 pub(crate) enum DirLock {
@@ -44,7 +49,13 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     match data {
         DataDir::Path(dir) => {
             let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
+            // Whatever this process makes is its user's alone: a copy of the nonce could pose as this member.
+            rustix::process::umask(Mode::RWXG | Mode::RWXO);
             files::create_dir(dir).map_err(failed)?;
+            let mode = fs::metadata(dir).map_err(failed)?.permissions().mode() & 0o7777;
+            if mode & OTHERS_WRITE != 0 {
+                return Err(OpenError::WritableByOthers { dir: dir.clone(), mode });
+            }
             let open = OpenOptions::new().create(true).write(true).truncate(false).open(dir.join(LOCK));
             let file = open.map_err(failed)?;
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -65,10 +76,13 @@ pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(I
         if let Files::Dir(dir) = files {
             refuse_data(dir)?;
         }
-        return Ok((Identity { cluster: cluster.into(), node, nonce: fastrand::u64(1..) }, true));
+        return Ok((Identity { cluster: cluster.into(), node, nonce: Nonce::draw().bytes() }, true));
     };
     let read = disk::read_identity(&record);
     let identity = read.map_err(|source| LoadError::Record { place: place.clone(), source })?;
+    if Nonce::from_bytes(&identity.nonce).is_none() {
+        return Err(LoadError::Misplaced { place, what: "no number of the directory".into() }.into());
+    }
     if identity.cluster != cluster {
         return Err(OpenError::OtherCluster { place, found: identity.cluster, expected: cluster.into() });
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use parking_lot::RwLock;
 
-use super::io::{Counters, Io, Op};
+use super::io::{Counters, Io, Op, die};
 use super::loaded::Loaded;
 use crate::types::{Entry, LogId, Payload, TypeConfig, Vote};
 
@@ -34,11 +34,61 @@ pub struct LogReader {
     mirror: Arc<RwLock<Mirror>>,
 }
 
+/// Where a log stands, durable or on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) vote: Option<Vote>,
+    /// The last entry, present or purged.
+    pub(crate) last: Option<LogId>,
+    /// The last entry known to be committed, as far as the library has said.
+    pub(crate) committed: Option<LogId>,
+}
+
+impl LogReader {
+    /// Where the log stands now.
+    pub(crate) fn position(&self) -> Position {
+        self.mirror.read().position()
+    }
+
+    /// The position of the entry at an index, where it is in the log.
+    #[cfg(any(fuzzing, test))]
+    pub(crate) fn at(&self, index: u64) -> Option<LogId> {
+        self.mirror.read().id_at(index)
+    }
+
+    /// Whether an entry is in the log, or may have been before it was purged.
+    pub(crate) fn has(&self, id: &LogId) -> bool {
+        let mirror = self.mirror.read();
+        match mirror.purged {
+            Some(purged) if id.index <= purged.index => *id <= purged,
+            _ => mirror.id_at(id.index) == Some(*id),
+        }
+    }
+
+    /// Whether the log's own entry at the index of `id`, which is committed here, is another one. What was purged is not known
+    /// any more, except that it is not above the last purged entry.
+    pub(crate) fn contradicts_committed(&self, id: &LogId) -> Option<LogId> {
+        let mirror = self.mirror.read();
+        let committed = mirror.settled()?;
+        if id.index > committed.index {
+            return None;
+        }
+        let own = match mirror.purged {
+            Some(purged) if id.index < purged.index => return (*id > purged).then_some(purged),
+            Some(purged) if id.index == purged.index => purged,
+            _ => mirror.id_at(id.index)?,
+        };
+        (own != *id).then_some(own)
+    }
+}
+
 /// What is in the log, durable or on its way.
 struct Mirror {
     vote: Option<Vote>,
     committed: Option<LogId>,
     purged: Option<LogId>,
+    /// What the snapshot covered when the log was opened: applied, whatever else is known to be committed.
+    covered: Option<LogId>,
     /// Consecutive.
     entries: VecDeque<Entry>,
 }
@@ -48,8 +98,22 @@ impl Mirror {
         self.entries.front().map_or(0, |entry| entry.log_id.index)
     }
 
+    fn id_at(&self, index: u64) -> Option<LogId> {
+        let offset = usize::try_from(index.checked_sub(self.first_index())?).ok()?;
+        self.entries.get(offset).map(|entry| entry.log_id)
+    }
+
     fn last(&self) -> Option<LogId> {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
+    }
+
+    /// The last entry that is committed for certain: no entry up to it may ever be removed but by a purge.
+    fn settled(&self) -> Option<LogId> {
+        self.committed.max(self.covered).max(self.purged)
+    }
+
+    fn position(&self) -> Position {
+        Position { vote: self.vote, last: self.last().max(self.covered), committed: self.settled() }
     }
 
     /// The entries that exist in `range`.
@@ -70,10 +134,28 @@ impl Mirror {
     }
 }
 
+/// Committed entries were to be removed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the leader's log lacks entries from {from} on, but entries up to {settled} are committed here: acknowledged data was \
+     lost elsewhere; stop all members, and restore the set from the members that have the most"
+)]
+struct CommittedLost {
+    from: u64,
+    settled: LogId,
+}
+
 impl LogStore {
     pub(crate) fn new(io: Io, loaded: Loaded, counters: Arc<Counters>) -> LogStore {
+        let covered = loaded.snapshot_end();
         let Loaded { vote, committed, purged, entries, manifest: _ } = loaded;
-        LogStore { io, mirror: Arc::new(RwLock::new(Mirror { vote, committed, purged, entries })), counters }
+        let mirror = Mirror { vote, committed, purged, covered, entries };
+        LogStore { io, mirror: Arc::new(RwLock::new(mirror)), counters }
+    }
+
+    /// A reader of the same log.
+    pub(crate) fn reader(&self) -> LogReader {
+        LogReader { mirror: self.mirror.clone() }
     }
 
     /// How many batches were appended and how many syncs it took, since the start.
@@ -117,7 +199,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn get_log_reader(&mut self) -> LogReader {
-        LogReader { mirror: self.mirror.clone() }
+        self.reader()
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
@@ -160,6 +242,14 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let from = last.map_or(0, |id| id.index + 1);
         let last = {
             let mut mirror = self.mirror.write();
+            if let Some(settled) = mirror.settled()
+                && from <= settled.index
+                && mirror.entries.iter().any(|entry| (from..=settled.index).contains(&entry.log_id.index))
+            {
+                // A leader without a committed entry was elected by members that had lost it.
+                let lost = CommittedLost { from, settled };
+                die("removing entries from the log", &lost);
+            }
             let keep = mirror.entries.partition_point(|entry| entry.log_id.index < from);
             if keep == mirror.entries.len() {
                 return Ok(());

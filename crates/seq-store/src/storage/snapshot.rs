@@ -5,8 +5,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::io::Errno;
 use seq_core::state::State;
 use tokio::sync::Mutex;
 
@@ -19,6 +21,9 @@ use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership};
 
 /// Beginning of the names of snapshot files.
 const PREFIX: &str = "snapshot-";
+
+/// When a snapshot is written again for which no file could be opened. The log grows meanwhile, so not much later.
+const WRITE_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a snapshot holds.
 #[derive(Clone, Debug, Default)]
@@ -174,18 +179,32 @@ impl Snapshots {
         Ok(snapshot)
     }
 
-    /// Writes a file durably, or stops the process.
+    /// Writes a file durably, or stops the process. Where no file can be opened for the moment, nothing was written and nothing was
+    /// acknowledged: it is tried again.
     async fn write(&self, file: &str, bytes: &Bytes) {
-        let (files, name, bytes) = (self.files.clone(), file.to_owned(), bytes.clone());
-        let write = move || {
-            if let Err(error) = files.write(&name, &bytes) {
-                die(&format!("writing {}", files.place(&name)), &error);
+        loop {
+            let (files, name, bytes) = (self.files.clone(), file.to_owned(), bytes.clone());
+            let write = move || files.write(&name, &bytes);
+            let written = if self.io.is_threaded() {
+                tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+            } else {
+                write()
+            };
+            match written {
+                Ok(()) => return,
+                Err(error) if is_transient(&error) => {
+                    let place = self.files.place(file);
+                    tracing::warn!(file = place, %error, "a snapshot cannot be written now; it is tried again");
+                    tokio::time::sleep(WRITE_AGAIN).await;
+                }
+                Err(error) => die(&format!("writing {}", self.files.place(file)), &error),
             }
-        };
-        if !self.io.is_threaded() {
-            write();
-        } else if let Err(error) = tokio::task::spawn_blocking(write).await {
-            die("writing a snapshot", &error);
         }
     }
+}
+
+/// Whether the process or the machine had no room for one more open file, or a signal came: the disk did not fail.
+fn is_transient(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::INTR))
 }

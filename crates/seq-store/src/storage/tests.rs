@@ -177,7 +177,6 @@ async fn a_directory_serves_one_process_one_cluster_and_one_node() {
     for data in [at(dir.path()), DataDir::Memory(MemoryDisk::new())] {
         let prepared = prepare(&data, CLUSTER, 1).unwrap();
         assert!(prepared.is_fresh());
-        assert_ne!(prepared.nonce(), 0);
         assert!(matches!(prepare(&data, CLUSTER, 1), Err(OpenError::InUse { .. })));
         // A member that the others refused leaves nothing behind.
         drop(prepared);
@@ -190,6 +189,27 @@ async fn a_directory_serves_one_process_one_cluster_and_one_node() {
         let error = prepare(&data, CLUSTER, 2).unwrap_err().to_string();
         assert!(error.contains("belongs to node 1, not to node 2"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_directory_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let made = dir.path().join("made");
+    close(open(&at(&made)).unwrap()).await;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&made), 0o700);
+    for file in ["identity", "acknowledged", "lock", "log/db"] {
+        assert_eq!(mode(&made.join(file)) & 0o077, 0, "{file}");
+    }
+    for open_to in [0o775, 0o757, 0o777] {
+        std::fs::set_permissions(&made, std::fs::Permissions::from_mode(open_to)).unwrap();
+        let error = open(&at(&made)).unwrap_err().to_string();
+        assert!(error.contains(&format!("(mode 0{open_to:o})")) && error.contains("chmod go-w"), "{error}");
+    }
+    std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o755)).unwrap();
+    close(open(&at(&made)).unwrap()).await;
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ async fn three(tasks: &TaskGroup) -> Vec<StoreHandle> {
             id,
             data: DataDir::Memory(MemoryDisk::new()),
             join: false,
+            form: false,
             listener: port.into(),
             tuning: StoreTuning::DEFAULTS,
             clock: seq_kit::clock::Clock::System,

@@ -50,6 +50,8 @@ pub(crate) struct Cluster {
     pub(crate) files: BTreeMap<u64, Vec<u64>>,
     /// Those that are told to join.
     pub(crate) joins: BTreeSet<u64>,
+    /// Whether a store of one member may form anew.
+    pub(crate) forms: bool,
     /// The stores that form the group, unless a test says otherwise.
     pub(crate) first: Vec<u64>,
     members: Vec<Option<Member>>,
@@ -94,6 +96,7 @@ impl Cluster {
             links: Links::default(),
             files: BTreeMap::new(),
             joins: BTreeSet::new(),
+            forms: true,
             first: (1..=stores as u64).collect(),
             members: Vec::new(),
             ports: Vec::new(),
@@ -151,6 +154,7 @@ impl Cluster {
             id,
             data: self.data[id as usize - 1].clone(),
             join: self.joins.contains(&id),
+            form: self.forms,
             listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0).into(),
             tuning: self.tuning.clone(),
             clock: seq_kit::clock::Clock::System,

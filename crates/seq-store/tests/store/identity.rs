@@ -1,46 +1,70 @@
 //! Whose a data directory, a message and a set file are; everybody else's are refused by name.
 
-use seq_proto::v1::RaftMessage;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
+use seq_proto::v1::{HelloRequest, LogPosition, RaftMessage};
+use seq_store::nonce::Nonce;
 use seq_store::storage::MemoryDisk;
 use seq_store::{DataDir, StartError};
 
 use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, start};
+use crate::forged::Forger;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_strangers_are_refused_by_name() {
-    let mut cluster = Cluster::started(3, Disk::Memory).await;
-    cluster.level().await;
+    let (cluster, forger) = Forger::beside_a_store().await;
     let mut raft = RaftServiceClient::new(channel(cluster.addr(1)));
-    let good = RaftMessage {
-        cluster_id: "im-a".into(),
-        from: 2,
-        to: 1,
-        nonce: 12_345,
-        payload: vec![0xff].into(),
-        membership: 0,
-        format: 1,
-    };
+    let good = RaftMessage { payload: vec![0xff].into(), ..forger.message(2, 1, &()) };
+    let stranger = || Nonce::draw().bytes().to_vec().into();
     for (message, expected) in [
         (RaftMessage { cluster_id: "im-b".into(), ..good.clone() }, "OTHER_CLUSTER"),
         (RaftMessage { to: 3, ..good.clone() }, "OTHER_MEMBER"),
-        (RaftMessage { nonce: 0, ..good.clone() }, "NO_NONCE"),
+        (RaftMessage { nonce: vec![].into(), ..good.clone() }, "NO_NONCE"),
+        (RaftMessage { nonce: vec![0; 16].into(), ..good.clone() }, "NO_NONCE"),
         (RaftMessage { format: 0, ..good.clone() }, "OTHER_FORMAT"),
-        (RaftMessage { format: 2, ..good.clone() }, "OTHER_FORMAT"),
+        (RaftMessage { format: 3, ..good.clone() }, "OTHER_FORMAT"),
+        (RaftMessage { receiver: vec![].into(), ..good.clone() }, "OTHER_RECEIVER"),
+        (RaftMessage { receiver: vec![7; 32].into(), ..good.clone() }, "OTHER_RECEIVER"),
         (RaftMessage { from: 9, ..good.clone() }, "UNKNOWN_MEMBER"),
         (RaftMessage { from: 0, ..good.clone() }, "UNKNOWN_MEMBER"),
-        (good.clone(), "OTHER_DATA_DIRECTORY"),
+        // A greater list of members, and no knowledge of the receiver.
+        (RaftMessage { from: 9, membership: u64::MAX, receiver: vec![7; 32].into(), ..good.clone() }, "OTHER_RECEIVER"),
+        (RaftMessage { nonce: stranger(), ..good.clone() }, "OTHER_DATA_DIRECTORY"),
+        (RaftMessage { nonce: stranger(), membership: u64::MAX, ..good.clone() }, "OTHER_DATA_DIRECTORY"),
+        // The member itself, with rubbish.
+        (good.clone(), "MALFORMED_MESSAGE"),
     ] {
         assert_eq!(reason(raft.append_entries(message.clone()).await), expected, "{message:?}");
         assert_eq!(reason(raft.vote(message.clone()).await), expected, "{message:?}");
         assert_eq!(reason(raft.pre_vote(message.clone()).await), expected, "{message:?}");
         assert_eq!(reason(raft.transfer_leader(message.clone()).await), expected, "{message:?}");
     }
-    // A member that is itself and sends rubbish.
-    let known = raft.hello(RaftMessage { payload: vec![].into(), ..good.clone() }).await.unwrap().into_inner();
-    let rubbish = RaftMessage { nonce: known.known_nonce, ..good };
-    assert_eq!(reason(raft.append_entries(rubbish).await), "MALFORMED_MESSAGE");
-    cluster.stop_all().await;
+    forger.still_serves(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_introduction_tells_no_data_directory_and_binds_none() {
+    let (cluster, forger) = Forger::beside_a_store().await;
+    let mut raft = RaftServiceClient::new(channel(cluster.addr(1)));
+    let hello = |from, directory: Vec<u8>| HelloRequest {
+        cluster_id: "im-a".into(),
+        from,
+        to: 1,
+        fingerprint: directory,
+        membership: 0,
+        vote_term: u64::MAX,
+        last_log: Some(LogPosition { term: 9, leader: 1, index: u64::MAX }),
+    };
+    for id in [2, 3] {
+        assert_eq!(reason(raft.hello(hello(id, vec![7; 32])).await), "OTHER_DATA_DIRECTORY");
+        assert_eq!(reason(raft.hello(hello(id, Vec::new())).await), "NO_NONCE");
+    }
+    // One that names the right directory of a member, and one that never was a member.
+    for (id, directory) in [(2, forger.fingerprint(2)), (9, vec![7; 32])] {
+        let answer = raft.hello(hello(id, directory)).await.unwrap().into_inner();
+        assert_eq!(answer.fingerprint, Vec::<u8>::new(), "a member of a group names its directory to nobody");
+    }
+    // Of one that lost its disk nothing is left by any of this.
+    forger.still_serves(cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,6 +122,29 @@ async fn a_data_directory_of_another_cluster_or_member_is_refused() {
     config.id = 2;
     let error = start(config).await.err().unwrap();
     assert!(matches!(error, StartError::Storage(_)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_one_forms_anew_only_when_it_is_told_to() {
+    for disk in [Disk::Memory, Disk::Sled] {
+        let mut cluster = Cluster::new(1, disk);
+        cluster.forms = false;
+        let error = cluster.try_start(1).await.unwrap_err();
+        assert!(matches!(error, StartError::MayHaveHeldData { .. }) && error.to_string().contains("--form"), "{error}");
+        cluster.forms = true;
+        cluster.start(1).await;
+        cluster.ready().await;
+        cluster.register("a1", 1).await;
+        cluster.stop(1).await;
+        // Its directory is enough from then on, and losing it is noticed.
+        cluster.forms = false;
+        cluster.start(1).await;
+        cluster.ready().await;
+        cluster.stop(1).await;
+        lose(&mut cluster, 1);
+        let error = cluster.try_start(1).await.unwrap_err();
+        assert!(matches!(error, StartError::MayHaveHeldData { .. }), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,7 +211,7 @@ async fn every_port_speaks_health_and_reflection() {
 }
 
 /// Puts an empty disk in place of a member's; answers the old one.
-fn lose(cluster: &mut Cluster, id: u64) -> DataDir {
+pub(crate) fn lose(cluster: &mut Cluster, id: u64) -> DataDir {
     let data = &mut cluster.data[id as usize - 1];
     let empty = match &*data {
         DataDir::Path(path) => DataDir::Path(path.with_file_name("empty")),

@@ -2,9 +2,12 @@
 
 mod cluster;
 mod control;
+mod forged;
 mod identity;
 mod links;
 mod load;
+mod lost_disks;
 mod members;
 mod membership;
 mod partition;
+mod rollback;

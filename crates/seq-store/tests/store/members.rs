@@ -158,8 +158,8 @@ async fn a_dead_member_is_replaced_under_load() {
         cluster.level().await;
 
         // The dead one comes back, with its disk.
-        cluster.start(dead).await;
-        stops_as_removed(&mut cluster, dead).await;
+        let error = cluster.try_start(dead).await.unwrap_err();
+        assert!(matches!(error, StartError::Removed { .. }), "{error}");
         assert_eq!(reason(add_learner(&cluster, dead).await), "USED_STORE_ID");
         assert_eq!(voters(&list(&cluster).await), [1, 2, new]);
 
@@ -232,17 +232,20 @@ async fn three_grow_to_five_and_shrink_again_under_load() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_learner_that_never_comes_blocks_nothing_and_gets_no_vote() {
+async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
     let mut cluster = three(Disk::Memory);
-    // Its process is not started.
     let absent = cluster.newcomer(Disk::Memory, &[1, 2]);
     cluster.tuning.snapshot_every = 100;
     cluster.tuning.log_kept = 10;
     cluster.start_all().await;
     cluster.ready().await;
     let load = Load::begin(&cluster).await;
+    // The list names its data directory, so it must have been there once.
+    assert_eq!(reason(add_learner(&cluster, absent).await), "MEMBER_NOT_REACHED");
+    cluster.start(absent).await;
     load.beside(async {
         assert_eq!(add_learner(&cluster, absent).await.unwrap().added, [absent]);
+        cluster.stop(absent).await;
         assert!(add_learner(&cluster, absent).await.unwrap().added.is_empty(), "repeating it changes nothing");
         load.more(1_000).await;
         assert_eq!(reason(change(&cluster, &[absent], &[3]).await), "NOT_CAUGHT_UP");

@@ -32,6 +32,9 @@ pub(super) struct MemberArgs {
     /// Waits until `store add` or `store replace` makes it a member; never forms a store of its own.
     #[arg(long)]
     join: bool,
+    /// Forms a new store out of an empty directory, where the set has no other store that knows better.
+    #[arg(long, conflicts_with = "join")]
+    form: bool,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -62,6 +65,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             data: DataDir::Path(data),
             listener: listener.into(),
             join: args.join,
+            form: args.form,
             tuning,
             clock: Clock::System,
             revision: REVISION.to_owned(),

@@ -10,7 +10,7 @@ pub(crate) struct Identity {
     pub(crate) cluster: String,
     pub(crate) node: u64,
     /// Random, not 0: tells this directory from any other of the same node.
-    pub(crate) nonce: u64,
+    pub(crate) nonce: [u8; 16],
 }
 
 /// Which snapshot is the current one.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use rkyv::{Archive, Deserialize, Serialize};
 
 use super::Malformed;
+use crate::nonce::{FINGERPRINT_BYTES, Fingerprint};
 use crate::types::{self, EncodedCommand, LeaderId, Member, Payload};
 
 /// Position of an entry.
@@ -24,14 +25,14 @@ pub(crate) struct Vote {
     committed: bool,
 }
 
-/// The members, with the entry that made them so. The last three columns are of the same length.
+/// The members, with the entry that made them so.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredMembership {
     log_id: Option<LogId>,
     members: Membership,
 }
 
-/// The members; `ids`, `names` and `addrs` are of the same length.
+/// The members; `ids`, `names`, `addrs` and `fingerprints` are of the same length.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     /// The voters; two sets during a change.
@@ -39,6 +40,7 @@ pub(crate) struct Membership {
     ids: Vec<u64>,
     names: Vec<String>,
     addrs: Vec<String>,
+    fingerprints: Vec<[u8; FINGERPRINT_BYTES]>,
 }
 
 /// An entry of the log.
@@ -102,13 +104,15 @@ impl From<&types::Membership> for Membership {
             ids: members.nodes().map(|(id, _)| *id).collect(),
             names: members.nodes().map(|(_, member)| member.name.clone()).collect(),
             addrs: members.nodes().map(|(_, member)| member.addr.clone()).collect(),
+            fingerprints: members.nodes().map(|(_, member)| member.fingerprint.bytes()).collect(),
         }
     }
 }
 
 impl Membership {
     fn into_core(self) -> Result<types::Membership, Malformed> {
-        if self.names.len() != self.ids.len() || self.addrs.len() != self.ids.len() {
+        let count = self.ids.len();
+        if self.names.len() != count || self.addrs.len() != count || self.fingerprints.len() != count {
             return Err("the members' columns differ in length");
         }
         if self.configs.is_empty() {
@@ -116,8 +120,11 @@ impl Membership {
             return if self.ids.is_empty() { Ok(types::Membership::default()) } else { Err("members without voters") };
         }
         let configs: Vec<BTreeSet<u64>> = self.configs.into_iter().map(|ids| ids.into_iter().collect()).collect();
-        let members = self.names.into_iter().zip(self.addrs).map(|(name, addr)| Member { name, addr });
-        let nodes: BTreeMap<u64, Member> = self.ids.into_iter().zip(members).collect();
+        let mut nodes = BTreeMap::new();
+        let columns = self.names.into_iter().zip(self.addrs).zip(self.fingerprints);
+        for (id, ((name, addr), fingerprint)) in self.ids.into_iter().zip(columns) {
+            nodes.insert(id, Member { name, addr, fingerprint: Fingerprint::stored(fingerprint) });
+        }
         types::Membership::new(configs, nodes).map_err(|_| "the voters are not among the members")
     }
 }

@@ -26,14 +26,20 @@ pub(super) enum Task {
     Trace,
     /// Applies an entry that is no command.
     Undecodable,
+    /// Removes entries that are committed.
+    TruncateCommitted,
+    /// Makes a snapshot while no file can be opened, and then again while some can.
+    OpenFiles,
 }
 
 impl Task {
-    const ALL: [(&str, Task); 4] = [
+    const ALL: [(&str, Task); 6] = [
         ("write", Task::Write),
         ("failing-sync", Task::FailingSync),
         ("trace", Task::Trace),
         ("undecodable", Task::Undecodable),
+        ("truncate-committed", Task::TruncateCommitted),
+        ("open-files", Task::OpenFiles),
     ];
 
     fn name(self) -> &'static str {
@@ -63,7 +69,7 @@ pub(super) fn start(task: Task, dir: &Path, before: &[&str]) -> Child {
 fn child() {
     let (Ok(dir), Ok(name)) = (env::var(DIR), env::var(TASK)) else { return };
     let (_, task) = Task::ALL.into_iter().find(|(known, _)| *known == name).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     // The test harness has begun a line.
     say("");
     runtime.block_on(run(task, Path::new(&dir)));
@@ -82,12 +88,39 @@ async fn run(task: Task, dir: &Path) {
     match task {
         Task::Write | Task::FailingSync => Writer::new(opened).await.run().await,
         Task::Trace => trace(opened).await,
+        Task::TruncateCommitted => {
+            let mut log = opened.log;
+            append(&mut log, (0..5).map(|index| blank(1, index)).collect()).await;
+            log.save_committed(Some(log_id(1, 3))).await.unwrap();
+            log.truncate_after(Some(log_id(1, 3))).await.unwrap();
+            say("@removed what is not committed");
+            log.truncate_after(Some(log_id(1, 2))).await.unwrap();
+            say("@removed what is committed");
+        }
+        Task::OpenFiles => open_files(opened).await,
         Task::Undecodable => {
             let payload = Payload::Normal(EncodedCommand::from_bytes(vec![1, 2, 3].into()));
             let mut machine = opened.machine;
             apply(&mut machine, vec![Entry { log_id: log_id(1, 0), payload }]).await;
         }
     }
+}
+
+async fn open_files(mut opened: Opened) {
+    append(&mut opened.log, vec![blank(1, 0)]).await;
+    apply(&mut opened.machine, vec![blank(1, 0)]).await;
+    let mut builder = opened.machine.get_snapshot_builder().await;
+    let mut files = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        files.push(file);
+    }
+    let mut building = std::pin::pin!(builder.build_snapshot());
+    let waited = tokio::time::timeout(std::time::Duration::from_millis(300), &mut building).await;
+    assert!(waited.is_err(), "no file can be opened");
+    say("@waits");
+    drop(files);
+    building.await.unwrap();
+    say("@written");
 }
 
 async fn trace(mut opened: Opened) {

@@ -225,3 +225,28 @@ async fn a_disk_that_lies_about_syncs_is_found_out() {
         assert!(error.contains("data that was acknowledged is lost: log entries up to"), "{error}");
     }
 }
+
+#[test]
+fn removing_what_is_committed_stops_the_process_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = child::start(Task::TruncateCommitted, dir.path(), &[]).wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.signal(), Some(6), "{out} {err}");
+    assert!(out.contains("@removed what is not committed") && !out.contains("@removed what is committed"), "{out}");
+    assert!(err.contains("entries up to T1-N1.3 are committed here: acknowledged data was lost elsewhere"), "{err}");
+    // What it had is there.
+    let opened = open(&at(dir.path())).unwrap();
+    assert_eq!(opened.log.reader().position().last, Some(log_id(1, 3)));
+}
+
+#[test]
+fn a_snapshot_waits_for_open_files_and_does_not_stop_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
+    let output = child::start(Task::OpenFiles, dir.path(), &few).wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out} {err}");
+    assert!(out.contains("@waits") && out.contains("@written"), "{out} {err}");
+    let opened = open(&at(dir.path())).unwrap();
+    assert_eq!(opened.state.last_applied(), Some(log_id(1, 0)));
+}

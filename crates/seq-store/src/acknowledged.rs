@@ -1,0 +1,98 @@
+//! What other members have acknowledged to this one, and whether they still have it.
+//!
+//! A member whose data directory was put back to an older copy lacks entries and votes that others count on. The Raft library
+//! would replicate to it again without a word; but entries that it had acknowledged may be committed by its acknowledgement, and
+//! a vote that it forgot could be given twice. So the members to which it acknowledged them refuse it by name, as far as they
+//! remember: this is kept in memory only.
+//!
+//! **Invariant:** a member that only lost entries which no majority has is not refused: a later leader may have removed them.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::storage::LogReader;
+use crate::types::{LogId, Vote};
+
+/// What the others have acknowledged.
+pub(crate) struct Acknowledged {
+    log: LogReader,
+    members: Mutex<BTreeMap<u64, Record>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Record {
+    /// Greatest term of a vote that it gave, or of a leader that it followed.
+    term: u64,
+    /// The last entry, with the vote of this member under which it was appended.
+    last: Option<(Vote, LogId)>,
+    /// What was found missing.
+    lost: Option<String>,
+}
+
+impl Acknowledged {
+    pub(crate) fn new(log: LogReader) -> Acknowledged {
+        Acknowledged { log, members: Mutex::default() }
+    }
+
+    /// A member gave its vote in this term, or follows the leader of this term.
+    pub(crate) fn on_vote(&self, id: u64, term: u64) {
+        let mut members = self.members.lock();
+        let record = members.entry(id).or_default();
+        record.term = record.term.max(term);
+    }
+
+    /// A member has the log of this leader up to `last`.
+    pub(crate) fn on_append(&self, id: u64, vote: Vote, last: Option<LogId>) {
+        let mut members = self.members.lock();
+        let record = members.entry(id).or_default();
+        record.term = record.term.max(vote.leader_id.term);
+        let Some(last) = last else { return };
+        if record.last.is_none_or(|known| known < (vote, last)) {
+            record.last = Some((vote, last));
+        }
+    }
+
+    /// A member lacks the entry `at` of this leader's log; answers whether it had acknowledged it.
+    pub(crate) fn on_conflict(&self, id: u64, vote: Vote, at: LogId) -> bool {
+        let mut members = self.members.lock();
+        let Some(record) = members.get_mut(&id) else { return false };
+        let Some((under, last)) = record.last else { return false };
+        if at.index > last.index || !(under == vote || self.is_committed(&last)) {
+            return false;
+        }
+        let lost = format!("it had entries up to {last}, and lacks {at}");
+        tracing::error!(store = id, lost, "a member lacks what it acknowledged; it is not counted any more");
+        record.lost = Some(lost);
+        true
+    }
+
+    /// What a member was found to lack.
+    pub(crate) fn lost(&self, id: u64) -> Option<String> {
+        self.members.lock().get(&id)?.lost.clone()
+    }
+
+    /// Compares what a member says that it has, as it starts, with what it acknowledged; the error says what it lacks.
+    pub(crate) fn check(&self, id: u64, term: u64, last: Option<LogId>) -> Result<(), String> {
+        let mut members = self.members.lock();
+        let Some(record) = members.get_mut(&id) else { return Ok(()) };
+        if term < record.term {
+            return Err(format!("it voted in term {}, and its vote is of term {term}", record.term));
+        }
+        if let Some((_, acknowledged)) = record.last
+            && last.is_none_or(|last| last.index < acknowledged.index)
+            && self.is_committed(&acknowledged)
+        {
+            let found = last.map_or_else(|| "none".to_owned(), |last| last.to_string());
+            return Err(format!("it had entries up to {acknowledged}, and its last one is {found}"));
+        }
+        // The right directory is back.
+        record.lost = None;
+        Ok(())
+    }
+
+    fn is_committed(&self, id: &LogId) -> bool {
+        let committed = self.log.position().committed;
+        committed.is_some_and(|committed| id.index <= committed.index) && self.log.has(id)
+    }
+}

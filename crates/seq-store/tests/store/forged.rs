@@ -1,0 +1,316 @@
+//! Raft messages that a member would never send, from a sender that has a member's own data directory: whatever they say, the
+//! receiver refuses them by name, goes on, and the store serves.
+
+use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
+use seq_proto::status;
+use seq_proto::v1::raft_service_client::RaftServiceClient;
+use seq_proto::v1::{RaftMessage, SnapshotChunk};
+use seq_store::nonce::Nonce;
+use seq_store::storage;
+use seq_store::types::{
+    EncodedCommand, Entry, LeaderId, LogId, Membership, Payload, SnapshotMeta, StoredMembership, TypeConfig, Vote,
+};
+use serde::Serialize;
+use tonic::Status;
+use tonic::transport::Channel;
+
+use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, until};
+
+/// Format of the payloads.
+const FORMAT: u32 = 2;
+
+/// One that knows the numbers of all data directories.
+pub(crate) struct Forger {
+    nonces: Vec<Nonce>,
+}
+
+impl Forger {
+    /// A store of three that is led, and the numbers of its data directories.
+    pub(crate) async fn beside_a_store() -> (Cluster, Forger) {
+        let mut cluster = Cluster::started(3, Disk::Memory).await;
+        cluster.register("a1", 1).await;
+        cluster.level().await;
+        cluster.stop_all().await;
+        let forger = Forger::new(&cluster);
+        cluster.start_all().await;
+        cluster.ready().await;
+        cluster.level().await;
+        (cluster, forger)
+    }
+
+    /// Reads the data directories of a store that is stopped.
+    pub(crate) fn new(cluster: &Cluster) -> Forger {
+        let nonce = |(id, data)| storage::prepare(data, "im-a", id).unwrap().nonce();
+        Forger { nonces: (1..).zip(&cluster.data).map(nonce).collect() }
+    }
+
+    pub(crate) fn fingerprint(&self, id: u64) -> Vec<u8> {
+        self.nonces[id as usize - 1].fingerprint().bytes().to_vec()
+    }
+
+    /// A message of member `from` to member `to`, with nothing wrong around the content.
+    pub(crate) fn message(&self, from: u64, to: u64, content: &impl Serialize) -> RaftMessage {
+        RaftMessage {
+            cluster_id: "im-a".into(),
+            from,
+            to,
+            nonce: self.nonces[from as usize - 1].bytes().to_vec().into(),
+            payload: postcard::to_stdvec(content).unwrap().into(),
+            membership: 1,
+            format: FORMAT,
+            receiver: self.fingerprint(to).into(),
+        }
+    }
+
+    /// Every member runs, and the store takes commands, now and after a restart of all.
+    pub(crate) async fn still_serves(&self, mut cluster: Cluster) {
+        for again in [false, true] {
+            if again {
+                cluster.stop_all().await;
+                cluster.start_all().await;
+            }
+            assert_eq!(cluster.running(), [1, 2, 3]);
+            for id in cluster.running() {
+                assert!(!cluster.member(id).tasks.token().is_cancelled(), "store {id} runs");
+            }
+            cluster.ready().await;
+            cluster.register("a2", 2 + u64::from(again)).await;
+            assert!(cluster.status(1).await.term < 1_000, "terms were not used up");
+        }
+        cluster.stop_all().await;
+    }
+}
+
+fn vote(term: u64, node_id: u64, committed: bool) -> Vote {
+    Vote { leader_id: LeaderId { term, node_id }, committed }
+}
+
+fn id(term: u64, node_id: u64, index: u64) -> LogId {
+    LogId::new(LeaderId { term, node_id }, index)
+}
+
+fn blank(term: u64, node_id: u64, index: u64) -> Entry {
+    Entry { log_id: id(term, node_id, index), payload: Payload::Blank }
+}
+
+/// A follower's view of the store: the leader that it follows, in which term, and how long its log is.
+async fn followed(cluster: &Cluster) -> (u64, u64, u64, u64) {
+    let leader = cluster.leader().await;
+    let follower = cluster.follower().await;
+    let status = cluster.status(follower).await;
+    (leader, follower, status.term, status.last_log_index)
+}
+
+fn client(cluster: &Cluster, id: u64) -> RaftServiceClient<Channel> {
+    RaftServiceClient::new(channel(cluster.addr(id))).max_encoding_message_size(64 << 20)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn terms_and_indices_that_jump_are_refused_and_never_used_up() {
+    let (cluster, forger) = Forger::beside_a_store().await;
+    for term in [u64::MAX, u64::MAX - 1, 1 << 63, 1 << 34] {
+        for to in 1..=3 {
+            let from = to % 3 + 1;
+            let mut raft = client(&cluster, to);
+            let last = Some(id(1, 1, 1_000));
+            let ask = VoteRequest::<TypeConfig> {
+                vote: vote(term, from, false),
+                last_log_id: last,
+                leadership_transfer: true,
+            };
+            assert_eq!(reason(raft.vote(forger.message(from, to, &ask)).await), "RAFT_JUMP_TOO_FAR");
+            assert_eq!(reason(raft.pre_vote(forger.message(from, to, &ask)).await), "RAFT_JUMP_TOO_FAR");
+            let append = AppendEntriesRequest::<TypeConfig> {
+                vote: vote(term, from, true),
+                prev_log_id: last,
+                entries: vec![],
+                leader_commit: None,
+            };
+            let message = forger.message(from, to, &append);
+            assert_eq!(reason(raft.append_entries(message.clone()).await), "RAFT_JUMP_TOO_FAR");
+            let mut stream = raft.append_stream(futures::stream::iter([message])).await.unwrap().into_inner();
+            assert_eq!(reason(stream.message().await), "RAFT_JUMP_TOO_FAR");
+            let transfer = (vote(term, from, true), to, last);
+            assert_eq!(reason(raft.transfer_leader(forger.message(from, to, &transfer)).await), "RAFT_JUMP_TOO_FAR");
+            let meta = SnapshotMeta { last_log_id: last, last_membership: StoredMembership::default() };
+            let header = forger.message(from, to, &(vote(term, from, true), meta, 100u64));
+            assert_eq!(reason(install(&mut raft, header, vec![]).await), "RAFT_JUMP_TOO_FAR");
+            let far = VoteRequest::<TypeConfig> {
+                vote: vote(2, from, false),
+                last_log_id: Some(id(1, 1, term)),
+                leadership_transfer: false,
+            };
+            assert_eq!(reason(raft.vote(forger.message(from, to, &far)).await), "RAFT_JUMP_TOO_FAR");
+        }
+    }
+    forger.still_serves(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_to_be_the_chosen_successor_counts_only_right_after_the_leader() {
+    let (cluster, forger) = Forger::beside_a_store().await;
+    let (leader, follower, term, last) = followed(&cluster).await;
+    let candidate = 6 - leader - follower;
+    let claim = |term: u64| VoteRequest::<TypeConfig> {
+        vote: vote(term, candidate, false),
+        last_log_id: Some(id(term - 1, leader, last + 100)),
+        leadership_transfer: true,
+    };
+    let mut raft = client(&cluster, follower);
+    for far in [term + 2, term + 1_000] {
+        let answer = raft.vote(forger.message(candidate, follower, &claim(far))).await.unwrap().into_inner();
+        let answer: VoteResponse<TypeConfig> = postcard::from_bytes(&answer.payload).unwrap();
+        assert!(!answer.vote_granted, "the leader is alive: {answer}");
+    }
+    assert_eq!(cluster.status(follower).await.term, term);
+    assert_eq!(cluster.leader().await, leader);
+    forger.still_serves(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_that_no_leader_sends_are_refused() {
+    let (cluster, forger) = Forger::beside_a_store().await;
+    let (leader, follower, term, last) = followed(&cluster).await;
+    let mut raft = client(&cluster, follower);
+    let append = |prev: Option<LogId>, entries: Vec<Entry>| AppendEntriesRequest::<TypeConfig> {
+        vote: vote(term, leader, true),
+        prev_log_id: prev,
+        entries,
+        leader_commit: None,
+    };
+    let end = id(term, leader, last);
+    let rubbish = EncodedCommand::from_bytes(vec![1, 2, 3].into());
+    let membership = Payload::Membership(Membership::default());
+    for (content, what) in [
+        (append(Some(end), vec![blank(term, leader, last + 7)]), "a hole before the first entry"),
+        (
+            append(Some(end), vec![blank(term, leader, last + 1), blank(term, leader, last + 3)]),
+            "a hole between entries",
+        ),
+        (append(None, vec![blank(term, leader, 5)]), "a hole before everything"),
+        (append(Some(end), vec![blank(0, leader, last + 1)]), "a term that falls"),
+        (append(Some(end), vec![blank(term + 1, leader, last + 1)]), "an entry beyond its vote"),
+        (
+            append(Some(end), vec![Entry { log_id: id(term, leader, last + 1), payload: Payload::Normal(rubbish) }]),
+            "no command",
+        ),
+        (append(Some(end), vec![Entry { log_id: id(term, leader, last + 1), payload: membership }]), "no members"),
+        (
+            AppendEntriesRequest { vote: vote(term, leader, false), ..append(Some(end), vec![]) },
+            "a vote that is not granted",
+        ),
+        (
+            AppendEntriesRequest { vote: vote(term + 1, follower, true), ..append(Some(end), vec![]) },
+            "the receiver's own vote",
+        ),
+    ] {
+        let message = forger.message(leader, follower, &content);
+        assert_eq!(reason(raft.append_entries(message.clone()).await), "INVALID_RAFT_MESSAGE", "{what}");
+        let mut stream = raft.append_stream(futures::stream::iter([message])).await.unwrap().into_inner();
+        assert_eq!(reason(stream.message().await), "INVALID_RAFT_MESSAGE", "{what}");
+    }
+    // Nobody is made the leader by a request.
+    let granted = VoteRequest::<TypeConfig> {
+        vote: vote(term + 1, follower, true),
+        last_log_id: Some(end),
+        leadership_transfer: true,
+    };
+    assert_eq!(reason(raft.vote(forger.message(leader, follower, &granted)).await), "INVALID_RAFT_MESSAGE");
+    assert_eq!(cluster.leader().await, leader);
+    forger.still_serves(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_stops_before_its_committed_entries_are_contradicted() {
+    let (mut cluster, forger) = Forger::beside_a_store().await;
+    let (leader, follower, term, _) = followed(&cluster).await;
+    let contradiction = AppendEntriesRequest::<TypeConfig> {
+        vote: vote(term + 1, leader, true),
+        prev_log_id: Some(id(0, 1, 0)),
+        entries: vec![blank(term + 1, leader, 1)],
+        leader_commit: None,
+    };
+    let refusal = client(&cluster, follower).append_entries(forger.message(leader, follower, &contradiction)).await;
+    assert_eq!(reason(refusal), "COMMITTED_ENTRIES_CONTRADICTED");
+    let tasks = cluster.member(follower).tasks.clone();
+    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it stops, and keeps what it has");
+    assert_eq!(tasks.failed(), Some("store raft"));
+    cluster.stop(follower).await;
+    // What it has is whole.
+    cluster.start(follower).await;
+    forger.still_serves(cluster).await;
+}
+
+async fn install(
+    raft: &mut RaftServiceClient<Channel>,
+    header: RaftMessage,
+    body: Vec<Vec<u8>>,
+) -> Result<tonic::Response<RaftMessage>, Status> {
+    let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
+    let body = body.into_iter().map(|data| SnapshotChunk { header: None, data: data.into() });
+    raft.install_snapshot(futures::stream::iter(std::iter::once(header).chain(body))).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
+    let (cluster, forger) = Forger::beside_a_store().await;
+    let (leader, follower, term, last) = followed(&cluster).await;
+    let list = Membership::new(
+        vec![[1].into()],
+        std::collections::BTreeMap::from([(
+            1,
+            seq_store::types::Member {
+                name: "s1".into(),
+                addr: "s1:1".into(),
+                fingerprint: forger.nonces[0].fingerprint(),
+            },
+        )]),
+    );
+    let members = StoredMembership::new(Some(id(0, 1, 0)), list.unwrap());
+    let header = |term: u64, index: u64, length: u64| {
+        let meta = SnapshotMeta { last_log_id: Some(id(term, leader, index)), last_membership: members.clone() };
+        forger.message(leader, follower, &(vote(term, leader, true), meta, length))
+    };
+    let mut raft = client(&cluster, follower);
+    let newer = last + 1_000;
+    for (header, body, expected) in [
+        (header(term, newer, 0), vec![], "SNAPSHOT_TOO_LARGE"),
+        (header(term, newer, (256 << 20) + 1), vec![], "SNAPSHOT_TOO_LARGE"),
+        (header(term, newer, u64::MAX), vec![], "SNAPSHOT_TOO_LARGE"),
+        (header(term, newer, 10), vec![vec![0; 9]], "MALFORMED_SNAPSHOT"),
+        (header(term, newer, 10), vec![vec![0; 9], vec![0; 2]], "MALFORMED_SNAPSHOT"),
+        (header(term, newer, 10), vec![vec![0; 10]], "MALFORMED_SNAPSHOT"),
+    ] {
+        assert_eq!(reason(install(&mut raft, header, body).await), expected);
+    }
+    // One of a leader that was replaced, and one that covers less than is committed: answered before a body is there.
+    for header in [header(term - 1, newer, 100 << 20), header(term, last - 1, 100 << 20)] {
+        let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
+        let endless = futures::StreamExt::chain(futures::stream::iter([header]), futures::stream::pending());
+        let answer = tokio::time::timeout(PATIENCE, raft.install_snapshot(endless)).await;
+        answer.expect("it waits for no body").unwrap();
+    }
+    // One at a time of each sender, while the first is on its way.
+    let (sender, receiver) = tokio::sync::mpsc::channel(4);
+    sender.send(SnapshotChunk { header: Some(header(term, newer, 100)), data: Vec::new().into() }).await.unwrap();
+    let stream = tokio_stream_of(receiver);
+    let mut first = raft.clone();
+    let under_way = async { first.install_snapshot(stream).await };
+    let second = async {
+        until("the second one is refused", async || {
+            let answer = install(&mut client(&cluster, follower), header(term, newer, 100), vec![vec![0; 1]]).await;
+            (status::reason(&answer.unwrap_err()).as_deref() == Some("SNAPSHOT_UNDER_WAY")).then_some(())
+        })
+        .await;
+        drop(sender);
+    };
+    let (first, ()) = tokio::join!(under_way, second);
+    assert_eq!(reason(first), "MALFORMED_SNAPSHOT", "it was cut off");
+    forger.still_serves(cluster).await;
+}
+
+fn tokio_stream_of(
+    mut chunks: tokio::sync::mpsc::Receiver<SnapshotChunk>,
+) -> impl futures::Stream<Item = SnapshotChunk> {
+    futures::stream::poll_fn(move |cx| chunks.poll_recv(cx))
+}

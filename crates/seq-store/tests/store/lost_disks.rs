@@ -1,0 +1,140 @@
+//! Members whose disks were emptied, started in the worst order: before the members that have what was acknowledged.
+
+use seq_proto::v1::RegisterResponse;
+use seq_store::StartError;
+
+use crate::cluster::{Cluster, Disk, PATIENCE, until};
+use crate::identity::lose;
+
+/// What was acknowledged before the faults.
+struct Acknowledged {
+    life: RegisterResponse,
+    section: u32,
+    epoch: u64,
+    ceiling: u64,
+}
+
+impl Acknowledged {
+    /// The store still has the acknowledged ceiling, and takes more.
+    async fn check(&self, cluster: &Cluster) {
+        // A raise that is lower than the ceiling answers the ceiling.
+        let stored = cluster.raise(&self.life, self.section, self.epoch, 1).await.unwrap();
+        assert_eq!(stored, self.ceiling, "an acknowledged ceiling is lost");
+        let more = self.ceiling + 1_000;
+        assert_eq!(cluster.raise(&self.life, self.section, self.epoch, more).await.unwrap(), more);
+    }
+}
+
+/// A store that member 1 has led since it was formed, so that followers never exchanged a message; member 2 was cut off before
+/// the last raise, which all others have. All members are stopped.
+async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
+    loop {
+        let mut cluster = Cluster::new(stores, disk);
+        cluster.tuning.registration_grace = std::time::Duration::from_millis(1);
+        cluster.start_all().await;
+        cluster.ready().await;
+        if cluster.leader().await != 1 {
+            cluster.stop_all().await;
+            continue;
+        }
+        let life = cluster.register("a1", 1).await;
+        let (_, owned) = cluster.owns(&life, 10).await;
+        let (section, epoch) = (owned.sections[0], owned.epochs[0]);
+        assert_eq!(cluster.raise(&life, section, epoch, 1_000).await.unwrap(), 1_000);
+        cluster.level().await;
+
+        cluster.links.cut_off(cluster.addr(2));
+        let mut ceiling = 1_000;
+        for _ in 0..5 {
+            ceiling += 1_000;
+            assert_eq!(cluster.raise(&life, section, epoch, ceiling).await.unwrap(), ceiling);
+        }
+        let last = cluster.status(1).await.last_log_index;
+        for id in 3..=stores as u64 {
+            until("it has the raises", async || (cluster.status(id).await.last_log_index >= last).then_some(())).await;
+        }
+        assert!(cluster.status(2).await.last_log_index < last, "member 2 lags");
+        // Followers first: a leader that stops would hand over, and its successor ask for votes.
+        for id in (1..=stores as u64).rev() {
+            cluster.stop(id).await;
+        }
+        cluster.links.mend();
+        return (cluster, Acknowledged { life, section, epoch, ceiling });
+    }
+}
+
+/// Starts an emptied member: it is refused by name.
+async fn is_refused(cluster: &mut Cluster, id: u64, acknowledged: &Acknowledged) {
+    match cluster.try_start(id).await {
+        Err(error) => {
+            assert!(matches!(error, StartError::Refused { .. }), "{error}");
+            let expected = format!(
+                "store {id} of cluster \"im-a\" has another data directory; a lost disk comes back under a new id"
+            );
+            assert!(error.to_string().ends_with(&expected), "{error}");
+        }
+        Ok(()) => {
+            // It takes part: see what is lost by it.
+            let leader = cluster.leader().await;
+            let Acknowledged { life, section, epoch, ceiling } = acknowledged;
+            let stored = cluster.raise(life, *section, *epoch, 1).await.unwrap();
+            panic!("emptied store {id} takes part; store {leader} leads and has ceiling {stored} of {ceiling}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_disk_does_not_vote_for_a_member_that_lags() {
+    for disk in [Disk::Memory, Disk::Sled] {
+        let (mut cluster, acknowledged) = lagging(3, disk).await;
+        lose(&mut cluster, 3);
+        cluster.start(2).await;
+        is_refused(&mut cluster, 3, &acknowledged).await;
+        // It may still name the leader that it followed.
+        assert_ne!(cluster.member(2).handle.leader(), Some(2), "nobody can be elected");
+        // The one that has everything comes back: two of three.
+        cluster.start(1).await;
+        cluster.ready().await;
+        acknowledged.check(&cluster).await;
+        cluster.stop_all().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_disk_that_starts_first_stops_when_a_member_is_there() {
+    let (mut cluster, acknowledged) = lagging(3, Disk::Memory).await;
+    lose(&mut cluster, 3);
+    // No other member can be asked yet.
+    cluster.start(3).await;
+    let tasks = cluster.member(3).tasks.clone();
+    cluster.start(2).await;
+    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("the emptied one stops");
+    assert_eq!(tasks.failed(), Some("store hello"));
+    assert_ne!(cluster.member(2).handle.leader(), Some(2), "nobody was elected");
+    cluster.stop(3).await;
+    cluster.start(1).await;
+    cluster.ready().await;
+    acknowledged.check(&cluster).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_emptied_disks_of_five_do_not_vote_for_a_member_that_lags() {
+    let (mut cluster, acknowledged) = lagging(5, Disk::Memory).await;
+    lose(&mut cluster, 4);
+    lose(&mut cluster, 5);
+    cluster.start(4).await;
+    let fourth = cluster.member(4).tasks.clone();
+    cluster.start(2).await;
+    tokio::time::timeout(PATIENCE, fourth.shutting_down())
+        .await
+        .unwrap_or_else(|_| panic!("emptied store 4 takes part, and follows {:?}", cluster.member(4).handle.leader()));
+    cluster.stop(4).await;
+    is_refused(&mut cluster, 5, &acknowledged).await;
+    assert_ne!(cluster.member(2).handle.leader(), Some(2), "nobody can be elected");
+    cluster.start(1).await;
+    cluster.start(3).await;
+    cluster.ready().await;
+    acknowledged.check(&cluster).await;
+    cluster.stop_all().await;
+}

@@ -1,0 +1,89 @@
+//! Data directories that were put back to an older copy: a member that lacks what it acknowledged is refused by those that
+//! remember.
+
+use std::fs;
+use std::path::Path;
+
+use seq_store::{DataDir, StartError};
+
+use crate::cluster::{Cluster, Disk, PATIENCE, until};
+
+fn dir(cluster: &Cluster, id: u64) -> std::path::PathBuf {
+    match &cluster.data[id as usize - 1] {
+        DataDir::Path(path) => path.clone(),
+        DataDir::Memory(_) => panic!("a directory"),
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// A store of three, a follower of it that is stopped, and a copy of that one's directory; then raises are acknowledged with it, and
+/// it is stopped again.
+async fn with_an_older_copy() -> (Cluster, u64, std::path::PathBuf) {
+    let mut cluster = Cluster::started(3, Disk::Sled).await;
+    cluster.register("a1", 1).await;
+    cluster.level().await;
+    let follower = cluster.follower().await;
+    cluster.stop(follower).await;
+    let older = dir(&cluster, follower).with_file_name("older");
+    copy(&dir(&cluster, follower), &older);
+    cluster.start(follower).await;
+    cluster.ready().await;
+    cluster.register("a2", 2).await;
+    cluster.register("a1", 3).await;
+    cluster.level().await;
+    cluster.stop(follower).await;
+    (cluster, follower, older)
+}
+
+fn put_back(cluster: &Cluster, id: u64, older: &Path) {
+    let dir = dir(cluster, id);
+    fs::rename(&dir, dir.with_file_name("newer")).unwrap();
+    copy(older, &dir);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_was_put_back_is_refused_as_it_starts() {
+    let (mut cluster, follower, older) = with_an_older_copy().await;
+    put_back(&cluster, follower, &older);
+    let error = cluster.try_start(follower).await.err().expect("an older copy is refused");
+    assert!(matches!(error, StartError::Refused { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("lacks what it acknowledged") && text.contains("an older copy"), "{text}");
+    // The newer one is found again.
+    let dir = dir(&cluster, follower);
+    fs::remove_dir_all(&dir).unwrap();
+    fs::rename(dir.with_file_name("newer"), &dir).unwrap();
+    cluster.start(follower).await;
+    cluster.ready().await;
+    cluster.level().await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_was_put_back_and_asked_nobody_is_not_replicated_to_and_stops() {
+    let (mut cluster, follower, older) = with_an_older_copy().await;
+    put_back(&cluster, follower, &older);
+    // It starts while it can reach no other member, so that only what the leader sees can tell.
+    cluster.links.cut_off(cluster.addr(follower));
+    cluster.start(follower).await;
+    let tasks = cluster.member(follower).tasks.clone();
+    cluster.links.mend();
+    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it is told, and stops");
+    assert!(matches!(tasks.failed(), Some("store raft" | "store hello")), "{:?}", tasks.failed());
+    cluster.stop(follower).await;
+    // The others go on.
+    until("the store serves", async || Some(cluster.register("a2", 9).await)).await;
+    cluster.stop_all().await;
+}
