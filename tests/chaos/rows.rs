@@ -120,6 +120,20 @@ pub(crate) const ROWS: &[Row] = &[
         "the store's leader reaches one follower of two",
     ),
     row("store_leader_cut", Tier::Full, CUTS, stores::leader_cut, "the store's leader reaches no other member"),
+    row(
+        "store_leader_mute_to_allocs",
+        Tier::Full,
+        CUTS,
+        stores::leader_mute_to_allocs,
+        "no allocator hears the store's leader, and the leader does not reach one follower of two",
+    ),
+    row(
+        "store_leader_cut_from_allocs",
+        Tier::Full,
+        CUTS,
+        stores::leader_cut_from_allocs,
+        "the store's leader and all allocators do not hear each other",
+    ),
     row("store_majority_lost", Tier::Full, NET, stores::majority_lost, "two stores of three are gone for 6 s"),
     row("store_disk_full", Tier::Full, DISKS, disks::full, "the disk of a store gets full, and has room again"),
     row(

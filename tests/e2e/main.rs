@@ -9,6 +9,7 @@ mod cluster;
 mod dev;
 mod http;
 mod kill;
+mod quorum;
 mod redis;
 mod replace;
 mod sim;

@@ -53,7 +53,7 @@ impl ControlService for Gate<Control> {
         let answer = this.proposer.propose(&Command::Register { name: node, addr, token }).await?;
         let Answer::Registered(outcome) = answer else { panic!("a registration was answered with {answer:?}") };
         let (node, incarnation) = outcome.map_err(refused)?;
-        Ok(Response::new(RegisterResponse { node_id: node.0, incarnation: incarnation.0 }))
+        Ok(Response::new(RegisterResponse { node_id: node.0, incarnation: incarnation.0, ..Default::default() }))
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
@@ -64,7 +64,7 @@ impl ControlService for Gate<Control> {
         let answer = this.proposer.propose(&command).await?;
         let Answer::Renewed(outcome) = answer else { panic!("a renewal was answered with {answer:?}") };
         outcome.map_err(refused)?;
-        Ok(Response::new(RenewResponse { news: Some(this.news(life, request.route_version)?) }))
+        Ok(Response::new(RenewResponse { news: Some(this.news(life, request.route_version)?), ..Default::default() }))
     }
 
     async fn raise_ceilings(

@@ -15,13 +15,16 @@ use tonic::{Request, Response, Status};
 use crate::gate::Gate;
 use crate::member_changes::{MemberChanges, Seen};
 use crate::members::{MAX_VOTERS, Refusal, Wish};
+use crate::quorum::Quorum;
 use crate::standing;
+use crate::status::{ms, us};
 use crate::types::Member;
 
 /// What the service works on.
 pub(crate) struct StoreAdmin {
     pub(crate) set: Arc<SetDefinition>,
     pub(crate) changes: MemberChanges,
+    pub(crate) quorum: Quorum,
 }
 
 impl StoreAdmin {
@@ -34,6 +37,7 @@ impl StoreAdmin {
 
     fn answer(&self, seen: Seen) -> ListMembersResponse {
         let membership = seen.list.membership();
+        let sight = self.quorum.sight();
         let member = |(id, member): (&u64, &Member)| MemberState {
             id: *id,
             name: member.name.clone(),
@@ -42,6 +46,7 @@ impl StoreAdmin {
             live: seen.group.live.contains(id),
             lag: seen.lags[id],
             caught_up: seen.group.caught_up.contains(id),
+            round_trip_us: self.quorum.round_trip(*id).map_or(0, us),
         };
         ListMembersResponse {
             set: self.set.name.clone(),
@@ -51,6 +56,8 @@ impl StoreAdmin {
             last_log_index: seen.last_log_index,
             members: membership.nodes().map(member).collect(),
             used_ids: seen.group.used.iter().copied().collect(),
+            quorum: sight.has_quorum(),
+            quorum_lost_ms: ms(sight.lost()),
         }
     }
 }
@@ -59,6 +66,7 @@ impl StoreAdmin {
 impl StoreAdminService for Gate<StoreAdmin> {
     async fn list_members(&self, _: Request<ListMembersRequest>) -> Result<Response<ListMembersResponse>, Status> {
         let admin = self.get()?;
+        Refusal::check_leader(&admin.quorum.sight())?;
         let seen = admin.changes.seen()?;
         Ok(Response::new(admin.answer(seen)))
     }
@@ -69,6 +77,7 @@ impl StoreAdminService for Gate<StoreAdmin> {
     ) -> Result<Response<AddLearnersResponse>, Status> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
+        Refusal::check_quorum(&admin.quorum.sight())?;
         let added = admin.changes.add(read(request.members)?).await?;
         Ok(Response::new(AddLearnersResponse { added }))
     }
@@ -79,6 +88,7 @@ impl StoreAdminService for Gate<StoreAdmin> {
     ) -> Result<Response<ChangeVotersResponse>, Status> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
+        Refusal::check_quorum(&admin.quorum.sight())?;
         let wish = Wish {
             add: request.add.into_iter().collect(),
             remove: request.remove.into_iter().collect(),
@@ -95,6 +105,7 @@ impl StoreAdminService for Gate<StoreAdmin> {
     ) -> Result<Response<TransferLeaderResponse>, Status> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
+        Refusal::check_quorum(&admin.quorum.sight())?;
         let leader = admin.changes.lead(request.to).await?;
         Ok(Response::new(TransferLeaderResponse { leader }))
     }

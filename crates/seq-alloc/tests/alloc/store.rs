@@ -188,7 +188,7 @@ impl ControlService for Store {
         assert!(lease_ms > 0, "a node says how long its lease is");
         let Answer::Registered(answer) = self.apply(&Command::Register { name, addr, token })? else { unreachable!() };
         let (node, incarnation) = answer.map_err(|refusal| refused(&refusal))?;
-        Ok(Response::new(v1::RegisterResponse { node_id: node.0, incarnation: incarnation.0 }))
+        Ok(Response::new(v1::RegisterResponse { node_id: node.0, incarnation: incarnation.0, ..Default::default() }))
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
@@ -204,7 +204,10 @@ impl ControlService for Store {
         };
         let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
         answer.map_err(|refusal| refused(&refusal))?;
-        Ok(Response::new(v1::RenewResponse { news: Some(self.news(life, request.route_version)) }))
+        Ok(Response::new(v1::RenewResponse {
+            news: Some(self.news(life, request.route_version)),
+            ..Default::default()
+        }))
     }
 
     async fn transfer(&self, request: Request<v1::TransferRequest>) -> Result<Response<v1::TransferResponse>, Status> {

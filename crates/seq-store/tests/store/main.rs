@@ -2,9 +2,12 @@
 
 mod cluster;
 mod control;
+mod forward;
 mod identity;
 mod links;
 mod load;
 mod members;
 mod membership;
 mod partition;
+mod quorum;
+mod wan;
