@@ -151,6 +151,20 @@ pub(crate) const ROWS: &[Row] = &[
         skew::stores,
         "the leader allows longer leases than the next one, an allocator takes one and is cut off",
     ),
+    row(
+        "store_leader_mute_to_allocs",
+        Tier::Full,
+        CUTS,
+        stores::leader_mute_to_allocs,
+        "no allocator hears the store's leader, and the leader does not reach one follower of two",
+    ),
+    row(
+        "store_leader_cut_from_allocs",
+        Tier::Full,
+        CUTS,
+        stores::leader_cut_from_allocs,
+        "the store's leader and all allocators do not hear each other",
+    ),
     row("store_majority_lost", Tier::Full, NET, stores::majority_lost, "two stores of three are gone for 6 s"),
     row("store_disk_full", Tier::Full, DISKS, disks::full, "the disk of a store gets full, and has room again"),
     row(

@@ -87,6 +87,20 @@ impl Server {
         rustix::process::Pid::from_child(&self.child)
     }
 
+    /// Stops the process where it stands; its sockets stay open.
+    pub(crate) fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Waits until the process ended by itself.
     pub(crate) fn wait_exit(&mut self) -> Option<i32> {
         eventually("the process ends", || self.child.try_wait().unwrap()).code()

@@ -10,6 +10,7 @@ mod commands;
 mod dev;
 mod http;
 mod kill;
+mod quorum;
 mod redis;
 mod replace;
 mod sim;

@@ -86,6 +86,13 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("USED_STORE_ID"), "{}", stderr(&refused));
 
+    // The allocators run on the old file: what it names and the store does not is not missed.
+    let status = eventually("all is well", || {
+        let status = seqsvr(&["status", "--addr", &addr]);
+        status.status.success().then(|| String::from_utf8_lossy(&status.stdout).into_owned())
+    });
+    assert!(status.contains(":7304") && !status.contains(":7303"), "{status}");
+
     let led = eventually("the new one may lead", || {
         let led = seqsvr(&["store", "lead", "--to", "4", "--set", &new, "-o", "json"]);
         led.status.success().then_some(led)

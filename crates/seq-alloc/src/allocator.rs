@@ -104,6 +104,7 @@ impl Allocator {
             routes: ArcSwapOption::empty(),
             node: AtomicU32::new(0),
             fault: Mutex::new(None),
+            stores: Mutex::default(),
             line: Line::default(),
             renew_now: Notify::new(),
             grants_due: Notify::new(),
@@ -163,6 +164,12 @@ impl Allocator {
         let life = shared.owner.lock().life();
         let (raises, raises_refused) = shared.counters.raises();
         let owned = shared.owned.load();
+        let now = shared.clock.now();
+        let lease = shared.lease.left(now);
+        let confirmed = shared.confirmed.load(Relaxed);
+        let served = u64::try_from(shared.tuning.terms().served().as_nanos()).unwrap_or(u64::MAX);
+        let over = confirmed > 0 && lease.is_zero();
+        let ended = now.boottime.saturating_sub(confirmed.saturating_add(served));
         v1::AllocStatus {
             id: shared.node.load(Relaxed),
             incarnation: life.map_or(0, |life| life.incarnation.0),
@@ -173,7 +180,10 @@ impl Allocator {
             raises,
             raises_refused,
             slot_bytes: shared.slot_bytes(),
-            store_addrs: Vec::new(),
+            store_addrs: shared.stores.lock().clone(),
+            // At least one while there is a lease, and once it is over.
+            lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
+            lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
         }
     }
 

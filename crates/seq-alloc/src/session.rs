@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use seq_core::owner::{AdoptError, Life, News, Renewal};
 use seq_core::{Incarnation, NodeId, RouteVersion, SectionId};
+use seq_kit::repeats::Repeats;
 use seq_proto::owners::{self, NewsError};
 use seq_proto::v1;
 use tokio::time::Instant;
@@ -71,12 +72,17 @@ async fn register(shared: &Shared, link: &StoreLink, last: Incarnation) -> Life 
         replace: shared.replace,
     };
     let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
+    let mut repeats = Repeats::default();
     loop {
         question.seen_revision = link.seen().revision.0;
         match link.call(question.clone()).await {
             Ok(answer) => {
+                link.learn(&answer.stores);
+                shared.note_stores(answer.stores);
                 let life = Life { node: NodeId(answer.node_id), incarnation: Incarnation(answer.incarnation) };
-                tracing::info!(node = life.node.0, incarnation = life.incarnation.0, "registered");
+                let (set, name) = (&shared.set, &shared.name);
+                let (node, incarnation) = (life.node.0, life.incarnation.0);
+                tracing::info!(set, name, node, incarnation, "registered");
                 shared.begin_life(life);
                 return life;
             }
@@ -89,7 +95,9 @@ async fn register(shared: &Shared, link: &StoreLink, last: Incarnation) -> Life 
             }
             Err(error) => {
                 shared.judge(Life { node: NodeId(0), incarnation: last }, &error);
-                tracing::warn!(%error, "cannot register");
+                if let Some(repeated) = repeats.admit() {
+                    tracing::warn!(set = shared.set, name = shared.name, %error, repeated, "cannot register");
+                }
                 shared.note_fault(Some(error.to_string()));
             }
         }
@@ -100,6 +108,7 @@ async fn register(shared: &Shared, link: &StoreLink, last: Incarnation) -> Life 
 /// Renews until the incarnation is over. A renewal without an answer is repeated under the same number.
 async fn live(shared: &Shared, link: &StoreLink, life: Life) {
     let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
+    let mut fault = RenewalFault::default();
     loop {
         let Some(renewal) = shared.owner.lock().renewal().filter(|renewal| renewal.life == life) else { return };
         let began = Instant::now();
@@ -108,6 +117,8 @@ async fn live(shared: &Shared, link: &StoreLink, life: Life) {
         match link.call(question(&renewal)).await {
             Ok(answer) => {
                 shared.counters.renewed(true);
+                link.learn(&answer.stores);
+                shared.note_stores(answer.stores);
                 let adopted =
                     shared.read_news(answer.news.as_ref(), life.node).map_err(NoNews::Unread).and_then(|news| {
                         let renewed = shared.step(|owner, effects| owner.on_renewed(&renewal, sent, news, effects));
@@ -117,6 +128,7 @@ async fn live(shared: &Shared, link: &StoreLink, life: Life) {
                     tracing::error!(%error, "cannot use what the store says of owners");
                 }
                 shared.note_fault(adopted.err().map(|error| error.to_string()));
+                fault.end(shared, life);
                 backoff.reset();
                 shared.next_renewal(began).await;
             }
@@ -127,10 +139,46 @@ async fn live(shared: &Shared, link: &StoreLink, life: Life) {
             }
             Err(error) => {
                 shared.counters.renewed(false);
-                tracing::warn!(%error, "cannot renew");
+                fault.note(shared, life, &error);
                 shared.note_fault(Some(error.to_string()));
                 tokio::time::sleep(backoff.wait()).await;
             }
+        }
+    }
+}
+
+/// Renewals that fail: a line at the first, one a minute while they do, one when the lease ends, and one when it is over.
+#[derive(Debug, Default)]
+struct RenewalFault {
+    repeats: Repeats,
+    lease_lost: bool,
+}
+
+impl RenewalFault {
+    fn note(&mut self, shared: &Shared, life: Life, error: &StoreError) {
+        let (set, name, incarnation) = (&shared.set, &shared.name, life.incarnation.0);
+        if let Some(repeated) = self.repeats.admit() {
+            tracing::warn!(set, name, incarnation, %error, repeated, "cannot renew");
+        }
+        if !self.lease_lost && !shared.leased() {
+            self.lease_lost = true;
+            let sections = shared.owned.load().iter().count();
+            tracing::warn!(
+                set,
+                name,
+                incarnation,
+                sections,
+                "lease lost: nothing is answered until a renewal succeeds"
+            );
+        }
+    }
+
+    fn end(&mut self, shared: &Shared, life: Life) {
+        let (set, name, incarnation) = (&shared.set, &shared.name, life.incarnation.0);
+        let failed = self.repeats.end();
+        if failed > 0 {
+            let lease_lost = std::mem::take(&mut self.lease_lost);
+            tracing::info!(set, name, incarnation, failed, lease_lost, "renewed again");
         }
     }
 }
@@ -175,6 +223,12 @@ impl Shared {
         let renewal = self.owner.lock().renewal().filter(|renewal| renewal.life == life);
         let renewed = renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1);
         self.halt.judge(life, renewed, &self.advertise, error);
+    }
+
+    fn note_stores(&self, stores: Vec<String>) {
+        if !stores.is_empty() {
+            *self.stores.lock() = stores;
+        }
     }
 
     fn note_fault(&self, fault: Option<String>) {

@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) node: AtomicU32,
     /// Why the store's answers cannot be used, while they cannot.
     pub(crate) fault: Mutex<Option<String>>,
+    /// Where the store's members are, as an answer of the leader stated it last, the leader first; empty before.
+    pub(crate) stores: Mutex<Vec<String>>,
     pub(crate) line: Line,
     /// Signalled when what this node knows of owners proved old.
     pub(crate) renew_now: Notify,
@@ -148,7 +150,9 @@ impl Shared {
         self.counters.publish();
         let version = self.routes().as_ref().map_or(0, |routes| routes.version().0);
         let lease = self.lease.left(self.clock.now());
-        self.counters.publish_state(self.owned.load().iter().count(), version, lease);
+        // Without a lease nothing is served, whatever is owned.
+        let served = if lease.is_zero() { 0 } else { self.owned.load().iter().count() };
+        self.counters.publish_state(served, version, lease);
     }
 
     /// Bytes that hold counters of touched pages. Looks at every page there could be.

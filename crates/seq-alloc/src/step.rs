@@ -28,14 +28,19 @@ impl Shared {
     fn carry_out(&self, owner: &Owner, effects: Vec<Effect>) {
         let mut changes = Vec::new();
         let mut wakes = false;
+        let mut moved = Moved::default();
         for effect in effects {
             wakes |= !matches!(effect, Effect::Extend { .. } | Effect::RenewNow);
             match effect {
                 Effect::Publish => self.routes.store(owner.routes().cloned()),
                 Effect::Enter { section, epoch, ceiling, copy } => {
+                    moved.entered(epoch, copy.is_some());
                     changes.push(Change::Enter(self.section(section, epoch, ceiling, copy.as_ref())));
                 }
-                Effect::Leave { section, epoch } => changes.push(Change::Leave(section, epoch)),
+                Effect::Leave { section, epoch } => {
+                    moved.left(epoch);
+                    changes.push(Change::Leave(section, epoch));
+                }
                 Effect::Thaw { section, epoch } => changes.extend(self.thawed(section, epoch).map(Change::Enter)),
                 Effect::Extend { sent } => {
                     self.owned.change(std::mem::take(&mut changes));
@@ -53,6 +58,7 @@ impl Shared {
             }
         }
         self.owned.change(changes);
+        moved.log(&self.set, &self.name);
         if wakes {
             self.news.notify_waiters();
         }
@@ -78,5 +84,38 @@ impl Shared {
     fn thawed(&self, id: SectionId, epoch: Epoch) -> Option<Arc<OwnedSection>> {
         let frozen = self.owned.load().get(id).filter(|owned| owned.epoch == epoch).cloned()?;
         Some(self.section(id, epoch, frozen.section.ceiling(), Some(&frozen.section.freeze())))
+    }
+}
+
+/// What one step did to the table of owned sections, for one line in the log however many they are.
+#[derive(Debug, Default)]
+struct Moved {
+    taken_over: usize,
+    handed_over: usize,
+    left: usize,
+    /// The newest epoch among them.
+    epoch: Epoch,
+}
+
+impl Moved {
+    fn entered(&mut self, epoch: Epoch, copied: bool) {
+        if copied {
+            self.handed_over += 1
+        } else {
+            self.taken_over += 1
+        }
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    fn left(&mut self, epoch: Epoch) {
+        self.left += 1;
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    fn log(&self, set: &str, name: &str) {
+        let Moved { taken_over, handed_over, left, epoch } = *self;
+        if taken_over + handed_over + left > 0 {
+            tracing::info!(set, name, taken_over, handed_over, left, epoch = epoch.0, "sections changed their owner");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls to whichever member of the store leads.
+//! Calls to whichever member of the store leads, or to a follower that forwards them to it.
 //!
 //! Every call here may be repeated: a registration is recognised by its token, a renewal by its number, a raise is
 //! absolute. So a call without an answer goes to the next member at once.
@@ -12,6 +12,7 @@ use seq_core::high_water::{HighWater, Mark, StoreBehind};
 use seq_core::{Heard, Revision};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::{status, v1};
+use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
@@ -99,12 +100,53 @@ pub(crate) enum StoreError {
     NoLeader { code: tonic::Code, message: String },
 }
 
-/// The way to the store. The leader is remembered from call to call.
+/// How long a member that did not respond is not called first, although the store says that it leads: meanwhile a follower forwards
+/// the calls. A call that finds it silent again costs one timeout, a fifth of a lease, that often.
+const AVOID_FOR: Duration = Duration::from_secs(10);
+
+/// The members of the store and which one is called first.
+#[derive(Debug)]
+struct Members {
+    /// As the leader stated them last, then those of the set file that it did not name.
+    all: Vec<String>,
+    /// Those of the set file.
+    file: Vec<String>,
+    /// The leader, or the follower that forwards to it.
+    first: String,
+    /// The member that did not respond last, and when.
+    silent: Option<(String, Instant)>,
+}
+
+impl Members {
+    fn new(file: Vec<String>) -> Members {
+        let first = file.first().expect("a store has members").clone();
+        Members { all: file.clone(), file, first, silent: None }
+    }
+
+    /// Takes in the store's own list, the leader first: members that were added since the set file was read are found by it, and a
+    /// leader that can be reached again is called without the hop.
+    fn learn(&mut self, stores: &[String]) {
+        let Some(leader) = stores.first() else { return };
+        let avoided = self.silent.as_ref().is_some_and(|(addr, at)| addr == leader && at.elapsed() < AVOID_FOR);
+        if !avoided {
+            self.first.clone_from(leader);
+        }
+        let rest = self.file.iter().filter(|addr| !stores.contains(addr));
+        self.all = stores.iter().chain(rest).cloned().collect();
+    }
+
+    /// The member after `addr`, or the first one when `addr` is none of them.
+    fn after(&self, addr: &str) -> String {
+        let place = self.all.iter().position(|member| member == addr).map_or(0, |place| place + 1);
+        self.all[place % self.all.len()].clone()
+    }
+}
+
+/// The way to the store. Who responded is remembered from call to call.
 #[derive(Debug)]
 pub(crate) struct StoreLink {
     pool: Pool,
-    members: Vec<String>,
-    leader: Mutex<String>,
+    members: Mutex<Members>,
     timeout: Duration,
     /// The newest response received, over all incarnations of this process.
     high_water: Mutex<HighWater>,
@@ -116,14 +158,20 @@ impl StoreLink {
     /// # Panics
     /// Without members.
     pub(crate) fn new(pool: Pool, members: Vec<String>, timeout: Duration) -> StoreLink {
-        let leader = Mutex::new(members.first().expect("a store has members").clone());
-        StoreLink { pool, members, leader, timeout, high_water: Mutex::default() }
+        StoreLink { pool, members: Mutex::new(Members::new(members)), timeout, high_water: Mutex::default() }
+    }
+
+    /// Takes in where the store's members are, as an answer of the leader states it.
+    pub(crate) fn learn(&self, stores: &[String]) {
+        self.members.lock().learn(stores);
     }
 
     /// Asks the leader, trying every member once where it is not known, and one more that a member names.
     pub(crate) async fn call<Q: Question>(&self, question: Q) -> Result<Q::Answer, StoreError> {
-        let mut addr = self.leader.lock().clone();
-        let mut attempts = self.members.len() + 1;
+        let (mut addr, mut attempts) = {
+            let members = self.members.lock();
+            (members.first.clone(), members.all.len() + 1)
+        };
         loop {
             // Read before the request is sent: the response must be read from a later state.
             let seen = self.seen();
@@ -132,12 +180,13 @@ impl StoreLink {
                     if let Some(mark) = Q::mark(&answer) {
                         self.high_water.lock().on_response(seen, mark, Q::COUNTS)?;
                     }
-                    *self.leader.lock() = addr;
+                    self.members.lock().first = addr;
                     return Ok(answer);
                 }
                 Err(status) => status,
             };
             let message = status.message().to_owned();
+            let mut members = self.members.lock();
             let named = match status::reason(&status) {
                 Some(reason) if reason == NOT_LEADER => leader_of(&status).filter(|leader| *leader != addr),
                 Some(reason) if LIFE_OVER.contains(&reason.as_str()) => {
@@ -148,11 +197,16 @@ impl StoreLink {
                     let (current, addr) = about(&status);
                     return Err(StoreError::Refused { reason, message, current, addr });
                 }
-                _ => None,
+                Some(_) => None,
+                None => {
+                    members.silent = Some((addr.clone(), Instant::now()));
+                    None
+                }
             };
-            addr = named.unwrap_or_else(|| self.after(&addr));
+            addr = named.unwrap_or_else(|| members.after(&addr));
             // The next call starts where this one would have gone on.
-            self.leader.lock().clone_from(&addr);
+            members.first.clone_from(&addr);
+            drop(members);
             attempts -= 1;
             if attempts == 0 {
                 return Err(StoreError::NoLeader { code: status.code(), message });
@@ -173,12 +227,6 @@ impl StoreLink {
             Ok(answer) => answer.map(Response::into_inner),
             Err(_) => Err(Status::deadline_exceeded(format!("{addr} did not answer within {:?}", self.timeout))),
         }
-    }
-
-    /// The member after `addr`, or the first one when `addr` is none of them.
-    fn after(&self, addr: &str) -> String {
-        let place = self.members.iter().position(|member| member == addr).map_or(0, |place| place + 1);
-        self.members[place % self.members.len()].clone()
     }
 }
 
@@ -224,5 +272,38 @@ impl Backoff {
     /// Starts over, after a success.
     pub(crate) fn reset(&mut self) {
         self.next = self.min;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addrs(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_leader_that_is_silent_to_this_node_is_called_by_way_of_a_follower_and_tried_again() {
+        let mut members = Members::new(addrs(&["s1", "s2", "s3"]));
+        members.silent = Some(("s1".to_owned(), Instant::now()));
+        members.first = members.after("s1");
+        members.learn(&addrs(&["s1", "s2", "s3"]));
+        assert_eq!(members.first, "s2", "the follower that forwarded goes on doing so");
+        members.silent = Some(("s1".to_owned(), Instant::now() - AVOID_FOR));
+        members.learn(&addrs(&["s1", "s2", "s3"]));
+        assert_eq!(members.first, "s1");
+    }
+
+    #[test]
+    fn members_that_the_set_file_does_not_name_are_found() {
+        let mut members = Members::new(addrs(&["s1", "s2", "s3"]));
+        members.learn(&addrs(&["s5", "s4", "s6"]));
+        assert_eq!(members.first, "s5");
+        assert_eq!(members.all, addrs(&["s5", "s4", "s6", "s1", "s2", "s3"]));
+        assert_eq!(members.after("s5"), "s4");
+        assert_eq!(members.after("s3"), "s5");
+        members.learn(&[]);
+        assert_eq!(members.first, "s5", "an answer of an older store says nothing");
     }
 }

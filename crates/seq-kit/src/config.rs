@@ -184,6 +184,29 @@ impl Layers {
         Ok(self)
     }
 
+    /// The value of a key as it stands, where it can be read.
+    #[must_use]
+    pub fn peek<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        self.figment.extract_inner(key).ok()
+    }
+
+    /// Puts other defaults under the layers: for the keys that no layer has set.
+    ///
+    /// # Panics
+    /// As [`Layers::new`].
+    #[must_use]
+    pub fn on_defaults(mut self, defaults: &impl Serialize) -> Layers {
+        let value = Value::serialize(defaults).expect("defaults serialise");
+        let mut keys = Vec::new();
+        flatten("", &value.into_dict().expect("defaults are a table"), &mut keys);
+        for (key, value) in keys {
+            if self.origins.get(&key) == Some(&Origin::Default) {
+                self.merge(figment::util::nest(&key, value).into_dict().expect("a nested value is a table"));
+            }
+        }
+        self
+    }
+
     /// Puts the layers together.
     ///
     /// # Errors

@@ -2,19 +2,30 @@
 //!
 //! `/livez` speaks of this process alone, never of a quorum: restarting a node does not bring back another. `/readyz`
 //! asks every named check and answers 503 with the reasons; `/readyz/<check>` asks one.
+//!
+//! **Invariant:** what connects here cannot take files or memory from the node's other work: [`MAX_CONNECTIONS`] at a time, each for one
+//! request that is in and answered within [`crate::admission`]'s times, then closed.
 
 use std::fmt::Write;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::admission::{Admission, Watched};
+use crate::connection::{Connection, paced};
 use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
+
+/// Connections of the port at a time: a few scrapers and probes, each with one request.
+pub const MAX_CONNECTIONS: usize = 64;
+
+/// The node of the port's connections in the metrics: the port is the process', which may have several nodes.
+const NODE: &str = "http";
 
 /// One thing that must hold before a node takes traffic. Answers at once; the error says what is missing.
 type Check = dyn Fn() -> Result<(), String> + Send + Sync;
@@ -89,7 +100,10 @@ struct Shared {
 /// When the listener cannot be used by the runtime.
 pub fn serve(listener: TcpListener, recorder: Recorder, checks: Checks, tasks: &TaskGroup) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let listener = Bounded {
+        listener: tokio::net::TcpListener::from_std(listener)?,
+        admission: Admission::of(NODE, MAX_CONNECTIONS),
+    };
     let shared = Shared { recorder: recorder.clone(), checks, tasks: tasks.clone() };
     let token = tasks.token();
     tasks.spawn("http", Kind::Critical, async move {
@@ -111,12 +125,48 @@ pub fn serve(listener: TcpListener, recorder: Recorder, checks: Checks, tasks: &
     Ok(())
 }
 
+/// A listener that closes a connection too many at once, and watches the others.
+struct Bounded {
+    listener: tokio::net::TcpListener,
+    admission: Admission,
+}
+
+impl axum::serve::Listener for Bounded {
+    type Io = Watched;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Watched, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, addr)) => {
+                    if let Some(watched) = self.admission.watch(Connection::Tcp(stream)) {
+                        return (watched, addr);
+                    }
+                }
+                // Logged and waited for there.
+                Err(error) => drop(paced(Err(error)).await),
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// One request a connection: one that is answered and stays open would hold its place for as long as it likes.
+async fn close(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 fn router(shared: Shared) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(|| async { "alive\n" }))
         .route("/readyz", get(ready))
         .route("/readyz/{check}", get(ready_one))
+        .layer(axum::middleware::map_response(close))
         .with_state(shared)
 }
 
@@ -157,23 +207,63 @@ mod tests {
     async fn get(addr: std::net::SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(addr).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
+        let _ = stream.write_all(request.as_bytes()).await;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
+        // One that is refused may be reset.
+        let _ = stream.read_to_string(&mut answer).await;
         answer
+    }
+
+    /// A port of its own, and who waits for it; the recorder of the process is installed once.
+    fn port(checks: Checks) -> (std::net::SocketAddr, TaskGroup) {
+        static RECORDER: std::sync::LazyLock<Recorder> = std::sync::LazyLock::new(|| Recorder::install().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (addr, tasks) = (listener.local_addr().unwrap(), TaskGroup::new());
+        serve(listener, RECORDER.clone(), checks, &tasks).unwrap();
+        (addr, tasks)
+    }
+
+    #[tokio::test]
+    async fn connections_are_bounded_and_an_answered_one_is_closed() {
+        let (addr, tasks) = port(Checks::new());
+        let mut half = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+            half.push(stream);
+        }
+        // All places are taken: the next connection ends without a response, at once.
+        let ended = async {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            let mut byte = [0];
+            matches!(stream.read(&mut byte).await, Ok(0) | Err(_))
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(5), ended).await.expect("a connection too many is closed"));
+        // A response frees the place although its caller would keep the connection.
+        let mut one = half.pop().unwrap();
+        one.write_all(b"\r\n").await.unwrap();
+        let mut answer = String::new();
+        let read = one.read_to_string(&mut answer);
+        tokio::time::timeout(Duration::from_secs(5), read).await.expect("closed after the response").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+        let served = async {
+            while !get(addr, "/livez").await.starts_with("HTTP/1.1 200") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), served).await.expect("the place is free again");
+        drop(half);
+        assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, Ok(()));
     }
 
     #[tokio::test]
     async fn probes_name_what_is_missing() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
         let served = Arc::new(AtomicBool::new(false));
         let mut checks = Checks::new();
         checks.add("store", || Ok(()));
         let flag = served.clone();
         checks.add("sections", move || if flag.load(Ordering::Relaxed) { Ok(()) } else { Err("0 of 10".to_owned()) });
-        let tasks = TaskGroup::new();
-        serve(listener, Recorder::install().unwrap(), checks, &tasks).unwrap();
+        let (addr, tasks) = port(checks);
 
         let answer = get(addr, "/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");

@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod panic;
 pub mod port;
 pub mod process;
+pub mod repeats;
 pub mod signals;
 pub mod tasks;
 pub mod telemetry;

@@ -116,6 +116,14 @@ catalogue! {
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
+    /// 1 while a member sees a majority: it leads one that acknowledged it within an election time, or received from its leader within one; else 0.
+    RAFT_QUORUM = "seqsvr_raft_quorum", Gauge, Count, ["set", "node"];
+    /// Voters of a store by state as a member sees them (all; responding, which is 0 on members that do not lead).
+    RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];
+    /// Round trip of the last heartbeat to another member, on the leader.
+    RAFT_ROUND_TRIP_SECONDS = "seqsvr_raft_round_trip_seconds", Gauge, Seconds, ["set", "node", "member"];
+    /// Calls of AllocSvrs that a follower forwarded to the leader, by outcome (answered, unreachable).
+    CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
     /// Raft term that a member of the store is in.
     RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
     /// Index of the last entry in a member's log.

@@ -3,7 +3,12 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Format, JsonFields};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+mod limit;
+
+use limit::Limit;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -44,8 +49,16 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), Telemetr
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
-        LogFormat::Plain => builder.with_ansi(color && std::io::stderr().is_terminal()).finish().try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+        LogFormat::Plain => builder
+            .with_ansi(color && std::io::stderr().is_terminal())
+            .event_format(Limit::new(Format::default(), false))
+            .finish()
+            .try_init(),
+        LogFormat::Json => builder
+            .fmt_fields(JsonFields::new())
+            .event_format(Limit::new(Format::default().json().flatten_event(true), true))
+            .finish()
+            .try_init(),
     };
     started.map_err(TelemetryError::Twice)
 }

@@ -87,6 +87,26 @@ impl StoreTuning {
         rebalance_after: Duration::from_secs(10),
     };
 
+    /// For members that are up to [`StoreTuning::max_round_trip`] apart from each other: three continents.
+    pub const WAN: StoreTuning = StoreTuning {
+        heartbeat: Duration::from_millis(600),
+        election_min: Duration::from_millis(2_000),
+        election_max: Duration::from_millis(3_000),
+        commit_timeout: Duration::from_secs(15),
+        snapshot_timeout: Duration::from_secs(180),
+        lease_wait: Duration::from_secs(10),
+        rebalance_after: Duration::from_secs(30),
+        registration_grace: Duration::from_secs(10),
+        ..StoreTuning::DEFAULTS
+    };
+
+    /// The longest round trip between two members that these times carry: a heartbeat must be acknowledged before the next one is
+    /// due, and the Raft library gives a heartbeat no longer than that. Votes, appends, connections and pings have more.
+    #[must_use]
+    pub fn max_round_trip(&self) -> Duration {
+        self.heartbeat.mul_f64(0.9)
+    }
+
     /// How patient the arbiter is.
     pub(crate) fn patience(&self) -> Patience {
         Patience { grace: self.registration_grace, steady: self.rebalance_after }
@@ -235,6 +255,13 @@ mod tests {
     #[test]
     fn the_defaults_hold() {
         assert_eq!(StoreTuning::DEFAULTS.validate(), Ok(()));
+        assert_eq!(StoreTuning::DEFAULTS.max_round_trip(), Duration::from_millis(90));
+    }
+
+    #[test]
+    fn the_wan_preset_holds_and_carries_half_a_second() {
+        assert_eq!(StoreTuning::WAN.validate(), Ok(()));
+        assert!(StoreTuning::WAN.max_round_trip() >= Duration::from_millis(500));
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl ControlService for Gate<Control> {
             incarnation: incarnation.0,
             revision: mark.0.0,
             liveness: mark.1,
+            ..Default::default()
         }))
     }
 
@@ -75,7 +76,7 @@ impl ControlService for Gate<Control> {
         let answer = this.proposer.propose(&command).await?;
         let Answer::Renewed(outcome) = answer else { panic!("a renewal was answered with {answer:?}") };
         outcome.map_err(|refusal| this.refused(refusal))?;
-        Ok(Response::new(RenewResponse { news: Some(this.news(life, request.route_version)?) }))
+        Ok(Response::new(RenewResponse { news: Some(this.news(life, request.route_version)?), ..Default::default() }))
     }
 
     async fn raise_ceilings(

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
-use openraft::metrics::RaftMetrics;
 use openraft::raft::Precondition;
 use openraft::{ChangeMembers, Instant as _};
 use tokio::sync::Mutex;
@@ -23,7 +22,7 @@ use crate::handover::hand_over;
 use crate::members::{Group, MAX_LAG, Plan, Refusal, Wish};
 use crate::proposer::{LEADER_RETRY, ProposeError, Proposer};
 use crate::storage::SharedState;
-use crate::types::{LogId, Member, Raft, StoredMembership, TypeConfig};
+use crate::types::{LogId, Member, Raft, StoredMembership};
 
 /// How long a hand-over may take: the chosen member may first have to get the end of the log.
 const HANDOVER_PATIENCE: Duration = Duration::from_secs(2);
@@ -83,7 +82,7 @@ impl MemberChanges {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let (true, Some(replication), Some(heard)) = (self.raft.is_leader(), &metrics.replication, &metrics.heartbeat)
         else {
-            return Err(self.not_leader(&metrics).into());
+            return Err(self.proposer.not_leader().into());
         };
         let last = metrics.last_log_index.unwrap_or(0);
         let membership = metrics.membership_config.membership();
@@ -166,7 +165,7 @@ impl MemberChanges {
             Plan::HandOver { to } => {
                 tracing::info!(to, "the leader is to be removed: handing over first");
                 hand_over(&self.raft, to, HANDOVER_PATIENCE).await;
-                Err(self.not_leader(&self.raft.metrics().borrow_watched()).into())
+                Err(self.proposer.not_leader().into())
             }
             Plan::Change { promote, demote, drop, voters } => {
                 // An id is claimed before it leaves, whoever brought it in.
@@ -277,12 +276,6 @@ impl MemberChanges {
             )) => Err(ChangeError::InProgress),
             Err(error) => Err(self.proposer.read(error).into()),
         }
-    }
-
-    fn not_leader(&self, metrics: &RaftMetrics<TypeConfig>) -> ProposeError {
-        let leader = metrics.current_leader.filter(|leader| *leader != metrics.id);
-        let member = leader.and_then(|id| metrics.membership_config.membership().get_node(&id));
-        ProposeError::NotLeader { leader: leader.and_then(|id| self.proposer.addr(id, member)) }
     }
 }
 

@@ -16,13 +16,16 @@ use crate::gate::Gate;
 use crate::member_changes::{MemberChanges, Seen};
 use crate::members::{MAX_VOTERS, Refusal, Wish};
 use crate::nonce::Fingerprint;
+use crate::quorum::Quorum;
 use crate::standing;
+use crate::status::{ms, us};
 use crate::types::Member;
 
 /// What the service works on.
 pub(crate) struct StoreAdmin {
     pub(crate) set: Arc<SetDefinition>,
     pub(crate) changes: MemberChanges,
+    pub(crate) quorum: Quorum,
 }
 
 impl StoreAdmin {
@@ -35,6 +38,7 @@ impl StoreAdmin {
 
     fn answer(&self, seen: Seen) -> ListMembersResponse {
         let membership = seen.list.membership();
+        let sight = self.quorum.sight();
         let member = |(id, member): (&u64, &Member)| MemberState {
             id: *id,
             name: member.name.clone(),
@@ -43,6 +47,7 @@ impl StoreAdmin {
             live: seen.group.live.contains(id),
             lag: seen.lags[id],
             caught_up: seen.group.caught_up.contains(id),
+            round_trip_us: self.quorum.round_trip(*id).map_or(0, us),
         };
         ListMembersResponse {
             set: self.set.name.clone(),
@@ -52,6 +57,8 @@ impl StoreAdmin {
             last_log_index: seen.last_log_index,
             members: membership.nodes().map(member).collect(),
             used_ids: seen.group.used.iter().copied().collect(),
+            quorum: sight.has_quorum(),
+            quorum_lost_ms: ms(sight.lost()),
         }
     }
 }
@@ -60,6 +67,7 @@ impl StoreAdmin {
 impl StoreAdminService for Gate<StoreAdmin> {
     async fn list_members(&self, _: Request<ListMembersRequest>) -> Result<Response<ListMembersResponse>, Status> {
         let admin = self.get()?;
+        Refusal::check_leader(&admin.quorum.sight())?;
         let seen = admin.changes.seen()?;
         Ok(Response::new(admin.answer(seen)))
     }
@@ -70,6 +78,7 @@ impl StoreAdminService for Gate<StoreAdmin> {
     ) -> Result<Response<AddLearnersResponse>, Status> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
+        Refusal::check_quorum(&admin.quorum.sight())?;
         let added = admin.changes.add(read(request.members)?).await?;
         Ok(Response::new(AddLearnersResponse { added }))
     }
@@ -80,6 +89,7 @@ impl StoreAdminService for Gate<StoreAdmin> {
     ) -> Result<Response<ChangeVotersResponse>, Status> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
+        Refusal::check_quorum(&admin.quorum.sight())?;
         let wish = Wish {
             add: request.add.into_iter().collect(),
             remove: request.remove.into_iter().collect(),
@@ -96,6 +106,7 @@ impl StoreAdminService for Gate<StoreAdmin> {
     ) -> Result<Response<TransferLeaderResponse>, Status> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
+        Refusal::check_quorum(&admin.quorum.sight())?;
         let leader = admin.changes.lead(request.to).await?;
         Ok(Response::new(TransferLeaderResponse { leader }))
     }

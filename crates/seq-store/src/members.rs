@@ -5,10 +5,14 @@
 //! about the whole log. So a change that was begun can end, and writes go on meanwhile.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use seq_core::limits;
 use seq_proto::status;
 use tonic::{Code, Status};
+
+use crate::proposer::LEADER_RETRY;
+use crate::quorum::Sight;
 
 /// Entries that a new voter may lack at most. Half a second of many writes, and fewer than are kept behind a snapshot, so that
 /// what is missing comes from the log.
@@ -203,11 +207,31 @@ pub(crate) enum Refusal {
          silent: {silent:?}"
     )]
     NoMajority { voters: usize, live: usize, needed: usize, silent: Vec<u64> },
+    #[error("{sight}")]
+    NoQuorum { sight: Sight },
+    #[error("{sight}")]
+    NoLeader { sight: Sight },
     #[error("the leader is to be removed, and no other voter that stays has caught up")]
     NoSuccessor,
 }
 
 impl Refusal {
+    /// Refuses what only a leader answers where no leader is known, or the one that is was not heard of lately: others may know.
+    pub(crate) fn check_leader(sight: &Sight) -> Result<(), Refusal> {
+        match sight {
+            Sight::Leaderless { .. } | Sight::Begins => Err(Refusal::NoLeader { sight: sight.clone() }),
+            Sight::Leads | Sight::Follows | Sight::Alone { .. } => Ok(()),
+        }
+    }
+
+    /// Refuses what needs an entry to be committed while the leader has no majority: it would wait for nothing.
+    pub(crate) fn check_quorum(sight: &Sight) -> Result<(), Refusal> {
+        match sight {
+            Sight::Alone { .. } => Err(Refusal::NoQuorum { sight: sight.clone() }),
+            _ => Refusal::check_leader(sight),
+        }
+    }
+
     /// Whether it is only because somebody has not answered, or not everything, so far.
     pub(crate) fn is_for_silence(&self) -> bool {
         matches!(self, Refusal::NoMajority { .. } | Refusal::NotCaughtUp { .. } | Refusal::NoSuccessor)
@@ -232,10 +256,12 @@ impl From<Refusal> for Status {
             Refusal::NoVoters => (Code::FailedPrecondition, "NO_VOTERS"),
             Refusal::TooManyVoters { .. } => (Code::FailedPrecondition, "TOO_MANY_VOTERS"),
             Refusal::EvenVoters { .. } => (Code::FailedPrecondition, "EVEN_VOTERS"),
-            Refusal::NoMajority { .. } => (Code::FailedPrecondition, "NO_MAJORITY"),
+            Refusal::NoMajority { .. } | Refusal::NoQuorum { .. } => (Code::FailedPrecondition, "NO_MAJORITY"),
+            Refusal::NoLeader { .. } => (Code::Unavailable, "NO_LEADER"),
             Refusal::NoSuccessor => (Code::FailedPrecondition, "NO_SUCCESSOR"),
         };
-        status::with_reason(code, reason, refusal.to_string(), [], None)
+        let retry: Option<Duration> = (code == Code::Unavailable).then_some(LEADER_RETRY);
+        status::with_reason(code, reason, refusal.to_string(), [], retry)
     }
 }
 

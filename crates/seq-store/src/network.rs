@@ -1,7 +1,8 @@
 //! How a member speaks to the others: Raft's messages, in postcard, over gRPC.
 //!
 //! **Invariant:** a response counts only if it comes from the member it was asked of, with the data directory that the list of
-//! members names, and if its content is valid. Every call has a deadline. Connections notice a silent peer within [`KEEP_ALIVE`] twice, also
+//! members names, and if its content is valid. Every call has a deadline. Connections notice a silent peer within
+//! [`LinkTimes::keep_alive`] twice, also
 //! while idle; otherwise a half-open connection would stop replication until the kernel gives up.
 //!
 //! What the other side does with a message is `raft_service`'s matter.
@@ -32,18 +33,14 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
 use crate::acknowledged::Acknowledged;
+use crate::config::StoreTuning;
+use crate::link_times::{LinkTimes, RoundTrips};
 use crate::nonce::Fingerprint;
 use crate::peers::{ACKNOWLEDGED_DATA_LOST, Identity, OTHER_DATA_DIRECTORY, PeerRefusal, REMOVED_MEMBER};
 use crate::raft_validation::Validate;
 use crate::standing::OwnStanding;
 use crate::storage::{LogReader, Position};
 use crate::types::{LogId, Member, Snapshot, SnapshotMeta, TypeConfig, Vote};
-
-/// How often an idle connection is asked whether it lives, and how long the answer may take.
-const KEEP_ALIVE: Duration = Duration::from_millis(300);
-
-/// How long making a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Largest message between members: a full batch of the largest entries, with room.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
@@ -90,8 +87,9 @@ struct Inner {
     dial: Dial,
     /// Addresses of the set file; newer than those of the group's own membership.
     addrs: BTreeMap<u64, String>,
-    /// How long a follower may take to answer one of the batches under way; a slow disk should not make them be sent again.
-    append_timeout: Duration,
+    times: LinkTimes,
+    /// Of the heartbeats.
+    round_trips: Arc<RoundTrips>,
     channels: Mutex<BTreeMap<(u64, Purpose), (String, Channel)>>,
     standing: Arc<OwnStanding>,
     disowned: Disowned,
@@ -103,17 +101,22 @@ impl Network {
         log: LogReader,
         dial: Dial,
         addrs: BTreeMap<u64, String>,
-        append_timeout: Duration,
+        times: LinkTimes,
     ) -> Network {
         let (channels, standing, disowned) = (Mutex::default(), Arc::default(), Disowned::new(None));
-        let acknowledged = Arc::new(Acknowledged::new(log.clone()));
-        let inner = Inner { me, log, acknowledged, dial, addrs, append_timeout, channels, standing, disowned };
+        let (acknowledged, round_trips) = (Arc::new(Acknowledged::new(log.clone())), Arc::default());
+        let inner = Inner { me, log, acknowledged, dial, addrs, times, round_trips, channels, standing, disowned };
         Network { inner: Arc::new(inner) }
     }
 
     /// What the others have acknowledged to this member.
     pub(crate) fn acknowledged(&self) -> Arc<Acknowledged> {
         self.inner.acknowledged.clone()
+    }
+
+    /// What heartbeats take.
+    pub(crate) fn round_trips(&self) -> Arc<RoundTrips> {
+        self.inner.round_trips.clone()
     }
 
     /// What this member says of its own place in the group; to be told once the Raft library runs.
@@ -185,7 +188,8 @@ impl Peer {
         let channel = match channels.get(&key) {
             Some((addr, channel)) if *addr == self.addr => channel.clone(),
             _ => {
-                let channel = connect(&self.inner.dial, &self.addr).map_err(|error| Unreachable::new(&error))?;
+                let channel = connect(&self.inner.dial, &self.addr, self.inner.times)
+                    .map_err(|error| Unreachable::new(&error))?;
                 channels.insert(key, (self.addr.clone(), channel.clone()));
                 channel
             }
@@ -300,7 +304,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>> {
-        let timeout = if rpc.entries.is_empty() { option.hard_ttl() } else { self.inner.append_timeout };
+        let timeout = if rpc.entries.is_empty() { option.hard_ttl() } else { self.inner.times.append };
         let answer = self
             .call(RPCTypes::AppendEntries, timeout, &rpc, |mut client, message| async move {
                 client.append_entries(message).await
@@ -326,8 +330,25 @@ impl RaftNetworkV2<TypeConfig> for Peer {
     where
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
     {
-        let patience = self.inner.append_timeout;
-        Box::pin(async move { Ok(self.append_all(input, patience).await?.boxed()) })
+        let patience = self.inner.times.append;
+        // A heartbeat is a call of one message; the library gives it up when the next one is due.
+        let mut measurement = (self.purpose == Purpose::Heartbeats).then(|| self.inner.round_trips.begin(self.id));
+        let mut measured = move |error: Option<&RPCError<TypeConfig>>| {
+            let lost = error.is_some_and(|error| !matches!(error, RPCError::Timeout(_)));
+            match measurement.take() {
+                Some(measurement) if lost => measurement.discard(),
+                _ => {}
+            }
+        };
+        Box::pin(async move {
+            match self.append_all(input, patience).await {
+                Ok(outcomes) => Ok(outcomes.inspect(move |outcome| measured(outcome.as_ref().err())).boxed()),
+                Err(error) => {
+                    measured(Some(&error));
+                    Err(error)
+                }
+            }
+        })
     }
 
     async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Result<VoteResponse<TypeConfig>> {
@@ -392,12 +413,12 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
 }
 
 /// A connection to another member.
-pub(crate) fn connect(dial: &Dial, addr: &str) -> Result<Channel, tonic::transport::Error> {
+pub(crate) fn connect(dial: &Dial, addr: &str, times: LinkTimes) -> Result<Channel, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{addr}"))?
-        .connect_timeout(CONNECT_TIMEOUT)
+        .connect_timeout(times.connect)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
+        .http2_keep_alive_interval(times.keep_alive)
+        .keep_alive_timeout(times.keep_alive)
         .keep_alive_while_idle(true);
     Ok(dial.connect(endpoint))
 }
@@ -411,9 +432,11 @@ pub(crate) async fn hello(
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,
 ) -> Vec<(u64, Result<HelloResponse, Status>)> {
+    // Members whose links are slow have their own times; a greeting is over before a ping of these could be missed.
+    let times = LinkTimes::new(&StoreTuning::DEFAULTS);
     let ask = |(id, addr): (u64, String)| async move {
         let call = async {
-            let channel = connect(dial, &addr).map_err(|error| Status::unavailable(error.to_string()))?;
+            let channel = connect(dial, &addr, times).map_err(|error| Status::unavailable(error.to_string()))?;
             let answer = RaftServiceClient::new(channel).hello(me.hello(id, membership, position)).await?;
             Ok(answer.into_inner())
         };

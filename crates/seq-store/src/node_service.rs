@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use openraft::async_runtime::WatchReceiver;
 use seq_core::NodeId;
 use seq_core::arbiter::Plan;
 use seq_core::state::{Answer, Command, CommandRefusal, SetDefinition, State};
@@ -17,14 +16,15 @@ use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
 use crate::gate::Gate;
-use crate::proposer::{ProposeError, Proposer};
+use crate::members::Refusal;
+use crate::proposer::Proposer;
+use crate::quorum::{Quorum, Sight};
 use crate::storage::SharedState;
-use crate::types::Raft;
 
 /// What the service works on.
 pub(crate) struct NodeAdmin {
     set: Arc<SetDefinition>,
-    raft: Raft,
+    quorum: Quorum,
     state: SharedState,
     proposer: Proposer,
     /// What the arbiter beside the leader wants.
@@ -34,21 +34,22 @@ pub(crate) struct NodeAdmin {
 impl NodeAdmin {
     pub(crate) fn new(
         set: Arc<SetDefinition>,
-        raft: Raft,
+        quorum: Quorum,
         state: SharedState,
         proposer: Proposer,
         plan: watch::Receiver<Arc<Plan>>,
     ) -> NodeAdmin {
-        NodeAdmin { set, raft, state, proposer, plan }
+        NodeAdmin { set, quorum, state, proposer, plan }
     }
 
-    /// The arbiter's plan, on the member that leads.
+    /// The arbiter's plan, on the member that leads a majority: without one the arbiter's view is nobody's any more.
     fn plan(&self) -> Result<Arc<Plan>, Status> {
-        if self.raft.is_leader() {
-            return Ok(self.plan.borrow().clone());
+        let sight = self.quorum.sight();
+        Refusal::check_quorum(&sight)?;
+        match sight {
+            Sight::Leads => Ok(self.plan.borrow().clone()),
+            _ => Err(self.proposer.not_leader().into()),
         }
-        let leader = self.raft.metrics().borrow_watched().current_leader;
-        Err(ProposeError::NotLeader { leader: leader.and_then(|id| self.proposer.addr(id, None)) }.into())
     }
 
     /// Whether nobody but this node could own sections, where it could.
@@ -87,8 +88,10 @@ impl NodeAdminService for Gate<NodeAdmin> {
             return Err(status::with_reason(Code::FailedPrecondition, "LAST_NODE", text, [], None));
         }
         if !dry_run && was != drained {
+            let known_as = name.clone();
             let answer = admin.proposer.propose(&Command::Drain { name, drained }).await?;
             assert!(matches!(answer, Answer::Drained(Ok(_))), "a known node was not drained: {answer:?}");
+            tracing::info!(set, node = id.0, name = known_as, drained, sections, "a node is drained, or no longer");
         }
         Ok(Response::new(DrainNodeResponse { sections, changed: was != drained && !dry_run }))
     }

@@ -104,6 +104,15 @@ impl Proposer {
         self.addr(forward.leader_id?, forward.leader_node.as_ref())
     }
 
+    /// The refusal of a member that follows, with the leader where it knows one.
+    pub(crate) fn not_leader(&self) -> ProposeError {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader.filter(|leader| *leader != metrics.id);
+        let member = leader.and_then(|id| metrics.membership_config.membership().get_node(&id));
+        ProposeError::NotLeader { leader: leader.and_then(|id| self.addr(id, member)) }
+    }
+
     /// Where a member is reached.
     pub(crate) fn addr(&self, id: u64, member: Option<&Member>) -> Option<String> {
         self.addrs.get(&id).cloned().or_else(|| member.map(|member| member.addr.clone()))

@@ -17,7 +17,7 @@ use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-use crate::control_service::Control;
+use crate::control_forward::ControlForward;
 use crate::gate::Gate;
 use crate::member_service::StoreAdmin;
 use crate::network::MAX_MESSAGE_BYTES;
@@ -43,7 +43,7 @@ const BOUNDS: Bounds = Bounds {
 pub(crate) struct Doors {
     pub(crate) admission: Admission,
     pub(crate) raft: RaftServer,
-    pub(crate) control: Gate<Control>,
+    pub(crate) control: ControlForward,
     pub(crate) admin: Gate<View>,
     pub(crate) members: Gate<StoreAdmin>,
     pub(crate) nodes: Gate<NodeAdmin>,
@@ -55,7 +55,7 @@ impl Doors {
         Doors {
             admission: Admission::new(node),
             raft: RaftServer { me: me.clone(), is_fresh, gate: Gate::closed(), stopping },
-            control: Gate::closed(),
+            control: ControlForward { local: Gate::closed(), link: Gate::closed() },
             admin: Gate::closed(),
             members: Gate::closed(),
             nodes: Gate::closed(),

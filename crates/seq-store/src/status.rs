@@ -9,8 +9,8 @@ use seq_core::RouteVersion;
 use seq_core::state::{SetDefinition, State};
 use seq_kit::http::Checks;
 use seq_kit::metrics::{
-    RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_SNAPSHOT_INDEX, RAFT_TERM, RAISES_APPLIED_TOTAL,
-    ROUTE_VERSION, SECTIONS,
+    RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX,
+    RAFT_TERM, RAFT_VOTERS, RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS,
 };
 use seq_proto::v1::admin_service_server::AdminService;
 use seq_proto::v1::status_response::Role;
@@ -19,6 +19,7 @@ use tonic::{Request, Response, Status};
 
 use crate::bootstrap;
 use crate::gate::Gate;
+use crate::quorum::Quorum;
 use crate::storage::SharedState;
 use crate::types::{LogId, Raft, TypeConfig};
 
@@ -32,6 +33,7 @@ const GAUGES_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) raft: Raft,
+    pub(crate) quorum: Quorum,
     pub(crate) state: SharedState,
     pub(crate) set: Arc<SetDefinition>,
     pub(crate) node: Arc<str>,
@@ -56,9 +58,10 @@ impl View {
         checks
     }
 
-    /// The group has a leader that this member knows.
+    /// This member leads a majority that acknowledged it, or follows a leader that it receives from.
     fn check_leader(&self) -> Result<(), String> {
-        self.leader().map(|_| ()).ok_or_else(|| "no leader is known".to_owned())
+        let sight = self.quorum.sight();
+        if sight.has_quorum() { Ok(()) } else { Err(sight.to_string()) }
     }
 
     /// This member has applied about everything that it knows to be committed.
@@ -91,6 +94,7 @@ impl View {
     fn status(&self) -> StoreStatus {
         let metrics = self.metrics();
         let uids = self.set.layout.uids();
+        let sight = self.quorum.sight();
         let mut status = StoreStatus {
             id: metrics.id,
             leader: metrics.current_leader.unwrap_or(0),
@@ -98,13 +102,16 @@ impl View {
             last_log_index: metrics.last_log_index.unwrap_or(0),
             applied_index: index(metrics.last_applied),
             snapshot_index: index(metrics.snapshot),
-            members: members(&metrics),
+            members: members(&metrics, &self.quorum),
             uid_start: uids.start,
             uid_end: uids.end,
             section_size: self.set.layout.section_size(),
             sections: self.set.layout.sections(),
             sections_unowned: self.set.layout.sections(),
             raises_applied: self.state.raises_applied(),
+            quorum: sight.has_quorum(),
+            quorum_lost_ms: ms(sight.lost()),
+            max_round_trip_ms: ms(self.quorum.carried()),
             ..StoreStatus::default()
         };
         self.state.read(|state| {
@@ -129,6 +136,8 @@ impl View {
         gauge(RAFT_LAST_LOG_INDEX, metrics.last_log_index.unwrap_or(0));
         gauge(RAFT_APPLIED_INDEX, index(metrics.last_applied));
         gauge(RAFT_SNAPSHOT_INDEX, index(metrics.snapshot));
+        gauge(RAFT_QUORUM, u64::from(self.quorum.sight().has_quorum()));
+        self.set_member_gauges(&metrics);
         let (sections, unowned, RouteVersion(version)) =
             self.state.read(|state| (state.sections.len(), unowned(state), state.route_version));
         for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned)] {
@@ -138,6 +147,26 @@ impl View {
         metrics::counter!(RAISES_APPLIED_TOTAL, "set" => set.clone(), "node" => node.clone())
             .absolute(self.state.raises_applied());
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
+    }
+
+    /// How many voters there are, and on the leader how many of them respond, and how far away the members are.
+    fn set_member_gauges(&self, metrics: &RaftMetrics<TypeConfig>) {
+        let (set, node) = (&self.set.name, &self.node);
+        let voters: Vec<u64> = metrics.membership_config.membership().voter_ids().collect();
+        let live = Quorum::live(metrics, self.quorum.within());
+        let leads = metrics.current_leader == Some(metrics.id);
+        let responding = if leads { voters.iter().filter(|id| live.contains(id)).count() } else { 0 };
+        for (state, count) in [("all", voters.len()), ("responding", responding)] {
+            metrics::gauge!(RAFT_VOTERS, "set" => set.clone(), "node" => node.to_string(), "state" => state)
+                .set(count as f64);
+        }
+        for (id, member) in metrics.membership_config.membership().nodes() {
+            let trip = self.quorum.round_trip(*id).filter(|_| leads && *id != metrics.id);
+            if let Some(trip) = trip {
+                let labels = [("set", set.clone()), ("node", node.to_string()), ("member", member.name.clone())];
+                metrics::gauge!(RAFT_ROUND_TRIP_SECONDS, &labels).set(trip.as_secs_f64());
+            }
+        }
     }
 
     /// Keeps the gauges current until it is dropped.
@@ -171,7 +200,13 @@ fn index(id: Option<LogId>) -> u64 {
     id.map_or(0, |id| id.index())
 }
 
-fn members(metrics: &RaftMetrics<TypeConfig>) -> Vec<StoreMember> {
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<StoreMember> {
+    let live = Quorum::live(metrics, quorum.within() * 2);
+    let leads = metrics.current_leader == Some(metrics.id);
     let membership = metrics.membership_config.membership();
     let voters: Vec<u64> = membership.voter_ids().collect();
     let matched = |id: &u64| {
@@ -186,8 +221,15 @@ fn members(metrics: &RaftMetrics<TypeConfig>) -> Vec<StoreMember> {
         addr: member.addr.clone(),
         voter: voters.contains(id),
         matched_index: matched(id),
+        live: leads && live.contains(id),
+        round_trip_us: quorum.round_trip(*id).filter(|_| leads).map_or(0, us),
     };
     membership.nodes().map(member).collect()
+}
+
+/// The same in whole microseconds, at least one: 0 says that nothing is known.
+pub(crate) fn us(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
 fn allocs(state: &State) -> Vec<AllocMember> {

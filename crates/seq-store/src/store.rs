@@ -19,15 +19,18 @@ use tokio::sync::watch::Receiver;
 use crate::arbiter::ArbiterShell;
 use crate::bootstrap::{self, SetMismatch};
 use crate::config::{ConfigError, DataDir, StoreConfig, StoreTuning};
+use crate::control_forward::LeaderLink;
 use crate::control_service::Control;
 use crate::greeting::{self, Greeter, Prober};
 use crate::handover;
+use crate::link_times::LinkTimes;
 use crate::member_changes::MemberChanges;
 use crate::member_service::StoreAdmin;
 use crate::network::{Disownment, Network};
 use crate::node_service::NodeAdmin;
 use crate::peers::Identity;
 use crate::proposer::Proposer;
+use crate::quorum::Quorum;
 use crate::raft_service::RaftDoor;
 use crate::server;
 use crate::status::View;
@@ -38,6 +41,9 @@ mod slow_disk;
 
 /// How long storage may take to write what is left.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a member that waits to be ready looks again.
+const READY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Log entries in one message to a follower: about what the others gather while one message is on its way.
 const MAX_ENTRIES_PER_MESSAGE: u64 = 1_024;
@@ -114,9 +120,13 @@ impl StoreHandle {
         let checks = self.readiness();
         let mut metrics = self.raft.metrics();
         while checks.ask().is_err() {
-            if metrics.changed().await.is_err() {
-                // Raft has stopped: the member never gets ready, and its group shuts down.
-                std::future::pending::<()>().await;
+            tokio::select! {
+                changed = metrics.changed() => if changed.is_err() {
+                    // Raft has stopped: the member never gets ready, and its group shuts down.
+                    std::future::pending::<()>().await;
+                },
+                // What a follower received lately changes no metric.
+                () = tokio::time::sleep(READY_AGAIN) => {}
             }
         }
     }
@@ -227,13 +237,20 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         closed.wait().await;
         return Err(refusal);
     }
-    let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), tuning.election_min);
+    let times = LinkTimes::new(&tuning);
+    let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), times);
+    let round_trip_ms = u64::try_from(tuning.max_round_trip().as_millis()).unwrap_or(u64::MAX);
+    let round_trips = (network.round_trips(), tuning.max_round_trip());
     let (standing, disowned, acknowledged) = (network.standing(), network.disowned(), network.acknowledged());
     let raft = build(id, raft_config(&cluster, &tuning)?, network, log, machine).await?;
     standing.watch(&raft);
     let proposer = Proposer::new(raft.clone(), &set.name, addrs, tuning.commit_timeout, tasks.token());
+    let quorum = Quorum::new(raft.clone(), (&set.name, &node), tuning.election_max, round_trips);
+    let link = ((dial.clone(), times), (set.name.as_str(), node.as_str()), tuning.commit_timeout);
+    doors.control.link.open(LeaderLink::new((raft.clone(), quorum.clone()), proposer.clone(), link.0, link.1, link.2));
     let view = View {
         raft: raft.clone(),
+        quorum: quorum.clone(),
         state: state.clone(),
         set: set.clone(),
         node: node.into(),
@@ -253,7 +270,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let patience = (tuning.patience(), clock);
     let (arbiter, plan) =
         ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
-    doors.control.open(Control {
+    doors.control.local.open(Control {
         set: set.clone(),
         plan: plan.clone(),
         allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
@@ -261,8 +278,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         state: state.clone(),
     });
     doors.admin.open(view.clone());
-    doors.members.open(StoreAdmin { set: set.clone(), changes: changes.clone() });
-    doors.nodes.open(NodeAdmin::new(set.clone(), raft.clone(), state.clone(), proposer.clone(), plan.clone()));
+    doors.members.open(StoreAdmin { set: set.clone(), changes: changes.clone(), quorum: quorum.clone() });
+    doors.nodes.open(NodeAdmin::new(set.clone(), quorum.clone(), state.clone(), proposer.clone(), plan.clone()));
     raft.run();
 
     let handle = StoreHandle {
@@ -275,6 +292,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let stores = spec.stores;
     let greeter = Greeter { me, dial, raft: raft.clone(), log: reader, stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
+    spawn(tasks, "store quorum", Kind::Critical, quorum.watch());
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(
         tasks,
@@ -285,7 +303,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store hello", Kind::Critical, greeter.run());
     spawn(tasks, "store members", Kind::Critical, changes.keep_settled());
     spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft, stall, proposer));
-    tracing::info!(store = %view.node, cluster, "the store member listens");
+    tracing::info!(store = %view.node, cluster, set = view.set.name, id, round_trip_ms, "the store member listens");
     spawn(tasks, "store gauges", Kind::Disposable, view.keep_gauges());
     Ok(handle)
 }

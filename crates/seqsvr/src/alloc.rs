@@ -9,7 +9,7 @@ use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{self, Ports};
-use crate::serve::{Process, Stage, bind_one};
+use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
 
@@ -42,6 +42,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
     let spec = spec.clone();
+    let set_name = set.spec.name.clone();
     let config = AllocConfig {
         name: args.name.clone(),
         advertise: spec.addr.clone(),
@@ -52,7 +53,8 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     };
     let threads = settings.serving_threads();
 
-    let (mut process, recorder) = Process::new(settings.clone())?;
+    let (mut process, recorder) =
+        Process::new(settings.clone(), &Banner { role: "alloc", set: &set_name, node: &args.name, data: None })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let (ports, http) = (Ports::bind(&spec, threads, &settings)?, bind_one(&spec.http)?);
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         allocator.add_checks(&mut checks);
         process.push(keepers);
         process.push(doors);
-        tracing::info!(name = args.name, grpc = spec.addr, redis = spec.redis, http = %http.local_addr()?, threads, "serving");
+        tracing::info!(name = args.name, grpc = spec.addr, redis = spec.redis, http = %http.local_addr()?, threads, "listening");
         process.open(http, recorder, checks)?;
         process.ending().await;
         anyhow::Ok(process.shutdown().await)

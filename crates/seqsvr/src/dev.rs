@@ -103,7 +103,12 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         None => Data::Temporary(tempfile::Builder::new().prefix("seqsvr-dev-").tempdir()?),
     };
 
-    let (mut process, recorder) = Process::new(settings.clone())?;
+    let data_dir = match &data {
+        Data::Kept(dir) => dir.as_path(),
+        Data::Temporary(dir) => dir.path(),
+    };
+    let is = crate::serve::Banner { role: "dev", set: &set.spec.name, node: "all", data: Some(data_dir) };
+    let (mut process, recorder) = Process::new(settings.clone(), &is)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(STORE_THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
         process.watch_signals()?;

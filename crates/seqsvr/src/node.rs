@@ -11,7 +11,7 @@ use seq_proto::v1::{ListNodesResponse, NodeState};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use crate::leader::{Leader, Somewhere};
+use crate::leader::{Leader, Patience, Somewhere};
 use crate::output::{Output, Table, grouped};
 
 /// How often it is asked how far a node is emptied.
@@ -22,11 +22,19 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) enum NodeCommand {
     /// Lists the allocators as the store sees them.
     #[command(after_help = "Example:\n  seqsvr node list --set sets/three-node.toml")]
-    List(Somewhere),
+    List(ListArgs),
     /// Moves everything away from an allocator, while callers are answered, and gives it nothing until it is undrained.
     Drain(DrainArgs),
     /// Lets a drained allocator own sections again; it gets its share back by and by.
     Undrain(UndrainArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    target: Somewhere,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 #[derive(Debug, Args)]
@@ -45,8 +53,8 @@ pub(crate) struct DrainArgs {
     /// Changes nothing; says what would be moved.
     #[arg(long)]
     dry_run: bool,
-    /// How long to wait until the allocator owns nothing, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 600)]
+    /// How long the command may take until the allocator owns nothing, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     patience_s: u64,
 }
 
@@ -58,6 +66,8 @@ pub(crate) struct UndrainArgs {
     node: String,
     #[command(flatten)]
     target: Somewhere,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 /// The outcome of a drain or its opposite.
@@ -76,15 +86,15 @@ struct Outcome<'a> {
 pub(crate) fn run(command: NodeCommand, output: &Output) -> anyhow::Result<Exit> {
     crate::client_runtime()?.block_on(async {
         match command {
-            NodeCommand::List(target) => list(&target, output).await,
+            NodeCommand::List(args) => list(&args, output).await,
             NodeCommand::Drain(args) => drain(&args, output).await,
             NodeCommand::Undrain(args) => undrain(&args, output).await,
         }
     })
 }
 
-async fn list(target: &Somewhere, output: &Output) -> anyhow::Result<Exit> {
-    let list = target.leader()?.nodes().await?;
+async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
+    let list = args.target.leader(args.patience.duration())?.nodes().await?;
     if output.is_json() {
         output.json(&View::new(&list))?;
         return Ok(Exit::Ok);
@@ -102,7 +112,7 @@ async fn list(target: &Somewhere, output: &Output) -> anyhow::Result<Exit> {
 }
 
 async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader()?;
+    let mut leader = args.target.leader(Duration::from_secs(args.patience_s))?;
     let set = leader.nodes().await?.set;
     let node = args.node.as_str();
     let sections = leader.drain(node, true, true).await?.sections;
@@ -129,6 +139,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     if !args.yes && !confirmed(&format!("move {sections} sections of set {set} away from {node}"))? {
         return Ok(Exit::Declined);
     }
+    leader.restart_time();
     let since = Instant::now();
     let changed = leader.drain(node, true, false).await?.changed;
     emptied(&mut leader, args, sections, output).await?;
@@ -143,7 +154,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader()?;
+    let mut leader = args.target.leader(args.patience.duration())?;
     let set = leader.nodes().await?.set;
     let node = args.node.as_str();
     let answer = leader.drain(node, false, false).await?;
@@ -191,7 +202,7 @@ fn bar(output: &Output, sections: u64) -> ProgressBar {
 }
 
 /// Asks on a terminal; elsewhere nobody could answer.
-fn confirmed(what: &str) -> anyhow::Result<bool> {
+pub(crate) fn confirmed(what: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         let message = format!("this would {what}, and there is no terminal to ask on");
         return Err(Failure::new(Exit::Usage, message).hint("say --yes").into());

@@ -6,6 +6,7 @@
 //! Invariant: a stage is asked to end only after every later one has ended, so no call loses what it waits for.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -13,7 +14,7 @@ use seq_alloc::{Allocator, Halt};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, TaskGroup};
-use seq_kit::{http, listen, metrics, panic, signals, telemetry};
+use seq_kit::{http, listen, metrics, panic, process, signals, telemetry};
 use seq_store::StoreHandle;
 
 use crate::exit::{Exit, Failure};
@@ -21,6 +22,25 @@ use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
 
 pub(crate) mod alloc_node;
+
+/// What a process is; its first line in the log.
+pub(crate) struct Banner<'a> {
+    /// `store`, `alloc` or `dev`.
+    pub(crate) role: &'static str,
+    pub(crate) set: &'a str,
+    /// Name of the node in the set file.
+    pub(crate) node: &'a str,
+    /// Its data directory, where it has one.
+    pub(crate) data: Option<&'a Path>,
+}
+
+impl Banner<'_> {
+    fn log(&self) {
+        let Banner { role, set, node, data } = self;
+        let (pid, data) = (std::process::id(), data.map(|data| tracing::field::display(data.display())));
+        tracing::info!(version = VERSION, revision = REVISION, role, set, node, data, pid, "seqsvr starts");
+    }
+}
 
 /// One part of a process that starts and stops as a whole.
 pub(crate) struct Stage {
@@ -84,11 +104,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Sets up what a process has once: logging, the panic rule, metrics. Opens no socket.
-    pub(crate) fn new(settings: Settings) -> anyhow::Result<(Process, metrics::Recorder)> {
+    /// Sets up what a process has once: logging, the panic rule, the limit of files, metrics. Opens no socket.
+    pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, metrics::Recorder)> {
         let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         telemetry::init(settings.log.format, &settings.log.filter, color)?;
+        is.log();
         panic::abort_on_panic();
+        process::raise_file_limit().map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
         let recorder = metrics::Recorder::install()?;
         metrics::build_info(VERSION, REVISION);
         Ok((Process { settings, root: TaskGroup::new(), stages: Vec::new() }, recorder))

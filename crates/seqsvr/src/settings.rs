@@ -64,8 +64,19 @@ pub(crate) struct ShutdownSettings {
     pub(crate) patience_ms: u64,
 }
 
+/// Which network the members of a store are on; chooses the defaults of all times that depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Preset {
+    /// One region.
+    Lan,
+    /// Up to half a second of round trip between members.
+    Wan,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoreSettings {
+    pub(crate) preset: Preset,
     pub(crate) heartbeat_ms: u64,
     pub(crate) election_min_ms: u64,
     pub(crate) election_max_ms: u64,
@@ -99,18 +110,7 @@ impl Default for Settings {
         Settings {
             log: LogSettings { filter: "info,openraft=warn".to_owned(), format: LogFormat::Plain },
             shutdown: ShutdownSettings { patience_ms: 10_000 },
-            store: StoreSettings {
-                heartbeat_ms: to_ms(store.heartbeat),
-                election_min_ms: to_ms(store.election_min),
-                election_max_ms: to_ms(store.election_max),
-                commit_timeout_ms: to_ms(store.commit_timeout),
-                snapshot_timeout_ms: to_ms(store.snapshot_timeout),
-                snapshot_every: store.snapshot_every,
-                log_kept: store.log_kept,
-                registration_grace_ms: to_ms(store.registration_grace),
-                lease_wait_ms: to_ms(store.lease_wait),
-                rebalance_after_ms: to_ms(store.rebalance_after),
-            },
+            store: StoreSettings::of(Preset::Lan, &store),
             alloc: AllocSettings {
                 cores: 0,
                 lease_ms: to_ms(alloc.lease),
@@ -129,7 +129,43 @@ impl Default for Settings {
     }
 }
 
+impl StoreSettings {
+    fn of(preset: Preset, store: &StoreTuning) -> StoreSettings {
+        StoreSettings {
+            preset,
+            heartbeat_ms: to_ms(store.heartbeat),
+            election_min_ms: to_ms(store.election_min),
+            election_max_ms: to_ms(store.election_max),
+            commit_timeout_ms: to_ms(store.commit_timeout),
+            snapshot_timeout_ms: to_ms(store.snapshot_timeout),
+            snapshot_every: store.snapshot_every,
+            log_kept: store.log_kept,
+            registration_grace_ms: to_ms(store.registration_grace),
+            lease_wait_ms: to_ms(store.lease_wait),
+            rebalance_after_ms: to_ms(store.rebalance_after),
+        }
+    }
+}
+
 impl Settings {
+    /// The same with the times of members that are far apart, and leases that outlast their elections.
+    fn wan(self) -> Settings {
+        Settings {
+            store: StoreSettings::of(Preset::Wan, &StoreTuning::WAN),
+            alloc: AllocSettings {
+                lease_ms: 8_000,
+                lease_margin_ms: 200,
+                renew_every_ms: 1_500,
+                claim_every_ms: 250,
+                store_timeout_ms: 2_500,
+                retry_min_ms: 100,
+                retry_max_ms: 1_000,
+                ..self.alloc
+            },
+            ..self
+        }
+    }
+
     /// How long a shutdown may take before what hangs is named and left.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_millis(self.shutdown.patience_ms)
@@ -225,7 +261,11 @@ impl SettingsArgs {
                 .environment(PREFIX, is_foreign, variables())?
                 .flag("--log-filter", "log.filter", self.log_filter.as_ref())?
                 .flag("--log-format", "log.format", self.log_format.as_ref())?;
-            let loaded: Loaded<Settings> = more(layers)?.load()?;
+            let mut layers = more(layers)?;
+            if layers.peek("store.preset") == Some(Preset::Wan) {
+                layers = layers.on_defaults(&defaults.clone().wan());
+            }
+            let loaded: Loaded<Settings> = layers.load()?;
             loaded.value.validate()?;
             Ok(loaded)
         };
@@ -321,5 +361,22 @@ mod tests {
             let name = key.name.replace('.', "_").to_uppercase();
             assert!(!is_of_a_service(&name, "tcp://x"), "{name}");
         }
+    }
+
+    #[test]
+    fn the_preset_chooses_the_times_that_nobody_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wan.toml");
+        std::fs::write(&path, "[store]\npreset = \"wan\"\nlog_kept = 7\nheartbeat_ms = 650\n").unwrap();
+        let args = SettingsArgs { config: Some(path), ..SettingsArgs::default() };
+        let settings = args.load(&Settings::default(), Ok).unwrap().value;
+        let expected = StoreTuning { log_kept: 7, heartbeat: Duration::from_millis(650), ..StoreTuning::WAN };
+        assert_eq!(settings.store_tuning(), expected);
+        let alloc = settings.alloc_tuning();
+        assert_eq!(alloc.validate(), Ok(()));
+        // The store refuses a lease that could outlast its wait.
+        assert!(settings.store_tuning().lease_wait.as_millis() * 89 >= alloc.lease.as_millis() * 111);
+        let written = SettingsArgs::default().load(&Settings::default(), Ok).unwrap().value;
+        assert_eq!(written.store_tuning(), StoreTuning::DEFAULTS);
     }
 }

@@ -1,6 +1,7 @@
 //! The command `status`: asks the nodes named and the nodes they name, and shows each set as they see it.
 //!
-//! A set is served when every section has a living owner that says so. What does not answer is shown, not hidden.
+//! A section is served while its owner has a lease that has not ended. What does not answer is shown, not hidden; a member that was removed
+//! from its store is not missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::target::{Target, host_port};
 
+mod verdict;
 mod view;
 
 use view::View;
@@ -41,7 +43,7 @@ type Answer = Result<StatusResponse, String>;
 pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
     let pool = Pool::with_connections(1);
     let seeds: BTreeSet<String> = args.target.addrs.iter().map(|addr| host_port(addr).to_owned()).collect();
-    let answers = ask_all(&pool, seeds, Duration::from_millis(args.timeout_ms)).await;
+    let answers = ask_all(&pool, seeds.clone(), Duration::from_millis(args.timeout_ms)).await;
     if answers.values().all(Result::is_err) {
         let (addr, why) = answers.iter().next().expect("at least one address is given");
         let why = why.as_ref().err().map_or("", String::as_str);
@@ -49,7 +51,7 @@ pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exi
             .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
             .into());
     }
-    let view = View::new(&answers);
+    let view = View::new(&answers, &seeds);
     if output.is_json() {
         output.json(&view)?;
     } else {

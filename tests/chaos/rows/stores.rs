@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cluster::Shape;
+use crate::cluster::{Cluster, Shape};
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
@@ -71,6 +71,40 @@ pub(super) fn leader_cut() {
     cluster.net.heal();
     let (report, _) = scene.end("leader cut from the others");
     assert!(report.failures.is_empty(), "{:?}", report.failures);
+}
+
+pub(super) fn leader_mute_to_allocs() {
+    allocs_without_leader("no allocator hears the leader, which lost a follower", |cluster, leader| {
+        // One of the two followers cannot forward: the allocators have to find the other one.
+        cluster.net.cut(&cluster.stores[leader].host, &cluster.stores[(leader + 1) % 3].host);
+        cluster.allocs.iter().for_each(|alloc| cluster.net.drop_packets(&cluster.stores[leader].host, &alloc.host));
+    });
+}
+
+pub(super) fn leader_cut_from_allocs() {
+    allocs_without_leader("the leader and all allocators are cut", |cluster, leader| {
+        cluster.allocs.iter().for_each(|alloc| cluster.net.cut(&cluster.stores[leader].host, &alloc.host));
+    });
+}
+
+/// The store is well and none of the allocators reaches its leader: its followers forward.
+fn allocs_without_leader(what: &str, cut: impl FnOnce(&Cluster, usize)) {
+    let scene = Scene::start(Shape::USUAL);
+    let (cluster, leader) = (&scene.cluster, scene.cluster.wait_leader());
+    cut(cluster, leader);
+    pause(CUT);
+    // Still cut.
+    scene.load.wait_served();
+    let longest = scene.load.report().longest(0..cluster.shape.sections as usize);
+    println!(
+        "  in more than {} s the longest time without an answer was {:.2} s",
+        CUT.as_secs(),
+        longest.as_secs_f64()
+    );
+    assert_eq!(cluster.wait_leader(), leader, "the leader of a majority stays");
+    cluster.net.heal();
+    scene.end(what);
+    assert!(longest < CUT / 2, "served while cut: {longest:?}");
 }
 
 pub(super) fn majority_lost() {

@@ -271,7 +271,13 @@ impl ControlService for Store {
         let (node, incarnation) = answer.map_err(|refusal| refused(&refusal, None))?;
         let state = self.state.lock();
         let (revision, liveness) = (state.revision.0, state.node(node).map_or(0, |record| record.heard.0));
-        Ok(Response::new(v1::RegisterResponse { node_id: node.0, incarnation: incarnation.0, revision, liveness }))
+        Ok(Response::new(v1::RegisterResponse {
+            node_id: node.0,
+            incarnation: incarnation.0,
+            revision,
+            liveness,
+            ..Default::default()
+        }))
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
@@ -280,7 +286,10 @@ impl ControlService for Store {
         let renew = control::renewal(life, &request)?;
         let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
         answer.map_err(|refusal| self.refused(&refusal))?;
-        Ok(Response::new(v1::RenewResponse { news: Some(self.news(life, request.route_version)) }))
+        Ok(Response::new(v1::RenewResponse {
+            news: Some(self.news(life, request.route_version)),
+            ..Default::default()
+        }))
     }
 
     async fn transfer(&self, request: Request<v1::TransferRequest>) -> Result<Response<v1::TransferResponse>, Status> {

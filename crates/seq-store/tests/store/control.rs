@@ -3,31 +3,8 @@
 use std::time::Duration;
 
 use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, TransferRequest};
-use tonic_types::StatusExt;
 
 use crate::cluster::{Cluster, Disk, LEASE_MS, PATIENCE, raise_request, reason, until};
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_refuses_and_names_the_leader() {
-    let mut cluster = Cluster::started(3, Disk::Memory).await;
-    let (leader, follower) = (cluster.leader().await, cluster.follower().await);
-    let request = RegisterRequest {
-        set: "im-a".into(),
-        node: "a1".into(),
-        addr: "127.0.0.1:9".into(),
-        token: 1,
-        lease_ms: LEASE_MS,
-        ..RegisterRequest::default()
-    };
-    let refusal = cluster.control(follower).register(request).await.unwrap_err();
-    assert_eq!(refusal.code(), tonic::Code::Unavailable);
-    let details = refusal.get_error_details();
-    let info = details.error_info().unwrap();
-    assert_eq!((info.reason.as_str(), info.domain.as_str()), ("NOT_LEADER", "seqsvr"));
-    assert_eq!(info.metadata["leader"], cluster.addr(leader));
-    assert!(details.retry_info().is_some());
-    cluster.stop_all().await;
-}
 
 #[expect(clippy::too_many_lines, reason = "one table of requests, with what is said to each")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,5 @@
-//! The network between members, whose links can be cut: connections over a cut link break, and new ones are refused.
+//! The network between members, whose links can be cut and be slow: connections over a cut link break, and new ones are refused; over a
+//! slow one every byte, and the making of a connection, takes its time.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,12 +7,15 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use seq_store::Dial;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tonic::transport::{Endpoint, Uri};
 
 /// Which members cannot reach each other. Clones are the same network.
@@ -19,6 +23,10 @@ use tonic::transport::{Endpoint, Uri};
 pub(crate) struct Links {
     /// Addresses of members that are cut off from all others, in both directions.
     alone: Arc<Mutex<BTreeSet<String>>>,
+    /// Addresses of two members that cannot reach each other, in order.
+    apart: Arc<Mutex<BTreeSet<[String; 2]>>>,
+    /// The round trip of every link; zero: as loopback is.
+    round_trip: Arc<Mutex<Duration>>,
 }
 
 impl Links {
@@ -27,9 +35,20 @@ impl Links {
         self.alone.lock().insert(addr.to_owned());
     }
 
+    /// Cuts the link between two members, in both directions.
+    pub(crate) fn cut_between(&self, one: &str, other: &str) {
+        self.apart.lock().insert(sorted([one.to_owned(), other.to_owned()]));
+    }
+
+    /// Makes every connection from now on take so long for a round trip.
+    pub(crate) fn delay(&self, round_trip: Duration) {
+        *self.round_trip.lock() = round_trip;
+    }
+
     /// Mends every link.
     pub(crate) fn mend(&self) {
         self.alone.lock().clear();
+        self.apart.lock().clear();
     }
 
     /// How the member at `from` dials.
@@ -41,13 +60,21 @@ impl Links {
                 let link = Link { links: links.clone(), ends: [from.clone(), uri.authority().unwrap().to_string()] };
                 async move {
                     link.check()?;
+                    let round_trip = *link.links.round_trip.lock();
+                    // The handshake of TCP.
+                    tokio::time::sleep(round_trip).await;
                     let stream = TcpStream::connect(link.ends[1].parse::<SocketAddr>().unwrap()).await?;
                     stream.set_nodelay(true)?;
-                    Ok::<_, io::Error>(TokioIo::new(Wire { link, stream }))
+                    Ok::<_, io::Error>(TokioIo::new(Wire { link, stream: slowed(stream, round_trip / 2) }))
                 }
             }))
         })
     }
+}
+
+fn sorted(mut ends: [String; 2]) -> [String; 2] {
+    ends.sort_unstable();
+    ends
 }
 
 struct Link {
@@ -58,16 +85,64 @@ struct Link {
 impl Link {
     fn check(&self) -> io::Result<()> {
         let alone = self.links.alone.lock();
-        if self.ends.iter().any(|end| alone.contains(end)) {
+        let apart = self.links.apart.lock().contains(&sorted(self.ends.clone()));
+        if apart || self.ends.iter().any(|end| alone.contains(end)) {
             return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the link is cut"));
         }
         Ok(())
     }
 }
 
+/// Bytes of a slow connection that are on the way at a time.
+const ON_THE_WAY: usize = 1024 * 1024;
+
+/// Chunks of a slow connection that are on the way at a time.
+const CHUNKS: usize = 4_096;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A connection whose bytes arrive `delay` after they were sent, in both directions.
+#[expect(clippy::disallowed_methods, reason = "its tasks end with the connection")]
+fn slowed(stream: TcpStream, delay: Duration) -> Box<dyn Stream> {
+    if delay.is_zero() {
+        return Box::new(stream);
+    }
+    let (near, far): (DuplexStream, DuplexStream) = tokio::io::duplex(ON_THE_WAY);
+    let ((far_in, far_out), (wire_in, wire_out)) = (tokio::io::split(far), stream.into_split());
+    tokio::spawn(carry(far_in, wire_out, delay));
+    tokio::spawn(carry(wire_in, far_out, delay));
+    Box::new(near)
+}
+
+/// Carries bytes one way until either end is closed.
+async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, delay: Duration) {
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS);
+    let reading = async {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            if sender.send((Instant::now() + delay, buffer[..read].to_vec())).await.is_err() {
+                break;
+            }
+        }
+        drop(sender);
+    };
+    let writing = async {
+        while let Some((at, bytes)) = receiver.recv().await {
+            tokio::time::sleep_until(at).await;
+            if to.write_all(&bytes).await.is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown().await;
+    };
+    tokio::join!(reading, writing);
+}
+
 struct Wire {
     link: Link,
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
 }
 
 impl AsyncRead for Wire {

@@ -3,6 +3,7 @@
 mod cluster;
 mod control;
 mod forged;
+mod forward;
 mod identity;
 mod links;
 mod load;
@@ -10,4 +11,6 @@ mod lost_disks;
 mod members;
 mod membership;
 mod partition;
+mod quorum;
 mod rollback;
+mod wan;

@@ -139,7 +139,11 @@ struct Identity {
 fn admin_view(allocator: Allocator, identity: Identity) -> AdminView {
     let started = Instant::now();
     Arc::new(move || {
-        let status = v1::AllocStatus { store_addrs: identity.store_addrs.clone(), ..allocator.status() };
+        let mut status = allocator.status();
+        if status.store_addrs.is_empty() {
+            // The store has not stated its members yet.
+            status.store_addrs.clone_from(&identity.store_addrs);
+        }
         v1::StatusResponse {
             version: VERSION.to_owned(),
             revision: REVISION.to_owned(),

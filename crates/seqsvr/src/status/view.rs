@@ -1,12 +1,13 @@
 //! The answers of many nodes as one picture.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seq_proto::v1::status_response::Role;
-use seq_proto::v1::{AllocStatus, StatusResponse, StoreStatus};
+use seq_proto::v1::{AllocStatus, StatusResponse, StoreMember, StoreStatus};
 use serde::Serialize;
 
 use super::Answer;
+use super::verdict::{Facts, State, age};
 use crate::output::{Table, digits, grouped};
 
 /// Everything that was learnt. Sets in order of name, nodes too.
@@ -14,6 +15,8 @@ use crate::output::{Table, digits, grouped};
 pub(super) struct View {
     /// Every set is served and every node that was named answered.
     pub(super) healthy: bool,
+    /// That of the set which is worst.
+    verdict: String,
     sets: Vec<SetView>,
     stores: Vec<StoreView>,
     allocs: Vec<AllocView>,
@@ -30,12 +33,30 @@ struct SetView {
     section_size: u32,
     /// 0 when no store answered.
     sections: u32,
+    /// Those whose owner has a lease.
     sections_served: u32,
+    /// `ok`, `degraded`, `unserved` or `no_quorum`.
+    state: Option<State>,
+    verdict: String,
     stores: usize,
     allocs: usize,
     route_version: u64,
     allocations: u64,
     raises: u64,
+    #[serde(skip)]
+    facts: Facts,
+    /// Addresses and names of the members, as the store that knows best lists them; with how well it knows.
+    #[serde(skip)]
+    members: Option<((bool, u64, u64), Vec<Voter>)>,
+    #[serde(skip)]
+    allocs_named: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Voter {
+    name: String,
+    addr: String,
+    voter: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +66,12 @@ struct StoreView {
     addr: String,
     id: u64,
     leader: bool,
+    /// Whether it sees a majority, and how long it has not.
+    quorum: bool,
+    quorum_lost_ms: u64,
+    max_round_trip_ms: u64,
+    /// Of heartbeats, by member, on the leader.
+    round_trip_us: BTreeMap<String, u64>,
     term: u64,
     last_log_index: u64,
     applied_index: u64,
@@ -62,6 +89,8 @@ struct AllocView {
     addr: String,
     incarnation: u64,
     sections: u32,
+    lease_remaining_ms: u64,
+    lease_ended_ms: u64,
     allocations: u64,
     forwarded: u64,
     raises: u64,
@@ -76,33 +105,46 @@ struct AllocView {
 #[derive(Debug, Serialize)]
 struct Unreachable {
     addr: String,
+    /// Name of the node, where an answer has it.
+    name: Option<String>,
+    /// Whether it is a member of no store that answered, any more.
+    removed: bool,
     why: String,
 }
 
 impl View {
-    pub(super) fn new(answers: &BTreeMap<String, Answer>) -> View {
-        let mut view =
-            View { healthy: true, sets: Vec::new(), stores: Vec::new(), allocs: Vec::new(), unreachable: Vec::new() };
+    /// From the answers of all nodes that were asked, those that the user named among them.
+    pub(super) fn new(answers: &BTreeMap<String, Answer>, seeds: &BTreeSet<String>) -> View {
+        let (sets, stores, allocs, unreachable) = Default::default();
+        let mut view = View { healthy: true, verdict: String::new(), sets, stores, allocs, unreachable };
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
         for (addr, answer) in answers {
-            match answer {
-                Ok(answer) => {
-                    let set = sets.entry(&answer.set).or_default();
-                    match &answer.role {
-                        Some(Role::Store(store)) => view.stores.push(set.store(addr, answer, store)),
-                        Some(Role::Alloc(alloc)) => view.allocs.push(set.alloc(addr, answer, alloc)),
-                        None => {}
-                    }
-                }
-                Err(why) => view.unreachable.push(Unreachable { addr: addr.clone(), why: why.clone() }),
+            let Ok(answer) = answer else { continue };
+            let set = sets.entry(&answer.set).or_default();
+            match &answer.role {
+                Some(Role::Store(store)) => view.stores.push(set.store(addr, answer, store)),
+                Some(Role::Alloc(alloc)) => view.allocs.push(set.alloc(addr, answer, alloc)),
+                None => {}
             }
         }
-        view.sets = sets.into_iter().map(|(name, set)| SetView { name: name.to_owned(), ..set }).collect();
+        for (addr, answer) in answers {
+            let Err(why) = answer else { continue };
+            let name = sets.values().find_map(|set| set.name_of(addr));
+            // An address of an old set file; the store that is well does not know it any more.
+            let removed = name.is_none() && !seeds.contains(addr) && sets.values().all(|set| set.facts.quorum);
+            if !removed {
+                let silent = name.as_ref().map_or_else(|| addr.clone(), |name| format!("{name} ({addr})"));
+                // Which set an unknown one is of is not known: all of them miss it.
+                let missing = sets.values_mut().filter(|set| name.is_none() || set.name_of(addr).is_some());
+                missing.for_each(|set| set.facts.silent.push(silent.clone()));
+            }
+            view.unreachable.push(Unreachable { addr: addr.clone(), name, removed, why: why.clone() });
+        }
+        view.sets = sets.into_iter().map(|(name, set)| set.judged(name, answers)).collect();
         view.stores.sort_by(|one, other| (&one.set, one.id).cmp(&(&other.set, other.id)));
         view.allocs.sort_by(|one, other| (&one.set, &one.name).cmp(&(&other.set, &other.name)));
-        let served = |set: &SetView| set.sections > 0 && set.sections_served >= set.sections;
-        let led = |set: &SetView| view.stores.iter().any(|store| store.set == set.name && store.leader);
-        view.healthy = view.unreachable.is_empty() && view.sets.iter().all(|set| served(set) && led(set));
+        view.healthy = view.sets.iter().all(|set| set.state == Some(State::Ok));
+        view.verdict = view.sets.iter().min_by_key(|set| set.state).map(|set| set.verdict.clone()).unwrap_or_default();
         view
     }
 
@@ -138,19 +180,25 @@ impl View {
             text.push_str(&self.render_allocs(wide));
         }
         if !self.unreachable.is_empty() {
-            let mut table = Table::new(&["no answer", "why"]);
-            for Unreachable { addr, why } in &self.unreachable {
-                table.row([addr.clone(), why.clone()]);
+            let mut table = Table::new(&["no answer", "addr", "why"]);
+            for Unreachable { addr, name, removed, why } in &self.unreachable {
+                let name = if *removed { "removed" } else { name.as_deref().unwrap_or("?") };
+                table.row([name.to_owned(), addr.clone(), why.clone()]);
             }
             text.push('\n');
             text.push_str(&table.render());
+        }
+        text.push('\n');
+        for set in &self.sets {
+            text.push_str(&format!("{}: {}\n", set.name, set.verdict));
         }
         text
     }
 
     fn render_stores(&self, wide: bool) -> String {
         let narrow = ["store", "set", "addr", "term", "applied", "log", "snapshot", "raises"];
-        let mut table = heading(&narrow, &["id", "uptime", "version"], wide).right(&[3, 4, 5, 6, 7]);
+        let mut table =
+            heading(&narrow, &["id", "quorum", "round trips", "uptime", "version"], wide).right(&[3, 4, 5, 6, 7]);
         for store in &self.stores {
             let cells = [
                 format!("{}{}", store.name, if store.leader { "*" } else { "" }),
@@ -162,22 +210,33 @@ impl View {
                 grouped(store.snapshot_index),
                 grouped(store.raises_applied),
             ];
-            let more = [store.id.to_string(), uptime(store.uptime_ms), build(&store.version, &store.revision)];
+            let more = [
+                store.id.to_string(),
+                if store.quorum { "yes".to_owned() } else { format!("no, {}", age(store.quorum_lost_ms)) },
+                trips(&store.round_trip_us),
+                uptime(store.uptime_ms),
+                build(&store.version, &store.revision),
+            ];
             table.row(cells.into_iter().chain(more.into_iter().filter(|_| wide)));
         }
         table.render()
     }
 
     fn render_allocs(&self, wide: bool) -> String {
-        let narrow = ["alloc", "set", "addr", "sections", "numbers", "forwarded", "raises", "routes"];
+        let narrow = ["alloc", "set", "addr", "sections", "lease", "numbers", "forwarded", "raises", "routes"];
         let more = ["life", "refused", "memory", "uptime", "version"];
-        let mut table = heading(&narrow, &more, wide).right(&[3, 4, 5, 6, 7]);
+        let mut table = heading(&narrow, &more, wide).right(&[3, 5, 6, 7, 8]);
         for alloc in &self.allocs {
             let cells = [
                 alloc.name.clone(),
                 alloc.set.clone(),
                 alloc.addr.clone(),
                 alloc.sections.to_string(),
+                match (alloc.lease_remaining_ms, alloc.lease_ended_ms) {
+                    (0, 0) => "none".to_owned(),
+                    (0, ended) => format!("ended {} ago", age(ended)),
+                    _ => "held".to_owned(),
+                },
                 grouped(alloc.allocations),
                 grouped(alloc.forwarded),
                 grouped(alloc.raises),
@@ -197,6 +256,22 @@ impl View {
 }
 
 impl SetView {
+    /// The name of the node at an address, as the set's store knows it.
+    fn name_of(&self, addr: &str) -> Option<String> {
+        let members = self.members.iter().flat_map(|(_, members)| members);
+        let store = members.into_iter().find(|member| member.addr == addr).map(|member| member.name.clone());
+        store.or_else(|| self.allocs_named.get(addr).cloned())
+    }
+
+    /// The set with its verdict, once all answers are in.
+    fn judged(mut self, name: &str, answers: &BTreeMap<String, Answer>) -> SetView {
+        let answering = |member: &&Voter| answers.get(&member.addr).is_some_and(Result::is_ok);
+        let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
+        self.facts.voters = voters.map(|member| (member.name.clone(), answering(&member))).collect();
+        (self.facts.sections, self.facts.served) = (self.sections, self.sections_served);
+        SetView { name: name.to_owned(), state: Some(self.facts.state()), verdict: self.facts.text(), ..self }
+    }
+
     fn store(&mut self, addr: &str, answer: &StatusResponse, store: &StoreStatus) -> StoreView {
         self.uid_start = store.uid_start;
         self.uid_end = store.uid_end;
@@ -204,12 +279,35 @@ impl SetView {
         self.sections = store.sections;
         self.stores += 1;
         self.route_version = self.route_version.max(store.route_version);
+        let leads = store.leader == store.id && store.id != 0;
+        // The leader of a majority knows best; else the one with the newest log.
+        let rank = (leads && store.quorum, store.term, store.last_log_index);
+        if self.members.as_ref().is_none_or(|(known, _)| rank > *known) && !store.members.is_empty() {
+            let member = |member: &StoreMember| Voter {
+                name: member.name.clone(),
+                addr: member.addr.clone(),
+                voter: member.voter,
+            };
+            self.members = Some((rank, store.members.iter().map(member).collect()));
+            self.allocs_named = store.allocs.iter().map(|alloc| (alloc.addr.clone(), alloc.name.clone())).collect();
+        }
+        // A follower that receives from a leader says so for it: the leader may be out of reach from here alone.
+        self.facts.quorum |= store.quorum;
+        let lost = store.quorum_lost_ms;
+        if lost > 0 && (self.facts.quorum_lost_ms == 0 || lost < self.facts.quorum_lost_ms) {
+            self.facts.quorum_lost_ms = lost;
+        }
+        let trips = store.members.iter().filter(|member| member.round_trip_us > 0);
         StoreView {
             set: answer.set.clone(),
             name: answer.node.clone(),
             addr: addr.to_owned(),
             id: store.id,
-            leader: store.leader == store.id && store.id != 0,
+            leader: leads,
+            quorum: store.quorum,
+            quorum_lost_ms: store.quorum_lost_ms,
+            max_round_trip_ms: store.max_round_trip_ms,
+            round_trip_us: trips.map(|member| (member.name.clone(), member.round_trip_us)).collect(),
             term: store.term,
             last_log_index: store.last_log_index,
             applied_index: store.applied_index,
@@ -223,7 +321,19 @@ impl SetView {
 
     fn alloc(&mut self, addr: &str, answer: &StatusResponse, alloc: &AllocStatus) -> AllocView {
         self.allocs += 1;
-        self.sections_served += alloc.sections;
+        match alloc.lease_remaining_ms {
+            0 => {
+                self.facts.unleased.push(answer.node.clone());
+                let ended = alloc.lease_ended_ms;
+                if ended > 0 && (self.facts.lease_ended_ms == 0 || ended < self.facts.lease_ended_ms) {
+                    self.facts.lease_ended_ms = ended;
+                }
+            }
+            left => {
+                self.sections_served += alloc.sections;
+                self.facts.lease_left_ms = self.facts.lease_left_ms.max(left);
+            }
+        }
         self.allocations += alloc.allocations;
         self.raises += alloc.raises;
         self.route_version = self.route_version.max(alloc.route_version);
@@ -233,6 +343,8 @@ impl SetView {
             addr: addr.to_owned(),
             incarnation: alloc.incarnation,
             sections: alloc.sections,
+            lease_remaining_ms: alloc.lease_remaining_ms,
+            lease_ended_ms: alloc.lease_ended_ms,
             allocations: alloc.allocations,
             forwarded: alloc.forwarded,
             raises: alloc.raises,
@@ -249,6 +361,12 @@ impl SetView {
 fn heading(narrow: &[&str], more: &[&str], wide: bool) -> Table {
     let columns: Vec<&str> = narrow.iter().chain(more.iter().filter(|_| wide)).copied().collect();
     Table::new(&columns)
+}
+
+/// The round trips that a leader measured, in milliseconds.
+fn trips(trips: &BTreeMap<String, u64>) -> String {
+    let one = |(name, us): (&String, &u64)| format!("{name} {:.1} ms", *us as f64 / 1_000.0);
+    trips.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Uptime in the two units that matter.

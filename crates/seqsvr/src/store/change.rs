@@ -12,9 +12,13 @@ use serde::Serialize;
 
 use super::wait;
 use crate::exit::{Exit, Failure};
-use crate::leader::{Addrs, Leader, Somewhere, load};
+use crate::leader::{Addrs, Leader, Patience, Somewhere, load};
+use crate::node::confirmed;
 use crate::output::{Output, Table, grouped};
 use crate::set_file::SetFile;
+
+/// Fewest voters that survive the loss of one.
+const SAFE_VOTERS: usize = 3;
 
 /// A set whose file says where the new members are.
 #[derive(Debug, Args)]
@@ -39,10 +43,13 @@ struct How {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr store members --set sets/three-node.toml\n  \
-                        seqsvr store members --addr http://127.0.0.1:7301 -o json")]
+                        seqsvr store members --addr http://127.0.0.1:7301 -o json\n\n\
+                        Exit code 3: the leader has no majority, so nothing can be committed.")]
 pub(super) struct MembersArgs {
     #[command(flatten)]
     target: Somewhere,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 #[derive(Debug, Args)]
@@ -63,8 +70,9 @@ pub(super) struct AddArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example, from five members to three:\n  seqsvr store remove 4 5 --set sets/five.toml\n\n\
-                        A change after which a majority of the voters would not answer is always refused.")]
+#[command(after_help = "Examples, from five members to three:\n  seqsvr store remove 4 5 --set sets/five.toml\n  \
+                        seqsvr store remove 4 5 --set sets/five.toml --yes    (in scripts)\n\n\
+                        A removed member never comes back: its id is used up. A change after which a majority of the voters would not answer is always refused.")]
 pub(super) struct RemoveArgs {
     /// Ids of the members to take out.
     #[arg(value_name = "ID", required = true)]
@@ -73,6 +81,14 @@ pub(super) struct RemoveArgs {
     target: Somewhere,
     #[command(flatten)]
     how: How,
+    /// Does not ask.
+    #[arg(long)]
+    yes: bool,
+    /// Allows fewer than three voters: with two a failure stops the set, with one a lost disk loses it.
+    #[arg(long)]
+    below_three: bool,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 #[derive(Debug, Args)]
@@ -103,6 +119,8 @@ pub(super) struct LeadArgs {
     to: u64,
     #[command(flatten)]
     target: Somewhere,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 /// The outcome of a change.
@@ -117,29 +135,33 @@ struct Changed {
 }
 
 pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Result<Exit> {
-    let list = args.target.leader()?.list().await?;
+    let list = args.target.leader(args.patience.duration())?.list().await?;
     if output.is_json() {
         output.json(&View::new(&list))?;
     } else {
-        output.table(&table(&list))?;
+        output.table(&table(&list, output.is_wide()))?;
         if list.changing {
             output.line("a change of voters is under way")?;
         }
+        if !list.quorum {
+            let seconds = list.quorum_lost_ms as f64 / 1_000.0;
+            output.line(format_args!("NO QUORUM since {seconds:.1} s: nothing can be committed"))?;
+        }
     }
-    Ok(Exit::Ok)
+    Ok(if list.quorum { Exit::Ok } else { Exit::Unhealthy })
 }
 
 pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> {
     let set = load(&args.target.set)?;
     let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut leader = Leader::new(Some(&set), &args.target.addrs);
+    let mut leader = Leader::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
     bring_in(&mut leader, new, &[], &args.how, args.patience_s, output).await
 }
 
 pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
     let set = load(&args.target.set)?;
     let new = described(&set, args.new)?;
-    let mut leader = Leader::new(Some(&set), &args.target.addrs);
+    let mut leader = Leader::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
     let list = leader.list().await?;
     let votes = |id| list.members.iter().any(|member| member.id == id && member.voter);
     if votes(args.old) && votes(args.new) {
@@ -151,15 +173,30 @@ pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Resul
 }
 
 pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader()?;
-    leader.list().await?;
+    let mut leader = args.target.leader(args.patience.duration())?;
+    let list = leader.list().await?;
     let request = args.how.request(Vec::new(), args.ids);
+    // What would be refused is refused before anybody is asked.
+    let foreseen = leader.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
+    let before = list.members.iter().filter(|member| member.voter).count();
+    check_count(before, foreseen.voters.len(), args.below_three)?;
+    if request.dry_run {
+        return report(&mut leader, &request, foreseen.voters, false, output).await;
+    }
+    let ids = request.remove.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let what =
+        format!("take store {ids} out of set {} for good, from {before} voters to {}", list.set, foreseen.voters.len());
+    let there = |id: &u64| list.members.iter().any(|member| member.id == *id);
+    if request.remove.iter().any(there) && !args.yes && !confirmed(&what)? {
+        return Ok(Exit::Declined);
+    }
+    leader.restart_time();
     let answer = leader.change_voters(&request).await?;
     report(&mut leader, &request, answer.voters, answer.changed, output).await
 }
 
 pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader()?;
+    let mut leader = args.target.leader(args.patience.duration())?;
     let before = leader.list().await?;
     let now = leader.transfer(args.to).await?;
     if output.is_json() {
@@ -223,6 +260,19 @@ impl How {
     }
 }
 
+/// Refuses to leave fewer than three voters where there were more, unless that is wanted.
+fn check_count(before: usize, after: usize, below_three: bool) -> anyhow::Result<()> {
+    if below_three || after >= SAFE_VOTERS || after >= before {
+        return Ok(());
+    }
+    let message = format!(
+        "{after} of {before} voters would be left: one failure more stops the set or loses its data (BELOW_THREE)"
+    );
+    let hint =
+        "`seqsvr store replace OLD NEW` puts a new member in the place of one; --below-three does it all the same";
+    Err(Failure::new(Exit::Failed, message).hint(hint).into())
+}
+
 /// A new member as the set file describes it.
 fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
     let Some(store) = set.spec.stores.iter().find(|store| store.id == id) else {
@@ -236,6 +286,8 @@ fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
 struct View<'a> {
     set: &'a str,
     leader: u64,
+    quorum: bool,
+    quorum_lost_ms: u64,
     changing: bool,
     members: Vec<MemberView<'a>>,
     used_ids: &'a [u64],
@@ -249,16 +301,26 @@ struct MemberView<'a> {
     role: &'static str,
     live: bool,
     lag: u64,
+    round_trip_us: u64,
 }
 
 impl<'a> View<'a> {
     fn new(list: &'a ListMembersResponse) -> View<'a> {
         let member = |member: &'a MemberState| {
-            let MemberState { id, name, addr, live, lag, .. } = member;
-            MemberView { id: *id, name, addr, role: role(member, list), live: *live, lag: *lag }
+            let MemberState { id, name, addr, live, lag, round_trip_us, .. } = member;
+            let (live, lag, round_trip_us) = (*live, *lag, *round_trip_us);
+            MemberView { id: *id, name, addr, role: role(member, list), live, lag, round_trip_us }
         };
         let members = list.members.iter().map(member).collect();
-        View { set: &list.set, leader: list.leader, changing: list.changing, members, used_ids: &list.used_ids }
+        View {
+            set: &list.set,
+            leader: list.leader,
+            quorum: list.quorum,
+            quorum_lost_ms: list.quorum_lost_ms,
+            changing: list.changing,
+            members,
+            used_ids: &list.used_ids,
+        }
     }
 }
 
@@ -270,17 +332,21 @@ fn role(member: &MemberState, list: &ListMembersResponse) -> &'static str {
     }
 }
 
-fn table(list: &ListMembersResponse) -> Table {
-    let mut table = Table::new(&["id", "name", "addr", "role", "answers", "lag"]).right(&[5]);
+fn table(list: &ListMembersResponse, wide: bool) -> Table {
+    let heading = ["id", "name", "addr", "role", "answers", "lag", "round trip"];
+    let mut table = Table::new(if wide { &heading } else { &heading[..6] }).right(&[5]);
     for member in &list.members {
-        table.row([
+        let trip = member.round_trip_us as f64 / 1_000.0;
+        let cells = [
             member.id.to_string(),
             member.name.clone(),
             member.addr.clone(),
             role(member, list).to_owned(),
             if member.live { "yes" } else { "no" }.to_owned(),
             grouped(member.lag),
-        ]);
+        ];
+        let trip = if member.round_trip_us == 0 { "-".to_owned() } else { format!("{trip:.1} ms") };
+        table.row(cells.into_iter().chain(wide.then_some(trip)));
     }
     table
 }

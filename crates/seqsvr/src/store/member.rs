@@ -8,7 +8,7 @@ use seq_store::storage::DataDir;
 use seq_store::{StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
-use crate::serve::{Process, Stage, bind_one};
+use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
 use crate::target::Chain;
@@ -53,7 +53,8 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
     let tuning = settings.store_tuning();
 
-    let (mut process, recorder) = Process::new(settings)?;
+    let (mut process, recorder) =
+        Process::new(settings, &Banner { role: "store", set: &set.spec.name, node: &name, data: Some(&data) })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
         let (listener, http) = (bind_one(&addr)?, bind_one(&http)?);
@@ -75,7 +76,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let (checks, removal) = (handle.readiness(), handle.removal());
         stage.store(handle);
         process.push(stage);
-        tracing::info!(name, grpc = addr, http = %http.local_addr()?, "serving");
+        tracing::info!(name, grpc = addr, http = %http.local_addr()?, "listening");
         process.open(http, recorder, checks)?;
         process.ending().await;
         let exit = process.shutdown().await;

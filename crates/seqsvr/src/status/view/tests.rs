@@ -1,5 +1,7 @@
 use expect_test::expect;
 
+use seq_proto::v1::AllocMember;
+
 use super::*;
 
 fn response(node: &str, role: Role) -> Answer {
@@ -16,6 +18,33 @@ fn response(node: &str, role: Role) -> Answer {
     })
 }
 
+fn member(id: u64) -> StoreMember {
+    let (name, addr) = (format!("s{id}"), format!("h:{id}"));
+    StoreMember { id, name, addr, voter: true, ..StoreMember::default() }
+}
+
+fn registered((addr, name): (&str, &str)) -> AllocMember {
+    AllocMember { name: name.to_owned(), addr: addr.to_owned(), ..AllocMember::default() }
+}
+
+/// A store after the change.
+fn store_with(id: u64, change: impl FnOnce(&mut StoreStatus)) -> Answer {
+    let mut answer = store(id);
+    if let Ok(StatusResponse { role: Some(Role::Store(status)), .. }) = &mut answer {
+        change(status);
+    }
+    answer
+}
+
+/// An allocator whose lease ended so many milliseconds ago.
+fn unleased(name: &str, sections: u32, ended: u64) -> Answer {
+    let mut answer = alloc(name, sections);
+    if let Ok(StatusResponse { role: Some(Role::Alloc(status)), .. }) = &mut answer {
+        (status.lease_remaining_ms, status.lease_ended_ms) = (0, ended);
+    }
+    answer
+}
+
 fn store(id: u64) -> Answer {
     response(
         &format!("s{id}"),
@@ -30,6 +59,10 @@ fn store(id: u64) -> Answer {
             sections: 10,
             route_version: 4,
             raises_applied: 1_531,
+            members: (1..=2).map(member).collect(),
+            allocs: ["h:7", "h:8"].into_iter().zip(["a1", "a2"]).map(registered).collect(),
+            quorum: true,
+            max_round_trip_ms: 90,
             ..StoreStatus::default()
         }),
     )
@@ -46,13 +79,19 @@ fn alloc(name: &str, sections: u32) -> Answer {
             allocations: 15_441_260,
             raises: 1_531,
             slot_bytes: 65_536,
+            lease_remaining_ms: 1_700,
             ..AllocStatus::default()
         }),
     )
 }
 
 fn view(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> View {
-    View::new(&answers.into_iter().map(|(addr, answer)| (addr.to_owned(), answer)).collect())
+    view_of(answers, [])
+}
+
+fn view_of<const N: usize>(answers: impl IntoIterator<Item = (&'static str, Answer)>, seeds: [&str; N]) -> View {
+    let answers = answers.into_iter().map(|(addr, answer)| (addr.to_owned(), answer)).collect();
+    View::new(&answers, &seeds.map(str::to_owned).into())
 }
 
 #[test]
@@ -67,22 +106,26 @@ fn a_healthy_set_is_a_page_of_columns() {
         s1     dev  h:1      3    1,204  1,204         0   1,531
         s2*    dev  h:2      3    1,204  1,204         0   1,531
 
-        alloc  set  addr  sections     numbers  forwarded  raises  routes
-        a1     dev  h:7          5  15,441,260          0   1,531      v4
-        a2     dev  h:8          5  15,441,260          0   1,531      v4
+        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes
+        a1     dev  h:7          5  held   15,441,260          0   1,531      v4
+        a2     dev  h:8          5  held   15,441,260          0   1,531      v4
+
+        dev: ok: 10 of 10 sections are served; 2 of 2 voters answer
     "#]]
     .assert_eq(&view.render(false));
     expect![[r#"
         set  uids          served  stores  allocs  numbers     raises  routes
         dev  0..1,000,000  10/10   2       2       30,882,520  3,062   v4
 
-        store  set  addr  term  applied    log  snapshot  raises  id  uptime  version
-        s1     dev  h:1      3    1,204  1,204         0   1,531  1   1h02m   0.1.0 (3f1c2aa)
-        s2*    dev  h:2      3    1,204  1,204         0   1,531  2   1h02m   0.1.0 (3f1c2aa)
+        store  set  addr  term  applied    log  snapshot  raises  id  quorum  round trips  uptime  version
+        s1     dev  h:1      3    1,204  1,204         0   1,531  1   yes                  1h02m   0.1.0 (3f1c2aa)
+        s2*    dev  h:2      3    1,204  1,204         0   1,531  2   yes                  1h02m   0.1.0 (3f1c2aa)
 
-        alloc  set  addr  sections     numbers  forwarded  raises  routes  life  refused  memory  uptime  version
-        a1     dev  h:7          5  15,441,260          0   1,531      v4  1     0        64 KiB  1h02m   0.1.0 (3f1c2aa)
-        a2     dev  h:8          5  15,441,260          0   1,531      v4  1     0        64 KiB  1h02m   0.1.0 (3f1c2aa)
+        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes  life  refused  memory  uptime  version
+        a1     dev  h:7          5  held   15,441,260          0   1,531      v4  1     0        64 KiB  1h02m   0.1.0 (3f1c2aa)
+        a2     dev  h:8          5  held   15,441,260          0   1,531      v4  1     0        64 KiB  1h02m   0.1.0 (3f1c2aa)
+
+        dev: ok: 10 of 10 sections are served; 2 of 2 voters answer
     "#]].assert_eq(&view.render(true));
 }
 
@@ -98,14 +141,83 @@ fn what_is_missing_is_shown_and_unhealthy() {
         store  set  addr  term  applied    log  snapshot  raises
         s2*    dev  h:2      3    1,204  1,204         0   1,531
 
-        alloc  set  addr  sections     numbers  forwarded  raises  routes
-        a1     dev  h:7         10  15,441,260          0   1,531      v4
+        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes
+        a1     dev  h:7         10  held   15,441,260          0   1,531      v4
 
-        no answer  why
-        h:8        connection refused
+        no answer  addr  why
+        a2         h:8   connection refused
+
+        dev: DEGRADED: 10 of 10 sections are served; no answer of a2 (h:8); next: start it again, or `seqsvr store replace`, `seqsvr node drain`
     "#]]
     .assert_eq(&unreachable.render(false));
     assert!(!view([("h:2", store(2)), ("h:7", alloc("a1", 9))]).healthy, "a section is not served");
     assert!(!view([("h:1", store(1)), ("h:7", alloc("a1", 10))]).healthy, "no leader answers");
     assert!(!view([("h:7", alloc("a1", 10))]).healthy, "no store answers");
+}
+
+#[test]
+fn a_lost_quorum_is_the_verdict_and_nothing_counts_as_served() {
+    let gone = || Err("tcp connect error".to_owned());
+    let alone = store_with(2, |status| {
+        status.members = (1..=3).map(member).collect();
+        (status.quorum, status.quorum_lost_ms) = (false, 8_120);
+    });
+    let view = view_of(
+        [
+            ("h:1", gone()),
+            ("h:2", alone),
+            ("h:3", gone()),
+            ("h:7", unleased("a1", 5, 6_020)),
+            ("h:8", unleased("a2", 5, 6_340)),
+        ],
+        ["h:7"],
+    );
+    assert!(!view.healthy);
+    expect![[r#"
+        set  uids          served  stores  allocs  numbers     raises  routes
+        dev  0..1,000,000  0/10    1       2       30,882,520  3,062   v4
+
+        store  set  addr  term  applied    log  snapshot  raises
+        s2*    dev  h:2      3    1,204  1,204         0   1,531
+
+        alloc  set  addr  sections  lease               numbers  forwarded  raises  routes
+        a1     dev  h:7          5  ended 6.0 s ago  15,441,260          0   1,531      v4
+        a2     dev  h:8          5  ended 6.3 s ago  15,441,260          0   1,531      v4
+
+        no answer  addr  why
+        s1         h:1   tcp connect error
+        s3         h:3   tcp connect error
+
+        dev: NO QUORUM: 1 of 3 voters answers, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again
+    "#]]
+    .assert_eq(&view.render(false));
+    let json = serde_json::to_value(&view).unwrap();
+    assert_eq!((&json["sets"][0]["sections_served"], &json["sets"][0]["state"]), (&0.into(), &"no_quorum".into()));
+    assert_eq!(json["verdict"], json["sets"][0]["verdict"]);
+    assert!(json["verdict"].as_str().unwrap().starts_with("NO QUORUM: 1 of 3 voters answers"), "{json:#}");
+}
+
+#[test]
+fn a_member_that_was_removed_is_not_missed() {
+    // The set file of an allocator names store 9, which the store's own list has not.
+    let answers = || [("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("h:9", Err("gone".to_owned()))];
+    let view = view_of(answers(), ["h:7"]);
+    assert!(view.healthy, "{}", view.verdict);
+    assert!(view.render(false).contains("removed    h:9   gone"), "{}", view.render(false));
+    // One that the user named is missed, whatever it is.
+    assert!(!view_of(answers(), ["h:7", "h:9"]).healthy);
+}
+
+#[test]
+fn each_state_has_its_sentence() {
+    let verdict = |answers: Vec<(&'static str, Answer)>| view(answers).verdict;
+    expect!["ok: 10 of 10 sections are served; 2 of 2 voters answer"].assert_eq(&verdict(vec![
+        ("h:1", store(1)),
+        ("h:2", store(2)),
+        ("h:7", alloc("a1", 10)),
+    ]));
+    expect![[r#"UNSERVED: 5 of 10 sections are served; 2 of 2 voters answer; without a lease: a2; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)"#]]
+        .assert_eq(&verdict(vec![("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 5)), ("h:8", unleased("a2", 5, 900))]));
+    expect!["NO QUORUM: no store answers; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
+        .assert_eq(&verdict(vec![("h:1", Err("gone".to_owned())), ("h:7", alloc("a1", 10))]));
 }

@@ -1,0 +1,134 @@
+//! One sentence about a set: whether its sections are served, whether its store can commit, and what to do next.
+
+use std::fmt::Write;
+
+/// How a set is, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// No majority of the store's voters is there: nothing can be committed, and leases end.
+    NoQuorum,
+    /// The store is well, and sections are not served.
+    Unserved,
+    /// All is served, and a node does not respond.
+    Degraded,
+    /// All is well.
+    Ok,
+}
+
+/// What the verdict is about; from the answers of the nodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// Every voter with whether it answered this command, by name; empty when no store answered.
+    pub(super) voters: Vec<(String, bool)>,
+    /// Whether a store that answered sees a majority.
+    pub(super) quorum: bool,
+    /// Milliseconds since a store that answered last saw one; 0 when none knows.
+    pub(super) quorum_lost_ms: u64,
+    /// Sections of the set; 0 when no store answered.
+    pub(super) sections: u32,
+    /// Sections whose owner has a lease that has not ended.
+    pub(super) served: u32,
+    /// Allocators without a lease, by name.
+    pub(super) unleased: Vec<String>,
+    /// Milliseconds that are left of the longest lease; 0 when none has one.
+    pub(super) lease_left_ms: u64,
+    /// Milliseconds since the last lease ended; 0 when one holds, or none ever did.
+    pub(super) lease_ended_ms: u64,
+    /// Nodes that do not answer, by name where it is known.
+    pub(super) silent: Vec<String>,
+}
+
+impl Facts {
+    pub(super) fn state(&self) -> State {
+        if !self.quorum {
+            return State::NoQuorum;
+        }
+        match (self.sections > 0 && self.served >= self.sections, self.missing().is_empty()) {
+            (false, _) => State::Unserved,
+            (true, false) => State::Degraded,
+            (true, true) => State::Ok,
+        }
+    }
+
+    /// Who did not answer; voters that could not be asked among them.
+    fn missing(&self) -> Vec<&str> {
+        if !self.silent.is_empty() {
+            return self.silent.iter().map(String::as_str).collect();
+        }
+        self.voters.iter().filter(|(_, answers)| !answers).map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The sentence.
+    pub(super) fn text(&self) -> String {
+        match self.state() {
+            State::NoQuorum => self.no_quorum(),
+            State::Unserved => self.unserved(),
+            State::Degraded => format!(
+                "DEGRADED: {}; no answer of {}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`",
+                self.served(),
+                self.missing().join(", ")
+            ),
+            State::Ok => format!("ok: {}; {}", self.served(), self.answering()),
+        }
+    }
+
+    fn served(&self) -> String {
+        format!(
+            "{} of {} sections are served",
+            self.served,
+            if self.sections == 0 { "?".to_owned() } else { self.sections.to_string() }
+        )
+    }
+
+    fn answering(&self) -> String {
+        let answering = self.voters.iter().filter(|(_, answers)| *answers).count();
+        match self.voters.len() {
+            0 => "no store answers".to_owned(),
+            all => format!("{answering} of {all} voters {}", if answering == 1 { "answers" } else { "answer" }),
+        }
+    }
+
+    fn no_quorum(&self) -> String {
+        let mut text = format!("NO QUORUM: {}", self.answering());
+        let lost = self.quorum_lost_ms;
+        if lost > 0 {
+            let _ = write!(text, ", no majority since {}", age(lost));
+        }
+        text.push_str("; nothing can be committed");
+        match (self.lease_left_ms, self.lease_ended_ms) {
+            (0, 0) => {}
+            (0, ended) => drop(write!(text, "; leases ended {} ago: every call is refused", age(ended))),
+            (left, _) => drop(write!(text, "; leases end in {}", age(left))),
+        }
+        let gone: Vec<&str> =
+            self.voters.iter().filter(|(_, answers)| !answers).map(|(name, _)| name.as_str()).collect();
+        match (gone.is_empty(), self.silent.is_empty()) {
+            (false, _) => drop(write!(text, "; next: start {} again", gone.join(", "))),
+            (true, false) => drop(write!(text, "; next: start {} again", self.silent.join(", "))),
+            (true, true) => text.push_str("; next: an election is under way, or the voters do not reach each other: repeat, then look at their logs"),
+        }
+        text
+    }
+
+    fn unserved(&self) -> String {
+        let mut text = format!("UNSERVED: {}; {}", self.served(), self.answering());
+        if !self.unleased.is_empty() {
+            let _ = write!(text, "; without a lease: {}", self.unleased.join(", "));
+        }
+        if !self.silent.is_empty() {
+            let _ = write!(text, "; no answer of {}", self.silent.join(", "));
+        }
+        text.push_str("; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)");
+        text
+    }
+}
+
+/// A time as people say it.
+pub(super) fn age(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{:.1} s", ms as f64 / 1_000.0),
+        10_000..120_000 => format!("{} s", ms / 1_000),
+        _ => format!("{} min", ms / 60_000),
+    }
+}
