@@ -6,10 +6,13 @@
 
 mod bench;
 mod cluster;
+mod crash;
 mod dev;
 mod http;
 mod kill;
 mod redis;
+mod redis_node;
+mod redis_twin;
 mod replace;
 mod sim;
 mod three_node;

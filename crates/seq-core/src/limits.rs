@@ -4,9 +4,18 @@
 /// ceiling out of sight of the other 99,999 users.
 pub const MAX_COUNT: u32 = 1_000_000;
 
-/// Highest number that a uid is raised to by name. The ceiling goes there with it, and the section's next owner starts every
-/// one of its uids at the ceiling: from half of all numbers they still have a life ahead.
+/// Highest number that a uid is raised to by name, whatever is configured. The ceiling goes there with it, and the section's
+/// next owner starts every one of its uids at the ceiling: half of all numbers are still ahead of them.
 pub const MAX_ADVANCE: u64 = 1 << 62;
+
+/// How far above its section's ceiling a uid is raised by name unless an operator configures more. More numbers than one user
+/// takes in a lifetime, so that an import fits; and nine million such advances fit below 2^53, where JavaScript, Lua and JSON
+/// doubles begin to round, so that no single request takes the neighbours there.
+pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
+
+/// Furthest that one raise takes a ceiling: four of the largest steps. A ceiling never goes back, so one request must not spend
+/// the numbers of a section; what is further away takes several raises.
+pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
 /// Most items in one call: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does not
 /// hold up the calls behind it on its core.

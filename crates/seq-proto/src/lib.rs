@@ -4,6 +4,7 @@
 
 pub mod convert;
 pub mod dial;
+mod json;
 pub mod owners;
 pub mod status;
 
