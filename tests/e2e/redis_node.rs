@@ -1,6 +1,6 @@
 //! Clients of Redis for Node: ioredis and node-redis with their defaults, at both nodes of a development cluster.
 //!
-//! `.ci/run` installs them below target/node; where they are missing the test says so and passes, and fails in CI.
+//! `.ci/run` installs them below target/node; where they are missing the test is skipped with a line on stderr, and fails in CI.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -34,7 +34,10 @@ async function withIoredis() {
   assert.deepEqual(await plain.mget("seq:1", "foo", "seq:900000"), ["16", null, null]);
   const strings = new Redis({ ...nodes[1], stringNumbers: true, keyPrefix: "seq:", enableAutoPipelining: true });
   assert.deepEqual(await Promise.all([strings.incr("1"), strings.incr("1")]), ["17", "18"]);
-  await assert.rejects(new Redis.Cluster([nodes[0]], { clusterRetryStrategy: null }).incr("seq:1"));
+  const cluster = new Redis.Cluster([nodes[0]], { clusterRetryStrategy: null });
+  // The refusal is an event as well.
+  cluster.on("error", () => {});
+  await assert.rejects(cluster.incr("seq:1"));
   for (const client of [plain, strings]) await client.quit();
 }
 
@@ -43,7 +46,7 @@ async function withNodeRedis() {
   assert.equal(await client.incr("seq:2"), 1);
   assert.deepEqual(await client.multi().incr("seq:2").incrBy("seq:2", 5).get("seq:2").exec(), [2, 7, "7"]);
   assert.deepEqual(await client.multi().incr("seq:2").execAsPipeline(), [8]);
-  await assert.rejects(client.multi().incr("seq:2").addCommand(["nonsense"]).exec(), /EXECABORT/);
+  await assert.rejects(client.multi().incr("seq:2").addCommand(["nonsense"]).exec(), /unknown command/);
   assert.deepEqual(await client.mGet(["seq:2", "foo"]), ["8", null]);
   const strings = client.withTypeMapping({ [require("redis").RESP_TYPES.NUMBER]: String });
   assert.equal(await strings.incr("seq:2"), "9");

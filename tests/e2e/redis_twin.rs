@@ -121,13 +121,13 @@ impl Drop for Redis {
     }
 }
 
-/// One connection, spoken to in lines.
+/// One connection; commands are lines.
 struct Talk<S: Read>(BufReader<S>);
 
 impl<S: Read + Write> Talk<S> {
     /// The reply to a command, as its bytes; what there is of it when the server closes.
     fn ask(&mut self, command: &str) -> String {
-        // A server that has closed says so in its reply.
+        // A server that has closed the connection is seen by the read.
         let _ = self.0.get_mut().write_all(format!("{command}\r\n").as_bytes());
         let mut reply = String::new();
         self.read(&mut reply);

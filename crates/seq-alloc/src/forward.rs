@@ -186,7 +186,7 @@ impl Shared {
     }
 }
 
-/// What an owner's status says.
+/// Decodes an owner's refusal.
 fn refused(status: &Status) -> Failure {
     let bound = status::metadata(status, status::BOUND).and_then(|bound| bound.parse().ok());
     match (status::reason(status), bound) {

@@ -81,7 +81,7 @@ fn is_any_grpc(head: &Parts) -> bool {
 
 /// Reads what is left of a body, up to its bounds.
 async fn drain(head: &Parts, body: &mut Body) {
-    // Who expects to be asked for the body has not sent it.
+    // A client that waits for "100 Continue" has not sent the body.
     if body.is_end_stream() || head.headers.contains_key(EXPECT) {
         return;
     }

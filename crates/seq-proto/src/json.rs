@@ -1,6 +1,6 @@
 //! Numbers in JSON, by the mapping of proto3: a number or a string of decimal digits, and null for a field's default.
 //!
-//! The generated code reads every number through these types (build.rs), so that what is wrong is said in words of JSON.
+//! The generated code reads every number through these types (build.rs), so that errors are in terms of JSON.
 
 use std::fmt;
 use std::marker::PhantomData;

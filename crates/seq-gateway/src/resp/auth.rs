@@ -19,7 +19,7 @@ use crate::resp::RespConfig;
 /// Wrong passwords after which a connection is cut: a person's typing errors.
 const MAX_WRONG: u32 = 5;
 
-/// How long a wrong password waits for its answer: ten guesses a second for a node, and nobody notices a typing error.
+/// Delay of the reply to a wrong password: ten guesses a second for a node, and no cost to a typing error.
 const DELAY: Duration = Duration::from_millis(100);
 
 /// Most wrong passwords that wait, so that the last one waits some three seconds. The next ones end their connection at once.
@@ -31,7 +31,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// What a client is to the port before it is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It may ask for numbers.
+    /// It may send every command.
     Admitted,
     /// There is no password, and it named no user.
     NotNeeded,
@@ -57,7 +57,7 @@ pub(super) struct Guesses {
     waiting: Semaphore,
     /// Held while one of them is delayed.
     turn: Mutex<()>,
-    log: Mutex<Log>,
+    logged: Mutex<Log>,
     total: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Guesses {
             failures: counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned()),
             waiting: Semaphore::new(MAX_WAITING),
             turn: Mutex::new(()),
-            log: Mutex::new(Log::default()),
+            logged: Mutex::new(Log::default()),
             total: AtomicU64::new(0),
         }
     }
@@ -82,7 +82,7 @@ impl Guesses {
     pub(super) async fn on_wrong(&self, peer: Option<SocketAddr>, wrong: u32, stop: &CancellationToken) -> bool {
         self.failures.increment(1);
         let total = self.total.fetch_add(1, Relaxed) + 1;
-        self.tell(peer, total);
+        self.log(peer, total);
         let Ok(_waiting) = self.waiting.try_acquire() else { return false };
         let delayed = async {
             let _turn = self.turn.lock().await;
@@ -94,8 +94,8 @@ impl Guesses {
         }
     }
 
-    fn tell(&self, peer: Option<SocketAddr>, total: u64) {
-        let Ok(mut log) = self.log.try_lock() else { return };
+    fn log(&self, peer: Option<SocketAddr>, total: u64) {
+        let Ok(mut log) = self.logged.try_lock() else { return };
         if log.last.is_none_or(|last| last.elapsed() >= LOG_EVERY) {
             log.last = Some(Instant::now());
             let peer = peer.map(tracing::field::display);

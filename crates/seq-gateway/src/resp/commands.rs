@@ -173,7 +173,7 @@ async fn answer<F: Frontend>(door: &Door<F>, session: &mut Session, asked: &Aske
             replies.integer(0);
             replies.array(0);
         }
-        // In Redis's own words, by which clients know that they must not ask for slots.
+        // Redis's own sentence: clients recognize it and do not request slots.
         b"CLUSTER" => replies.error("ERR", format_args!("This instance has cluster support disabled")),
         b"COMMAND" => command(asked, replies),
         b"CONFIG" => config(&door.node, asked, replies),
@@ -185,12 +185,12 @@ async fn answer<F: Frontend>(door: &Door<F>, session: &mut Session, asked: &Aske
     }
 }
 
-/// Whether a command is served, with so many arguments; says what is wrong when it is not.
+/// Whether a command is served, with so many arguments. Replies with an error when it is not.
 fn is_sound(called: &[u8], asked: &Asked<'_, '_>, replies: &mut Replies) -> bool {
     let count = asked.args.count();
     let known = SERVED.iter().find(|served| served.name.as_bytes().eq_ignore_ascii_case(called));
     let (unserved, arity) = match known {
-        // SET says for itself why it takes no options.
+        // SET replies itself why it takes no options.
         Some(served) if tables::takes(served.arity, count) || (asked.name == b"SET" && count > 3) => return true,
         Some(served) => (Unserved::Unknown, Some(served.arity)),
         None => tables::unserved(called),
@@ -306,8 +306,8 @@ async fn get<F: Frontend>(door: &Door<F>, key: &[u8], replies: &mut Replies) {
     }
 }
 
-/// Reads all keys of a command. A key that is no sequence of this set has no value, as a missing key in Redis. Says what is
-/// wrong when one cannot be read now.
+/// Reads all keys of a command. A key that is no sequence of this set has no value, as a missing key in Redis. Replies
+/// with an error when one cannot be read now.
 async fn read<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut Replies) -> Option<Vec<Option<u64>>> {
     if door.knows_nobody() {
         loading(replies);

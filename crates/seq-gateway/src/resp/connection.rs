@@ -176,7 +176,7 @@ impl<F: Frontend> Client<F> {
         let keys = commands::keys(&door.node);
         let mut at = 0;
         let outcome = loop {
-            // A client that must say its password first has every command looked at, and so has one within a transaction.
+            // Before authentication and within a transaction every command is parsed one by one.
             let (bytes, halt) = if self.session.takes_at_once() {
                 gather::takes(&mut self.parser, &input[at..], keys, MAX_TAKES, asks)
             } else {
