@@ -37,10 +37,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let encoded = compiler.encode_file_descriptor_set();
     std::fs::write(descriptors, &encoded)?;
     // Every field is written, also a zero: who reads an answer in a shell should see that `prev` is 0.
-    pbjson_build::Builder::new().register_descriptors(&encoded)?.emit_fields().build(&IN_JSON)?;
+    let mut json = pbjson_build::Builder::new();
+    json.register_descriptors(&encoded)?.emit_fields().ignore_unknown_fields().build(&IN_JSON)?;
+    read_numbers_strictly(&PathBuf::from(std::env::var("OUT_DIR")?).join("seqsvr.v1.serde.rs"))?;
     tonic_prost_build::configure()
         .bytes(".seqsvr.v1.RaftMessage")
         .bytes(".seqsvr.v1.SnapshotChunk")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
+}
+
+/// Replaces the library's type for numbers by those of `crate::json`: the library's refuses null, accepts "+5", and its errors are
+/// about an untagged enum.
+fn read_numbers_strictly(generated: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    const NUMBER: &str = "::pbjson::private::NumberDeserialize<_>";
+    let mut code = std::fs::read_to_string(generated)?;
+    // In this order: the last one is a part of the others.
+    for (library, own) in [
+        (format!("Vec<{NUMBER}>"), "crate::json::List<_>"),
+        (format!("::std::option::Option<{NUMBER}>"), "::std::option::Option<crate::json::Number<_>>"),
+        (NUMBER.to_owned(), "crate::json::Field<_>"),
+    ] {
+        assert!(code.contains(&library), "pbjson writes {library} no more");
+        code = code.replace(&library, own);
+    }
+    Ok(std::fs::write(generated, code)?)
 }

@@ -40,8 +40,10 @@ fn curl_takes_numbers() {
         let url = format!("{addr}{path}");
         tool(&place, "curl", &[&["-s", &url], args].concat(), &[]).expect("curl is here").1
     };
-    assert_eq!(curl("/api/seq/next/42", &[]), "1\n");
-    assert_eq!(curl("/api/seq/next/42?n=10", &[]), "11\n");
+    let take = ["-X", "POST"];
+    assert_eq!(curl("/api/seq/next/42", &take), "1\n");
+    assert_eq!(curl("/api/seq/next/42?n=10", &take), "11\n");
+    assert!(curl("/api/seq/next/42", &["-i"]).starts_with("HTTP/1.1 405"), "a GET takes nothing");
     assert!(curl("/api/seq/current/42", &["-i"]).contains("\r\nseq-exactness: exact\r\n"));
     let json = ["-H", "content-type: application/json", "-d"];
     let next = "/seqsvr.v1.SequenceService/Next";
@@ -52,7 +54,7 @@ fn curl_takes_numbers() {
     let uids: Vec<_> = (0..10).map(|section| section * 100_000).collect();
     let many = post("/seqsvr.v1.SequenceService/NextMany", &format!(r#"{{"uids":{uids:?}}}"#), &[]);
     assert!(many.starts_with(&format!(r#"{{"values":[{}]"#, [r#""1""#; 10].join(","))), "{many}");
-    let refused = curl("/api/seq/next/1000000", &["-w", "%{http_code}"]);
+    let refused = curl("/api/seq/next/1000000", &["-X", "POST", "-w", "%{http_code}"]);
     assert!(refused.starts_with("UID_OUT_OF_RANGE: ") && refused.ends_with("\n400"), "{refused}");
     let metrics = curl("", &["--url", &format!("http://{}:7180/metrics", place.host)]);
     assert!(metrics.contains("via=\"json\""), "{metrics}");

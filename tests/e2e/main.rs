@@ -7,11 +7,14 @@
 mod bench;
 mod cluster;
 mod commands;
+mod crash;
 mod dev;
 mod http;
 mod kill;
 mod quorum;
 mod redis;
+mod redis_node;
+mod redis_twin;
 mod replace;
 mod sim;
 mod three_node;

@@ -29,7 +29,7 @@ pub(crate) fn start(place: &Place) -> (Server, Vec<Node>) {
 }
 
 /// The path of a tool; `None`, said aloud, where it is missing and may be.
-fn tool(name: &str) -> Option<PathBuf> {
+pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     find(name, name, |path| path.is_file())
 }
 
@@ -44,7 +44,7 @@ fn find(name: &str, what: &str, fits: impl Fn(&Path) -> bool) -> Option<PathBuf>
     found
 }
 
-fn run(command: &mut Command) -> Output {
+pub(crate) fn run(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{stdout}\n{stderr}", output.status);
@@ -110,7 +110,7 @@ def work(thread):
         if turn % 2:
             values = [client.incrby(f"seq:{uid}", 2) for uid in uids]
         else:
-            pipeline = client.pipeline(transaction=False)
+            pipeline = client.pipeline(transaction=bool(turn % 4))
             for uid in uids:
                 pipeline.incrby(f"seq:{uid}", 2)
             values = pipeline.execute()
@@ -127,7 +127,15 @@ assert client.ping() and client.echo("x") == "x" and client.exists("seq:7", "seq
 assert client.get("seq:8") is None and client.mget("seq:7", "seq:8") == ["1600", None]
 assert client.set("seq:8", 50) and client.incr("seq:8") == 51
 assert client.info()["redis_version"] and client.config_get("save") == {"save": ""}
-for refused in (lambda: client.delete("seq:8"), lambda: client.set("seq:8", 3), lambda: client.decr("seq:8"),
+with client.pipeline() as pipeline:
+    assert pipeline.incr("seq:9").incr("seq:9").get("seq:9").execute() == [1, 2, "2"]
+    try:
+        pipeline.incr("seq:9").execute_command("nonsense").execute()
+        raise AssertionError("not refused")
+    except redis.ResponseError:
+        pass
+    assert client.get("seq:9") == "2"
+for refused in (lambda: client.set("seq:8", 1 << 62), lambda: client.delete("seq:8"), lambda: client.set("seq:8", 3), lambda: client.decr("seq:8"),
                 lambda: client.lpush("seq:8", 1), lambda: client.incr("foo")):
     try:
         refused()

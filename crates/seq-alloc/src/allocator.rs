@@ -286,7 +286,7 @@ impl Frontend for Allocator {
     }
 
     async fn advance(&self, call: Call, uid: Uid, to: Target, epoch: Epoch) -> Result<Epoch, Refusal> {
-        let answer = self.one(&Advance { to }, call, Ask { uid, count: Count::ONE, epoch }).await;
+        let answer = self.one(&Advance::new(to), call, Ask { uid, count: Count::ONE, epoch }).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seq_core::AdvanceLimit;
 use seq_core::lease::{LeaseTerms, TermsError};
 use seq_core::limits;
 use seq_core::set_spec::SetSpec;
@@ -48,6 +49,8 @@ pub struct AllocTuning {
     pub raises_in_flight: usize,
     /// Connections to each other node and to each member of the store.
     pub connections: usize,
+    /// How far above its section's ceiling a uid may be raised by name.
+    pub max_advance: AdvanceLimit,
 }
 
 /// Most calls for raises under way: each is an entry of the store's log, and past a few they only queue there.
@@ -66,6 +69,7 @@ impl AllocTuning {
         raise_batch: limits::MAX_RAISES,
         raises_in_flight: 4,
         connections: 2,
+        max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
     };
 
     /// The terms of its lease. The wait is the store's, which compares it with the lease when the node registers.

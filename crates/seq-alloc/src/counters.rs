@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
-use seq_core::Refusal;
+use seq_core::{Refusal, Seq};
 use seq_kit::frontend::Via;
 use seq_kit::metrics as names;
 use seq_proto::status;
@@ -54,6 +54,9 @@ pub(crate) struct Counters {
     sections: Gauge,
     route_version: Gauge,
     slot_bytes: Gauge,
+    ceiling_max: Gauge,
+    /// Each with the end of the numbers that it counts to.
+    headroom: [(u64, Gauge); 2],
 }
 
 /// A count of something that is rare next to numbers, kept for this allocator and for the process' metrics.
@@ -134,7 +137,11 @@ impl Counters {
                 names::SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => "served"
             ),
             route_version: gauge!(names::ROUTE_VERSION, "node" => node.clone()),
-            slot_bytes: gauge!(names::SLOT_BYTES, "set" => set.clone(), "node" => node),
+            slot_bytes: gauge!(names::SLOT_BYTES, "set" => set.clone(), "node" => node.clone()),
+            ceiling_max: gauge!(names::CEILING_MAX, "set" => set.clone(), "node" => node.clone()),
+            headroom: [(1 << 53, "2^53"), (1 << 63, "2^63")].map(|(end, below)| {
+                (end, gauge!(names::CEILING_HEADROOM, "set" => set.clone(), "node" => node.clone(), "below" => below))
+            }),
             set,
         }
     }
@@ -239,6 +246,14 @@ impl Counters {
         self.lease.set(lease.as_secs_f64());
         self.sections.set(sections as f64);
         self.route_version.set(route_version as f64);
+    }
+
+    /// Publishes the highest ceiling of the sections served, and what is left above it.
+    pub(crate) fn publish_ceiling(&self, highest: Seq) {
+        self.ceiling_max.set(highest.0 as f64);
+        for (end, headroom) in &self.headroom {
+            headroom.set(end.saturating_sub(highest.0) as f64);
+        }
     }
 
     /// Publishes the memory that counters take.

@@ -30,6 +30,8 @@ enum Failure {
     NoAnswer,
     /// It refused, for this reason.
     Refused(String),
+    /// It refused an advance, and accepts this number at most.
+    TooFar(Seq),
 }
 
 impl Shared {
@@ -51,11 +53,7 @@ impl Shared {
         match tokio::time::timeout(left, method(owner, request)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) if pool::not_processed(&status) => Err(Failure::NotProcessed),
-            Ok(Err(status)) => Err(match status::reason(&status) {
-                Some(reason) => Failure::Refused(reason),
-                None if pool::is_broken(&status) => Failure::Broken,
-                None => Failure::NoAnswer,
-            }),
+            Ok(Err(status)) => Err(refused(&status)),
             Err(_) => Err(Failure::NoAnswer),
         }
     }
@@ -124,6 +122,7 @@ impl Shared {
         match self.ask(&call, owner, question, async |mut owner, request| owner.advance(request).await).await {
             Ok(answer) if answer.epoch > 0 => Ok(Epoch(answer.epoch)),
             Ok(_) => Err(no_answer(item.section, owner)),
+            Err(Failure::TooFar(bound)) => Err(Refusal::AdvanceTooFar { to, bound }),
             Err(failure) => Err(self.refusal(failure, owner, item)),
         }
     }
@@ -184,7 +183,7 @@ impl Shared {
         let reason = match failure {
             Failure::NotProcessed => return Refusal::OwnerUnreachable { section, owner: to },
             Failure::Broken => return Refusal::OwnerConnectionLost { section, owner: to },
-            Failure::NoAnswer => return no_answer(section, to),
+            Failure::NoAnswer | Failure::TooFar(_) => return no_answer(section, to),
             Failure::Refused(reason) => reason,
         };
         if matches!(reason.as_str(), "NOT_OWNER" | "UNSERVED" | "STALE_EPOCH") {
@@ -193,6 +192,17 @@ impl Shared {
         let known = known_refusals(&self.layout, item, to);
         // A reason this version does not know is told as the widest one: numbers may have been consumed.
         known.into_iter().find(|refusal| status::verdict(refusal).reason == reason).unwrap_or(no_answer(section, to))
+    }
+}
+
+/// Decodes an owner's refusal.
+fn refused(status: &Status) -> Failure {
+    let bound = status::metadata(status, status::BOUND).and_then(|bound| bound.parse().ok());
+    match (status::reason(status), bound) {
+        (Some(reason), Some(bound)) if reason == "ADVANCE_TOO_FAR" => Failure::TooFar(Seq(bound)),
+        (Some(reason), _) => Failure::Refused(reason),
+        (None, _) if pool::is_broken(status) => Failure::Broken,
+        (None, _) => Failure::NoAnswer,
     }
 }
 

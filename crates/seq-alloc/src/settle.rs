@@ -5,7 +5,7 @@
 //! held is bounded, and each of them to its deadline.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use seq_core::lease::Clocks;
@@ -119,7 +119,15 @@ pub(crate) struct Read;
 
 /// Takes all numbers up to one.
 pub(crate) struct Advance {
-    pub(crate) to: Target,
+    to: Target,
+    /// Whether it was logged as a far one.
+    logged: AtomicBool,
+}
+
+impl Advance {
+    pub(crate) fn new(to: Target) -> Advance {
+        Advance { to, logged: AtomicBool::new(false) }
+    }
 }
 
 impl Work for Take {
@@ -179,7 +187,13 @@ impl Work for Advance {
     }
 
     fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Epoch, Refusal>> {
-        shared.advance(owned, item, self.to)
+        let far = shared.is_far(owned, self.to);
+        let answer = shared.advance(owned, item, self.to);
+        if far && !matches!(answer, Some(Err(_))) && !self.logged.swap(true, Relaxed) {
+            let (uid, section, to) = (item.ask.uid.0, owned.id.0, self.to.seq().0);
+            tracing::warn!(uid, section, to, ceiling = owned.section.ceiling().0, "an advance far above the ceiling");
+        }
+        answer
     }
 
     async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Epoch>> {

@@ -10,7 +10,7 @@ use seq_core::lease::{Clocks, Lease};
 use seq_core::limits;
 use seq_core::owner::{Life, Owner};
 use seq_core::route::RouteTable;
-use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, SlotIndex, Step, Take, Target};
+use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
 use seq_kit::clock::Clock;
 use seq_kit::frontend::{Allocation, Ask, Call};
 use tokio::sync::Notify;
@@ -25,6 +25,9 @@ use crate::owned::{Owned, OwnedSection, OwnedTable};
 use crate::peers::Peers;
 use crate::settle::{Holds, Item};
 use crate::target::Receiving;
+
+/// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
+const FAR_ADVANCE_STEPS: u64 = 1_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -116,9 +119,10 @@ impl Shared {
         if item.ask.epoch > owned.epoch {
             return None;
         }
-        let (answer, raise_due) = match owned.section.advance(item.slot, to) {
+        let (answer, raise_due) = match owned.section.advance(item.slot, to, self.tuning.max_advance) {
             Advance::Done { raise_due } => (Some(Ok(owned.epoch)), raise_due),
             Advance::AtCeiling { raise_due } => (None, raise_due),
+            Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), false),
             Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.ask.uid })), false),
             Advance::Frozen => (None, false),
         };
@@ -126,6 +130,12 @@ impl Shared {
             self.line.join(owned.clone());
         }
         answer
+    }
+
+    /// Whether an advance burns so many of the section's numbers that an operator should know of it.
+    pub(crate) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
+        let distance = to.seq().0.saturating_sub(owned.section.ceiling().0);
+        distance / self.step.0 >= FAR_ADVANCE_STEPS
     }
 
     /// Who owns what, for one call.
@@ -150,9 +160,11 @@ impl Shared {
         self.counters.publish();
         let version = self.routes().as_ref().map_or(0, |routes| routes.version().0);
         let lease = self.lease.left(self.clock.now());
+        let owned = self.owned.load();
         // Without a lease nothing is served, whatever is owned.
-        let served = if lease.is_zero() { 0 } else { self.owned.load().iter().count() };
+        let served = if lease.is_zero() { 0 } else { owned.iter().count() };
         self.counters.publish_state(served, version, lease);
+        self.counters.publish_ceiling(owned.iter().map(|owned| owned.section.ceiling()).max().unwrap_or(Seq::ZERO));
     }
 
     /// Bytes that hold counters of touched pages. Looks at every page there could be.

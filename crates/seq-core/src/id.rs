@@ -41,6 +41,10 @@ number! {
     Step(u64)
 }
 number! {
+    /// How far above its section's ceiling a uid may be raised by name.
+    AdvanceLimit(u64)
+}
+number! {
     /// Number of an ownership of a section; every change of owner adds one. 0: never owned.
     Epoch(u64)
 }
@@ -134,7 +138,8 @@ impl Target {
     /// # Errors
     /// [`Refusal::AdvanceTooFar`] when it is above [`limits::MAX_ADVANCE`].
     pub fn new(to: u64) -> Result<Target, Refusal> {
-        if to > limits::MAX_ADVANCE { Err(Refusal::AdvanceTooFar { to }) } else { Ok(Target(Seq(to))) }
+        let bound = Seq(limits::MAX_ADVANCE);
+        if to > bound.0 { Err(Refusal::AdvanceTooFar { to, bound }) } else { Ok(Target(Seq(to))) }
     }
 
     /// The number.

@@ -6,9 +6,18 @@ use core::time::Duration;
 /// ceiling out of sight of the other 99,999 users.
 pub const MAX_COUNT: u32 = 1_000_000;
 
-/// Highest number that a uid is raised to by name. The ceiling goes there with it, and the section's next owner starts every
-/// one of its uids at the ceiling: from half of all numbers they still have a life ahead.
+/// Highest number that a uid is raised to by name, whatever is configured. The ceiling goes there with it, and the section's
+/// next owner starts every one of its uids at the ceiling: half of all numbers are still ahead of them.
 pub const MAX_ADVANCE: u64 = 1 << 62;
+
+/// How far above its section's ceiling a uid is raised by name unless an operator configures more. More numbers than one user
+/// takes in a lifetime, so that an import fits; and nine million such advances fit below 2^53, where JavaScript, Lua and JSON
+/// doubles begin to round, so that no single request takes the neighbours there.
+pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
+
+/// Furthest that one raise takes a ceiling: four of the largest steps. A ceiling never goes back, so one request must not spend
+/// the numbers of a section; what is further away takes several raises.
+pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
 /// Most items in one call: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does not
 /// hold up the calls behind it on its core.
@@ -31,10 +40,6 @@ pub const MAX_HOPS: u32 = 2;
 
 /// Most raises in one call to the store: the Raft entry stays under 128 KiB, one write of the log.
 pub const MAX_RAISES: usize = 4_096;
-
-/// How far one raise may move a section's ceiling, four of the largest steps: a raise covers a step and the numbers of one
-/// call. One that asks for more is granted this much, so no single message can use up the numbers of a section.
-pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
 /// Longest lease that a set's terms may allow for, one hour: the sections of a dead node wait as long.
 pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);

@@ -4,6 +4,7 @@
 //! flight per section. Its target is absolute, so a repeated message cannot run away.
 
 use crate::id::{Seq, Step};
+use crate::limits;
 
 /// Whether the next raise is due once `value` is given out under `ceiling`: half a step or less is left, and there are
 /// numbers above the ceiling.
@@ -13,11 +14,12 @@ pub fn is_due(value: Seq, ceiling: Seq, step: Step) -> bool {
     ceiling.0.saturating_sub(value.0) <= step.0 / 2 && ceiling < Seq::MAX
 }
 
-/// The ceiling to ask for: one step above `ceiling`, or `wanted` when somebody waits for more than that. Never above
-/// [`Seq::MAX`].
+/// The ceiling to request: one step above `ceiling`, or `wanted` when a call waits for more than that. Never more than
+/// [`limits::MAX_RAISE`] above `ceiling`, and never above [`Seq::MAX`].
 #[must_use]
 pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
-    Seq(ceiling.0.saturating_add(step.0).max(wanted.0)).min(Seq::MAX)
+    let target = ceiling.0.saturating_add(step.0).max(wanted.0);
+    Seq(target.min(ceiling.0.saturating_add(limits::MAX_RAISE))).min(Seq::MAX)
 }
 
 #[cfg(test)]
@@ -49,6 +51,7 @@ mod tests {
         let step = Step(10_000);
         assert_eq!(target(Seq(10_000), Seq(5_000), step), Seq(20_000));
         assert_eq!(target(Seq(10_000), Seq(1_010_000), step), Seq(1_010_000));
+        assert_eq!(target(Seq(10), Seq(1 << 62), step), Seq(10 + limits::MAX_RAISE), "the rest takes more raises");
         assert_eq!(target(Seq(Seq::MAX.0 - 3), Seq(0), step), Seq::MAX);
         assert_eq!(target(Seq::MAX, Seq(0), step), Seq::MAX);
     }

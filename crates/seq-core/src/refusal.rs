@@ -1,6 +1,6 @@
 //! Why a call for numbers is not answered with numbers. A refused call moved no counter.
 
-use crate::id::{Epoch, NodeId, SectionId, Uid};
+use crate::id::{Epoch, NodeId, SectionId, Seq, Uid};
 use crate::limits;
 
 /// A refusal is an answer, not a fault: it is compared, counted and sent, never logged as an error.
@@ -120,12 +120,14 @@ pub enum Refusal {
     },
     /// A uid was to be raised to a number that is too high for the other uids of its section.
     #[error(
-        "{to} is above 2^62: the ceiling of the uid's section would go there, and the section's next owner starts every uid \
-         at the ceiling"
+        "{to} is above {bound}, the highest number that a uid of this section is raised to now: the section's ceiling would \
+         go there for good, and its next owner starts every uid at the ceiling"
     )]
     AdvanceTooFar {
         /// The number asked for.
         to: u64,
+        /// The highest one that is accepted now.
+        bound: Seq,
     },
     /// A uid was to be raised to a number that it is past, or may be past.
     #[error("uid {uid} is past that number, and numbers never go back")]

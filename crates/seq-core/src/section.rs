@@ -5,7 +5,8 @@
 
 use alloc::vec::Vec;
 
-use crate::id::{Count, Seq, SlotIndex, Step, Target};
+use crate::id::{AdvanceLimit, Count, Seq, SlotIndex, Step, Target};
+use crate::limits;
 use crate::raise;
 use crate::slots::{FROZEN, Slots};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
@@ -63,10 +64,15 @@ pub enum Advance {
     },
     /// The uid is past the number, or may be: it reads above. Nothing moved.
     Past,
-    /// The number is above the ceiling; nothing moved. Wait for a raise that covers it.
+    /// The number is above the ceiling; nothing moved. Try again after a raise: a far number takes several.
     AtCeiling {
         /// The caller must put the section in line for a raise: nobody else has.
         raise_due: bool,
+    },
+    /// The number is further above the ceiling than the limit allows; nothing moved, and no raise was requested.
+    TooFar {
+        /// The highest number that is accepted now.
+        bound: Seq,
     },
     /// The section is being handed over; nothing moved.
     Frozen,
@@ -210,11 +216,14 @@ impl Section {
         }
     }
 
-    /// Takes all numbers of a uid up to `to`. Repeating it changes nothing.
+    /// Takes all numbers of a uid up to `to`, at most `limit` above the ceiling. Repeating it changes nothing.
+    ///
+    /// A ceiling goes at most [`limits::MAX_RAISE`] further in one raise, and only the next one is requested here: once its
+    /// caller has gone, a far advance moves the ceiling no further.
     ///
     /// # Panics
     /// When the section has no such slot.
-    pub fn advance(&self, slot: SlotIndex, to: Target) -> Advance {
+    pub fn advance(&self, slot: SlotIndex, to: Target, limit: AdvanceLimit) -> Advance {
         let to = to.seq();
         // Below the base everything may have been given out, whoever serves the section by now.
         let Some(wanted) = to.0.checked_sub(self.base.0) else { return Advance::Past };
@@ -229,7 +238,14 @@ impl Section {
             }
             let ceiling = self.ceiling.load(Acquire);
             if to.0 > ceiling {
-                return Advance::AtCeiling { raise_due: self.want(to) };
+                // Before a raise is requested: a refused advance leaves the neighbours' ceiling where it is.
+                let bound = Seq(ceiling.saturating_add(limit.0)).min(Seq(limits::MAX_ADVANCE));
+                if to > bound {
+                    return Advance::TooFar { bound };
+                }
+                return Advance::AtCeiling {
+                    raise_due: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
+                };
             }
             match slot.compare_exchange_weak(distance, wanted, Relaxed, Relaxed) {
                 Ok(_) => {

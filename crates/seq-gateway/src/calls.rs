@@ -1,6 +1,6 @@
 //! The calls of `SequenceService` over a `Frontend`, whatever protocol they came in by: check, ask, answer.
 
-use seq_core::{Count, Epoch, Refusal, RouteVersion, Target, Uid};
+use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
 use seq_kit::frontend::{Ask, Call, Frontend, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
@@ -17,6 +17,8 @@ pub(crate) struct Sequence<F> {
     pub(crate) latency: Latency,
     /// Cancelled when the door closes.
     pub(crate) closing: CancellationToken,
+    /// Whether a GET takes numbers, too.
+    pub(crate) get_takes: bool,
     routes: RoutesCache,
 }
 
@@ -38,8 +40,8 @@ impl Arrival {
 }
 
 impl<F: Frontend> Sequence<F> {
-    pub(crate) fn new(frontend: F, set: &str, closing: CancellationToken) -> Sequence<F> {
-        Sequence { frontend, latency: Latency::new(set), closing, routes: RoutesCache::default() }
+    pub(crate) fn new(frontend: F, set: &str, closing: CancellationToken, get_takes: bool) -> Sequence<F> {
+        Sequence { frontend, latency: Latency::new(set), closing, get_takes, routes: RoutesCache::default() }
     }
 
     /// What the caller does not know yet of who owns what.
@@ -50,7 +52,7 @@ impl<F: Frontend> Sequence<F> {
     pub(crate) async fn next(&self, arrival: Arrival, request: v1::NextRequest) -> Result<v1::NextResponse, Refusal> {
         let call = arrival.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
-        let ask = Ask { uid: Uid(request.uid), count: Count::new(request.count)?, epoch: Epoch(request.epoch) };
+        let ask = Ask { uid: Uid(request.uid), count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
         let given = self.frontend.next(call, ask).await?;
         Ok(v1::NextResponse {
             value: given.value.0,

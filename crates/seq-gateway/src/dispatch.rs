@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::header::CONTENT_TYPE;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use seq_kit::frontend::Frontend;
 use seq_proto::status;
 use seq_proto::v1::sequence_service_server::{SERVICE_NAME, SequenceServiceServer};
@@ -59,8 +59,7 @@ impl<F: Frontend> Service<Request<Body>> for Dispatch<F> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Answer {
-        let content_type = request.headers().get(CONTENT_TYPE);
-        if !content_type.is_some_and(|is| is.as_bytes().starts_with(b"application/grpc")) {
+        if !is_grpc(&request) {
             let sequence = self.0.sequence.clone();
             return Answer::Http(Box::pin(async move { Ok(door::answer(&sequence, request).await) }));
         }
@@ -70,6 +69,15 @@ impl<F: Frontend> Service<Request<Body>> for Dispatch<F> {
         let mut services = self.0.services.clone();
         Answer::Grpc(Box::pin(async move { services.call(request).await }))
     }
+}
+
+/// Whether a request is gRPC as this port speaks it: protobuf over HTTP/2. Other kinds (gRPC-Web, other codecs, HTTP/1.1) need
+/// another framing of the response: their callers could not read the number that was taken for them.
+fn is_grpc(request: &Request<Body>) -> bool {
+    let suffix = request.headers().get(CONTENT_TYPE).and_then(|is| is.as_bytes().strip_prefix(b"application/grpc"));
+    let Some(suffix) = suffix else { return false };
+    let parameters = suffix.strip_prefix(b"+proto").unwrap_or(suffix);
+    request.version() == Version::HTTP_2 && matches!(parameters.first(), None | Some(b';' | b' '))
 }
 
 fn is_for_numbers(path: &str) -> bool {

@@ -57,6 +57,8 @@ pub struct Node {
     pub beside: Routes,
     /// Who may connect.
     pub admission: Admission,
+    /// Whether `GET /api/seq/next/{uid}` takes numbers as POST does.
+    pub get_takes: bool,
 }
 
 /// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down.
@@ -67,7 +69,7 @@ pub struct Node {
 /// # Panics
 /// Outside of a tokio runtime.
 pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>, group: &TaskGroup) -> io::Result<()> {
-    let Node { admin, ready, beside, admission } = node;
+    let Node { admin, ready, beside, admission, get_takes } = node;
     let port = Port {
         name: "grpc door",
         admission,
@@ -77,7 +79,7 @@ pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>
         descriptors: seq_proto::DESCRIPTORS,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
-    let sequence = Arc::new(Sequence::new(frontend, &admin().set, group.token()));
+    let sequence = Arc::new(Sequence::new(frontend, &admin().set, group.token(), get_takes));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(sequence, services), listener.into(), group)

@@ -1,12 +1,17 @@
 //! The HTTP side of the gRPC port: JSON as the Connect protocol defines it, plain text for shells, and what describes both.
 //!
-//! Every answer is made of one whole request, bounded in bytes and in time. HTTP/1.1 and HTTP/2 are alike here.
+//! Every answer is made of one whole request, bounded in bytes and in time. HTTP/1.1 and HTTP/2 are alike here. A request that
+//! is refused early is read to its end first, within bounds: a connection that is closed over unread bytes takes the refusal
+//! with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPECT, RETRY_AFTER};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full};
 use seq_kit::frontend::Frontend;
 use seq_proto::status;
 use tonic::body::Body;
@@ -21,30 +26,74 @@ mod text;
 const OPENAPI: &str = include_str!("../api/openapi.json");
 
 const HINT: &str = "seqsvr gives out sequence numbers.\n\n\
-    GET  /api/seq/next/{uid}       the next number, as text; ?n=10 takes ten and answers the last one\n\
+    POST /api/seq/next/{uid}       takes the next number, as text; ?n=10 takes ten and answers the last one\n\
     GET  /api/seq/current/{uid}    the last number given out\n\
     POST /seqsvr.v1.SequenceService/{Next,NextMany,Current,CurrentMany,Advance,GetRoutes}    JSON, as Connect defines it\n\
     GET  /api/openapi.json         describes them\n\n\
     gRPC is on this port as well.\n";
+
+/// Most bytes of a refused request that are read and dropped: the largest message and some more.
+const DRAIN_BYTES: usize = 2 << 20;
+
+/// How long that may take. A sender that is slower loses the refusal, and nothing else.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Answers what is not gRPC.
 pub(crate) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, request: Request<Body>) -> Response<Body> {
-    let path = request.uri().path();
+    let (head, mut body) = request.into_parts();
+    let response = respond_to(sequence, &head, &mut body).await;
+    // A body that did not arrive in its call's time is not waited for again.
+    if response.status() != StatusCode::GATEWAY_TIMEOUT {
+        drain(&head, &mut body).await;
+    }
+    response
+}
+
+async fn respond_to<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Parts, body: &mut Body) -> Response<Body> {
+    let path = head.uri.path();
+    if is_any_grpc(head) {
+        let text = "gRPC here is application/grpc or application/grpc+proto over HTTP/2. Over HTTP/1.1, and from browsers, send \
+                    application/json or application/proto as Connect defines them\n";
+        return respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, text);
+    }
     if let Some(method) = connect::method(path) {
-        return connect::answer(sequence, method, request).await;
+        return connect::answer(sequence, method, head, body).await;
     }
     if path.starts_with(text::PREFIX) {
-        return text::answer(sequence, request.method(), request.uri()).await;
+        return text::answer(sequence, head).await;
     }
     let (content_type, page) = match path {
         "/" => (TEXT, HINT),
         "/api/openapi.json" => (JSON, OPENAPI),
         _ => return not_found(path),
     };
-    if request.method() == Method::GET { respond(StatusCode::OK, content_type, page) } else { not_allowed("GET") }
+    if head.method == Method::GET { respond(StatusCode::OK, content_type, page) } else { not_allowed("GET") }
+}
+
+/// Whether the content type is one of gRPC's; what can be served as gRPC does not come here.
+fn is_any_grpc(head: &Parts) -> bool {
+    let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |is| is.as_bytes());
+    content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
+}
+
+/// Reads what is left of a body, up to its bounds.
+async fn drain(head: &Parts, body: &mut Body) {
+    // A client that waits for "100 Continue" has not sent the body.
+    if body.is_end_stream() || head.headers.contains_key(EXPECT) {
+        return;
+    }
+    let reading = async {
+        let mut left = DRAIN_BYTES;
+        while let Some(Ok(frame)) = body.frame().await {
+            let bytes = frame.data_ref().map_or(0, bytes::Bytes::len);
+            let Some(rest) = left.checked_sub(bytes) else { return };
+            left = rest;
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
 fn respond(code: StatusCode, content_type: &'static str, body: impl Into<bytes::Bytes>) -> Response<Body> {

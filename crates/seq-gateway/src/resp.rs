@@ -21,12 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::latency::Latency;
 
+mod auth;
 mod commands;
 mod connection;
 mod encode;
 mod gather;
 pub mod parse;
 mod tables;
+mod transaction;
 
 /// Longest prefix of keys, in bytes: ten thousand of the longest keys fit into [`parse::MAX_COMMAND_BYTES`].
 pub const MAX_PREFIX_BYTES: usize = 24;
@@ -35,8 +37,8 @@ pub const MAX_PREFIX_BYTES: usize = 24;
 pub const MAX_PASSWORD_BYTES: usize = parse::MAX_BULK_BYTES;
 
 /// What a connection takes of this process' memory at worst: a command of the largest size that has not come to its end, and
-/// the replies to the largest batch while the client does not read them. A quiet one takes less than 1 KiB. What the kernel
-/// keeps of both directions comes on top.
+/// the commands of a transaction, and the replies to the largest batch while the client does not read them. A quiet one takes
+/// less than 1 KiB. What the kernel keeps of both directions comes on top.
 pub const MAX_CONNECTION_BYTES: usize = 2 << 20;
 
 /// How long a peer that says nothing goes unasked whether it lives, how often it is asked then, and how many times: a
@@ -50,6 +52,8 @@ pub struct RespConfig {
     pub prefix: String,
     /// What clients must say first; `None`: nothing.
     pub password: Option<String>,
+    /// After how long without a command a connection is closed; `None`: never.
+    pub idle: Option<Duration>,
 }
 
 /// A setting that cannot be.
@@ -73,7 +77,7 @@ impl RespConfig {
     /// What a port is told unless somebody says otherwise.
     #[must_use]
     pub fn defaults() -> RespConfig {
-        RespConfig { prefix: "seq:".to_owned(), password: None }
+        RespConfig { prefix: "seq:".to_owned(), password: None, idle: None }
     }
 
     /// Checks the settings.
@@ -102,6 +106,7 @@ struct Node {
     config: RespConfig,
     /// Who may connect.
     admission: Admission,
+    guesses: auth::Guesses,
     /// Of the newest connection.
     last_id: AtomicU64,
     started: Instant,
@@ -111,7 +116,8 @@ impl RespNode {
     /// A node whose connections of all ports are counted by `admission`.
     #[must_use]
     pub fn new(config: RespConfig, admission: Admission) -> RespNode {
-        RespNode(Arc::new(Node { config, admission, last_id: AtomicU64::new(0), started: Instant::now() }))
+        let guesses = auth::Guesses::new(admission.node());
+        RespNode(Arc::new(Node { config, admission, guesses, last_id: AtomicU64::new(0), started: Instant::now() }))
     }
 }
 

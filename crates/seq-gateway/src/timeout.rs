@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
-/// Time of a call that states none: a ceiling or an owner is found well within it, and an abandoned call does not linger.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time of a call that states none, as JSON and Redis clients do: longer than a failover, so that the crash of a node is a slow
+/// call and not an error. By default the store waits 2.5 s for a silent node and looks every 50 ms or so; its decision, the
+/// renewal by which the next owner learns it, and the waiting call's next try take some 0.5 s on a busy machine.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Most time a call gets, whatever it asks for: each waiting call holds memory, and nothing it waits for takes longer
 /// unless it is broken.

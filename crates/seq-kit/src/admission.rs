@@ -37,6 +37,7 @@ const STALL: Duration = Duration::from_secs(15);
 pub struct Admission(Arc<Inner>);
 
 struct Inner {
+    node: String,
     most: usize,
     open: AtomicUsize,
     open_gauge: Gauge,
@@ -57,7 +58,7 @@ impl Admission {
     pub fn of(node: &str, most: usize) -> Admission {
         let open_gauge = gauge!(CONNECTIONS, "node" => node.to_owned());
         let refused = counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned());
-        Admission(Arc::new(Inner { most, open: AtomicUsize::new(0), open_gauge, refused }))
+        Admission(Arc::new(Inner { node: node.to_owned(), most, open: AtomicUsize::new(0), open_gauge, refused }))
     }
 
     /// A place for a connection, while there is one.
@@ -75,6 +76,12 @@ impl Admission {
                 None
             }
         }
+    }
+
+    /// Name of the node.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.0.node
     }
 
     /// Number of connections that are open.

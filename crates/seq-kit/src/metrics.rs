@@ -90,6 +90,10 @@ catalogue! {
     CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Time that callers waited at a ceiling; healthy is empty.
     CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Highest ceiling of the sections that an AllocSvr serves.
+    CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
+    /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63 (the end).
+    CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
     /// How far one committed raise moved a ceiling: what one section write buys.
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
     /// Sections that shared one call to the store.
@@ -144,6 +148,8 @@ catalogue! {
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
     /// Connections that were closed at once because a node had as many as it may.
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
+    /// Wrong passwords that clients of the Redis port sent.
+    AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
     /// Seconds since the process started.
     UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
     /// Always 1; its labels say which program runs.

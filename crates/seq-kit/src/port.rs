@@ -30,6 +30,10 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 /// How long a peer has to answer.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The services that every port has.
+const COMMON_SERVICES: [&str; 3] =
+    ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
 /// What one port is.
 #[derive(Clone)]
 pub struct Port {
@@ -69,17 +73,26 @@ impl Port {
     /// When the descriptors do not decode.
     #[must_use]
     pub fn complete(&self, services: Routes, tasks: &TaskGroup) -> Routes {
+        let valid = "the descriptors are generated with the program";
+        let reflection = self.reflection().build_v1().expect(valid);
+        let reflection_v1alpha = self.reflection().build_v1alpha().expect(valid);
+        let health = Health::new(self.ready.clone(), self.services, tasks.token());
+        let services = services.add_service(HealthServer::new(health));
+        services.add_service(reflection).add_service(reflection_v1alpha).prepare()
+    }
+
+    /// Reflection of all services of the port. Both versions are served: many clients know only the older one.
+    fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(self.descriptors)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        let reflection = ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"]
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET)
+            .include_reflection_service(false);
+        COMMON_SERVICES
             .iter()
             .chain(self.services)
             .fold(reflection, |reflection, service| reflection.with_service_name(*service))
-            .build_v1()
-            .expect("the descriptors are generated with the program");
-        let health = Health::new(self.ready.clone(), self.services, tasks.token());
-        services.add_service(HealthServer::new(health)).add_service(reflection).prepare()
     }
 
     /// Serves on `listener`, in `tasks`, on the current runtime, until the group shuts down.

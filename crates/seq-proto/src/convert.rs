@@ -12,7 +12,7 @@ use crate::v1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items<'a> {
     uids: &'a [u64],
-    /// Empty: one number each.
+    /// Empty: one number each. 0 among them: one number.
     counts: &'a [u32],
     /// Empty: the caller has seen none.
     epochs: &'a [u64],
@@ -37,7 +37,7 @@ impl<'a> Items<'a> {
     /// a refusal.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
-            let count = self.counts.get(index).map_or(Ok(Count::ONE), |count| Count::new(*count));
+            let count = self.counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));
             (Uid(*uid), count, Epoch(self.epochs.get(index).copied().unwrap_or(0)))
         })
     }
@@ -53,6 +53,14 @@ pub fn check_items(uids: &[u64]) -> Result<(), Refusal> {
         1..=limits::MAX_ITEMS => Ok(()),
         items => Err(Refusal::BatchTooLarge { items }),
     }
+}
+
+/// Checks a count. 0 is what a message without one has, and takes one number.
+///
+/// # Errors
+/// [`Refusal::CountOutOfRange`].
+pub fn count(wire: u32) -> Result<Count, Refusal> {
+    if wire == 0 { Ok(Count::ONE) } else { Count::new(wire) }
 }
 
 /// Checks how often a call was forwarded.

@@ -5,6 +5,7 @@
 pub mod control;
 pub mod convert;
 pub mod dial;
+mod json;
 pub mod owners;
 pub mod status;
 

@@ -62,11 +62,19 @@ pub fn verdict(refusal: &Refusal) -> Verdict {
     Verdict { code, reason, retry_after }
 }
 
+/// The key of a status' metadata under which a refused advance finds the highest number that is accepted now.
+pub const BOUND: &str = "bound";
+
 /// The status of a refused call.
 #[must_use]
 pub fn to_status(refusal: &Refusal) -> Status {
     let Verdict { code, reason, retry_after } = verdict(refusal);
-    with_reason(code, reason, refusal.to_string(), [], retry_after)
+    match refusal {
+        Refusal::AdvanceTooFar { bound, .. } => {
+            with_reason(code, reason, refusal.to_string(), [(BOUND, bound.to_string())], retry_after)
+        }
+        _ => with_reason(code, reason, refusal.to_string(), [], retry_after),
+    }
 }
 
 /// A status with a reason of this service's domain, for refusals that are not about numbers.

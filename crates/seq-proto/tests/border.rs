@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use seq_core::route::{self, Route, RouteNode, RouteUpdate};
-use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Uid};
+use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Seq, Uid};
 use seq_proto::convert::{Items, RoutesError, check_hops};
 use seq_proto::{status, v1};
 use tonic::Code;
@@ -76,10 +76,11 @@ fn batches_are_checked_before_anything_moves() {
     assert_eq!(Items::new(&many, &[], &[]).unwrap_err(), Refusal::BatchTooLarge { items: 10_001 });
     assert_eq!(Items::new(&[1, 2], &[1], &[]).unwrap_err(), Refusal::CountsMismatch { uids: 2, counts: 1 });
     assert_eq!(Items::new(&[1, 2], &[], &[1]).unwrap_err(), Refusal::CountsMismatch { uids: 2, counts: 1 });
-    let items = Items::new(&[7, 8], &[3, 0], &[0, 9]).unwrap();
+    let items = Items::new(&[7, 8, 9], &[3, 0, 1_000_001], &[0, 9, 0]).unwrap();
     let items: Vec<_> = items.iter().collect();
-    let zero = Err(Refusal::CountOutOfRange { count: 0 });
-    assert_eq!(items, [(Uid(7), Count::new(3), Epoch(0)), (Uid(8), zero, Epoch(9))]);
+    let large = Err(Refusal::CountOutOfRange { count: 1_000_001 });
+    let expected = [(Uid(7), Count::new(3), Epoch(0)), (Uid(8), Ok(Count::ONE), Epoch(9)), (Uid(9), large, Epoch(0))];
+    assert_eq!(items, expected, "0 is no count, and takes one number");
     assert_eq!(check_hops(2), Ok(()));
     assert_eq!(check_hops(3), Err(Refusal::TooManyHops { hops: 3 }));
 }
@@ -104,7 +105,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::CeilingStalled { section },
         Refusal::Exhausted { uid: Uid(1), count: 1 },
         Refusal::TooManyHops { hops: 2 },
-        Refusal::AdvanceTooFar { to: u64::MAX },
+        Refusal::AdvanceTooFar { to: u64::MAX, bound: Seq(7) },
         Refusal::AlreadyPast { uid: Uid(1) },
         Refusal::ShuttingDown,
     ]

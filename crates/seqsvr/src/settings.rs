@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use seq_alloc::AllocTuning;
+use seq_core::AdvanceLimit;
 use seq_gateway::resp::RespConfig;
 use seq_kit::config::{Layers, Loaded};
 use seq_kit::cores;
@@ -38,6 +39,13 @@ pub(crate) struct Settings {
     pub(crate) store: StoreSettings,
     pub(crate) alloc: AllocSettings,
     pub(crate) redis: RedisSettings,
+    pub(crate) http: HttpSettings,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HttpSettings {
+    /// Whether a GET takes numbers, too.
+    pub(crate) get_takes: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,11 +53,14 @@ pub(crate) struct RedisSettings {
     pub(crate) prefix: String,
     /// Empty: none.
     pub(crate) password: String,
+    /// 0: never.
+    pub(crate) idle_s: u64,
 }
 
 impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisSettings").field("prefix", &self.prefix).finish_non_exhaustive()
+        let RedisSettings { prefix, password: _, idle_s } = self;
+        f.debug_struct("RedisSettings").field("prefix", prefix).field("idle_s", idle_s).finish_non_exhaustive()
     }
 }
 
@@ -102,6 +113,7 @@ pub(crate) struct AllocSettings {
     pub(crate) raise_batch: usize,
     pub(crate) raises_in_flight: usize,
     pub(crate) connections: usize,
+    pub(crate) max_advance: u64,
 }
 
 impl Default for Settings {
@@ -123,8 +135,14 @@ impl Default for Settings {
                 raise_batch: alloc.raise_batch,
                 raises_in_flight: alloc.raises_in_flight,
                 connections: alloc.connections,
+                max_advance: alloc.max_advance.0,
             },
-            redis: RedisSettings { prefix: redis.prefix, password: redis.password.unwrap_or_default() },
+            redis: RedisSettings {
+                prefix: redis.prefix,
+                password: redis.password.unwrap_or_default(),
+                idle_s: redis.idle.unwrap_or_default().as_secs(),
+            },
+            http: HttpSettings { get_takes: false },
         }
     }
 }
@@ -200,6 +218,7 @@ impl Settings {
             raise_batch,
             raises_in_flight,
             connections,
+            max_advance: AdvanceLimit(self.alloc.max_advance),
         }
     }
 
@@ -210,8 +229,9 @@ impl Settings {
 
     /// What a port for clients of Redis is told.
     pub(crate) fn resp_config(&self) -> RespConfig {
-        let RedisSettings { prefix, password } = self.redis.clone();
-        RespConfig { prefix, password: (!password.is_empty()).then_some(password) }
+        let RedisSettings { prefix, password, idle_s } = self.redis.clone();
+        let idle = (idle_s > 0).then(|| Duration::from_secs(idle_s));
+        RespConfig { prefix, password: (!password.is_empty()).then_some(password), idle }
     }
 
     /// Threads that serve, of one allocator.

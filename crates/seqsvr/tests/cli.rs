@@ -551,8 +551,8 @@ fn config_show_says_where_a_key_was_set() {
     assert_eq!(
         log,
         [
-            "log.filter                   \"warn\"   seqsvr.toml:2",
-            "log.format                   \"plain\"  $SEQSVR_LOG_FORMAT"
+            "log.filter                   \"warn\"      seqsvr.toml:2",
+            "log.format                   \"plain\"     $SEQSVR_LOG_FORMAT"
         ]
     );
     let sample = run(dir.path(), &["config", "sample"], &[]);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use seq_core::{Epoch, NodeId, Refusal, SectionId, Target, Uid};
+use seq_alloc::AllocTuning;
+use seq_core::{AdvanceLimit, Epoch, NodeId, Refusal, SectionId, Seq, Target, Uid, limits};
 use seq_kit::frontend::{Call, Frontend, Via};
 use seq_kit::tasks::Kind;
 use seq_proto::v1;
@@ -11,13 +12,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use crate::store::Mode;
-use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient, until};
+use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient, quick, until};
 
 /// a1 owns the first half of the sections, a2 the other.
 async fn two_nodes() -> (World, Node, Node) {
+    two_nodes_with(quick()).await
+}
+
+async fn two_nodes_with(tuning: AllocTuning) -> (World, Node, Node) {
     let world = World::new();
-    let one = world.start_owning("a1", 0..SECTIONS / 2).await;
-    let two = world.start_owning("a2", SECTIONS / 2..SECTIONS).await;
+    let one = world.start_owning_with("a1", 0..SECTIONS / 2, tuning).await;
+    let two = world.start_owning_with("a2", SECTIONS / 2..SECTIONS, tuning).await;
     world.routed(&[&one, &two]).await;
     (world, one, two)
 }
@@ -51,12 +56,13 @@ async fn a_batch_is_merged_in_order_from_all_owners() {
 
 #[tokio::test]
 async fn any_node_raises_any_uid_and_nobody_lowers_one() {
-    let (_world, one, two) = two_nodes().await;
+    let far = AllocTuning { max_advance: AdvanceLimit(1 << 40), ..quick() };
+    let (_world, one, two) = two_nodes_with(far).await;
     let to = |to| Target::new(to).unwrap();
     for uid in [1, THEIRS + 1].map(Uid) {
         let advance = |value| one.allocator.advance(call(), uid, to(value), Epoch(0));
         assert_eq!(advance(0).await, Ok(Epoch(1)), "where it stands");
-        // Far above the ceiling: the call waits for the raise.
+        // Far above the ceiling: the call waits for its raises, each of a bounded length.
         assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)));
         assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)), "repeating it changes nothing");
         assert_eq!(advance(999_999_999_999).await, Err(Refusal::AlreadyPast { uid }));
@@ -67,6 +73,23 @@ async fn any_node_raises_any_uid_and_nobody_lowers_one() {
     let outside = u64::from(SECTIONS) * SIZE;
     let refused = one.allocator.advance(call(), Uid(outside), to(1), Epoch(0)).await;
     assert_eq!(refused, Err(Refusal::UidOutOfRange { uid: Uid(outside), start: 0, end: outside }));
+}
+
+#[tokio::test]
+async fn an_advance_beyond_the_limit_is_refused_with_its_bound_and_moves_no_ceiling() {
+    let (world, one, _two) = two_nodes().await;
+    let (section, uid) = (SECTIONS / 2, Uid(THEIRS));
+    assert_eq!(one.next(THEIRS).await, Ok(given(1, 0, 1)));
+    let before = world.store.ceiling(section);
+    for to in [1 << 53, limits::MAX_ADVANCE] {
+        let refused = one.allocator.advance(call(), uid, Target::new(to).unwrap(), Epoch(0)).await;
+        let bound = Seq(before.0 + limits::DEFAULT_MAX_ADVANCE);
+        assert_eq!(refused, Err(Refusal::AdvanceTooFar { to, bound }), "the owner's bound, through another node");
+    }
+    assert_eq!(one.next(THEIRS + 1).await, Ok(given(1, 0, 1)));
+    assert_eq!(world.store.ceiling(section), before, "the neighbours' ceiling is where it was");
+    let nearest = Target::new(before.0 + limits::DEFAULT_MAX_ADVANCE).unwrap();
+    assert_eq!(one.allocator.advance(call(), uid, nearest, Epoch(0)).await, Ok(Epoch(1)));
 }
 
 #[tokio::test]

@@ -74,15 +74,24 @@ impl World {
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
         let (beside, admission) = (allocator.peer_routes(), Admission::new(&name));
-        let node = grpc::Node { admin, ready: Checks::new(), beside, admission };
+        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, get_takes: false };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group }
     }
 
     /// Starts a node and gives it sections.
     pub(crate) async fn start_owning(&self, name: &str, sections: std::ops::Range<u32>) -> Node {
+        self.start_owning_with(name, sections, quick()).await
+    }
+
+    pub(crate) async fn start_owning_with(
+        &self,
+        name: &str,
+        sections: std::ops::Range<u32>,
+        tuning: AllocTuning,
+    ) -> Node {
         let before = self.store.incarnation(name);
-        let node = self.start(name);
+        let node = self.start_with(name, tuning);
         self.registered_after(name, before).await;
         self.store.assign(name, sections.clone());
         until("the sections are granted", || node.allocator.status().sections == sections.len() as u32).await;

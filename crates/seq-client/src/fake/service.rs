@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 
 use parking_lot::Mutex;
-use seq_core::{Count, Epoch, Refusal, RouteVersion, Target, Uid};
+use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_server::SequenceService;
 use seq_proto::{convert, status, v1};
@@ -166,7 +166,7 @@ impl SequenceService for Service {
         self.node.admit("Next", &[uid], &[epoch], route_version, has_deadline).await?;
         let next = || {
             convert::check_hops(hops)?;
-            let count = Count::new(count)?;
+            let count = convert::count(count)?;
             self.node.check(uid)?;
             self.world.next(Uid(uid), count, Epoch(epoch))
         };

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use parking_lot::Mutex;
 use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{
-    Advance, Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq, Step, Take, Target,
-    Uid,
+    Advance, AdvanceLimit, Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq, Step,
+    Take, Target, Uid, limits,
 };
 
 use super::FakeSet;
@@ -75,12 +75,13 @@ impl World {
         let (section, slot) = state.table.layout().locate(uid)?;
         let epoch = state.serve(section, seen)?;
         let counters = state.counters(section);
-        match counters.section.advance(slot, to) {
+        match counters.section.advance(slot, to, AdvanceLimit(limits::DEFAULT_MAX_ADVANCE)) {
             Advance::Done { .. } => {
                 counters.highest = counters.highest.max(to.seq());
                 Ok(epoch)
             }
             Advance::Past => Err(Refusal::AlreadyPast { uid }),
+            Advance::TooFar { bound } => Err(Refusal::AdvanceTooFar { to: to.seq().0, bound }),
             Advance::AtCeiling { .. } | Advance::Frozen => Err(Refusal::CeilingStalled { section }),
         }
     }

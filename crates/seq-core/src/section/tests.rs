@@ -66,6 +66,9 @@ enum Op {
 
 const UIDS: u32 = 5_000;
 
+/// Below some of the differences that are tried.
+const LIMIT: AdvanceLimit = AdvanceLimit(40);
+
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     // Few slots, on three pages and at the very end, so that they meet.
     let slot = || prop::sample::select(vec![0, 1, 2, 2_047, 2_048, UIDS - 1]);
@@ -134,8 +137,13 @@ impl Twin {
                 prop_assert!(to < self.value(slot));
                 return Ok(());
             }
+            Advance::TooFar { bound } => {
+                prop_assert!(!self.frozen && to > bound.0);
+                prop_assert_eq!(bound.0, self.ceiling.saturating_add(LIMIT.0).min(limits::MAX_ADVANCE));
+                return Ok(());
+            }
             Advance::AtCeiling { raise_due } => {
-                prop_assert!(!self.frozen && to > self.ceiling);
+                prop_assert!(!self.frozen && to > self.ceiling && to <= self.ceiling + LIMIT.0);
                 self.waits_for = self.waits_for.max(to);
                 raise_due
             }
@@ -206,7 +214,7 @@ proptest! {
                 Op::Advance { slot, difference } => {
                     let to = twin.value(slot).saturating_add_signed(difference);
                     if let Ok(target) = Target::new(to) {
-                        twin.advance(slot, to, step, section.advance(SlotIndex(slot), target))?;
+                        twin.advance(slot, to, step, section.advance(SlotIndex(slot), target, LIMIT))?;
                     }
                 }
                 Op::Raise { surplus } => {
@@ -288,7 +296,7 @@ fn the_last_number_is_given_and_then_none() {
 fn a_uid_is_raised_and_never_lowered() {
     let section = Section::takeover(10, Seq(500), Step(10));
     assert!(!section.raised(Seq(2_000)));
-    let advance = |to| section.advance(SlotIndex(0), Target::new(to).unwrap());
+    let advance = |to| section.advance(SlotIndex(0), Target::new(to).unwrap(), LIMIT);
     let done = Advance::Done { raise_due: false };
     assert_eq!(advance(499), Advance::Past, "it may have been given out before the takeover");
     assert_eq!(advance(500), done);
@@ -305,7 +313,42 @@ fn a_uid_is_raised_and_never_lowered() {
     let _ = section.freeze();
     assert_eq!([advance(499), advance(1_999)], [Advance::Past, Advance::Frozen]);
     assert!(Target::new(limits::MAX_ADVANCE).is_ok());
-    assert_eq!(Target::new(limits::MAX_ADVANCE + 1), Err(Refusal::AdvanceTooFar { to: limits::MAX_ADVANCE + 1 }));
+    let (to, bound) = (limits::MAX_ADVANCE + 1, Seq(limits::MAX_ADVANCE));
+    assert_eq!(Target::new(to), Err(Refusal::AdvanceTooFar { to, bound }));
+}
+
+#[test]
+fn an_advance_beyond_the_limit_is_refused_and_requests_no_raise() {
+    let section = Section::takeover(10, Seq(0), Step(10));
+    assert!(!section.raised(Seq(10)));
+    let advance = |to, limit| section.advance(SlotIndex(0), Target::new(to).unwrap(), AdvanceLimit(limit));
+    let default = limits::DEFAULT_MAX_ADVANCE;
+    for to in [default + 11, 1 << 53, limits::MAX_ADVANCE] {
+        assert_eq!(advance(to, default), Advance::TooFar { bound: Seq(default + 10) });
+    }
+    assert_eq!(section.raise_target(), None, "what was refused does not move the neighbours' ceiling");
+    assert_eq!(advance(default + 10, default), Advance::AtCeiling { raise_due: true });
+    assert_eq!(section.raise_target(), Some(Seq(default + 10)));
+    // Whatever is configured, half of the numbers stay.
+    assert_eq!(advance(limits::MAX_ADVANCE, u64::MAX), Advance::AtCeiling { raise_due: false });
+    let high = Section::takeover(10, Seq(limits::MAX_ADVANCE + 5), Step(10));
+    let past = high.advance(SlotIndex(0), Target::new(limits::MAX_ADVANCE).unwrap(), AdvanceLimit(u64::MAX));
+    assert_eq!(past, Advance::Past);
+}
+
+#[test]
+fn a_far_advance_takes_raises_of_a_bounded_length_and_only_while_its_caller_asks() {
+    let section = Section::takeover(10, Seq(0), Step(10));
+    let to = Target::new(3 * limits::MAX_RAISE + 7).unwrap();
+    let advance = || section.advance(SlotIndex(0), to, AdvanceLimit(u64::MAX));
+    for raise in 1..=4 {
+        assert_eq!(advance(), Advance::AtCeiling { raise_due: true });
+        let target = section.raise_target().unwrap();
+        assert_eq!(target.0, (raise * limits::MAX_RAISE).min(3 * limits::MAX_RAISE + 10), "raise {raise}");
+        assert!(!section.raised(target), "the next raise is requested by the next try alone");
+        assert_eq!(section.raise_target(), None);
+    }
+    assert_eq!(advance(), Advance::Done { raise_due: true });
 }
 
 #[test]

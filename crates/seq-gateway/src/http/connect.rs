@@ -1,7 +1,8 @@
-//! Unary calls in JSON, as <https://connectrpc.com/docs/protocol> defines them for `application/json`.
+//! Unary calls as <https://connectrpc.com/docs/protocol> defines them, in both of its codecs: JSON and protobuf.
 //!
-//! Messages are read and written by the mapping of proto3: 64-bit numbers are written as strings and read as strings or
-//! numbers. A field that the message does not have is refused by its name, so that a misspelt one does not count as absent.
+//! JSON is read and written by the mapping of proto3: 64-bit numbers are written as strings and read as strings or numbers. A
+//! field that the message does not have is ignored, as in protobuf, so that a newer client can call an older node. Errors are
+//! JSON in both codecs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use seq_core::Refusal;
+use prost::Message;
+use seq_core::{Refusal, limits};
 use seq_kit::frontend::{Frontend, Via};
 use seq_proto::status::{self, Detail};
 use seq_proto::v1::sequence_service_server::SERVICE_NAME;
@@ -30,6 +33,15 @@ use crate::timeout;
 /// Largest message in JSON: a full batch with counts and epochs, each number at its widest and in quotes, is 560 KB.
 const MAX_JSON_BYTES: usize = 1024 * 1024;
 
+/// The content type of messages in protobuf, the default of most Connect clients.
+const PROTO: &str = "application/proto";
+
+/// What the content types of Connect's streams begin with.
+const STREAM: &str = "application/connect+";
+
+/// The flag of the message that ends a stream.
+const END_OF_STREAM: u8 = 0b10;
+
 /// How long the caller waits, in milliseconds.
 const TIMEOUT: &str = "connect-timeout-ms";
 
@@ -38,6 +50,60 @@ const MAX_TIMEOUT_DIGITS: usize = 10;
 
 /// The version of the protocol, which callers may leave out.
 const VERSION: &str = "connect-protocol-version";
+
+/// How messages are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Codec {
+    Json,
+    Proto,
+}
+
+impl Codec {
+    /// The codec that the content type names, with or without parameters.
+    fn of(headers: &HeaderMap) -> Option<Codec> {
+        let content_type = media_type(headers)?;
+        [Codec::Json, Codec::Proto].into_iter().find(|codec| content_type.eq_ignore_ascii_case(codec.content_type()))
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Codec::Json => JSON,
+            Codec::Proto => PROTO,
+        }
+    }
+
+    /// Largest message, in bytes.
+    fn most(self) -> usize {
+        match self {
+            Codec::Json => MAX_JSON_BYTES,
+            Codec::Proto => limits::MAX_CALL_BYTES,
+        }
+    }
+
+    fn decode<Q: DeserializeOwned + Message + Default>(self, body: &[u8]) -> Result<Q, Status> {
+        match self {
+            Codec::Json => decode_json(body),
+            Codec::Proto => Q::decode(body).map_err(|error| status::malformed(error.to_string())),
+        }
+    }
+
+    fn encode(self, answer: Result<impl Serialize + Message, Refusal>) -> Result<Vec<u8>, Status> {
+        let answer = answer.map_err(|refusal| status::to_status(&refusal))?;
+        match self {
+            Codec::Json => serde_json::to_vec(&answer).map_err(|error| Status::internal(error.to_string())),
+            Codec::Proto => Ok(answer.encode_to_vec()),
+        }
+    }
+}
+
+/// What a path below the service names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Called<'a> {
+    /// A method that has one message each way.
+    Unary(Unary),
+    /// Something else: a stream, or nothing.
+    Other(&'a str),
+}
 
 /// A method of the service that has one message each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,66 +116,85 @@ pub(super) enum Unary {
     GetRoutes,
 }
 
-/// The method that a path names.
-pub(super) fn method(path: &str) -> Option<Unary> {
+/// What a path names of the service; `None` when it is not below the service.
+pub(super) fn method(path: &str) -> Option<Called<'_>> {
     let name = path.strip_prefix('/')?.strip_prefix(SERVICE_NAME)?.strip_prefix('/')?;
-    Some(match name {
+    Some(Called::Unary(match name {
         "Next" => Unary::Next,
         "NextMany" => Unary::NextMany,
         "Current" => Unary::Current,
         "CurrentMany" => Unary::CurrentMany,
         "Advance" => Unary::Advance,
         "GetRoutes" => Unary::GetRoutes,
-        _ => return None,
-    })
+        other => return Some(Called::Other(other)),
+    }))
 }
 
 pub(super) async fn answer<F: Frontend>(
     sequence: &Arc<Sequence<F>>,
-    method: Unary,
-    request: Request<Body>,
+    called: Called<'_>,
+    head: &Parts,
+    body: &mut Body,
 ) -> Response<Body> {
-    let (head, body) = request.into_parts();
+    let method = match called {
+        Called::Unary(method) => method,
+        Called::Other(name) => return unimplemented(name, &head.headers),
+    };
     if head.method != Method::POST {
         return not_allowed("POST");
     }
-    if !is_json(&head.headers) {
-        let mut response = respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, "send application/json\n");
-        response.headers_mut().insert("accept-post", HeaderValue::from_static(JSON));
+    let Some(codec) = Codec::of(&head.headers) else {
+        let text = "send application/json or application/proto\n";
+        let mut response = respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, text);
+        response.headers_mut().insert("accept-post", HeaderValue::from_static("application/json, application/proto"));
         return response;
-    }
-    match unary(sequence, method, &head.headers, body).await {
-        Ok(answer) => respond(StatusCode::OK, JSON, answer),
+    };
+    match unary(sequence, method, codec, &head.headers, body).await {
+        Ok(answer) => respond(StatusCode::OK, codec.content_type(), answer),
         Err(status) => refused(&status),
     }
+}
+
+/// Refuses what is no unary method of the service, in the form that the caller reads: a stream ends with its error.
+fn unimplemented(name: &str, headers: &HeaderMap) -> Response<Body> {
+    let text = format!("{SERVICE_NAME} has no unary method {name:?}; streams are served over gRPC");
+    let status = status::with_reason(Code::Unimplemented, "UNKNOWN_METHOD", text, [], None);
+    let content_type = media_type(headers).unwrap_or_default();
+    let stream = ["proto", "json"].into_iter().find(|codec| content_type.strip_prefix(STREAM) == Some(codec));
+    let Some(codec) = stream else { return refused(&status) };
+    let end = json!({ "error": error(&status) }).to_string();
+    let length = u32::try_from(end.len()).expect("an error is short").to_be_bytes();
+    let message = [&[END_OF_STREAM][..], &length, end.as_bytes()].concat();
+    respond(
+        StatusCode::OK,
+        if codec == "proto" { "application/connect+proto" } else { "application/connect+json" },
+        message,
+    )
 }
 
 async fn unary<F: Frontend>(
     sequence: &Sequence<F>,
     method: Unary,
+    codec: Codec,
     headers: &HeaderMap,
-    body: Body,
+    body: &mut Body,
 ) -> Result<Vec<u8>, Status> {
     let arrival = Arrival { deadline: deadline(headers)?, via: Via::Json };
     check(headers)?;
-    let body = read(headers, body, arrival.deadline).await?;
+    let body = read(headers, body, codec.most(), arrival.deadline).await?;
     match method {
-        Unary::Next => say(sequence.next(arrival, hear(&body)?).await),
-        Unary::NextMany => say(sequence.next_many(arrival, hear(&body)?).await),
-        Unary::Current => say(sequence.current(arrival, hear(&body)?).await),
-        Unary::CurrentMany => say(sequence.current_many(arrival, hear(&body)?).await),
-        Unary::Advance => say(sequence.advance(arrival, hear(&body)?).await),
-        Unary::GetRoutes => say(Ok(sequence.get_routes(hear(&body)?))),
+        Unary::Next => codec.encode(sequence.next(arrival, codec.decode(&body)?).await),
+        Unary::NextMany => codec.encode(sequence.next_many(arrival, codec.decode(&body)?).await),
+        Unary::Current => codec.encode(sequence.current(arrival, codec.decode(&body)?).await),
+        Unary::CurrentMany => codec.encode(sequence.current_many(arrival, codec.decode(&body)?).await),
+        Unary::Advance => codec.encode(sequence.advance(arrival, codec.decode(&body)?).await),
+        Unary::GetRoutes => codec.encode(Ok(sequence.get_routes(codec.decode(&body)?))),
     }
 }
 
-/// Whether the content type is JSON, with or without parameters.
-fn is_json(headers: &HeaderMap) -> bool {
-    let of = |value: &HeaderValue| {
-        let value = value.to_str().ok()?.split(';').next()?.trim();
-        Some(value.eq_ignore_ascii_case(JSON))
-    };
-    headers.get(CONTENT_TYPE).and_then(of).unwrap_or(false)
+/// The content type without its parameters.
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    Some(headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim())
 }
 
 fn deadline(headers: &HeaderMap) -> Result<Instant, Status> {
@@ -136,14 +221,14 @@ fn check(headers: &HeaderMap) -> Result<(), Status> {
 }
 
 /// The whole body, no more of it than there may be, and no longer than its caller waits.
-async fn read(headers: &HeaderMap, body: Body, deadline: Instant) -> Result<Bytes, Status> {
+async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Instant) -> Result<Bytes, Status> {
     let stated = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if stated.is_some_and(|length| length > MAX_JSON_BYTES as u64) {
-        return Err(status::too_large(MAX_JSON_BYTES));
+    if stated.is_some_and(|length| length > most as u64) {
+        return Err(status::too_large(most));
     }
-    match tokio::time::timeout_at(deadline, Limited::new(body, MAX_JSON_BYTES).collect()).await {
+    match tokio::time::timeout_at(deadline, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(status::too_large(MAX_JSON_BYTES)),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(status::too_large(most)),
         Ok(Err(error)) => Err(status::malformed(format!("the body ended early: {error}"))),
         Err(_) => {
             let text = "the body did not arrive in time".to_owned();
@@ -152,7 +237,7 @@ async fn read(headers: &HeaderMap, body: Body, deadline: Instant) -> Result<Byte
     }
 }
 
-fn hear<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
+fn decode_json<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
     serde_json::from_slice(body)
         .or_else(|_| {
             // Once more, noting the way to each field: it costs only those whose message is wrong.
@@ -164,12 +249,14 @@ fn hear<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
         .map_err(|error: String| status::malformed(error))
 }
 
-fn say(answer: Result<impl Serialize, Refusal>) -> Result<Vec<u8>, Status> {
-    let answer = answer.map_err(|refusal| status::to_status(&refusal))?;
-    serde_json::to_vec(&answer).map_err(|error| Status::internal(error.to_string()))
+fn refused(status: &Status) -> Response<Body> {
+    let mut response = respond(http_status(status.code()), JSON, error(status).to_string());
+    hint_retry(&mut response, status);
+    response
 }
 
-fn refused(status: &Status) -> Response<Body> {
+/// A status as the protocol writes it.
+fn error(status: &Status) -> serde_json::Value {
     let details: Vec<_> = status::details(status)
         .into_iter()
         .map(|Detail { name, value }| {
@@ -177,10 +264,7 @@ fn refused(status: &Status) -> Response<Body> {
             json!({ "type": name, "value": STANDARD_NO_PAD.encode(value), "debug": debug })
         })
         .collect();
-    let error = json!({ "code": code_name(status.code()), "message": status.message(), "details": details });
-    let mut response = respond(http_status(status.code()), JSON, error.to_string());
-    hint_retry(&mut response, status);
-    response
+    json!({ "code": code_name(status.code()), "message": status.message(), "details": details })
 }
 
 /// A detail as people read it.

@@ -1,16 +1,18 @@
-//! Numbers as plain text, for shells: `curl -s HOST/api/seq/next/42`.
+//! Numbers as plain text, for shells: `curl -sX POST HOST/api/seq/next/42`.
 //!
-//! Taking a number by GET is against the habits of HTTP; it is what a shell can do with an address alone. No answer may be
-//! cached, and every request takes numbers of its own.
+//! GET only reads: it is prefetched, crawled and repeated by proxies. An operator may allow it to take numbers, for shells that
+//! can do nothing else. Pages of other sites take none in either way. No answer may be cached.
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Response, StatusCode, Uri};
-use seq_core::Refusal;
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use seq_core::{Count, Refusal};
 use seq_kit::frontend::{Frontend, Via};
 use seq_proto::{status, v1};
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 
 use super::{TEXT, hint_retry, http_status, not_allowed, not_found, respond};
 use crate::calls::{Arrival, Sequence};
@@ -25,21 +27,50 @@ const REASON: &str = "seq-reason";
 /// Whether a number read is exact.
 const EXACTNESS: &str = "seq-exactness";
 
-pub(super) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, method: &Method, uri: &Uri) -> Response<Body> {
+pub(super) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Parts) -> Response<Body> {
+    let uri = &head.uri;
     let path = uri.path().strip_prefix(PREFIX).and_then(|path| path.split_once('/'));
     let Some((verb @ ("next" | "current"), uid)) = path else { return not_found(uri.path()) };
     if uid.is_empty() || uid.contains('/') {
         return not_found(uri.path());
     }
-    if method != Method::GET {
-        return not_allowed("GET");
+    let allowed: &[Method] = match verb {
+        "next" if sequence.get_takes => &[Method::GET, Method::POST],
+        "next" => &[Method::POST],
+        _ => &[Method::GET],
+    };
+    if !allowed.contains(&head.method) {
+        return not_allowed(match allowed {
+            [_, _] => "GET, POST",
+            [method] if method == Method::GET => "GET",
+            _ => "POST",
+        });
     }
     let arrival = Arrival { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json };
     let answered = match verb {
-        "next" => next(sequence, arrival, uid, uri.query()).await,
+        "next" => match unsolicited(head) {
+            Some(why) => Err(status::with_reason(Code::PermissionDenied, "UNSOLICITED", why, [], None)),
+            None => next(sequence, arrival, uid, uri.query()).await,
+        },
         _ => current(sequence, arrival, uid, uri.query()).await,
     };
     answered.unwrap_or_else(|status| refused(&status))
+}
+
+/// Why a browser sent a request that its user did not mean: for a page of another site, or ahead of time. `None`: it is meant.
+fn unsolicited(head: &Parts) -> Option<String> {
+    let header = |name: &str| head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    if let Some(site) = header("sec-fetch-site").filter(|site| !matches!(&**site, "same-origin" | "none")) {
+        return Some(format!("sec-fetch-site: {site}: pages of another site take no numbers"));
+    }
+    let early = |name: &&str| header(name).is_some_and(|purpose| purpose.to_ascii_lowercase().contains("prefetch"));
+    if let Some(name) = ["sec-purpose", "purpose", "x-purpose", "x-moz"].into_iter().find(|name| early(name)) {
+        return Some(format!("{name}: prefetch: a number is taken when it is needed"));
+    }
+    let origin = header(ORIGIN.as_str())?;
+    let here = head.uri.authority().map(|authority| authority.as_str().into()).or_else(|| header(HOST.as_str()));
+    let same = origin.split_once("://").is_some_and(|(_, authority)| here.is_some_and(|here| here == authority));
+    (!same).then(|| format!("origin: {origin}: pages of another site take no numbers"))
 }
 
 async fn next<F: Frontend>(
@@ -51,7 +82,10 @@ async fn next<F: Frontend>(
     let (uid, mut count) = (number("uid", uid, u64::MAX)?, None);
     for (key, value) in parameters(query) {
         match key {
-            "n" if count.is_none() => count = Some(number("n", value, u32::MAX.into())? as u32),
+            "n" if count.is_none() => {
+                let n = number("n", value, u32::MAX.into())? as u32;
+                count = Some(Count::new(n).map_err(status_of)?.get());
+            }
             key => return Err(status::malformed(format!("query: {key:?} is not n, or is there twice"))),
         }
     }

@@ -16,12 +16,14 @@ use seq_kit::connection::Connection;
 use seq_kit::frontend::{Allocation, Answered, Asked, Call, Frontend, Via};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
+use tonic::transport::server::Connected;
 
 use crate::resp::Door;
 use crate::resp::commands::{self, Session};
 use crate::resp::encode::Replies;
 use crate::resp::gather::{self, Halt};
 use crate::resp::parse::Parser;
+use crate::resp::transaction::Transaction;
 use crate::timeout::{self, DEFAULT_TIMEOUT};
 
 /// Bytes read at a time: some hundred commands, which stay in the nearest cache until they are answered.
@@ -83,7 +85,8 @@ enum End {
 impl<F: Frontend> Client<F> {
     pub(super) fn new(door: Arc<Door<F>>, stream: Connection) -> Client<F> {
         let id = door.node.last_id.fetch_add(1, Relaxed) + 1;
-        let session = Session::new(id, door.node.config.password.is_none());
+        let peer = stream.connect_info().remote_addr();
+        let session = Session::new(id, door.node.config.password.is_none(), peer);
         Client { door, stream, parser: Parser::default(), partial: Vec::new(), since: None, session }
     }
 
@@ -136,7 +139,10 @@ impl<F: Frontend> Client<F> {
                 }
             }
         });
-        let Some(since) = self.since else { return reading.await };
+        let Some(since) = self.since else {
+            let Some(idle) = door.node.config.idle else { return reading.await };
+            return timeout(idle, reading).await.unwrap_or(Err(End::Close));
+        };
         match timeout_at(since + COMMAND_TIME, reading).await {
             Ok(read) => read,
             Err(_) => {
@@ -170,8 +176,8 @@ impl<F: Frontend> Client<F> {
         let keys = commands::keys(&door.node);
         let mut at = 0;
         let outcome = loop {
-            // A client that must say its password first has every command looked at.
-            let (bytes, halt) = if self.session.admitted {
+            // Before authentication and within a transaction every command is parsed one by one.
+            let (bytes, halt) = if self.session.takes_at_once() {
                 gather::takes(&mut self.parser, &input[at..], keys, MAX_TAKES, asks)
             } else {
                 gather::other(&mut self.parser, &input[at..])
@@ -184,10 +190,14 @@ impl<F: Frontend> Client<F> {
                 Halt::Input => break Ok(()),
                 Halt::Full => {}
                 Halt::Other(command) => {
+                    let bytes = &input[at..at + command.bytes];
                     at += command.bytes;
-                    commands::execute(&door, &mut self.session, &command.args, replies).await;
+                    commands::execute(&door, &mut self.session, &command.args, bytes, replies).await;
                     if self.session.leaves {
                         break Err(End::Close);
+                    }
+                    if let Some(transaction) = self.session.executes.take() {
+                        self.execute(transaction, asks, answers, replies).await?;
                     }
                 }
                 Halt::Malformed(malformed) => {
@@ -214,6 +224,44 @@ impl<F: Frontend> Client<F> {
             partial.drain(..at);
             partial.shrink_to(SHORT_BYTES);
             self.partial = partial;
+        }
+        Ok(())
+    }
+
+    /// Answers the commands of a transaction, as one array.
+    async fn execute(
+        &mut self,
+        transaction: Transaction,
+        asks: &mut Vec<Asked>,
+        answers: &mut Vec<Answered<Allocation>>,
+        replies: &mut Replies,
+    ) -> Result<(), End> {
+        let Some((input, commands)) = transaction.into_commands() else {
+            replies.error("EXECABORT", format_args!("Transaction discarded because of previous errors."));
+            return Ok(());
+        };
+        replies.array(commands);
+        let (door, mut parser, mut at) = (self.door.clone(), Parser::default(), 0);
+        let keys = commands::keys(&door.node);
+        while at < input.len() {
+            let (bytes, halt) = gather::takes(&mut parser, &input[at..], keys, MAX_TAKES, asks);
+            at += bytes;
+            if !asks.is_empty() {
+                take(&door, asks, answers, replies).await;
+            }
+            match halt {
+                Halt::Other(command) => {
+                    let bytes = &input[at..at + command.bytes];
+                    at += command.bytes;
+                    commands::execute(&door, &mut self.session, &command.args, bytes, replies).await;
+                }
+                Halt::Full => {}
+                // They were whole when they were queued.
+                Halt::Input | Halt::Malformed(_) => break,
+            }
+            if replies.bytes().len() >= SEND_BYTES {
+                self.send(replies).await?;
+            }
         }
         Ok(())
     }

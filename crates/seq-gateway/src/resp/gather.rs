@@ -92,7 +92,7 @@ fn sized(input: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// How many numbers INCRBY asks for.
 fn amount(digits: &[u8]) -> Option<Count> {
-    Count::new(u32::try_from(number(digits)?).ok()?).ok()
+    Count::new(u32::try_from(integer(digits)?).ok()?).ok()
 }
 
 /// The command at the start of `input`, a take or not.
@@ -138,6 +138,11 @@ impl Keys<'_> {
         let _ = key.write_all(b"42");
         String::from_utf8_lossy(&key).into_owned()
     }
+}
+
+/// An integer as Redis reads one: digits alone, and no zeros in front.
+pub(crate) fn integer(digits: &[u8]) -> Option<u64> {
+    number(digits).filter(|_| digits.len() == 1 || digits[0] != b'0')
 }
 
 /// A number in decimal digits and nothing else.
@@ -233,6 +238,15 @@ mod tests {
                 at += command.bytes;
             }
             prop_assert_eq!(gathered(&input), asks);
+        }
+    }
+
+    #[test]
+    fn an_integer_has_no_zeros_in_front() {
+        for (digits, expected) in
+            [("0", Some(0)), ("10", Some(10)), ("00", None), ("007", None), ("", None), ("+7", None)]
+        {
+            assert_eq!(integer(digits.as_bytes()), expected, "{digits:?}");
         }
     }
 

@@ -47,6 +47,9 @@ pub enum Malformed {
     /// An argument is not followed by CR LF.
     #[error("a bulk string does not end in CR LF")]
     BulkEnd,
+    /// A word of a line begins with a quote that does not end it, or has a backslash in it.
+    #[error("unbalanced quotes in request")]
+    Quotes,
     /// A line without an end.
     #[error("a line is longer than {MAX_INLINE_BYTES} bytes")]
     InlineTooLong,
@@ -117,7 +120,7 @@ pub struct Args<'a>(Form<'a>);
 enum Form<'a> {
     /// An array, whole.
     Bulks { bytes: &'a [u8], count: usize },
-    /// Words between blanks. Quotes mean nothing: no argument that means something here has blanks in it.
+    /// Words between blanks, and what stands between quotes. Checked when it was made.
     Line(&'a [u8]),
 }
 
@@ -135,7 +138,7 @@ impl<'a> Args<'a> {
             bulks = &bulks[bytes..];
             Some(argument)
         });
-        bulks.chain(words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()))
+        bulks.chain(Words(words).map_while(Result::ok))
     }
 
     /// How many there are, with the name.
@@ -148,11 +151,43 @@ impl<'a> Args<'a> {
     }
 }
 
+/// The words of a line. One that begins with a quote goes to the next quote of its kind; there are no escapes.
+#[derive(Clone)]
+struct Words<'a>(&'a [u8]);
+
+impl<'a> Iterator for Words<'a> {
+    type Item = Result<&'a [u8], Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.0.trim_ascii_start();
+        let quote = *line.first()?;
+        if quote != b'"' && quote != b'\'' {
+            let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+            let (word, rest) = line.split_at(end);
+            self.0 = rest;
+            return Some(Ok(word));
+        }
+        let word = memchr::memchr(quote, &line[1..]).map(|end| (&line[1..=end], &line[end + 2..]));
+        let sound =
+            |(word, rest): &(&[u8], &[u8])| !word.contains(&b'\\') && rest.first().is_none_or(u8::is_ascii_whitespace);
+        let Some((word, rest)) = word.filter(sound) else {
+            self.0 = &[];
+            return Some(Err(Malformed::Quotes));
+        };
+        self.0 = rest;
+        Some(Ok(word))
+    }
+}
+
 /// A line that is a command.
 fn inline(input: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
     let window = &input[..input.len().min(MAX_INLINE_BYTES)];
     match memchr::memchr(b'\n', window) {
-        Some(end) => Ok(Some(Command { args: Args(Form::Line(&input[..end])), bytes: end + 1 })),
+        Some(end) => {
+            let line = &input[..end];
+            Words(line).try_for_each(|word| word.map(|_| ()))?;
+            Ok(Some(Command { args: Args(Form::Line(line)), bytes: end + 1 }))
+        }
         None if input.len() >= MAX_INLINE_BYTES => Err(Malformed::InlineTooLong),
         None => Ok(None),
     }

@@ -26,9 +26,12 @@ const fn served(name: &'static str, arity: i64, flags: &'static [&'static str], 
 pub(super) const SERVED: &[Served] = &[
     served("auth", -2, &["noscript", "loading", "stale", "fast", "no_auth"], (0, 0)),
     served("client", -2, &["noscript", "loading", "stale"], (0, 0)),
+    served("cluster", -2, &["loading", "stale"], (0, 0)),
     served("command", -1, &["loading", "stale"], (0, 0)),
-    served("config", -3, &["admin", "loading", "stale"], (0, 0)),
+    served("config", -2, &["admin", "loading", "stale"], (0, 0)),
+    served("discard", 1, &["noscript", "loading", "stale", "fast"], (0, 0)),
     served("echo", 2, &["fast"], (0, 0)),
+    served("exec", 1, &["noscript", "loading", "stale"], (0, 0)),
     served("exists", -2, &["readonly", "fast"], (1, -1)),
     served("get", 2, &["readonly", "fast"], (1, 1)),
     served("hello", -1, &["noscript", "loading", "stale", "fast", "no_auth"], (0, 0)),
@@ -36,90 +39,181 @@ pub(super) const SERVED: &[Served] = &[
     served("incrby", 3, &["write", "fast"], (1, 1)),
     served("info", -1, &["loading", "stale"], (0, 0)),
     served("mget", -2, &["readonly", "fast"], (1, -1)),
+    served("multi", 1, &["noscript", "loading", "stale", "fast"], (0, 0)),
     served("ping", -1, &["fast"], (0, 0)),
+    served("pttl", 2, &["readonly", "fast"], (1, 1)),
     served("quit", -1, &["loading", "stale", "fast", "no_auth"], (0, 0)),
+    served("reset", 1, &["noscript", "loading", "stale", "fast", "no_auth"], (0, 0)),
+    served("role", 1, &["noscript", "loading", "stale", "fast"], (0, 0)),
     served("select", 2, &["loading", "stale", "fast"], (0, 0)),
     served("set", 3, &["write"], (1, 1)),
+    served("ttl", 2, &["readonly", "fast"], (1, 1)),
+    served("type", 2, &["readonly", "fast"], (1, 1)),
+    served("unwatch", 1, &["noscript", "loading", "stale", "fast"], (0, 0)),
 ];
 
-/// Would lower a number, or remove it.
-const LOWERING: &[&[u8]] = &[
-    b"DEL",
-    b"UNLINK",
-    b"FLUSHALL",
-    b"FLUSHDB",
-    b"EXPIRE",
-    b"PEXPIRE",
-    b"EXPIREAT",
-    b"PEXPIREAT",
-    b"DECR",
-    b"DECRBY",
-    b"GETDEL",
-    b"GETEX",
-    b"GETSET",
-    b"SETEX",
-    b"PSETEX",
-    b"RENAME",
-    b"RENAMENX",
-    b"MOVE",
-    b"RESTORE",
-    b"SWAPDB",
-    b"COPY",
+/// Would lower a number, or remove it; with their arities.
+#[rustfmt::skip]
+const LOWERING: &[(&str, i64)] = &[
+    ("DEL", -2),
+    ("UNLINK", -2),
+    ("FLUSHALL", -1),
+    ("FLUSHDB", -1),
+    ("EXPIRE", -3),
+    ("PEXPIRE", -3),
+    ("EXPIREAT", -3),
+    ("PEXPIREAT", -3),
+    ("DECR", 2),
+    ("DECRBY", 3),
+    ("GETDEL", 2),
+    ("GETEX", -2),
+    ("GETSET", 3),
+    ("SETEX", 4),
+    ("PSETEX", 4),
+    ("RENAME", 3),
+    ("RENAMENX", 3),
+    ("MOVE", 3),
+    ("RESTORE", -4),
+    ("SWAPDB", 3),
+    ("COPY", -3),
 ];
 
-/// First letters of commands for values that are no numbers.
-const OTHER_TYPES: &[&[u8]] = &[
-    b"APPEND",
-    b"BIT",
-    b"BL",
-    b"BRPOP",
-    b"BZ",
-    b"GEO",
-    b"GETBIT",
-    b"GETRANGE",
-    b"H",
-    b"INCRBYFLOAT",
-    b"L",
-    b"PF",
-    b"RPOP",
-    b"RPUSH",
-    b"SADD",
-    b"SCARD",
-    b"SDIFF",
-    b"SETBIT",
-    b"SETRANGE",
-    b"SINTER",
-    b"SISMEMBER",
-    b"SMEMBERS",
-    b"SMISMEMBER",
-    b"SMOVE",
-    b"SPOP",
-    b"SRANDMEMBER",
-    b"SREM",
-    b"SSCAN",
-    b"STRLEN",
-    b"SUBSTR",
-    b"SUNION",
-    b"X",
-    b"Z",
+/// Commands for values that are no numbers, with their arities. By name, not by how they begin: what Redis does not have either
+/// is unknown.
+#[rustfmt::skip]
+const OTHER_TYPES: &[(&str, i64)] = &[
+    ("APPEND", 3),
+    ("BITCOUNT", -2),
+    ("BITFIELD", -2),
+    ("BITFIELD_RO", -2),
+    ("BITOP", -4),
+    ("BITPOS", -3),
+    ("BLMOVE", 6),
+    ("BLMPOP", -5),
+    ("BLPOP", -3),
+    ("BRPOP", -3),
+    ("BRPOPLPUSH", 4),
+    ("BZMPOP", -5),
+    ("BZPOPMAX", -3),
+    ("BZPOPMIN", -3),
+    ("GEOADD", -5),
+    ("GEODIST", -4),
+    ("GEOHASH", -2),
+    ("GEOPOS", -2),
+    ("GEORADIUS", -6),
+    ("GEOSEARCH", -7),
+    ("GETBIT", 3),
+    ("GETRANGE", 4),
+    ("HDEL", -3),
+    ("HEXISTS", 3),
+    ("HGET", 3),
+    ("HGETALL", 2),
+    ("HINCRBY", 4),
+    ("HINCRBYFLOAT", 4),
+    ("HKEYS", 2),
+    ("HLEN", 2),
+    ("HMGET", -3),
+    ("HMSET", -4),
+    ("HRANDFIELD", -2),
+    ("HSCAN", -3),
+    ("HSET", -4),
+    ("HSETNX", 4),
+    ("HSTRLEN", 3),
+    ("HVALS", 2),
+    ("INCRBYFLOAT", 3),
+    ("LINDEX", 3),
+    ("LINSERT", 5),
+    ("LLEN", 2),
+    ("LMOVE", 5),
+    ("LMPOP", -4),
+    ("LPOP", -2),
+    ("LPOS", -3),
+    ("LPUSH", -3),
+    ("LPUSHX", -3),
+    ("LRANGE", 4),
+    ("LREM", 4),
+    ("LSET", 4),
+    ("LTRIM", 4),
+    ("PFADD", -2),
+    ("PFCOUNT", -2),
+    ("PFMERGE", -2),
+    ("RPOP", -2),
+    ("RPOPLPUSH", 3),
+    ("RPUSH", -3),
+    ("RPUSHX", -3),
+    ("SADD", -3),
+    ("SCARD", 2),
+    ("SDIFF", -2),
+    ("SDIFFSTORE", -3),
+    ("SETBIT", 4),
+    ("SETRANGE", 4),
+    ("SINTER", -2),
+    ("SINTERCARD", -3),
+    ("SINTERSTORE", -3),
+    ("SISMEMBER", 3),
+    ("SMEMBERS", 2),
+    ("SMISMEMBER", -3),
+    ("SMOVE", 4),
+    ("SPOP", -2),
+    ("SRANDMEMBER", -2),
+    ("SREM", -3),
+    ("SSCAN", -3),
+    ("STRLEN", 2),
+    ("SUBSTR", 4),
+    ("SUNION", -2),
+    ("SUNIONSTORE", -3),
+    ("XACK", -4),
+    ("XADD", -5),
+    ("XLEN", 2),
+    ("XRANGE", -4),
+    ("XREAD", -4),
+    ("XREADGROUP", -7),
+    ("XTRIM", -4),
+    ("ZADD", -4),
+    ("ZCARD", 2),
+    ("ZCOUNT", 4),
+    ("ZINCRBY", 4),
+    ("ZPOPMAX", -2),
+    ("ZPOPMIN", -2),
+    ("ZRANGE", -4),
+    ("ZRANGEBYSCORE", -4),
+    ("ZRANK", -3),
+    ("ZREM", -3),
+    ("ZREVRANGE", -4),
+    ("ZREVRANK", -3),
+    ("ZSCAN", -3),
+    ("ZSCORE", 3),
 ];
 
 /// Why a command is not served.
 pub(super) enum Unserved {
     Lowering,
     OtherType,
+    /// As `WATCH` does; there is nothing to watch.
+    Watching,
     Unknown,
 }
 
-/// Why a command is not served; its name in capitals.
-pub(super) fn unserved(name: &[u8]) -> Unserved {
-    if LOWERING.contains(&name) {
-        Unserved::Lowering
-    } else if OTHER_TYPES.iter().any(|start| name.starts_with(start)) {
-        Unserved::OtherType
+/// Why a command is not served, and its arity where Redis has it.
+pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
+    let arity = |table: &[(&str, i64)]| {
+        table.iter().find(|(is, _)| is.as_bytes().eq_ignore_ascii_case(name)).map(|(_, arity)| *arity)
+    };
+    if let Some(arity) = arity(LOWERING) {
+        (Unserved::Lowering, Some(arity))
+    } else if let Some(arity) = arity(OTHER_TYPES) {
+        (Unserved::OtherType, Some(arity))
+    } else if name.eq_ignore_ascii_case(b"WATCH") {
+        (Unserved::Watching, Some(-2))
     } else {
-        Unserved::Unknown
+        (Unserved::Unknown, None)
     }
+}
+
+/// Whether a command of this arity takes so many arguments, its name included.
+pub(super) fn takes(arity: i64, count: usize) -> bool {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    if arity < 0 { count >= -arity } else { count == arity }
 }
 
 /// The text of INFO.

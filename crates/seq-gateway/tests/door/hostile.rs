@@ -153,7 +153,7 @@ async fn crowds_and_dribblers_are_not_felt_by_others() {
                     0 => b"",
                     1 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r",
                     2 => b"POST /seqsvr.v1.SequenceService/Next HTTP/1.1\r\ncontent-length: 9999\r\n\r\n{",
-                    _ => b"GET /api/seq/next/5 HTTP/1.1\r\nx: ",
+                    _ => b"POST /api/seq/next/5 HTTP/1.1\r\nx: ",
                 };
                 stream.write_all(some).await.unwrap();
                 crowd.push(stream);

@@ -64,7 +64,7 @@ async fn refusals_carry_code_status_reason_and_details() {
     let door = Door::open().await;
     let table = [
         ("Next", json!({ "uid": "1000", "count": 1 }), 400, "out_of_range", "UID_OUT_OF_RANGE"),
-        ("Next", json!({ "uid": "1" }), 400, "invalid_argument", "COUNT_OUT_OF_RANGE"),
+        ("Next", json!({ "uid": "1", "count": 1_000_001 }), 400, "invalid_argument", "COUNT_OUT_OF_RANGE"),
         ("Next", json!({ "uid": "1", "count": 1, "hops": 3 }), 400, "invalid_argument", "TOO_MANY_HOPS"),
         ("NextMany", json!({ "uids": [] }), 400, "invalid_argument", "EMPTY_BATCH"),
         ("NextMany", json!({ "uids": vec![1; MAX_ITEMS + 1] }), 400, "invalid_argument", "BATCH_TOO_LARGE"),
@@ -103,7 +103,6 @@ async fn what_is_not_a_message_is_refused_by_field_and_place() {
         (r#"{"uid":18446744073709551616,"count":1}"#, "uid: "),
         (r#"{"uid":1,"count":4294967296}"#, "count: "),
         (r#"{"uid":1,"uid":2}"#, "duplicate field `uid`"),
-        (r#"{"uid":1,"cuont":1}"#, "unknown field `cuont`"),
         ("{\"uid\":\"\u{fffd}\"}", "uid: "),
     ];
     for (body, says) in table {
@@ -130,16 +129,20 @@ async fn the_protocol_is_held() {
         let answer = ask(method, &path, &json_headers(&[])).await;
         assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")), "{method}");
     }
-    for content_type in ["text/plain", "application/xml", "application/proto", "application/jsonp", ""] {
+    for content_type in ["text/plain", "application/xml", "application/protobuf", "application/jsonp", ""] {
         let answer = ask("POST", &path, &[("content-type", content_type)]).await;
-        assert_eq!((answer.status, answer.header("accept-post")), (415, Some("application/json")), "{content_type}");
+        assert_eq!(
+            (answer.status, answer.header("accept-post")),
+            (415, Some("application/json, application/proto")),
+            "{content_type}"
+        );
     }
     assert_eq!(ask("POST", &path, &[]).await.status, 415);
     for content_type in ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=utf-8"] {
         assert_eq!(ask("POST", &path, &[("content-type", content_type)]).await.status, 200, "{content_type}");
     }
     for method in ["NextStream", "Nothing", "Next/", "next"] {
-        assert_eq!(ask("POST", &format!("{SERVICE}/{method}"), &json_headers(&[])).await.status, 404, "{method}");
+        assert_eq!(ask("POST", &format!("{SERVICE}/{method}"), &json_headers(&[])).await.status, 501, "{method}");
     }
     let bad = [
         ("connect-protocol-version", "2", 400),
@@ -168,6 +171,7 @@ async fn a_call_is_held_no_longer_than_its_caller_says() {
     };
     let (short, usual) = (held(&[("connect-timeout-ms", "1000")]).await, held(&[]).await);
     let longest = held(&[("connect-timeout-ms", "9999999999")]).await;
+    assert!(usual > Duration::from_secs(3), "longer than a failover of 2.5 s and its detection: {usual:?}");
     assert!(
         short < usual && usual < longest && longest < Duration::from_secs(3_600),
         "{short:?} {usual:?} {longest:?}"
@@ -208,7 +212,7 @@ async fn the_description_names_what_is_served() {
         let is_rpc = path.starts_with(SERVICE);
         methods += usize::from(is_rpc);
         let path = path.replace("{uid}", "1");
-        let verb = if is_rpc { "POST" } else { "GET" };
+        let verb = if is_rpc || path.starts_with("/api/seq/next/") { "POST" } else { "GET" };
         assert_eq!(operations.as_object().unwrap().keys().collect::<Vec<_>>(), [&verb.to_lowercase()]);
         let status = http1(door.addr, verb, &path, &json_headers(&[]), "{}").await.status;
         assert!(status == 200 || status == 400, "{verb} {path}: {status}");

@@ -1,12 +1,14 @@
 //! The ports before a frontend that counts in a map, asked by real clients.
 
 mod bad_input;
+mod clients;
 mod hostile;
 mod http;
 mod json;
 mod raw;
 mod resp;
 mod resp_bad_input;
+mod resp_commands;
 mod serving;
 mod stream;
 mod text;

@@ -116,6 +116,13 @@ pub(crate) async fn check(talk: &mut Talk, script: &str, expected: Expect) {
     expected.assert_eq(&said);
 }
 
+/// As [`check`], with all commands in one piece: within a transaction nothing marks the end of a reply.
+pub(crate) async fn check_whole(talk: &mut Talk, script: &str, expected: Expect) {
+    let commands = script.lines().map(str::trim).filter(|line| !line.is_empty());
+    let replies = talk.ask(commands.map(|command| format!("{command}\r\n")).collect::<String>()).await;
+    expected.assert_eq(&replies.replace('\r', ""));
+}
+
 #[tokio::test]
 async fn a_sequence_is_a_key() {
     let port = Port::open();
@@ -206,7 +213,7 @@ async fn set_raises_and_never_lowers() {
         > SET seq:42 4611686018427387904
         +OK
         > SET seq:42 4611686018427387905
-        -ERR 4611686018427387905 is above 2^62: the ceiling of the uid's section would go there, and the section's next owner starts every uid at the ceiling
+        -ERR 4611686018427387905 is above 4611686018427387904, the highest number that a uid of this section is raised to now: the section's ceiling would go there for good, and its next owner starts every uid at the ceiling
         > SET seq:42 18446744073709551616
         -ERR value is not an integer or out of range
         > GET seq:42
@@ -277,9 +284,13 @@ async fn what_is_wrong_is_said_and_moves_nothing() {
         > GET seq:1000
         -ERR uid 1000 is outside the set's uids 0..1000
         > MGET seq:1 foo
-        -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42
+        *2
+        $-1
+        $-1
         > MGET seq:1 seq:1000
-        -ERR uid 1000 is outside the set's uids 0..1000
+        *2
+        $-1
+        $-1
         > SELECT 1
         -ERR DB index is out of range: there is one, 0
         > PING a b
@@ -291,7 +302,7 @@ async fn what_is_wrong_is_said_and_moves_nothing() {
         > HELLO 4
         -NOPROTO unsupported protocol version
         > AUTH secret
-        -ERR AUTH <password> called without any password configured for the default user
+        -ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?
         > GET seq:1
         $-1
     "#]],
@@ -311,7 +322,7 @@ async fn what_a_sequence_cannot_do_is_refused_with_the_reason() {
         LPUSH seq:1 x
         HGETALL seq:1
         APPEND seq:1 x
-        MULTI
+        WATCH seq:1
         EVAL x 0
         nonsense
     ";
@@ -335,8 +346,8 @@ async fn what_a_sequence_cannot_do_is_refused_with_the_reason() {
         -WRONGTYPE 'HGETALL' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
         > APPEND seq:1 x
         -WRONGTYPE 'APPEND' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
-        > MULTI
-        -ERR unknown command 'MULTI': this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences
+        > WATCH seq:1
+        -ERR 'WATCH' is refused: others take numbers of a sequence at any time; EXEC is a batch here
         > EVAL x 0
         -ERR unknown command 'EVAL': this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences
         > nonsense
@@ -425,7 +436,7 @@ async fn clients_find_what_they_ask_for_first() {
         $5
         10000
         > COMMAND COUNT
-        :16
+        :26
         > COMMAND DOCS
         *0
         > COMMAND INFO incr nonsense

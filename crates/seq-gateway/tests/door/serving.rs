@@ -108,6 +108,7 @@ async fn reflection_lists_what_the_port_serves() {
         [
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection",
             "seqsvr.v1.AdminService",
             "seqsvr.v1.SequenceService"
         ]

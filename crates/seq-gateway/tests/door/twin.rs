@@ -182,8 +182,17 @@ impl Door {
         Door::open_for(1_000).await
     }
 
+    /// A door whose GETs take numbers, or do not.
+    pub(crate) async fn open_with(get_takes: bool) -> Door {
+        Door::open_as(1_000, get_takes).await
+    }
+
     /// A door that so many connections may be made to, one of which it makes itself.
     pub(crate) async fn open_for(connections: usize) -> Door {
+        Door::open_as(connections, false).await
+    }
+
+    async fn open_as(connections: usize, get_takes: bool) -> Door {
         let twin = Twin::default();
         let group = TaskGroup::new();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -192,7 +201,7 @@ impl Door {
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
         let (beside, admission) = (Routes::default(), Admission::of("a1", connections));
-        let node = Node { admin: Arc::new(status), ready, beside, admission };
+        let node = Node { admin: Arc::new(status), ready, beside, admission, get_takes };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         Door { twin, group, addr, channel }

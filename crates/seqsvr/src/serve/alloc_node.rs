@@ -28,6 +28,8 @@ pub(crate) struct Ports {
     pub(crate) grpc: Vec<TcpListener>,
     /// For clients of Redis, if the node has such a port.
     redis: Option<(Vec<TcpListener>, RespConfig)>,
+    /// Whether a GET takes numbers, too.
+    get_takes: bool,
 }
 
 impl Ports {
@@ -35,7 +37,7 @@ impl Ports {
     pub(crate) fn bind(spec: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
         let grpc = bind(&spec.addr, threads)?;
         let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.resp_config())));
-        Ok(Ports { grpc, redis: redis.transpose()? })
+        Ok(Ports { grpc, redis: redis.transpose()?, get_takes: settings.http.get_takes })
     }
 
     /// Where clients of Redis find the node.
@@ -72,9 +74,10 @@ pub(crate) fn start(
     let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
     allocator.add_checks(&mut ready);
     let admission = Admission::new(&node);
+    let get_takes = ports.get_takes;
     let (sockets, resp) = ports.by_thread();
     let resp = resp.map(|config| RespNode::new(config, admission.clone()));
-    let door = grpc::Node { admin, ready, beside, admission };
+    let door = grpc::Node { admin, ready, beside, admission, get_takes };
     let (tasks, serving) = (doors.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();

@@ -1,0 +1,132 @@
+//! What callers of JSON and Redis see of a crash, and what a far advance leaves behind: real processes, one of them killed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use crate::cluster::{Place, Server, eventually};
+
+/// How long a reply may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Cluster {
+    servers: Vec<Server>,
+    allocs: [Server; 2],
+    place: Place,
+}
+
+impl Cluster {
+    /// Three stores and two allocators with a Redis port each.
+    fn start() -> Cluster {
+        let place = Place::new();
+        let set = place.set_file("three-node.toml").display().to_string();
+        let servers = (1..=3).map(|id| {
+            let (name, id) = (format!("s{id}"), id.to_string());
+            let data = place.path(&name).display().to_string();
+            place.server(&name, &["store", "--set", &set, "--id", &id, "--data", &data])
+        });
+        let servers = servers.collect();
+        let alloc = |name| place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]);
+        let allocs = [alloc("a1"), alloc("a2")];
+        let cluster = Cluster { servers, allocs, place };
+        // Of every section, at both nodes, so that each of them owns some and knows the other.
+        eventually("both nodes answer for every section", || {
+            let replies = [0, 1].map(|node| cluster.redis(node, &cluster.of_all_sections("INCR")));
+            replies.iter().all(|replies| replies.lines().all(|reply| reply.starts_with(':'))).then_some(())
+        });
+        eventually("both nodes own sections", || {
+            let owned = |port| {
+                let metrics = crate::dev::get(&format!("{}:{port}", cluster.place.host), "/metrics");
+                metrics.lines().any(|line| line.starts_with("seqsvr_sections{") && !line.ends_with(" 0"))
+            };
+            ([7480, 7481].into_iter().all(owned)).then_some(())
+        });
+        cluster
+    }
+
+    /// One command for a uid of each of 20 sections.
+    fn of_all_sections(&self, command: &str) -> String {
+        (0..20).map(|section| format!("{command} seq:{}\r\n", section * 100_000 + 7)).collect()
+    }
+
+    /// The replies of a node to commands, which are all of a connection.
+    fn redis(&self, node: usize, commands: &str) -> String {
+        let Ok(mut stream) = TcpStream::connect((self.place.host, [7479, 7478][node])) else {
+            return "closed".to_owned();
+        };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(format!("{commands}QUIT\r\n").as_bytes()).unwrap();
+        let mut replies = String::new();
+        stream.read_to_string(&mut replies).unwrap();
+        replies.strip_suffix("+OK\r\n").unwrap_or(&replies).to_owned()
+    }
+
+    /// The answer of a1 to a call in JSON.
+    fn json(&self, method: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect((self.place.host, 7400)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "POST /seqsvr.v1.SequenceService/{method} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+#[test]
+fn a_crash_is_a_slow_call_and_no_error() {
+    let mut cluster = Cluster::start();
+    let [_, a2] = &mut cluster.allocs;
+    a2.kill();
+    // At once, so that every call for one of its sections waits for the whole failover. Each on a connection of its own.
+    let cluster = &cluster;
+    let answers: Vec<String> = thread::scope(|scope| {
+        let calls: Vec<_> = (0..20)
+            .map(|section| {
+                let uid = section * 100_000 + 7;
+                scope.spawn(move || match section % 2 {
+                    0 => cluster.redis(0, &format!("INCR seq:{uid}\r\n")),
+                    _ => cluster.json("Next", &format!(r#"{{"uid":{uid}}}"#)),
+                })
+            })
+            .collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    for answer in answers {
+        assert!(answer.starts_with(':') || answer.contains(r#"{"value":"#), "{answer}");
+    }
+    assert_eq!(cluster.servers.len(), 3);
+}
+
+#[test]
+fn a_far_advance_does_not_take_the_neighbours_along() {
+    let mut cluster = Cluster::start();
+    let refused = (0..2)
+        .map(|node| cluster.redis(node, &cluster.of_all_sections("SET").replace("\r\n", " 4611686018427387904\r\n")));
+    for replies in refused.collect::<Vec<_>>() {
+        for reply in replies.lines() {
+            assert!(reply.starts_with("-ERR 4611686018427387904 is above 10000"), "{reply}");
+        }
+    }
+    let refused = cluster.json("Advance", r#"{"uid":7,"to":"9007199254740993"}"#);
+    assert!(refused.contains("ADVANCE_TOO_FAR") && refused.starts_with("HTTP/1.1 400"), "{refused}");
+    let [_, a2] = &mut cluster.allocs;
+    a2.kill();
+    // Uids that never had a number, next to those that were to be raised.
+    let neighbours = cluster.of_all_sections("INCR").replace("07\r\n", "08\r\n");
+    let values = eventually("every section has an owner", || {
+        let replies = cluster.redis(0, &neighbours);
+        replies.lines().map(|reply| reply.strip_prefix(':')?.parse::<u64>().ok()).collect::<Option<Vec<_>>>()
+    });
+    assert!(values.iter().all(|value| *value < 100_000), "{values:?}");
+    let metrics = crate::dev::get(&format!("{}:7480", cluster.place.host), "/metrics");
+    let highest = metrics.lines().find(|line| line.starts_with("seqsvr_ceiling_max{")).expect("a gauge of ceilings");
+    let highest: f64 = highest.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(highest > 0.0 && highest < 200_000.0, "{highest}");
+}

@@ -1,0 +1,99 @@
+//! Clients of Redis for Node: ioredis and node-redis with their defaults, at both nodes of a development cluster.
+//!
+//! `.ci/run` installs them below target/node; where they are missing the test is skipped with a line on stderr, and fails in CI.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cluster::Place;
+use crate::redis::{self, run, tool};
+
+const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/node/node_modules");
+
+/// Takes numbers with every way that the libraries have of sending several commands, and checks that none is given out twice.
+const SCRIPT: &str = r#"
+const assert = require("node:assert");
+const Redis = require("ioredis");
+const { createClient } = require("redis");
+const nodes = process.argv.slice(1).map((address) => {
+  const at = address.lastIndexOf(":");
+  return { host: address.slice(0, at), port: Number(address.slice(at + 1)) };
+});
+
+async function withIoredis() {
+  const plain = new Redis(nodes[0]);
+  assert.equal(await plain.incr("seq:1"), 1);
+  assert.equal(await plain.incrby("seq:1", 9), 10);
+  assert.deepEqual(await plain.pipeline().incr("seq:1").get("seq:1").exec(), [[null, 11], [null, "11"]]);
+  assert.deepEqual(await plain.multi().incr("seq:1").incrby("seq:1", 3).exec(), [[null, 12], [null, 15]]);
+  const failed = await plain.multi().incr("seq:1").incr("foo").exec();
+  assert.equal(failed[0][1], 16);
+  assert.match(failed[1][0].message, /no sequence/);
+  await assert.rejects(plain.multi().incr("seq:1").call("nonsense").exec(), /EXECABORT/);
+  assert.equal(await plain.get("seq:1"), "16");
+  assert.deepEqual(await plain.mget("seq:1", "foo", "seq:900000"), ["16", null, null]);
+  const strings = new Redis({ ...nodes[1], stringNumbers: true, keyPrefix: "seq:", enableAutoPipelining: true });
+  assert.deepEqual(await Promise.all([strings.incr("1"), strings.incr("1")]), ["17", "18"]);
+  const cluster = new Redis.Cluster([nodes[0]], { clusterRetryStrategy: null });
+  // The refusal is an event as well.
+  cluster.on("error", () => {});
+  await assert.rejects(cluster.incr("seq:1"));
+  for (const client of [plain, strings]) await client.quit();
+}
+
+async function withNodeRedis() {
+  const client = await createClient({ socket: nodes[1] }).connect();
+  assert.equal(await client.incr("seq:2"), 1);
+  assert.deepEqual(await client.multi().incr("seq:2").incrBy("seq:2", 5).get("seq:2").exec(), [2, 7, "7"]);
+  assert.deepEqual(await client.multi().incr("seq:2").execAsPipeline(), [8]);
+  await assert.rejects(client.multi().incr("seq:2").addCommand(["nonsense"]).exec(), /unknown command/);
+  assert.deepEqual(await client.mGet(["seq:2", "foo"]), ["8", null]);
+  const strings = client.withTypeMapping({ [require("redis").RESP_TYPES.NUMBER]: String });
+  assert.equal(await strings.incr("seq:2"), "9");
+  await assert.rejects(client.set("seq:2", "4611686018427387904"), /above/);
+  await client.close();
+  const three = await createClient({ socket: nodes[0], RESP: 3 }).connect();
+  assert.equal(await three.incr("seq:2"), 10);
+  await three.close();
+}
+
+async function together() {
+  const clients = [0, 1, 0, 1].map((at) => new Redis(nodes[at]));
+  const others = await Promise.all([0, 1].map((at) => createClient({ socket: nodes[at] }).connect()));
+  const taken = [];
+  for (let round = 0; round < 50; round++) {
+    const answers = await Promise.all([
+      ...clients.map((client) => client.multi().incr("seq:999999").incr("seq:999999").exec()),
+      ...others.map((client) => client.incr("seq:999999")),
+    ]);
+    taken.push(...answers.flatMap((answer) => (Array.isArray(answer) ? answer.map(([, value]) => value) : [answer])));
+  }
+  assert.equal(new Set(taken).size, 50 * 10);
+  assert.equal(Math.max(...taken), 50 * 10);
+  for (const client of clients) client.disconnect();
+  for (const client of others) await client.close();
+}
+
+withIoredis().then(withNodeRedis).then(together).then(() => console.log("done"), (error) => {
+  console.error(error);
+  process.exit(1);
+});
+"#;
+
+#[test]
+fn ioredis_and_node_redis_work_unchanged() {
+    let Some(node) = tool("node") else { return };
+    if !Path::new(MODULES).join("ioredis").is_dir() {
+        assert!(std::env::var_os("CI").is_none(), "ioredis and node-redis are not in {MODULES}");
+        eprintln!("skipped: ioredis and node-redis are not in {MODULES}");
+        return;
+    }
+    let place = Place::new();
+    let (_server, nodes) = redis::start(&place);
+    let addresses = nodes.iter().map(|node| format!("{}:{}", node.host, node.port));
+    let mut command = Command::new(node);
+    // What is no option any more is the script's.
+    command.env("NODE_PATH", MODULES).args(["-e", SCRIPT, "--"]).args(addresses).stderr(Stdio::piped());
+    let output = run(&mut command);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+}
