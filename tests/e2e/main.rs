@@ -6,6 +6,7 @@
 
 mod bench;
 mod cluster;
+mod connect_node;
 mod crash;
 mod dev;
 mod http;
