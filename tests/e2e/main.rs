@@ -7,6 +7,7 @@
 mod bench;
 mod cluster;
 mod commands;
+mod connect_node;
 mod crash;
 mod dev;
 mod http;

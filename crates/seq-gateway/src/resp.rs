@@ -39,7 +39,7 @@ pub const MAX_PASSWORD_BYTES: usize = parse::MAX_BULK_BYTES;
 /// What a connection takes of this process' memory at worst: a command of the largest size that has not come to its end, and
 /// the commands of a transaction, and the replies to the largest batch while the client does not read them. A quiet one takes
 /// less than 1 KiB. What the kernel keeps of both directions comes on top.
-pub const MAX_CONNECTION_BYTES: usize = 2 << 20;
+pub const MAX_CONNECTION_BYTES: usize = 3 << 20;
 
 /// How long a peer that says nothing goes unasked whether it lives, how often it is asked then, and how many times: a
 /// half-open connection ends within a minute.
@@ -175,7 +175,7 @@ pub fn serve<F: Frontend>(
 }
 
 async fn serve_one<F: Frontend>(door: Arc<Door<F>>, mut stream: Connection) {
-    let Some(_place) = door.node.admission.admit() else {
+    let Some(_place) = door.node.admission.admit(stream.peer()) else {
         // A fresh socket takes so little at once, or it is not worth waiting for.
         let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
         let _ = tokio::time::timeout(connection::LINGER, refused).await;

@@ -3,8 +3,10 @@
 //! HTTP/2 has pings for peers that fell silent. What is here holds for peers that say little on purpose, in any protocol: one that
 //! never gets to be answered, and one that never reads its answers.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, counter, gauge};
+use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -26,6 +29,10 @@ pub const MAX_CONNECTIONS: usize = 10_000;
 /// Files that a process keeps for something else than its callers: its log, its data, its own connections to other nodes.
 const OTHER_FILES: usize = 256;
 
+/// The part of a node's connections that no single address gets: clients of other hosts still connect when one host holds all
+/// that it may. Small, because all clients may come through one proxy.
+const RESERVED_SHARE: usize = 10;
+
 /// How long a connection may take until something was answered on it: a little longer than a call may be held.
 const OPENING: Duration = Duration::from_secs(15);
 
@@ -39,43 +46,50 @@ pub struct Admission(Arc<Inner>);
 struct Inner {
     node: String,
     most: usize,
+    /// Most connections of one address.
+    most_of_address: usize,
     open: AtomicUsize,
+    /// Connections of each address, those with any.
+    addresses: Mutex<BTreeMap<IpAddr, usize>>,
     open_gauge: Gauge,
     refused: Counter,
 }
 
 impl Admission {
-    /// Lets [`MAX_CONNECTIONS`] in, or as many as the process may have files, without some for itself.
+    /// Lets [`MAX_CONNECTIONS`] in, or as many as the process may have files, without some for itself; all but a tenth of them
+    /// from one address.
     #[must_use]
     pub fn new(node: &str) -> Admission {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
         let most = files.map_or(MAX_CONNECTIONS, |files| files.saturating_sub(OTHER_FILES).min(MAX_CONNECTIONS));
-        Admission::of(node, most.max(1))
+        Admission::with(node, most.max(1), (most - most / RESERVED_SHARE).max(1))
     }
 
-    /// Lets `most` connections in.
+    /// Lets `most` connections in, from wherever they are.
     #[must_use]
     pub fn of(node: &str, most: usize) -> Admission {
-        let open_gauge = gauge!(CONNECTIONS, "node" => node.to_owned());
-        let refused = counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned());
-        Admission(Arc::new(Inner { node: node.to_owned(), most, open: AtomicUsize::new(0), open_gauge, refused }))
+        Admission::with(node, most, most)
     }
 
-    /// A place for a connection, while there is one.
+    /// Lets `most` connections in, and so many of one address.
+    fn with(node: &str, most: usize, most_of_address: usize) -> Admission {
+        let open_gauge = gauge!(CONNECTIONS, "node" => node.to_owned());
+        let refused = counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned());
+        let (node, open, addresses) = (node.to_owned(), AtomicUsize::new(0), Mutex::default());
+        Admission(Arc::new(Inner { node, most, most_of_address, open, addresses, open_gauge, refused }))
+    }
+
+    /// A place for a connection from `peer`, while there is one.
     #[must_use]
-    pub fn admit(&self) -> Option<Place> {
+    pub fn admit(&self, peer: Option<IpAddr>) -> Option<Place> {
         let inner = &self.0;
-        let open = inner.open.fetch_update(Relaxed, Relaxed, |open| (open < inner.most).then_some(open + 1));
-        match open {
-            Ok(_) => {
-                inner.open_gauge.increment(1.0);
-                Some(Place(inner.clone()))
-            }
-            Err(_) => {
-                inner.refused.increment(1);
-                None
-            }
+        let address = peer.map(host);
+        if !inner.open(address) {
+            inner.refused.increment(1);
+            return None;
         }
+        inner.open_gauge.increment(1.0);
+        Some(Place { inner: inner.clone(), address })
     }
 
     /// Name of the node.
@@ -99,19 +113,62 @@ impl Admission {
     /// Lets a connection in, and watches it from then on.
     #[must_use]
     pub fn watch(&self, connection: Connection) -> Option<Watched> {
-        let place = self.admit()?;
+        let place = self.admit(connection.peer())?;
         let opening = Some(Box::pin(tokio::time::sleep(OPENING)));
         Some(Watched { connection, opening, stalled: None, _place: place })
     }
 }
 
+impl Inner {
+    /// Counts a connection. Answers whether there is room for it.
+    fn open(&self, address: Option<IpAddr>) -> bool {
+        if let Some(address) = address {
+            let mut addresses = self.addresses.lock();
+            let count = addresses.entry(address).or_default();
+            if *count == self.most_of_address {
+                return false;
+            }
+            *count += 1;
+        }
+        let open = self.open.fetch_update(Relaxed, Relaxed, |open| (open < self.most).then_some(open + 1));
+        if open.is_err() {
+            self.forget(address);
+        }
+        open.is_ok()
+    }
+
+    /// Counts a connection of an address no more.
+    fn forget(&self, address: Option<IpAddr>) {
+        let Some(address) = address else { return };
+        let mut addresses = self.addresses.lock();
+        if let Some(count) = addresses.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&address);
+            }
+        }
+    }
+}
+
+/// What counts as one address: of IPv6 the network, of which a host has every address.
+fn host(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        v4 => v4,
+    }
+}
+
 /// A connection's place; free again when it is dropped.
-pub struct Place(Arc<Inner>);
+pub struct Place {
+    inner: Arc<Inner>,
+    address: Option<IpAddr>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
-        self.0.open_gauge.decrement(1.0);
+        self.inner.open.fetch_sub(1, Relaxed);
+        self.inner.forget(self.address);
+        self.inner.open_gauge.decrement(1.0);
     }
 }
 
@@ -208,10 +265,28 @@ mod tests {
     async fn a_place_is_free_again_when_its_connection_ends() {
         let (admission, watched, _far) = watched();
         assert_eq!(admission.count(), 1);
-        assert!(admission.admit().is_none());
+        assert!(admission.admit(None).is_none());
         drop(watched);
         assert_eq!(admission.count(), 0);
-        assert!(admission.admit().is_some());
+        assert!(admission.admit(None).is_some());
+    }
+
+    #[test]
+    fn one_address_does_not_take_every_place() {
+        let admission = Admission::with("a1", 5, 3);
+        let admit = |address: &str| admission.admit(Some(address.parse().unwrap()));
+        let mut places: Vec<_> = (0..3).filter_map(|_| admit("10.0.0.1")).collect();
+        assert_eq!(places.len(), 3);
+        assert!(admit("10.0.0.1").is_none() && admit("::ffff:10.0.0.1").is_none(), "its share is used up");
+        places.extend(admit("2001:db8::1"));
+        places.extend(admit("2001:db8::2:1"));
+        assert_eq!(admission.count(), 5);
+        assert!(admit("10.0.0.2").is_none(), "all are used up");
+        places.truncate(2);
+        places.extend(["10.0.0.2", "10.0.0.1", "10.0.0.2"].into_iter().filter_map(admit));
+        assert_eq!(admission.count(), 5, "places are free again, for every address");
+        drop(places);
+        assert!(admission.0.addresses.lock().is_empty(), "what has gone is forgotten");
     }
 
     #[tokio::test(start_paused = true)]

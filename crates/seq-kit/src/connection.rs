@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -133,6 +134,12 @@ pub enum Connection {
 }
 
 impl Connection {
+    /// Address of the peer's host; only sockets have one.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.connect_info().remote_addr().map(|addr| addr.ip())
+    }
+
     /// Has the kernel ask a peer that says nothing for `idle` whether it lives, again after each `every`, and end the
     /// connection after `tries` without an answer. Only sockets are asked.
     ///

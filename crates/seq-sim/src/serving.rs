@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use seq_core::lease::Clocks;
-use seq_core::{Advance, Epoch, Seq, Take, Target, limits};
+use seq_core::{Advance, AdvanceLimit, Epoch, Seq, Take, Target, limits};
 
 use crate::bugs::Bug;
 use crate::client::{Call, Origin, Reply, Wish};
@@ -15,6 +15,9 @@ use crate::faults::MS;
 use crate::net::{Address, Body};
 use crate::process::{LAST_WORD, Owned};
 use crate::world::{Event, Step, World};
+
+/// How far callers may raise a uid: as a server has it by default.
+const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
 
 /// Time between two tries of what is held, although nothing was heard.
 const RETRY: u64 = 100 * MS;
@@ -167,7 +170,7 @@ impl World {
     fn advance(&mut self, p: usize, held: Held, owned: &Rc<Owned>, to: Target) {
         let Call { uid, section, slot, .. } = held.call;
         let epoch = owned.epoch;
-        let advanced = owned.section.advance(slot, to);
+        let advanced = owned.section.advance(slot, to, FAR);
         if let Advance::Done { raise_due: true } | Advance::AtCeiling { raise_due: true } = advanced {
             self.procs[p].line.push(owned.clone());
         }
@@ -183,6 +186,7 @@ impl World {
             }
             Advance::Past => self.reply(p, held, Reply::Advanced { past: true, epoch }),
             Advance::AtCeiling { .. } => self.hold(p, held, false),
+            Advance::TooFar { .. } => self.reply(p, held, Reply::Refused { lost: 0 }),
             Advance::Frozen => self.hold(p, held, false),
         }
         self.raise(p);
