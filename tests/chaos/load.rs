@@ -339,11 +339,12 @@ impl Callers {
                 (book.checker.start_advance(now, user, to), to)
             };
             let ended = tokio::time::timeout(DEADLINE, advance(&nodes, user, to)).await.unwrap_or(Advancing::Failed);
-            let mut book = self.book.lock();
-            let now = book.began.elapsed();
-            book.advances += u64::from(ended == Advancing::Done);
-            book.checker.end_advance(id, now, ended);
-            drop(book);
+            {
+                let mut book = self.book.lock();
+                let now = book.began.elapsed();
+                book.advances += u64::from(ended == Advancing::Done);
+                book.checker.end_advance(id, now, ended);
+            }
             tokio::time::sleep(ADVANCE_EVERY).await;
         }
     }

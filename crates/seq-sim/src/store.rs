@@ -274,8 +274,10 @@ impl World {
         if self.store.seats[member].as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
             return;
         }
-        // A thread may stand still between any two steps, also between these two.
-        if self.swarm.interleave > 0 && self.rng.chance(STALLED_LOOKS) {
+        // A thread may stand still between any two steps, also between these two. In a calm world it does not: by a state
+        // that is seconds old a node that leaves has no candidate to hand over to.
+        let calm = self.swarm.weather == Weather::Calm;
+        if self.swarm.interleave > 0 && !calm && self.rng.chance(STALLED_LOOKS) {
             self.coverage.saw(Situation::StalledLook);
             let in_hand = match self.bug {
                 Some(Bug::ClockBeforeState) => InHand::Clock(self.machines[NAMES + member].at(self.now)),

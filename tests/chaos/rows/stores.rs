@@ -187,6 +187,7 @@ pub(super) fn start_in_every_order() {
             cluster.allocs.iter_mut().rev().for_each(crate::node::Node::start);
         }
         scene.load.wait_served();
+        pause(BETWEEN_STARTS);
     }
     scene.end("started in every order");
 }
