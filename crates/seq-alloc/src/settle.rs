@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use seq_core::lease::Clocks;
-use seq_core::{Epoch, NodeId, Refusal, SectionId, SlotIndex, Target};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, SlotIndex, Target, limits};
 use seq_kit::frontend::{Allocation, Ask, Call, Current};
 use tokio::time::Instant;
 
@@ -227,6 +227,10 @@ impl Shared {
                 None => self.try_elsewhere(work, call, section, &mut rest, &mut settled).await,
             };
             let Some(why) = why else { break };
+            if self.is_astray(&call, section, why) {
+                settled.extend(rest.iter().map(|item| item.settled::<W>(Err(why))));
+                break;
+            }
             let Ok(waiting) = held.take().map_or_else(|| self.hold(section), Ok) else {
                 let refusal = Refusal::TooManyHeld { section, held: MAX_HELD };
                 settled.extend(rest.iter().map(|item| item.settled::<W>(Err(refusal))));
@@ -356,6 +360,13 @@ impl Shared {
             () = replaced => None,
             () = silent => None,
         }
+    }
+
+    /// Whether a call waits better where it came from: it was forwarded as often as one may be, and its section is not on its
+    /// way here. The node that sent it may be given the section at any moment, and would wait for this one's response.
+    fn is_astray(&self, call: &Call, section: SectionId, why: Refusal) -> bool {
+        let forwarded = matches!(why, Refusal::NotOwner { .. }) && call.hops >= limits::MAX_HOPS;
+        forwarded && !self.owner.lock().expects(section)
     }
 
     fn hold(&self, section: SectionId) -> Result<Held<'_>, Refusal> {

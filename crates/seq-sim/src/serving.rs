@@ -197,10 +197,16 @@ impl World {
         let process = &self.procs[p];
         let route = process.owner.routes().and_then(|routes| routes.get(held.call.section));
         let owner = route.and_then(|route| route.owner).filter(|owner| *owner != process.node);
+        let far = held.call.hops >= limits::MAX_HOPS;
+        let astray = owner.is_some() && far && !process.owner.expects(held.call.section);
         if owner.is_none() || held.call.hops > 0 {
             self.renew_now(p);
         }
-        let Some(to) = owner.filter(|_| held.call.hops < limits::MAX_HOPS) else { return self.hold(p, held, true) };
+        if astray {
+            // It waits better where it came from.
+            return self.reply(p, held, Reply::Refused { maybe: held.maybe });
+        }
+        let Some(to) = owner.filter(|_| !far) else { return self.hold(p, held, true) };
         let Some(address) = self.address_of(p, to) else { return self.hold(p, held, true) };
         self.coverage.saw(if held.call.hops == 0 { Situation::Forwarded } else { Situation::ForwardedTwice });
         let id = self.fresh();

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use crate::store::Mode;
-use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient, quick, until};
+use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient, quick, slow, until};
 
 /// a1 owns the first half of the sections, a2 the other.
 async fn two_nodes() -> (World, Node, Node) {
@@ -261,4 +261,35 @@ async fn a_refusal_after_such_an_attempt_does_not_say_that_nothing_moved() {
     let patient = Call { deadline: Instant::now() + Duration::from_secs(1), ..call() };
     let refused = given_up(&world, &one, one.allocator.next(patient, ask(SIZE, 1))).await;
     assert_eq!(refused, Err(Refusal::OwnerTimedOut { section: SectionId(1), owner: NodeId(2) }));
+}
+
+#[tokio::test]
+async fn a_call_that_was_forwarded_too_often_goes_back_at_once() {
+    let (_world, one, _two) = two_nodes().await;
+    let astray = Call { hops: limits::MAX_HOPS, ..call() };
+    let began = Instant::now();
+    let refused = one.allocator.next(astray, ask(THEIRS, 1)).await;
+    assert!(matches!(refused, Err(Refusal::NotOwner { .. })), "{refused:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "it was held for {:?}", began.elapsed());
+}
+
+/// The old owner sends a call on before the new one was granted the section: it comes back, and must not be waited for there.
+#[tokio::test]
+async fn a_call_that_comes_before_the_grant_is_answered_with_it() {
+    // Each section has an owner: a node that owns none does not keep asking for one.
+    let world = World::sized("test", 1);
+    let old = world.start_owning("a1", 0..1).await;
+    let new = world.start_with("a2", slow());
+    world.registered_after("a2", None).await;
+    world.routed(&[&old, &new]).await;
+    old.next(3).await.unwrap();
+    for attempt in 1..5 {
+        // Nobody tells the new owner; it finds out because of the call.
+        let (from, to) = if attempt % 2 == 1 { (&old, "a2") } else { (&old, "a1") };
+        world.store.commit(0, to, attempt);
+        world.routed(&[from]).await;
+        let began = Instant::now();
+        from.next(3).await.unwrap();
+        assert!(began.elapsed() < Duration::from_millis(200), "attempt {attempt}: {:?}", began.elapsed());
+    }
 }

@@ -394,6 +394,12 @@ impl Owner {
         matches!(self.check_epoch(offer), Err(OfferRefusal::Past { .. } | OfferRefusal::OtherIncarnation { .. }))
     }
 
+    /// As a target: whether a section may be on its way here.
+    #[must_use]
+    pub fn expects(&self, section: SectionId) -> bool {
+        self.incoming.expected.iter().any(|expected| expected.section == section)
+    }
+
     /// As a target: whether an offer may be taken, before its copy is received.
     ///
     /// # Errors
