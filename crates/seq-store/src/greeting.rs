@@ -1,10 +1,10 @@
-//! Introductions: a member asks the others whether their list of members names its data directory, whether it still has what it
-//! acknowledged, and whether there is a group.
+//! Introductions: a member asks the others whether their list of members names its data directory, whether it still has
+//! what it acknowledged, and whether there is a group.
 //!
-//! A group is formed once, by the store with the lowest id of the set file, with an empty log, and only after every other
-//! store of the file has answered that it belongs to none and has named its data directory: the first list of members names
-//! the directory of each. So a store that is added later never forms a second group beside the first one, whatever its id, and
-//! whichever others are down at that moment. One that is told to join never forms any.
+//! A group is formed once, by the store with the lowest id of the set file, with an empty log, and only after every
+//! other store of the file has answered that it belongs to none and has named its data directory: the first list of
+//! members names the directory of each. So a store that is added later never forms a second group beside the first one,
+//! whatever its id, and whichever others are down at that moment. One that is told to join never forms any.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,8 +114,8 @@ pub(crate) async fn introduce(
     Ok(answers.unasked)
 }
 
-/// Introduces a directory with data, before any vote is given: a member that remembers more than it has refuses it. Those that
-/// cannot be asked are not waited for.
+/// Introduces a directory with data, before any vote is given: a member that remembers more than it has refuses it.
+/// Those that cannot be asked are not waited for.
 pub(crate) async fn reintroduce(
     me: &Identity,
     position: &Position,
@@ -156,8 +156,8 @@ pub(crate) struct Greeter {
     pub(crate) log: LogReader,
     pub(crate) stores: Vec<StoreSpec>,
     pub(crate) join: bool,
-    /// Those that could not be asked about an empty directory at the start. Meanwhile no harm is done: where the list of members
-    /// names another directory, neither a request reaches this one nor does a response of it count.
+    /// Those that could not be asked about an empty directory at the start. Meanwhile no harm is done: where the list
+    /// of members names another directory, neither a request reaches this one nor does a response of it count.
     pub(crate) unasked: BTreeMap<u64, String>,
     pub(crate) standing: Arc<OwnStanding>,
     pub(crate) disowned: Disowned,

@@ -1,5 +1,5 @@
-//! Data directories that were put back to an older copy: a member that lacks what it acknowledged is refused by those that
-//! remember.
+//! Data directories that were put back to an older copy: a member that lacks what it acknowledged is refused by those
+//! that remember.
 
 use std::fs;
 use std::path::Path;
@@ -28,8 +28,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A store of three, a follower of it that is stopped, and a copy of that one's directory; then raises are acknowledged with it, and
-/// it is stopped again.
+/// A store of three, a follower of it that is stopped, and a copy of that one's directory; then raises are acknowledged
+/// with it, and it is stopped again.
 async fn with_an_older_copy() -> (Cluster, u64, std::path::PathBuf) {
     let mut cluster = Cluster::started(3, Disk::Sled).await;
     cluster.register("a1", 1).await;
@@ -57,7 +57,7 @@ fn put_back(cluster: &Cluster, id: u64, older: &Path) {
 async fn a_follower_that_was_put_back_is_refused_as_it_starts() {
     let (mut cluster, follower, older) = with_an_older_copy().await;
     put_back(&cluster, follower, &older);
-    let error = cluster.try_start(follower).await.err().expect("an older copy is refused");
+    let error = cluster.try_start(follower).await.expect_err("an older copy is refused");
     assert!(matches!(error, StartError::Refused { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("lacks what it acknowledged") && text.contains("an older copy"), "{text}");
