@@ -21,7 +21,7 @@ use crate::network::{self, Disowned, Disownment};
 use crate::nonce::Fingerprint;
 use crate::peers::{Identity, PeerRefusal};
 use crate::standing::OwnStanding;
-use crate::storage::{LogReader, Position};
+use crate::storage::Position;
 use crate::store::StartError;
 use crate::types::Raft;
 
@@ -63,7 +63,7 @@ impl Answers {
 async fn ask(
     me: &Identity,
     membership: u64,
-    position: &Position,
+    position: Option<&Position>,
     dial: &Dial,
     others: BTreeMap<u64, String>,
 ) -> Result<Answers, StartError> {
@@ -107,7 +107,7 @@ pub(crate) async fn introduce(
     join: bool,
 ) -> Result<BTreeMap<u64, String>, StartError> {
     stores.remove(&me.id);
-    let answers = ask(me, 0, &Position::default(), dial, stores).await?;
+    let answers = ask(me, 0, None, dial, stores).await?;
     if !join {
         answers.check_member(me.id)?;
     }
@@ -123,7 +123,7 @@ pub(crate) async fn reintroduce(
     mut stores: BTreeMap<u64, String>,
 ) -> Result<(), StartError> {
     stores.remove(&me.id);
-    ask(me, 0, position, dial, stores).await.map(drop)
+    ask(me, 0, Some(position), dial, stores).await.map(drop)
 }
 
 /// Asks a store that is to become a member which data directory it has.
@@ -140,7 +140,7 @@ impl Prober {
     /// Why it cannot become a member.
     pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, String> {
         let others = [(id, addr.to_owned())];
-        let mut answers = network::hello(&self.me, 0, &Position::default(), &self.dial, others, TIMEOUT).await;
+        let mut answers = network::hello(&self.me, 0, None, &self.dial, others, TIMEOUT).await;
         let (_, answer) = answers.pop().expect("one was asked");
         let answer = answer.map_err(|refusal| refusal.message().to_owned())?;
         Fingerprint::from_bytes(&answer.fingerprint)
@@ -153,7 +153,6 @@ pub(crate) struct Greeter {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
-    pub(crate) log: LogReader,
     pub(crate) stores: Vec<StoreSpec>,
     pub(crate) join: bool,
     /// Those that could not be asked about an empty directory at the start. Meanwhile no harm is done: where the list
@@ -178,8 +177,7 @@ impl Greeter {
             if others.is_empty() {
                 continue;
             }
-            let (number, position) = (self.standing.number(), self.log.position());
-            let answered = ask(&self.me, number, &position, &self.dial, others).await;
+            let answered = ask(&self.me, self.standing.number(), None, &self.dial, others).await;
             let checked = answered.and_then(|answers| match self.join {
                 true => Ok(answers),
                 false => answers.check_member(self.me.id).map(|()| answers),
@@ -204,7 +202,7 @@ impl Greeter {
             if self.raft.is_initialized().await.map_err(|error| failed(error.to_string()))? {
                 return Ok(());
             }
-            let mut answers = ask(&self.me, 0, &self.log.position(), &self.dial, others.clone()).await?;
+            let mut answers = ask(&self.me, 0, None, &self.dial, others.clone()).await?;
             self.unasked.retain(|id, _| answers.unasked.contains_key(id));
             if !self.join {
                 answers.check_member(self.me.id)?;

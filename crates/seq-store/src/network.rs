@@ -411,7 +411,7 @@ pub(crate) fn connect(dial: &Dial, addr: &str) -> Result<Channel, tonic::transpo
 pub(crate) async fn hello(
     me: &Identity,
     membership: u64,
-    position: &Position,
+    position: Option<&Position>,
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,

@@ -61,8 +61,10 @@ impl Identity {
         }
     }
 
-    /// The introduction of this member to another one.
-    pub(crate) fn hello(&self, to: u64, membership: u64, position: &Position) -> HelloRequest {
+    /// The introduction of this member to another one; with where its log stands, while it starts.
+    pub(crate) fn hello(&self, to: u64, membership: u64, position: Option<&Position>) -> HelloRequest {
+        let starting = position.is_some();
+        let position = position.copied().unwrap_or_default();
         HelloRequest {
             cluster_id: self.cluster.clone(),
             from: self.id,
@@ -75,6 +77,7 @@ impl Identity {
                 leader: last.leader_id.node_id,
                 index: last.index,
             }),
+            starting,
         }
     }
 
@@ -183,7 +186,7 @@ mod tests {
     #[test]
     fn an_introduction_names_the_directory_and_does_not_prove_it() {
         let (me, sender) = (member(1), member(2));
-        let hello = sender.hello(1, 0, &Position::default());
+        let hello = sender.hello(1, 0, None);
         assert_eq!(me.check_hello(&hello), Ok(sender.fingerprint()));
         let nonce = sender.nonce.bytes();
         assert!(!hello.fingerprint.windows(nonce.len()).any(|part| part == nonce));

@@ -176,10 +176,10 @@ impl RaftService for RaftServer {
             return Ok(Response::new(hello_response(Standing::NoGroup, None)));
         };
         let standing = standing::judge(&open.raft, &open.state, hello.from, directory, hello.membership);
-        if standing == Standing::OtherDirectory {
+        if standing == Standing::OtherDirectory || (standing == Standing::Member && !hello.starting) {
             open.judge(&self.me, hello.from, standing)?;
         }
-        if standing == Standing::Member {
+        if standing == Standing::Member && hello.starting {
             let last = hello.last_log.map(read_position);
             open.acknowledged.check(hello.from, hello.vote_term, last).map_err(|lost| {
                 let cluster = self.me.cluster.clone();

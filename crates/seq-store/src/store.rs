@@ -254,7 +254,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         disowned: disowned.subscribe(),
     };
     let stores = spec.stores;
-    let greeter = Greeter { me, dial, raft: raft.clone(), log: reader, stores, join, unasked, standing, disowned };
+    let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store set", Kind::Critical, keep_set(raft.clone(), state, proposer.clone(), set));
