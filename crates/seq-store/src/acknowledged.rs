@@ -1,11 +1,12 @@
 //! What other members have acknowledged to this one, and whether they still have it.
 //!
-//! A member whose data directory was put back to an older copy lacks entries and votes that others count on. The Raft library
-//! would replicate to it again without a word; but entries that it had acknowledged may be committed by its acknowledgement, and
-//! a vote that it forgot could be given twice. So the members to which it acknowledged them refuse it by name, as far as they
-//! remember: this is kept in memory only.
+//! A member whose data directory was put back to an older copy lacks entries and votes that others count on. The Raft
+//! library would replicate to it again without a word; but entries that it had acknowledged may be committed by its
+//! acknowledgement, and a vote that it forgot could be given twice. So the members to which it acknowledged them refuse
+//! it by name, as far as they remember: this is kept in memory only.
 //!
-//! **Invariant:** a member that only lost entries which no majority has is not refused: a later leader may have removed them.
+//! **Invariant:** a member that only lost entries which no majority has is not refused: a later leader may have removed
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,8 @@ struct Record {
     term: u64,
     /// The last entry, with the vote of this member under which it was appended.
     last: Option<(Vote, LogId)>,
+    /// An acknowledged entry was found missing once, and nothing was acknowledged since.
+    suspected: bool,
     /// What was found missing.
     lost: Option<String>,
 }
@@ -48,6 +51,7 @@ impl Acknowledged {
         let record = members.entry(id).or_default();
         record.term = record.term.max(vote.leader_id.term);
         let Some(last) = last else { return };
+        record.suspected = false;
         if record.last.is_none_or(|known| known < (vote, last)) {
             record.last = Some((vote, last));
         }
@@ -60,6 +64,10 @@ impl Acknowledged {
         let Some((under, last)) = record.last else { return false };
         if at.index > last.index || !(under == vote || self.is_committed(&last)) {
             return false;
+        }
+        // A response that was overtaken by an acknowledgement on another connection proves nothing; the next one does.
+        if !std::mem::replace(&mut record.suspected, true) {
+            return true;
         }
         let lost = format!("it had entries up to {last}, and lacks {at}");
         tracing::error!(store = id, lost, "a member lacks what it acknowledged; it is not counted any more");

@@ -28,7 +28,8 @@ use crate::types::{TypeConfig, Vote};
 type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 impl Peer {
-    /// Remembers what the member acknowledges to the leader with this vote, and refuses one that lacks what it acknowledged.
+    /// Remembers what the member acknowledges to the leader with this vote, and refuses one that lacks what it
+    /// acknowledged.
     fn noted(&self, vote: Option<Vote>, answer: StreamAppendResult<TypeConfig>) -> Outcome {
         match (&answer, vote) {
             (Ok(last), Some(vote)) => self.on_append(vote, *last),

@@ -33,8 +33,8 @@ pub struct StoreConfig {
     pub data: DataDir,
     /// Waits to be added to a group that exists; never forms one.
     pub join: bool,
-    /// Forms a store out of an empty data directory although no other store of the set can tell whether it ever held data. Asked
-    /// of a store of one member only.
+    /// Forms a store out of an empty data directory although no other store of the set can tell whether it ever held
+    /// data. Asked of a store of one member only.
     pub form: bool,
     /// Where its gRPC port listens; bound before anything else starts.
     pub listener: Listener,

@@ -1,4 +1,5 @@
-//! The readers of stored records and of Raft messages, as the fuzzer reaches them: any bytes are read or refused, never a panic.
+//! The readers of stored records and of Raft messages, as the fuzzer reaches them: any bytes are read or refused, never
+//! a panic.
 
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, VoteRequest, VoteResponse,
@@ -18,8 +19,11 @@ const ENTRIES: u64 = 8;
 /// Longest content of one message of [`raft`]; two bytes say its length.
 const MAX_CONTENT: usize = u16::MAX as usize;
 
+/// Whether a record can be read.
+type Reader = fn(&[u8]) -> bool;
+
 /// Every kind of record, with its reader.
-const READERS: [(Kind, fn(&[u8]) -> bool); 9] = [
+const READERS: [(Kind, Reader); 9] = [
     (Kind::Command, |record| disk::read_command(record).is_ok()),
     (Kind::Entry, |record| disk::read_entry(record).is_ok()),
     (Kind::Vote, |record| disk::read_vote(record).is_ok()),
@@ -41,8 +45,9 @@ pub fn record(data: &[u8]) {
     let _ = read(&envelope::seal_body(kind, newest::VERSION, body));
 }
 
-/// Takes `data` for a sequence of Raft messages to member 2, each a byte that chooses the kind, the sender (1 to 4), two bytes of
-/// length (little-endian) and the content in postcard. What passes the validation is done to a log, as the Raft library does.
+/// Takes `data` for a sequence of Raft messages to member 2, each a byte that chooses the kind, the sender (1 to 4),
+/// two bytes of length (little-endian) and the content in postcard. What passes the validation is done to a log, as the
+/// Raft library does.
 ///
 /// # Panics
 /// When the validation lets through what breaks the log.
@@ -71,11 +76,11 @@ async fn messages(mut data: &[u8]) {
                     assert!(storage::check_snapshot(&meta, content).is_err(), "the header is no snapshot");
                 }
             }
-            4 => drop(valid::<TransferLeader>(&reader, from, content)),
-            5 => drop(valid::<VoteResponse<TypeConfig>>(&reader, from, content)),
-            6 => drop(valid::<AppendEntriesResponse<TypeConfig>>(&reader, from, content)),
+            4 => _ = valid::<TransferLeader>(&reader, from, content),
+            5 => _ = valid::<VoteResponse<TypeConfig>>(&reader, from, content),
+            6 => _ = valid::<AppendEntriesResponse<TypeConfig>>(&reader, from, content),
             _ => {
-                drop(valid::<SnapshotResponse<TypeConfig>>(&reader, from, content));
+                _ = valid::<SnapshotResponse<TypeConfig>>(&reader, from, content);
                 if let Some(Ok(Some(id))) = valid::<StreamAppendResult<TypeConfig>>(&reader, from, content) {
                     assert!(reader.has(&id), "only what is in the log is acknowledged");
                 }

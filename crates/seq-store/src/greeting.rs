@@ -1,10 +1,10 @@
-//! Introductions: a member asks the others whether their list of members names its data directory, whether it still has what it
-//! acknowledged, and whether there is a group.
+//! Introductions: a member asks the others whether their list of members names its data directory, whether it still has
+//! what it acknowledged, and whether there is a group.
 //!
-//! A group is formed once, by the store with the lowest id of the set file, with an empty log, and only after every other
-//! store of the file has answered that it belongs to none and has named its data directory: the first list of members names
-//! the directory of each. So a store that is added later never forms a second group beside the first one, whatever its id, and
-//! whichever others are down at that moment. One that is told to join never forms any.
+//! A group is formed once, by the store with the lowest id of the set file, with an empty log, and only after every
+//! other store of the file has answered that it belongs to none and has named its data directory: the first list of
+//! members names the directory of each. So a store that is added later never forms a second group beside the first one,
+//! whatever its id, and whichever others are down at that moment. One that is told to join never forms any.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::network::{self, Disowned, Disownment};
 use crate::nonce::Fingerprint;
 use crate::peers::{Identity, PeerRefusal};
 use crate::standing::OwnStanding;
-use crate::storage::{LogReader, Position};
+use crate::storage::Position;
 use crate::store::StartError;
 use crate::types::Raft;
 
@@ -63,7 +63,7 @@ impl Answers {
 async fn ask(
     me: &Identity,
     membership: u64,
-    position: &Position,
+    position: Option<&Position>,
     dial: &Dial,
     others: BTreeMap<u64, String>,
 ) -> Result<Answers, StartError> {
@@ -107,15 +107,15 @@ pub(crate) async fn introduce(
     join: bool,
 ) -> Result<BTreeMap<u64, String>, StartError> {
     stores.remove(&me.id);
-    let answers = ask(me, 0, &Position::default(), dial, stores).await?;
+    let answers = ask(me, 0, None, dial, stores).await?;
     if !join {
         answers.check_member(me.id)?;
     }
     Ok(answers.unasked)
 }
 
-/// Introduces a directory with data, before any vote is given: a member that remembers more than it has refuses it. Those that
-/// cannot be asked are not waited for.
+/// Introduces a directory with data, before any vote is given: a member that remembers more than it has refuses it.
+/// Those that cannot be asked are not waited for.
 pub(crate) async fn reintroduce(
     me: &Identity,
     position: &Position,
@@ -123,7 +123,7 @@ pub(crate) async fn reintroduce(
     mut stores: BTreeMap<u64, String>,
 ) -> Result<(), StartError> {
     stores.remove(&me.id);
-    ask(me, 0, position, dial, stores).await.map(drop)
+    ask(me, 0, Some(position), dial, stores).await.map(drop)
 }
 
 /// Asks a store that is to become a member which data directory it has.
@@ -140,7 +140,7 @@ impl Prober {
     /// Why it cannot become a member.
     pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, String> {
         let others = [(id, addr.to_owned())];
-        let mut answers = network::hello(&self.me, 0, &Position::default(), &self.dial, others, TIMEOUT).await;
+        let mut answers = network::hello(&self.me, 0, None, &self.dial, others, TIMEOUT).await;
         let (_, answer) = answers.pop().expect("one was asked");
         let answer = answer.map_err(|refusal| refusal.message().to_owned())?;
         Fingerprint::from_bytes(&answer.fingerprint)
@@ -153,11 +153,10 @@ pub(crate) struct Greeter {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
-    pub(crate) log: LogReader,
     pub(crate) stores: Vec<StoreSpec>,
     pub(crate) join: bool,
-    /// Those that could not be asked about an empty directory at the start. Meanwhile no harm is done: where the list of members
-    /// names another directory, neither a request reaches this one nor does a response of it count.
+    /// Those that could not be asked about an empty directory at the start. Meanwhile no harm is done: where the list
+    /// of members names another directory, neither a request reaches this one nor does a response of it count.
     pub(crate) unasked: BTreeMap<u64, String>,
     pub(crate) standing: Arc<OwnStanding>,
     pub(crate) disowned: Disowned,
@@ -178,8 +177,7 @@ impl Greeter {
             if others.is_empty() {
                 continue;
             }
-            let (number, position) = (self.standing.number(), self.log.position());
-            let answered = ask(&self.me, number, &position, &self.dial, others).await;
+            let answered = ask(&self.me, self.standing.number(), None, &self.dial, others).await;
             let checked = answered.and_then(|answers| match self.join {
                 true => Ok(answers),
                 false => answers.check_member(self.me.id).map(|()| answers),
@@ -204,7 +202,7 @@ impl Greeter {
             if self.raft.is_initialized().await.map_err(|error| failed(error.to_string()))? {
                 return Ok(());
             }
-            let mut answers = ask(&self.me, 0, &self.log.position(), &self.dial, others.clone()).await?;
+            let mut answers = ask(&self.me, 0, None, &self.dial, others.clone()).await?;
             self.unasked.retain(|id, _| answers.unasked.contains_key(id));
             if !self.join {
                 answers.check_member(self.me.id)?;

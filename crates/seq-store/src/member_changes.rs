@@ -20,6 +20,7 @@ use crate::config::StoreTuning;
 use crate::greeting::Prober;
 use crate::handover::hand_over;
 use crate::members::{Group, MAX_LAG, Plan, Refusal, Wish};
+use crate::nonce::Fingerprint;
 use crate::proposer::{LEADER_RETRY, ProposeError, Proposer};
 use crate::storage::SharedState;
 use crate::types::{LogId, Member, Raft, StoredMembership};
@@ -133,9 +134,7 @@ impl MemberChanges {
         }
         // The list names the data directory of each member: only that one is the member.
         for (id, member) in &mut new {
-            let directory = self.prober.directory(*id, &member.addr).await;
-            let not_reached = |why| ChangeError::NotReached { id: *id, addr: member.addr.clone(), why };
-            member.fingerprint = directory.map_err(not_reached)?;
+            member.fingerprint = self.directory(*id, &member.addr).await?;
         }
         let ids: Vec<u64> = new.keys().copied().collect();
         if !new.is_empty() {
@@ -146,6 +145,18 @@ impl MemberChanges {
             claims::claim(&self.proposer, &self.state, *id).await?;
         }
         Ok(ids)
+    }
+
+    /// The data directory of a store that is to become a member; it may be starting at this moment.
+    async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, ChangeError> {
+        let deadline = tokio::time::Instant::now() + self.commit_timeout;
+        loop {
+            match self.prober.directory(id, addr).await {
+                Ok(directory) => return Ok(directory),
+                Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(RETRY).await,
+                Err(why) => return Err(ChangeError::NotReached { id, addr: addr.to_owned(), why }),
+            }
+        }
     }
 
     /// Changes who votes; answers the voters, and whether anything was done.

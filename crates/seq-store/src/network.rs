@@ -1,9 +1,9 @@
 //! How a member speaks to the others: Raft's messages, in postcard, over gRPC.
 //!
-//! **Invariant:** a response counts only if it comes from the member it was asked of, with the data directory that the list of
-//! members names, and if its content is valid. Every call has a deadline. Connections notice a silent peer within
-//! [`LinkTimes::keep_alive`] twice, also
-//! while idle; otherwise a half-open connection would stop replication until the kernel gives up.
+//! **Invariant:** a response counts only if it comes from the member it was asked of, with the data directory that the
+//! list of members names, and if its content is valid. Every call has a deadline. Connections notice a silent peer
+//! within [`LinkTimes::keep_alive`] twice, also while idle; otherwise a half-open connection would stop replication until the
+//! kernel gives up.
 //!
 //! What the other side does with a message is `raft_service`'s matter.
 
@@ -175,8 +175,8 @@ impl Sender {
 }
 
 impl Peer {
-    /// What to call the member with. One that lacks what it acknowledged is not called: it must not follow, and learns why when it
-    /// asks for votes.
+    /// What to call the member with. One that lacks what it acknowledged is not called: it must not follow, and learns
+    /// why when it asks for votes.
     pub(crate) fn client(&self) -> Result<RaftServiceClient<Channel>> {
         if let Some(lost) = self.inner.acknowledged.lost(self.id) {
             return Err(
@@ -251,10 +251,13 @@ impl Peer {
         self.inner.acknowledged.on_append(self.id, vote, last);
     }
 
-    /// The member lacks the entry `at`: an error when it had acknowledged it, because then it must not follow any more.
+    /// The member lacks the entry `at`: an error when it had acknowledged it. The library would replicate to it again.
     pub(crate) fn check_conflict(&self, vote: Vote, at: Option<LogId>) -> Result<()> {
         match at {
-            Some(at) if self.inner.acknowledged.on_conflict(self.id, vote, at) => self.client().map(drop),
+            Some(at) if self.inner.acknowledged.on_conflict(self.id, vote, at) => {
+                let text = format!("store {} lacks {at}, which it acknowledged", self.id);
+                Err(Unreachable::from_string(text).into())
+            }
             _ => Ok(()),
         }
     }
@@ -289,7 +292,7 @@ impl Peer {
         let chunks = futures::stream::iter(std::iter::once(header).chain(body));
         let answer = self.client()?.install_snapshot(chunks).await.map_err(|status| self.refused(&status))?;
         let answer: SnapshotResponse<TypeConfig> = self.read(answer.into_inner())?;
-        if answer.vote <= vote {
+        if answer.vote == vote {
             self.on_append(vote, meta.last_log_id);
         }
         Ok(answer)
@@ -401,7 +404,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
 /// What `TransferLeader` carries; the library's own type has no encoding.
 pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
 
-/// What the first chunk of a snapshot carries: the leader's vote, what the snapshot covers, and its whole length in bytes.
+/// What the first chunk of a snapshot carries: the leader's vote, what the snapshot covers, and its whole length in
+/// bytes.
 pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
 
 pub(crate) fn encode(value: &impl Serialize) -> Bytes {
@@ -427,7 +431,7 @@ pub(crate) fn connect(dial: &Dial, addr: &str, times: LinkTimes) -> Result<Chann
 pub(crate) async fn hello(
     me: &Identity,
     membership: u64,
-    position: &Position,
+    position: Option<&Position>,
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,

@@ -1,7 +1,8 @@
 //! What tells one data directory from every other: a secret number, and its fingerprint, which others may know.
 //!
-//! A member proves that it is the directory that the list of members names by sending its nonce; the list holds only the
-//! fingerprint, a SHA-256 of the nonce. So who reads a list, a log, a snapshot or a response to `Hello` cannot pose as a member.
+//! A member proves that it is the directory that the list of members names by sending its nonce; the list holds only
+//! the fingerprint, a SHA-256 of the nonce. So who reads a list, a log, a snapshot or a response to `Hello` cannot pose
+//! as a member.
 //!
 //! **Invariant:** a nonce is sent in Raft messages to members only, and is never part of a log line or of an error.
 

@@ -1,13 +1,14 @@
-//! Sender and receiver of a Raft message: it names its cluster, its sender, its receiver, and the data directories of both.
+//! Sender and receiver of a Raft message: it names its cluster, its sender, its receiver, and the data directories of
+//! both.
 //!
-//! A data directory has a secret number, its nonce, and the replicated list of members has the fingerprint of each member's
-//! nonce. A sender proves to be the directory that the receiver's list names by its nonce, and names the receiver's directory as
-//! its own list does. So a member that lost its disk and came back empty under its old id takes no part: its messages count
-//! nowhere, and it refuses those that are meant for the lost directory. It comes back under a new id. No first contact binds
-//! anything, and nothing of this is remembered apart from the list.
+//! A data directory has a secret number, its nonce, and the replicated list of members has the fingerprint of each
+//! member's nonce. A sender proves to be the directory that the receiver's list names by its nonce, and names the
+//! receiver's directory as its own list does. So a member that lost its disk and came back empty under its old id takes
+//! no part: its messages count nowhere, and it refuses those that are meant for the lost directory. It comes back under
+//! a new id. No first contact binds anything, and nothing of this is remembered apart from the list.
 //!
-//! A member that is behind hears of a leader that its list does not name. That sender is admitted by two things: a greater
-//! number of its list, and the fingerprint of the receiver, which only members know once there is a group.
+//! A member that is behind hears of a leader that its list does not name. That sender is admitted by two things: a
+//! greater number of its list, and the fingerprint of the receiver, which only members know once there is a group.
 
 use bytes::Bytes;
 use seq_proto::status;
@@ -45,8 +46,8 @@ impl Identity {
         self.nonce.fingerprint()
     }
 
-    /// A message from this member to the directory `receiver` of member `to`. `membership` is the number of the newest list of
-    /// members that names this one.
+    /// A message from this member to the directory `receiver` of member `to`. `membership` is the number of the newest
+    /// list of members that names this one.
     pub(crate) fn message(&self, to: u64, receiver: Fingerprint, membership: u64, payload: Bytes) -> RaftMessage {
         RaftMessage {
             cluster_id: self.cluster.clone(),
@@ -60,8 +61,10 @@ impl Identity {
         }
     }
 
-    /// The introduction of this member to another one.
-    pub(crate) fn hello(&self, to: u64, membership: u64, position: &Position) -> HelloRequest {
+    /// The introduction of this member to another one; with where its log stands, while it starts.
+    pub(crate) fn hello(&self, to: u64, membership: u64, position: Option<&Position>) -> HelloRequest {
+        let starting = position.is_some();
+        let position = position.copied().unwrap_or_default();
         HelloRequest {
             cluster_id: self.cluster.clone(),
             from: self.id,
@@ -74,6 +77,7 @@ impl Identity {
                 leader: last.leader_id.node_id,
                 index: last.index,
             }),
+            starting,
         }
     }
 
@@ -182,7 +186,7 @@ mod tests {
     #[test]
     fn an_introduction_names_the_directory_and_does_not_prove_it() {
         let (me, sender) = (member(1), member(2));
-        let hello = sender.hello(1, 0, &Position::default());
+        let hello = sender.hello(1, 0, None);
         assert_eq!(me.check_hello(&hello), Ok(sender.fingerprint()));
         let nonce = sender.nonce.bytes();
         assert!(!hello.fingerprint.windows(nonce.len()).any(|part| part == nonce));

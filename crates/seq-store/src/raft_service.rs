@@ -1,8 +1,9 @@
-//! The Raft network's server side: sender and content of each message are checked here, then it goes to the Raft library.
+//! The Raft network's server side: sender and content of each message are checked here, then it goes to the Raft
+//! library.
 //!
-//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member or another data
-//! directory of this one, that is of another format, whose sender was removed or is another directory than the one that the list
-//! of members names, or whose content [`crate::raft_validation`] refuses.
+//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member or another
+//! data directory of this one, that is of another format, whose sender was removed or is another directory than the one
+//! that the list of members names, or whose content [`crate::raft_validation`] refuses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::acknowledged::Acknowledged;
 use crate::gate::Gate;
-use crate::network::{self, Disowned, Disownment, SnapshotHeader, TransferLeader};
+use crate::network::{self, Disowned, Disownment, Network, SnapshotHeader, TransferLeader};
 use crate::nonce::{Fingerprint, Nonce};
 use crate::peers::{Identity, PeerRefusal};
 use crate::raft_validation::Validate;
@@ -35,8 +36,8 @@ use crate::types::{LeaderId, LogId, Raft, Snapshot, TypeConfig, Vote};
 /// How long the next part of a snapshot may take before the transfer is given up.
 const CHUNK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Snapshots that may be received at the same time, one from each sender: that of an old leader, and that of the next one. Each is
-/// held in memory until it is whole.
+/// Snapshots that may be received at the same time, one from each sender: that of an old leader, and that of the next
+/// one. Each is held in memory until it is whole.
 const MAX_SNAPSHOTS: usize = 2;
 
 /// The service. Behind a closed gate it answers only `Hello`.
@@ -53,15 +54,26 @@ pub(crate) struct RaftServer {
 /// Where messages go.
 pub(crate) struct RaftDoor {
     pub(crate) raft: Raft,
-    pub(crate) state: SharedState,
-    pub(crate) log: LogReader,
-    pub(crate) acknowledged: Arc<Acknowledged>,
-    pub(crate) disowned: Disowned,
+    state: SharedState,
+    log: LogReader,
+    acknowledged: Arc<Acknowledged>,
+    disowned: Disowned,
     /// Senders of the snapshots that are being received.
-    pub(crate) snapshots: Arc<Mutex<BTreeSet<u64>>>,
+    snapshots: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl RaftDoor {
+    pub(crate) fn new(raft: &Raft, state: &SharedState, log: &LogReader, network: &Network) -> RaftDoor {
+        RaftDoor {
+            raft: raft.clone(),
+            state: state.clone(),
+            log: log.clone(),
+            acknowledged: network.acknowledged(),
+            disowned: network.disowned(),
+            snapshots: Arc::default(),
+        }
+    }
+
     /// What a sender is to the group. Whoever comes back without what it acknowledged to this member is refused.
     fn judge(&self, me: &Identity, from: u64, standing: Standing) -> Result<(), PeerRefusal> {
         let cluster = || me.cluster.clone();
@@ -164,10 +176,10 @@ impl RaftService for RaftServer {
             return Ok(Response::new(hello_response(Standing::NoGroup, None)));
         };
         let standing = standing::judge(&open.raft, &open.state, hello.from, directory, hello.membership);
-        if standing == Standing::OtherDirectory {
+        if standing == Standing::OtherDirectory || (standing == Standing::Member && !hello.starting) {
             open.judge(&self.me, hello.from, standing)?;
         }
-        if standing == Standing::Member {
+        if standing == Standing::Member && hello.starting {
             let last = hello.last_log.map(read_position);
             open.acknowledged.check(hello.from, hello.vote_term, last).map_err(|lost| {
                 let cluster = self.me.cluster.clone();
@@ -238,13 +250,14 @@ impl RaftDoor {
     fn needs_no_snapshot(&self, vote: &Vote, last: Option<&LogId>) -> Option<SnapshotResponse<TypeConfig>> {
         let own = self.log.position();
         let replaced = own.vote.filter(|own| vote < own);
-        // As the library answers it: what is committed here covers the snapshot.
-        let covered = (own.committed.as_ref() >= last).then_some(own.vote.unwrap_or(*vote));
+        // As the library answers it: this leader is followed already, and what is committed here covers the snapshot.
+        let covered = own.vote.filter(|followed| followed == vote && own.committed.as_ref() >= last);
         replaced.or(covered).map(SnapshotResponse::new)
     }
 
-    /// A vote that a transfer of leadership asks for is given although the leader is alive. That makes sense only for a voter, in
-    /// the term right after the one in which this member follows the leader; any other candidate waits for the leader's end.
+    /// A vote that a transfer of leadership asks for is given although the leader is alive. That makes sense only for a
+    /// voter, in the term right after the one in which this member follows the leader; any other candidate waits for
+    /// the leader's end.
     fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
         let metrics = self.raft.server_metrics();
         let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);

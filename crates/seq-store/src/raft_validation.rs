@@ -1,11 +1,11 @@
 //! Validation of Raft messages before the Raft library sees them.
 //!
-//! The library trusts its peers: it asserts what a correct peer never breaks, and adopts any greater term. A message of a faulty
-//! or hostile peer must not stop this member, use up its terms, or leave a hole in its log. What is checked here holds for every
-//! message of a correct peer; what does not hold is refused by name, and changes nothing.
+//! The library trusts its peers: it asserts what a correct peer never breaks, and adopts any greater term. A message of
+//! a faulty or hostile peer must not stop this member, use up its terms, or leave a hole in its log. What is checked
+//! here holds for every message of a correct peer; what does not hold is refused by name, and changes nothing.
 //!
-//! **Invariant:** the library sees entries only in order, without a hole, under a vote that can have made them, with commands
-//! that can be applied and lists of members that can be used.
+//! **Invariant:** the library sees entries only in order, without a hole, under a vote that can have made them, with
+//! commands that can be applied and lists of members that can be used.
 
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
@@ -21,8 +21,8 @@ use crate::nonce::Fingerprint;
 use crate::storage::LogReader;
 use crate::types::{Entry, LogId, MAX_COMMAND_BYTES, Membership, Payload, TypeConfig, Vote};
 
-/// How far a term or an index of a message may be above this member's own. No store comes near it between two messages of a
-/// correct peer, and with it 2^32 forged messages would be needed to use the terms up.
+/// How far a term or an index of a message may be above this member's own. No store comes near it between two messages
+/// of a correct peer, and with it 2^32 forged messages would be needed to use the terms up.
 const MAX_JUMP: u64 = 1 << 32;
 
 /// Most members of a list: the voters of two lists during a change, and as many that do not vote, several times over.

@@ -78,7 +78,8 @@ impl Standing {
 struct Known {
     /// Number of the newest committed list.
     newest: u64,
-    /// Whether that list, or one after it that may not be committed, names the id in question, and the directory with it.
+    /// Whether that list, or one after it that may not be committed, names the id in question, and the directory with
+    /// it.
     named: Option<bool>,
     /// Whether the id is claimed.
     used: bool,

@@ -1,8 +1,9 @@
 //! A member of the store, from its configuration to its end.
 //!
-//! The order of the start is the safety of it: whose data directory this is, then (with an empty one) whether the others
-//! know this id under another directory, then loading, then (with data) whether the others remember more than there is, then
-//! the services, and Raft last of all. Nothing durable is made and no vote is given before the others were asked.
+//! The order of the start is the safety of it: whose data directory this is, then (with an empty one) whether the
+//! others know this id under another directory, then loading, then (with data) whether the others remember more than
+//! there is, then the services, and Raft last of all. Nothing durable is made and no vote is given before the others
+//! were asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{Config, SnapshotPolicy};
+use seq_core::set_spec::SetSpec;
 use seq_core::state::{SetDefinition, Terms};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
@@ -215,34 +217,19 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
 
     let prepared = storage::prepare(&data, &cluster, id)?;
     let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
-    let is_fresh = prepared.is_fresh();
-    if is_fresh && spec.stores.len() == 1 && !form {
-        let place = match data {
-            DataDir::Path(dir) => dir.display().to_string(),
-            DataDir::Memory(_) => "in memory".to_owned(),
-        };
-        return Err(StartError::MayHaveHeldData { place });
-    }
-    let doors = server::Doors::closed(&me, is_fresh, &node, tasks.token());
+    check_form(&prepared, &data, &spec, form)?;
+    let doors = server::Doors::closed(&me, prepared.is_fresh(), &node, tasks.token());
     // The other members may be starting too, and ask the same questions.
     server::serve(doors.clone(), listener, tasks).map_err(StartError::Listen)?;
-    let mut unasked = BTreeMap::new();
-    if is_fresh {
-        unasked = greeting::introduce(&me, &dial, addrs.clone(), join).await?;
-    }
-    let Opened { log, machine, state, stall, closed, .. } = open(prepared.named(&spec.name, &node), &set).await?;
+    let (opened, unasked) = open(prepared.named(&spec.name, &node), &set, (&me, &dial), &addrs, join).await?;
+    let Opened { log, machine, state, stall, closed, .. } = opened;
     let reader = log.reader();
-    if !is_fresh && let Err(refusal) = greeting::reintroduce(&me, &reader.position(), &dial, addrs.clone()).await {
-        drop((log, machine));
-        closed.wait().await;
-        return Err(refusal);
-    }
     let times = LinkTimes::new(&tuning);
     let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), times);
     let round_trip_ms = u64::try_from(tuning.max_round_trip().as_millis()).unwrap_or(u64::MAX);
     let round_trips = (network.round_trips(), tuning.max_round_trip());
-    let (standing, disowned, acknowledged) = (network.standing(), network.disowned(), network.acknowledged());
-    let raft = build(id, raft_config(&cluster, &tuning)?, network, log, machine).await?;
+    let (standing, disowned) = (network.standing(), network.disowned());
+    let raft = build(id, raft_config(&cluster, &tuning)?, network.clone(), log, machine).await?;
     standing.watch(&raft);
     let proposer = Proposer::new(raft.clone(), &set.name, addrs, tuning.commit_timeout, tasks.token());
     let quorum = Quorum::new(raft.clone(), (&set.name, &node), tuning.election_max, round_trips);
@@ -259,14 +246,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     let prober = Prober { me: me.clone(), dial: dial.clone() };
     let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), prober, &tuning);
-    doors.raft.gate.open(RaftDoor {
-        raft: raft.clone(),
-        state: state.clone(),
-        log: reader.clone(),
-        acknowledged,
-        disowned: disowned.clone(),
-        snapshots: Arc::default(),
-    });
+    doors.raft.gate.open(RaftDoor::new(&raft, &state, &reader, &network));
     let patience = (tuning.patience(), clock);
     let (arbiter, plan) =
         ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
@@ -290,7 +270,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         disowned: disowned.subscribe(),
     };
     let stores = spec.stores;
-    let greeter = Greeter { me, dial, raft: raft.clone(), log: reader, stores, join, unasked, standing, disowned };
+    let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
     spawn(tasks, "store quorum", Kind::Critical, quorum.watch());
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
@@ -308,16 +288,43 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     Ok(handle)
 }
 
-/// Loads the data, and refuses that of another set while nothing uses it yet.
-async fn open(prepared: Prepared, set: &SetDefinition) -> Result<Opened, StartError> {
+/// The only store of a set may have lost its data, and no other one can tell.
+fn check_form(prepared: &Prepared, data: &DataDir, spec: &SetSpec, form: bool) -> Result<(), StartError> {
+    if form || !prepared.is_fresh() || spec.stores.len() > 1 {
+        return Ok(());
+    }
+    let place = match data {
+        DataDir::Path(dir) => dir.display().to_string(),
+        DataDir::Memory(_) => "in memory".to_owned(),
+    };
+    Err(StartError::MayHaveHeldData { place })
+}
+
+/// Introduces the directory to the other stores and loads the data, which is refused when it is of another set while
+/// nothing uses it yet; answers also which stores could not be asked about an empty directory.
+async fn open(
+    prepared: Prepared,
+    set: &SetDefinition,
+    (me, dial): (&Identity, &Dial),
+    stores: &BTreeMap<u64, String>,
+    join: bool,
+) -> Result<(Opened, BTreeMap<u64, String>), StartError> {
+    if prepared.is_fresh() {
+        let unasked = greeting::introduce(me, dial, stores.clone(), join).await?;
+        return Ok((prepared.open()?, unasked));
+    }
     let opened = prepared.open()?;
-    if let Err(mismatch) = bootstrap::check_set(&opened.state, set) {
+    let mut checked = bootstrap::check_set(&opened.state, set).map(drop).map_err(StartError::from);
+    if checked.is_ok() {
+        checked = greeting::reintroduce(me, &opened.log.reader().position(), dial, stores.clone()).await;
+    }
+    if let Err(refusal) = checked {
         let Opened { log, machine, closed, .. } = opened;
         drop((log, machine));
         closed.wait().await;
-        return Err(mismatch.into());
+        return Err(refusal);
     }
-    Ok(opened)
+    Ok((opened, BTreeMap::new()))
 }
 
 async fn build(

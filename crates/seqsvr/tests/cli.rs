@@ -123,6 +123,8 @@ fn the_help_is_a_page() {
               --data <DIR>           Directory of this member's data; it belongs to this id for good
               --join                 Waits until `store add` or `store replace` makes it a member; never forms a store of its
                                      own
+              --form                 Forms a new store out of an empty directory, where the set has no other store that
+                                     knows better
               --config <FILE>        Settings file; `seqsvr config sample` prints one [env: SEQSVR_CONFIG=]
               --log-filter <FILTER>  What to log, as in "info,seq_store=debug" [key: log.filter]
               --log-format <FORMAT>  How log lines look on stderr: plain or json [key: log.format]

@@ -9,7 +9,8 @@ use super::*;
 use crate::storage::{self, DataDir, LogStore, MemoryDisk};
 use crate::types::{EncodedCommand, LeaderId, Member, SnapshotMeta, StoredMembership};
 
-/// A store of members 1 to 3, whose log has entries 0 to 9 of leader 1 in term 3, up to 6 committed, and 7 to 9 purged nowhere.
+/// A store of members 1 to 3, whose log has entries 0 to 9 of leader 1 in term 3, up to 6 committed, and 7 to 9 purged
+/// nowhere.
 async fn log() -> (LogStore, LogReader) {
     let opened = storage::prepare(&DataDir::Memory(MemoryDisk::new()), "test", 2).unwrap().open().unwrap();
     let mut log = opened.log;

@@ -65,8 +65,8 @@ impl LogReader {
         }
     }
 
-    /// Whether the log's own entry at the index of `id`, which is committed here, is another one. What was purged is not known
-    /// any more, except that it is not above the last purged entry.
+    /// Whether the log's own entry at the index of `id`, which is committed here, is another one. What was purged is
+    /// not known any more, except that it is not above the last purged entry.
     pub(crate) fn contradicts_committed(&self, id: &LogId) -> Option<LogId> {
         let mirror = self.mirror.read();
         let committed = mirror.settled()?;

@@ -179,8 +179,8 @@ impl Snapshots {
         Ok(snapshot)
     }
 
-    /// Writes a file durably, or stops the process. Where no file can be opened for the moment, nothing was written and nothing was
-    /// acknowledged: it is tried again.
+    /// Writes a file durably, or stops the process. Where no file can be opened for the moment, nothing was written and
+    /// nothing was acknowledged: it is tried again.
     async fn write(&self, file: &str, bytes: &Bytes) {
         loop {
             let (files, name, bytes) = (self.files.clone(), file.to_owned(), bytes.clone());

@@ -219,7 +219,17 @@ impl Cluster {
     /// Waits until every running member is ready.
     pub(crate) async fn ready(&self) {
         let ready = self.running().into_iter().map(|id| self.member(id).handle.ready());
-        tokio::time::timeout(PATIENCE, futures::future::join_all(ready)).await.expect("the store gets ready");
+        let ready = tokio::time::timeout(PATIENCE, futures::future::join_all(ready)).await;
+        assert!(ready.is_ok(), "the store gets ready: {:?}", self.states());
+    }
+
+    /// What each running member says of itself.
+    fn states(&self) -> Vec<String> {
+        let state = |id| {
+            let Member { handle, tasks } = self.member(id);
+            format!("{id}: leader {:?}, failed {:?}, {:?}", handle.leader(), tasks.failed(), handle.readiness().ask())
+        };
+        self.running().into_iter().map(state).collect()
     }
 
     /// Waits until all running members agree on a leader that runs.

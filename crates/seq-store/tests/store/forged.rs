@@ -1,5 +1,5 @@
-//! Raft messages that a member would never send, from a sender that has a member's own data directory: whatever they say, the
-//! receiver refuses them by name, goes on, and the store serves.
+//! Raft messages that a member would never send, from a sender that has a member's own data directory: whatever they
+//! say, the receiver refuses them by name, goes on, and the store serves.
 
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use seq_proto::status;
@@ -151,9 +151,10 @@ async fn a_claim_to_be_the_chosen_successor_counts_only_right_after_the_leader()
     let (cluster, forger) = Forger::beside_a_store().await;
     let (leader, follower, term, last) = followed(&cluster).await;
     let candidate = 6 - leader - follower;
+    let end = id(term, leader, last + 100);
     let claim = |term: u64| VoteRequest::<TypeConfig> {
         vote: vote(term, candidate, false),
-        last_log_id: Some(id(term - 1, leader, last + 100)),
+        last_log_id: Some(end),
         leadership_transfer: true,
     };
     let mut raft = client(&cluster, follower);

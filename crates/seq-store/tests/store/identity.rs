@@ -53,6 +53,7 @@ async fn an_introduction_tells_no_data_directory_and_binds_none() {
         membership: 0,
         vote_term: u64::MAX,
         last_log: Some(LogPosition { term: 9, leader: 1, index: u64::MAX }),
+        starting: true,
     };
     for id in [2, 3] {
         assert_eq!(reason(raft.hello(hello(id, vec![7; 32])).await), "OTHER_DATA_DIRECTORY");

@@ -25,8 +25,8 @@ impl Acknowledged {
     }
 }
 
-/// A store that member 1 has led since it was formed, so that followers never exchanged a message; member 2 was cut off before
-/// the last raise, which all others have. All members are stopped.
+/// A store that member 1 has led since it was formed, so that followers never exchanged a message; member 2 was cut off
+/// before the last raise, which all others have. All members are stopped.
 async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
     loop {
         let mut cluster = Cluster::new(stores, disk);

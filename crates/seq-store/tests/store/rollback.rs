@@ -1,12 +1,15 @@
-//! Data directories that were put back to an older copy: a member that lacks what it acknowledged is refused by those that
-//! remember.
+//! Data directories that were put back to an older copy: a member that lacks what it acknowledged is refused by those
+//! that remember.
 
 use std::fs;
 use std::path::Path;
 
+use seq_proto::v1::raft_service_client::RaftServiceClient;
+use seq_proto::v1::{HelloRequest, Standing};
 use seq_store::{DataDir, StartError};
 
-use crate::cluster::{Cluster, Disk, PATIENCE, until};
+use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, until};
+use crate::forged::Forger;
 
 fn dir(cluster: &Cluster, id: u64) -> std::path::PathBuf {
     match &cluster.data[id as usize - 1] {
@@ -28,8 +31,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A store of three, a follower of it that is stopped, and a copy of that one's directory; then raises are acknowledged with it, and
-/// it is stopped again.
+/// A store of three, a follower of it that is stopped, and a copy of that one's directory; then raises are acknowledged
+/// with it, and it is stopped again.
 async fn with_an_older_copy() -> (Cluster, u64, std::path::PathBuf) {
     let mut cluster = Cluster::started(3, Disk::Sled).await;
     cluster.register("a1", 1).await;
@@ -57,7 +60,7 @@ fn put_back(cluster: &Cluster, id: u64, older: &Path) {
 async fn a_follower_that_was_put_back_is_refused_as_it_starts() {
     let (mut cluster, follower, older) = with_an_older_copy().await;
     put_back(&cluster, follower, &older);
-    let error = cluster.try_start(follower).await.err().expect("an older copy is refused");
+    let error = cluster.try_start(follower).await.expect_err("an older copy is refused");
     assert!(matches!(error, StartError::Refused { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("lacks what it acknowledged") && text.contains("an older copy"), "{text}");
@@ -86,4 +89,23 @@ async fn a_follower_that_was_put_back_and_asked_nobody_is_not_replicated_to_and_
     // The others go on.
     until("the store serves", async || Some(cluster.register("a2", 9).await)).await;
     cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_member_that_starts_is_held_against_what_it_acknowledged() {
+    let (cluster, forger) = Forger::beside_a_store().await;
+    let (leader, follower) = (cluster.leader().await, cluster.follower().await);
+    let mut raft = RaftServiceClient::new(channel(cluster.addr(leader)));
+    let hello = |starting| HelloRequest {
+        cluster_id: "im-a".into(),
+        from: follower,
+        to: leader,
+        fingerprint: forger.fingerprint(follower),
+        starting,
+        ..HelloRequest::default()
+    };
+    // Of one that runs: it may have voted and acknowledged since it wrote this.
+    assert_eq!(raft.hello(hello(false)).await.unwrap().into_inner().standing(), Standing::Member);
+    assert_eq!(reason(raft.hello(hello(true)).await), "ACKNOWLEDGED_DATA_LOST");
+    forger.still_serves(cluster).await;
 }

@@ -236,7 +236,8 @@ fn removing_what_is_committed_stops_the_process_and_is_named() {
     assert!(err.contains("entries up to T1-N1.3 are committed here: acknowledged data was lost elsewhere"), "{err}");
     // What it had is there.
     let opened = open(&at(dir.path())).unwrap();
-    assert_eq!(opened.log.reader().position().last, Some(log_id(1, 3)));
+    // Whether the first removal was durable by then is not known.
+    assert!(opened.log.reader().position().last >= Some(log_id(1, 3)));
 }
 
 #[test]
