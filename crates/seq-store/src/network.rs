@@ -1,8 +1,8 @@
 //! How a member speaks to the others: Raft's messages, in postcard, over gRPC.
 //!
 //! **Invariant:** an answer counts only if it comes from the member it was asked of, with the data directory under which
-//! that member is known. Every call has a deadline. Connections notice a silent peer within [`LinkTimes::keep_alive`] twice, also
-//! while idle; otherwise a half-open connection would stop replication until the kernel gives up.
+//! that member is known. Every call has a deadline. Connections notice a silent peer within [`LinkTimes::keep_alive`]
+//! twice, also while idle; otherwise a half-open connection would stop replication until the kernel gives up.
 //!
 //! What the other side does with a message is `raft_service`'s matter.
 
