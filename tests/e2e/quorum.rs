@@ -13,7 +13,8 @@ use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
 /// Something answered and is not well.
 const UNHEALTHY: i32 = 3;
 
-/// How long a command may take that cannot be carried out: an election, the silence of a paused member, and a busy machine.
+/// How long a command may take that cannot be carried out: an election, the silence of a paused member, and a busy
+/// machine.
 const AT_ONCE: Duration = Duration::from_secs(9);
 
 struct Cluster {
@@ -124,7 +125,7 @@ fn a_lost_quorum_is_said_by_probes_status_and_every_command_at_once() {
 
     let ready = cluster.get(leader, "/readyz");
     assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("store-leader: no quorum since"), "{ready}");
-    let quorum = format!("seqsvr_raft_quorum{{set=\"im-a\",node=\"s{leader}\"}} 0");
+    let quorum = format!("_raft_quorum{{set=\"im-a\",node=\"s{leader}\"}} 0");
     eventually("the metric says so", || cluster.get(leader, "/metrics").contains(&quorum).then_some(()));
 
     for args in COMMANDS {

@@ -147,7 +147,8 @@ async fn live(shared: &Shared, link: &StoreLink, life: Life) {
     }
 }
 
-/// Renewals that fail: a line at the first, one a minute while they do, one when the lease ends, and one when it is over.
+/// Renewals that fail: a line at the first, one a minute while they do, one when the lease ends, and one when it is
+/// over.
 #[derive(Debug, Default)]
 struct RenewalFault {
     repeats: Repeats,

@@ -100,8 +100,8 @@ pub(crate) enum StoreError {
     NoLeader { code: tonic::Code, message: String },
 }
 
-/// How long a member that did not respond is not called first, although the store says that it leads: meanwhile a follower forwards
-/// the calls. A call that finds it silent again costs one timeout, a fifth of a lease, that often.
+/// How long a member that did not respond is not called first, although the store says that it leads: meanwhile a
+/// follower forwards the calls. A call that finds it silent again costs one timeout, a fifth of a lease, that often.
 const AVOID_FOR: Duration = Duration::from_secs(10);
 
 /// The members of the store and which one is called first.
@@ -123,8 +123,8 @@ impl Members {
         Members { all: file.clone(), file, first, silent: None }
     }
 
-    /// Takes in the store's own list, the leader first: members that were added since the set file was read are found by it, and a
-    /// leader that can be reached again is called without the hop.
+    /// Takes in the store's own list, the leader first: members that were added since the set file was read are found
+    /// by it, and a leader that can be reached again is called without the hop.
     fn learn(&mut self, stores: &[String]) {
         let Some(leader) = stores.first() else { return };
         let avoided = self.silent.as_ref().is_some_and(|(addr, at)| addr == leader && at.elapsed() < AVOID_FOR);

@@ -3,8 +3,8 @@
 //! `/livez` speaks of this process alone, never of a quorum: restarting a node does not bring back another. `/readyz`
 //! asks every named check and answers 503 with the reasons; `/readyz/<check>` asks one.
 //!
-//! **Invariant:** what connects here cannot take files or memory from the node's other work: [`MAX_CONNECTIONS`] at a time, each for one
-//! request that is in and answered within [`crate::admission`]'s times, then closed.
+//! **Invariant:** what connects here cannot take files or memory from the node's other work: [`MAX_CONNECTIONS`] at a
+//! time, each for one request that is in and answered within [`crate::admission`]'s times, then closed.
 
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};

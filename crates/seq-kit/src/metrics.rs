@@ -120,7 +120,7 @@ catalogue! {
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
-    /// 1 while a member sees a majority: it leads one that acknowledged it within an election time, or received from its leader within one; else 0.
+    /// 1 while a member leads a majority that acknowledged it lately, or receives from its leader; else 0.
     RAFT_QUORUM = "seqsvr_raft_quorum", Gauge, Count, ["set", "node"];
     /// Voters of a store by state as a member sees them (all; responding, which is 0 on members that do not lead).
     RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];

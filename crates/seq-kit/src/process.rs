@@ -18,7 +18,8 @@ pub fn cpu_us() -> u64 {
     u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Fewest open files that a server starts with: its own files and connections to other nodes, its metrics port, and a few callers.
+/// Fewest open files that a server starts with: its own files and connections to other nodes, its metrics port, and a
+/// few callers.
 pub const MIN_FILES: u64 = 512;
 
 /// Below this many a server starts with a warning: a thousand clients with a few connections each do not fit.
@@ -34,8 +35,8 @@ pub struct TooFewFiles {
     pub most: u64,
 }
 
-/// Raises the number of files that the process may open from the soft limit to the hard one, and answers it. Without this the
-/// usual soft limit of 1,024 is what connections, data and snapshots share.
+/// Raises the number of files that the process may open from the soft limit to the hard one, and answers it. Without
+/// this the usual soft limit of 1,024 is what connections, data and snapshots share.
 ///
 /// # Errors
 /// [`TooFewFiles`] when it stays below [`MIN_FILES`].

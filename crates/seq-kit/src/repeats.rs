@@ -15,7 +15,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Whether an event that happens now is logged: the number of events left out since the last one that was, or `None`.
+    /// Whether an event that happens now is logged: the number of events left out since the last one that was, or
+    /// `None`.
     #[must_use]
     pub fn admit(&mut self) -> Option<u64> {
         if self.admitted.is_some_and(|at| at.elapsed() < REPEAT_EVERY) {

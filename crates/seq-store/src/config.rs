@@ -100,8 +100,9 @@ impl StoreTuning {
         ..StoreTuning::DEFAULTS
     };
 
-    /// The longest round trip between two members that these times carry: a heartbeat must be acknowledged before the next one is
-    /// due, and the Raft library gives a heartbeat no longer than that. Votes, appends, connections and pings have more.
+    /// The longest round trip between two members that these times carry: a heartbeat must be acknowledged before the
+    /// next one is due, and the Raft library gives a heartbeat no longer than that. Votes, appends, connections and
+    /// pings have more.
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.heartbeat.mul_f64(0.9)

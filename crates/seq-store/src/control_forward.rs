@@ -1,12 +1,13 @@
 //! Control calls that reach a follower: forwarded to the leader, once, with what is left of their deadline.
 //!
-//! An AllocSvr can be cut off from the leader while both reach the same follower. Without a hop nothing would be served until
-//! somebody moves the leadership, although a majority of the store is well.
+//! An AllocSvr can be cut off from the leader while both reach the same follower. Without a hop nothing would be served
+//! until somebody moves the leadership, although a majority of the store is well.
 //!
-//! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower answers nothing from its own
-//! state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the leader, because a caller that
-//! cannot reach it either would go back and forth between the two. A forwarded call carries [`FORWARDED_BY`] and is never forwarded
-//! again. A copy of a call that arrives late, or twice, is what any network does to it: every command can be repeated.
+//! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower answers nothing
+//! from its own state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the
+//! leader, because a caller that cannot reach it either would go back and forth between the two. A forwarded call
+//! carries [`FORWARDED_BY`] and is never forwarded again. A copy of a call that arrives late, or twice, is what any
+//! network does to it: every command can be repeated.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
+use crate::config::StoreTuning;
 use crate::control_service::Control;
 use crate::gate::Gate;
 use crate::link_times::LinkTimes;
@@ -40,8 +42,8 @@ use crate::types::Raft;
 /// Metadata of a forwarded call: the Raft id of the member that forwards it.
 pub(crate) const FORWARDED_BY: &str = "seqsvr-forwarded-by";
 
-/// Calls that one member forwards at a time: at 128 KiB each they hold 128 MiB at the very worst. A set of 400 AllocSvrs renews
-/// and raises with a few hundred.
+/// Calls that one member forwards at a time: at 128 KiB each they hold 128 MiB at the very worst. A set of 400
+/// AllocSvrs renews and raises with a few hundred.
 const MAX_FORWARDED: usize = 1_024;
 
 /// Metadata in which a gRPC caller states its deadline.
@@ -56,13 +58,10 @@ pub(crate) struct ControlForward {
 
 /// The connection of a follower to the leader.
 pub(crate) struct LeaderLink {
-    raft: Raft,
     quorum: Quorum,
     proposer: Proposer,
     dial: Dial,
     times: LinkTimes,
-    set: String,
-    node: String,
     /// How long a call may take that states no deadline.
     timeout: Duration,
     /// To the leader of the last call, with its address.
@@ -119,8 +118,8 @@ impl ControlService for ControlForward {
 }
 
 impl ControlForward {
-    /// The hop that a call takes; `None` where this member is to answer: it leads, knows no leader, is starting, or the call was
-    /// forwarded before.
+    /// The hop that a call takes; `None` where this member is to answer: it leads, knows no leader, is starting, or the
+    /// call was forwarded before.
     fn hop(&self, metadata: &MetadataMap) -> Result<Option<Hop<'_>>, Status> {
         let Some(link) = self.link.peek() else { return Ok(None) };
         if metadata.contains_key(FORWARDED_BY) {
@@ -147,21 +146,19 @@ impl ControlForward {
 }
 
 impl LeaderLink {
-    pub(crate) fn new(
-        (raft, quorum): (Raft, Quorum),
-        proposer: Proposer,
-        (dial, times): (Dial, LinkTimes),
-        (set, node): (&str, &str),
-        timeout: Duration,
-    ) -> LeaderLink {
-        let (set, node) = (set.to_owned(), node.to_owned());
+    pub(crate) fn new(quorum: Quorum, proposer: Proposer, dial: Dial, tuning: &StoreTuning) -> LeaderLink {
+        let (times, timeout) = (LinkTimes::new(tuning), tuning.commit_timeout);
         let permits = Arc::new(Semaphore::new(MAX_FORWARDED));
-        LeaderLink { raft, quorum, proposer, dial, times, set, node, timeout, channel: Mutex::default(), permits }
+        LeaderLink { quorum, proposer, dial, times, timeout, channel: Mutex::default(), permits }
+    }
+
+    fn raft(&self) -> &Raft {
+        self.quorum.of().0
     }
 
     /// The leader and its address, where another member leads as far as this one knows.
     fn other_leader(&self) -> Option<(u64, String)> {
-        let metrics = self.raft.server_metrics();
+        let metrics = self.raft().server_metrics();
         let metrics = metrics.borrow_watched();
         let leader = metrics.current_leader.filter(|leader| *leader != metrics.id)?;
         let member = metrics.membership_config.membership().get_node(&leader);
@@ -169,7 +166,7 @@ impl LeaderLink {
     }
 
     fn stores(&self) -> Vec<String> {
-        let metrics = self.raft.server_metrics();
+        let metrics = self.raft().server_metrics();
         let metrics = metrics.borrow_watched();
         let addr = |(id, member)| self.proposer.addr(id, Some(member));
         let nodes = || metrics.membership_config.membership().nodes().map(|(id, member)| (*id, member));
@@ -199,7 +196,8 @@ impl LeaderLink {
     }
 
     fn count(&self, outcome: &'static str) {
-        let labels = [("set", self.set.clone()), ("node", self.node.clone()), ("outcome", outcome.to_owned())];
+        let (_, set, node) = self.quorum.of();
+        let labels = [("set", set.to_owned()), ("node", node.to_owned()), ("outcome", outcome.to_owned())];
         metrics::counter!(CONTROL_FORWARDED_TOTAL, &labels).increment(1);
     }
 }
@@ -209,7 +207,7 @@ impl Hop<'_> {
     fn request<T>(&self, request: Request<T>) -> Request<T> {
         let mut forwarded = Request::new(request.into_inner());
         forwarded.set_timeout(self.timeout);
-        let me = self.link.raft.node_id().to_string();
+        let me = self.link.raft().node_id().to_string();
         forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));
         forwarded
     }

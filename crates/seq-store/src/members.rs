@@ -216,7 +216,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Refuses what only a leader answers where no leader is known, or the one that is was not heard of lately: others may know.
+    /// Refuses what only a leader answers where no leader is known, or the one that is was not heard of lately: others
+    /// may know.
     pub(crate) fn check_leader(sight: &Sight) -> Result<(), Refusal> {
         match sight {
             Sight::Leaderless { .. } | Sight::Begins => Err(Refusal::NoLeader { sight: sight.clone() }),

@@ -1,8 +1,9 @@
-//! Whether this member sees a majority: as leader by the voters' acknowledgements, as follower by the messages of its leader.
+//! Whether this member sees a majority: as leader by the voters' acknowledgements, as follower by the messages of its
+//! leader.
 //!
-//! A leader that lost its majority goes on believing that it leads, and a follower that lost its leader goes on naming it: the Raft
-//! library deposes neither by itself. What is said here is for probes, operators and logs alone; no entry is committed and no call
-//! refused to an AllocSvr because of it.
+//! A leader that lost its majority goes on believing that it leads, and a follower that lost its leader goes on naming
+//! it: the Raft library deposes neither by itself. What is said here is for probes, operators and logs alone; no entry
+//! is committed and no call refused to an AllocSvr because of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,6 +16,7 @@ use openraft::metrics::RaftMetrics;
 use parking_lot::Mutex;
 use seq_kit::repeats::Repeats;
 
+use crate::config::StoreTuning;
 use crate::link_times::RoundTrips;
 use crate::types::{Raft, TypeConfig};
 
@@ -109,10 +111,11 @@ impl Quorum {
     pub(crate) fn new(
         raft: Raft,
         (set, node): (&str, &str),
-        within: Duration,
-        (round_trips, carried): (Arc<RoundTrips>, Duration),
+        tuning: &StoreTuning,
+        round_trips: Arc<RoundTrips>,
     ) -> Quorum {
         let (set, node) = (set.into(), node.into());
+        let (within, carried) = (tuning.election_max, tuning.max_round_trip());
         Quorum { raft, set, node, within, noted: Arc::default(), round_trips, carried }
     }
 
@@ -120,6 +123,11 @@ impl Quorum {
     pub(crate) fn sight(&self) -> Sight {
         let metrics = self.raft.metrics().borrow_watched().clone();
         judge(&metrics, *self.noted.lock(), self.within)
+    }
+
+    /// The member's Raft, its set's name and its own.
+    pub(crate) fn of(&self) -> (&Raft, &str, &str) {
+        (&self.raft, &self.set, &self.node)
     }
 
     /// The last measured round trip to a member, on the leader.
@@ -322,7 +330,8 @@ mod tests {
         metrics
     }
 
-    /// A leader acknowledged by each of these members so many milliseconds ago, by a majority `quorum` milliseconds ago.
+    /// A leader acknowledged by each of these members so many milliseconds ago, by a majority `quorum` milliseconds
+    /// ago.
     fn leading(quorum: Option<u64>, acknowledged: &[(u64, u64)]) -> RaftMetrics<TypeConfig> {
         let at = |ms| Instant::now() - Duration::from_millis(ms);
         let mut metrics = metrics(Some(1), &[1, 2, 3]);

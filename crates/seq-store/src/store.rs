@@ -224,17 +224,14 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let (opened, unasked) = open(prepared.named(&spec.name, &node), &set, (&me, &dial), &addrs, join).await?;
     let Opened { log, machine, state, stall, closed, .. } = opened;
     let reader = log.reader();
-    let times = LinkTimes::new(&tuning);
-    let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), times);
-    let round_trip_ms = u64::try_from(tuning.max_round_trip().as_millis()).unwrap_or(u64::MAX);
-    let round_trips = (network.round_trips(), tuning.max_round_trip());
+    let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), LinkTimes::new(&tuning));
+    let round_trips = network.round_trips();
     let (standing, disowned) = (network.standing(), network.disowned());
     let raft = build(id, raft_config(&cluster, &tuning)?, network.clone(), log, machine).await?;
     standing.watch(&raft);
     let proposer = Proposer::new(raft.clone(), &set.name, addrs, tuning.commit_timeout, tasks.token());
-    let quorum = Quorum::new(raft.clone(), (&set.name, &node), tuning.election_max, round_trips);
-    let link = ((dial.clone(), times), (set.name.as_str(), node.as_str()), tuning.commit_timeout);
-    doors.control.link.open(LeaderLink::new((raft.clone(), quorum.clone()), proposer.clone(), link.0, link.1, link.2));
+    let quorum = Quorum::new(raft.clone(), (&set.name, &node), &tuning, round_trips);
+    doors.control.link.open(LeaderLink::new(quorum.clone(), proposer.clone(), dial.clone(), &tuning));
     let view = View {
         raft: raft.clone(),
         quorum: quorum.clone(),
@@ -262,13 +259,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     doors.nodes.open(NodeAdmin::new(set.clone(), quorum.clone(), state.clone(), proposer.clone(), plan.clone()));
     raft.run();
 
-    let handle = StoreHandle {
-        raft: raft.clone(),
-        view: view.clone(),
-        tasks: tasks.clone(),
-        closed,
-        disowned: disowned.subscribe(),
-    };
+    let (seen, gone) = (view.clone(), disowned.subscribe());
+    let handle = StoreHandle { raft: raft.clone(), view: seen, tasks: tasks.clone(), closed, disowned: gone };
     let stores = spec.stores;
     let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
@@ -283,7 +275,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store hello", Kind::Critical, greeter.run());
     spawn(tasks, "store members", Kind::Critical, changes.keep_settled());
     spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft, stall, proposer));
-    tracing::info!(store = %view.node, cluster, set = view.set.name, id, round_trip_ms, "the store member listens");
+    tracing::info!(store = %view.node, cluster, set = view.set.name, id, round_trip = ?tuning.max_round_trip(), "the store member listens");
     spawn(tasks, "store gauges", Kind::Disposable, view.keep_gauges());
     Ok(handle)
 }

@@ -1,10 +1,10 @@
 //! Questions to whichever member of a store leads, from any address of its set.
 //!
-//! Every request may be repeated. A member that does not lead names the leader, an allocator names the stores; one that does not respond
-//! is passed over. A refusal that is not about who leads, and not transient, is the answer.
+//! Every request may be repeated. A member that does not lead names the leader, an allocator names the stores; one that
+//! does not respond is passed over. A refusal that is not about who leads, and not transient, is the answer.
 //!
-//! **Invariant:** no command outlasts its own deadline, whatever stands still; and one that cannot be carried out because no majority of
-//! the store is there ends at once with NO_MAJORITY.
+//! **Invariant:** no command outlasts its own deadline, whatever stands still; and one that cannot be carried out
+//! because no majority of the store is there ends at once with NO_MAJORITY.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ const ELECTION: Duration = Duration::from_secs(3);
 /// How long anybody is looked for: a store that starts responds within that.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long the response to a request that only reads may take. A member that stands still must not hold the command up: another one is
-/// asked then.
+/// How long the response to a request that only reads may take. A member that stands still must not hold the command
+/// up: another one is asked then.
 const READ: Duration = Duration::from_secs(2);
 
 /// How long the response to a change may take: it waits for two entries, and a hand-over comes before it.
@@ -114,8 +114,8 @@ struct Search {
 impl Search {
     /// Whether no member of `known` that responds knows a leader, for longer than an election takes.
     fn is_over(&self, known: usize) -> bool {
-        let all = self.leaderless.len() + self.silent.len() + self.allocs.len() >= known;
-        all && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION)
+        let heard = &(&self.leaderless | &self.silent) | &self.allocs;
+        heard.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The command `status`: asks the nodes named and the nodes they name, and shows each set as they see it.
 //!
-//! A section is served while its owner has a lease that has not ended. What does not answer is shown, not hidden; a member that was removed
-//! from its store is not missed.
+//! A section is served while its owner has a lease that has not ended. What does not answer is shown, not hidden; a
+//! member that was removed from its store is not missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Keeps the Raft library's warnings from filling a disk: each place in its source that warns is heard once, then once a minute with
-//! the number of lines left out.
+//! Keeps the Raft library's warnings from filling a disk: each place in its source that warns is heard once, then once
+//! a minute with the number of lines left out.
 //!
-//! It warns for each heartbeat that a member which is down does not acknowledge, several times a second for as long as that lasts. What
-//! operators need of it, which member and since when, the store logs itself.
+//! It warns for each heartbeat that a member which is down does not acknowledge, several times a second for as long as
+//! that lasts. What operators need of it, which member and since when, the store logs itself.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -124,7 +124,7 @@ mod tests {
         tokio::time::sleep(REPEAT_EVERY).await;
         warn(1);
         let all = lines.all();
-        let last = all.iter().filter(library).last().unwrap();
+        let last = all.iter().rfind(library).unwrap();
         assert_eq!(last, " WARN openraft::core::heartbeat: failed to send a heartbeat beat=0 repeated=49");
     }
 
@@ -139,7 +139,7 @@ mod tests {
         tokio::time::sleep(REPEAT_EVERY).await;
         warn(1);
         let all = lines.all();
-        let last = all.iter().filter(|line| line.contains("openraft")).last().unwrap();
+        let last = all.iter().rfind(|line| line.contains("openraft")).unwrap();
         assert!(last.ends_with(",\"repeated\":2}") && last.starts_with('{'), "{last}");
     }
 }

@@ -1,5 +1,5 @@
-//! The network between members, whose links can be cut and be slow: connections over a cut link break, and new ones are refused; over a
-//! slow one every byte, and the making of a connection, takes its time.
+//! The network between members, whose links can be cut and be slow: connections over a cut link break, and new ones are
+//! refused; over a slow one every byte, and the making of a connection, takes its time.
 
 use std::collections::BTreeSet;
 use std::io;
