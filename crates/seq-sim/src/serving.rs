@@ -204,7 +204,7 @@ impl World {
         }
         if astray {
             // It waits better where it came from.
-            return self.reply(p, held, Reply::Refused { maybe: held.maybe });
+            return self.reply(p, held, Reply::Refused { lost: 0 });
         }
         let Some(to) = owner.filter(|_| !far) else { return self.hold(p, held, true) };
         let Some(address) = self.address_of(p, to) else { return self.hold(p, held, true) };
