@@ -48,6 +48,8 @@ pub(crate) struct Call {
     pub(crate) wish: Wish,
     pub(crate) epoch: Epoch,
     pub(crate) hops: u32,
+    /// Whether the network made this copy.
+    pub(crate) doubled: bool,
     pub(crate) deadline: u64,
     pub(crate) origin: Origin,
 }
@@ -137,6 +139,7 @@ impl World {
             wish,
             epoch,
             hops: 0,
+            doubled: false,
             deadline: self.now + PATIENCE,
             origin: Origin::Client(c),
         };
@@ -179,6 +182,17 @@ impl World {
                 let wait = self.rng.between(MS, 5 * MS);
                 self.after(wait, Event::Step(p, Step::Forwarded(id, Reply::Refused { lost: 0 })));
             }
+        }
+    }
+
+    /// A process gave up a call that it had sent on, and will repeat it. Of a copy that the network made, and of a call that
+    /// its caller waits for no more, no answer counts the lost attempt.
+    pub(crate) fn note_repeat(&mut self, call: &Call) {
+        let is_known = |client: &Client| client.flight.as_ref().is_some_and(|(flight, _)| flight.id == call.id);
+        if call.doubled || !self.clients.iter().any(is_known) {
+            self.check.doubled(self.now, call.uid.0);
+        } else {
+            self.check.repeated(call.id);
         }
     }
 

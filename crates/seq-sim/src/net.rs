@@ -171,10 +171,12 @@ impl World {
         if self.rng.chance(self.net.duplicates)
             && let Some(delay) = self.net.delay(&mut self.rng, &body, from, host)
         {
-            if let Body::Call(call) = &body {
+            let mut copy = body.clone();
+            if let Body::Call(call) = &mut copy {
+                call.doubled = true;
                 self.check.doubled(self.now, call.uid.0);
             }
-            self.after(delay, Event::Message { to, body: body.clone() });
+            self.after(delay, Event::Message { to, body: copy });
         }
         if let Some(delay) = self.net.delay(&mut self.rng, &body, from, host) {
             self.after(delay, Event::Message { to, body });

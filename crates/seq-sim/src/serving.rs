@@ -267,7 +267,7 @@ impl World {
         }
         for id in silent {
             let Forward { held, .. } = self.procs[p].forwards.remove(&id).expect("it was there");
-            self.check.repeated(held.call.id);
+            self.note_repeat(&held.call);
             self.hold(p, Held { lost: held.lost + 1, ..held }, true);
         }
         for held in std::mem::take(&mut self.procs[p].held) {

@@ -274,10 +274,10 @@ impl World {
         if self.store.seats[member].as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
             return;
         }
-        // A thread may stand still between any two steps, also between these two. In a calm world it does not: by a state
-        // that is seconds old a node that leaves has no candidate to hand over to.
-        let calm = self.swarm.weather == Weather::Calm;
-        if self.swarm.interleave > 0 && !calm && self.rng.chance(STALLED_LOOKS) {
+        // A thread may stand still between any two steps, also between these two. Where nothing fails it does not: by a state
+        // that is seconds old all nodes are dead, and a node that leaves has no candidate to hand over to.
+        let runs_well = self.swarm.weather == Weather::Calm || self.healed;
+        if self.swarm.interleave > 0 && !runs_well && self.rng.chance(STALLED_LOOKS) {
             self.coverage.saw(Situation::StalledLook);
             let in_hand = match self.bug {
                 Some(Bug::ClockBeforeState) => InHand::Clock(self.machines[NAMES + member].at(self.now)),

@@ -225,10 +225,10 @@ impl Node {
                     };
                     self.sections.insert(section, (epoch, served));
                 }
-                Effect::Leave { section, epoch } => {
-                    if self.sections.get(&section).is_some_and(|served| served.0 == epoch) {
-                        self.sections.remove(&section);
-                    }
+                Effect::Leave { section, epoch }
+                    if self.sections.get(&section).is_some_and(|served| served.0 == epoch) =>
+                {
+                    self.sections.remove(&section);
                 }
                 _ => {}
             }
