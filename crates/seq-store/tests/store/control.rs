@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, TransferRequest};
+use tonic_types::StatusExt;
 
 use crate::cluster::{Cluster, Disk, LEASE_MS, PATIENCE, raise_request, reason, until};
 

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Disk, LEASE_MS, raise_request, reason, until};
 
 fn registration(token: u64) -> RegisterRequest {
     let (set, node, addr) = ("im-a".into(), "a1".into(), "127.0.0.1:9".into());
-    RegisterRequest { set, node, addr, token, lease_ms: LEASE_MS }
+    RegisterRequest { set, node, addr, token, lease_ms: LEASE_MS, ..RegisterRequest::default() }
 }
 
 fn renewal(life: &RegisterResponse, renew_seq: u64) -> RenewRequest {
