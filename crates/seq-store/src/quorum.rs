@@ -312,12 +312,13 @@ mod tests {
     use openraft::{Membership, StoredMembership};
 
     use super::*;
+    use crate::nonce::Fingerprint;
     use crate::types::Member;
 
     const WITHIN: Duration = Duration::from_millis(500);
 
     fn member(id: u64) -> (u64, Member) {
-        (id, Member { name: format!("s{id}"), addr: format!("h:{id}") })
+        (id, Member { name: format!("s{id}"), addr: format!("h:{id}"), fingerprint: Fingerprint::NONE })
     }
 
     fn metrics(leader: Option<u64>, voters: &[u64]) -> RaftMetrics<TypeConfig> {
