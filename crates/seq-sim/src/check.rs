@@ -3,7 +3,7 @@
 //! **Invariant:** a number is compared with the committed ceiling and with all numbers ever taken at the moment it is taken,
 //! whether or not its answer arrives anywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use seq_order::{Advancing, CallId, Checker, Outcome, Reading, User};
@@ -30,6 +30,8 @@ pub(crate) struct Check {
     taken: Vec<BTreeMap<u64, u64>>,
     /// How often each call under way was given up by a process that had sent it on, and repeated.
     repeats: BTreeMap<u64, u32>,
+    /// Calls of which the network made a copy: the copy's answer does not know of the lost attempts of the original.
+    copied: BTreeSet<u64>,
     /// The first promise that was broken.
     pub(crate) violation: Option<Violation>,
 }
@@ -43,7 +45,7 @@ impl Check {
             checker.seamless();
         }
         let taken = vec![BTreeMap::new(); uids];
-        Check { weather, checker, taken, repeats: BTreeMap::new(), violation: None }
+        Check { weather, checker, taken, repeats: BTreeMap::new(), copied: BTreeSet::new(), violation: None }
     }
 
     /// Notes a broken promise; the first one counts.
@@ -98,7 +100,8 @@ impl Check {
     }
 
     /// The network doubled a call: the copy may take numbers that no caller is answered.
-    pub(crate) fn doubled(&mut self, now: u64, uid: u64) {
+    pub(crate) fn doubled(&mut self, now: u64, uid: u64, call: u64) {
+        self.copied.insert(call);
         let copy = self.start(now, uid);
         self.checker.end(copy, Duration::from_nanos(now), [Outcome::Maybe { lost: 1 }]);
     }
@@ -112,7 +115,7 @@ impl Check {
     /// that was given up may have repeated the call itself, so a caller that knows of one lost attempt may miss others.
     pub(crate) fn lost(&mut self, call: u64, told: u32) -> u32 {
         let repeats = self.repeats.remove(&call).unwrap_or(0);
-        if told == 0 { 0 } else { told.max(repeats) }
+        if told == 0 && !self.copied.contains(&call) { 0 } else { told.max(repeats) }
     }
 
     /// The same for a call that was not answered at all.

@@ -190,7 +190,7 @@ impl World {
     pub(crate) fn note_repeat(&mut self, call: &Call) {
         let is_known = |client: &Client| client.flight.as_ref().is_some_and(|(flight, _)| flight.id == call.id);
         if call.doubled || !self.clients.iter().any(is_known) {
-            self.check.doubled(self.now, call.uid.0);
+            self.check.doubled(self.now, call.uid.0, call.id);
         } else {
             self.check.repeated(call.id);
         }

@@ -174,7 +174,7 @@ impl World {
             let mut copy = body.clone();
             if let Body::Call(call) = &mut copy {
                 call.doubled = true;
-                self.check.doubled(self.now, call.uid.0);
+                self.check.doubled(self.now, call.uid.0, call.id);
             }
             self.after(delay, Event::Message { to, body: copy });
         }

@@ -95,12 +95,17 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             bounds: Bounds { leaders: 1 + more, slips: more, renewals: [1 + more, 1, 0], ..FAILOVER },
             must_see: &[Event::LeaderChanged, Failover, ReassignLostToRenewal],
         },
-        Run {
-            name: "an advance",
-            bounds: Bounds { max_seq: 3, advances: 1, renewals: [more, 1, 0], slips: more, ..FAILOVER },
-            must_see: &[Event::Advanced, Event::AdvancePast, Event::NumberAfterAdvance, Failover, ExactRead],
-        },
+        advance(more),
     ]
+}
+
+/// A uid that is raised by name, under a lease.
+fn advance(more: u8) -> Run {
+    Run {
+        name: "an advance",
+        bounds: Bounds { max_seq: 3, advances: 1, renewals: [more, 1, 0], slips: more, ..FAILOVER },
+        must_see: &[Event::Advanced, Event::AdvancePast, Event::NumberAfterAdvance, Event::Failover, Event::ExactRead],
+    }
 }
 
 /// The runs of planned moves.
