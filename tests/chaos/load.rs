@@ -458,7 +458,7 @@ async fn advance(nodes: &[Channel], user: User, to: u64) -> Advancing {
     let request = v1::AdvanceRequest { uid: uid(user.0), to, ..v1::AdvanceRequest::default() };
     loop {
         let node = nodes[fastrand::usize(..nodes.len())].clone();
-        match SequenceServiceClient::new(node).advance(request.clone()).await {
+        match SequenceServiceClient::new(node).advance(request).await {
             Ok(_) => return Advancing::Done,
             Err(status) if status.code() == Code::FailedPrecondition => return Advancing::Past,
             Err(_) => tokio::time::sleep(PROBE_EVERY).await,
