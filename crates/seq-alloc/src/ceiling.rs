@@ -71,9 +71,11 @@ fn gather(shared: &Shared) -> Option<Batch> {
         }
         let (life, table) = shared.held()?;
         let held = waiting.into_iter().filter(|owned| table.has(owned));
-        let sections: Vec<_> =
+        let mut sections: Vec<_> =
             held.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
         if !sections.is_empty() {
+            // In this order the store sees without a copy that none stands in it twice.
+            sections.sort_unstable_by_key(|(owned, _)| owned.id);
             return Some(Batch { life, sections });
         }
     }

@@ -340,10 +340,12 @@ impl State {
         self.living(node, incarnation)?;
         let heard = &mut self.nodes[node.0 as usize - 1].heard;
         *heard = heard.next();
-        // The bound is one of an entry: a section that stands in it again is not raised twice.
+        // The bound is one of an entry: a section that stands in it again is not raised twice. In order of section, as an
+        // AllocSvr sends them, none does.
+        let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
         let mut raised = BTreeSet::new();
         let raise_one = |raise: &Raise| {
-            if !raised.insert(raise.section) {
+            if !distinct && !raised.insert(raise.section) {
                 return None;
             }
             let record = self.sections.get_mut(raise.section.0 as usize)?;

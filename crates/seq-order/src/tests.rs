@@ -179,9 +179,9 @@ fn ended(call: &Made, index: usize, answer: u8) -> Event {
     match call.wish {
         Wish::Take(count) => {
             let outcome = |item: usize| match call.served.get(item) {
-                Some(_) if answer % 8 == 0 => Outcome::Maybe { lost: 1 },
+                Some(_) if answer.is_multiple_of(8) => Outcome::Maybe { lost: 1 },
                 Some(Served { value, prev, .. }) => Outcome::Given { value: *value, prev: *prev, count, lost: 0 },
-                None if answer % 2 == 0 => Outcome::Maybe { lost: 1 },
+                None if answer.is_multiple_of(2) => Outcome::Maybe { lost: 1 },
                 None => Outcome::Refused,
             };
             Event::End(index, (0..call.users.len()).map(outcome).collect())
@@ -196,7 +196,7 @@ fn ended(call: &Made, index: usize, answer: u8) -> Event {
         }
         Wish::Advance(to) => match call.served.first() {
             Some(served) if served.value > to => Event::EndAdvance(index, Advancing::Past),
-            Some(_) if answer % 8 != 0 => Event::EndAdvance(index, Advancing::Done),
+            Some(_) if !answer.is_multiple_of(8) => Event::EndAdvance(index, Advancing::Done),
             _ => Event::EndAdvance(index, Advancing::Failed),
         },
     }

@@ -5,13 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seq_core::NodeId;
 use seq_core::arbiter::Plan;
-use seq_core::state::{Answer, Command, CommandRefusal, SetDefinition, State};
+use seq_core::state::{Answer, Command, CommandRefusal, SetDefinition, State, Terms};
 use seq_proto::status;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
-use seq_proto::v1::{DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, NodeState};
+use seq_proto::v1::{
+    DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, NodeState, SetTermsRequest,
+    SetTermsResponse,
+};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
@@ -71,10 +75,7 @@ impl NodeAdminService for Gate<NodeAdmin> {
         let (admin, request) = (self.get()?, request.into_inner());
         let plan = admin.plan()?;
         let DrainNodeRequest { set, node: name, drained, dry_run } = request;
-        if set != admin.set.name {
-            let text = format!("this is the store of set {:?}, not of {set:?}", admin.set.name);
-            return Err(status::with_reason(Code::FailedPrecondition, "OTHER_SET", text, [], None));
-        }
+        admin.check_set(&set)?;
         let known = admin.state.read(|state| {
             let (id, node) = state.nodes().find(|(_, node)| node.name == name)?;
             Some((id, node.drained, owned(state).get(&id).copied().unwrap_or(0)))
@@ -94,6 +95,54 @@ impl NodeAdminService for Gate<NodeAdmin> {
             tracing::info!(set, node = id.0, name = known_as, drained, sections, "a node is drained, or no longer");
         }
         Ok(Response::new(DrainNodeResponse { sections, changed: was != drained && !dry_run }))
+    }
+
+    async fn set_terms(&self, request: Request<SetTermsRequest>) -> Result<Response<SetTermsResponse>, Status> {
+        let (admin, request) = (self.get()?, request.into_inner());
+        // Of the leader alone: another member's terms may be old.
+        admin.plan()?;
+        admin.check_set(&request.set)?;
+        let wanted =
+            (request.lease_wait_ms > 0).then_some(Terms { lease_wait: Duration::from_millis(request.lease_wait_ms) });
+        let (terms, changed) = match wanted {
+            Some(terms) => admin.set_terms(terms).await?,
+            None => (admin.state.read(State::terms), false),
+        };
+        let lease_wait_ms = u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
+        Ok(Response::new(SetTermsResponse { lease_wait_ms, changed }))
+    }
+}
+
+impl NodeAdmin {
+    fn check_set(&self, set: &str) -> Result<(), Status> {
+        if set == self.set.name {
+            return Ok(());
+        }
+        let text = format!("this is the store of set {:?}, not of {set:?}", self.set.name);
+        Err(status::with_reason(Code::FailedPrecondition, "OTHER_SET", text, [], None))
+    }
+
+    /// Replaces the terms in force; answers those that hold then, and whether anything changed.
+    async fn set_terms(&self, terms: Terms) -> Result<(Terms, bool), Status> {
+        let replaces = self.state.read(|state| state.terms);
+        if replaces == Some(terms) {
+            return Ok((terms, false));
+        }
+        let answer = self.proposer.propose(&Command::SetTerms { replaces, terms }).await?;
+        let Answer::TermsSet(outcome) = answer else { panic!("a change of terms was answered with {answer:?}") };
+        outcome.map_err(|refusal| {
+            let (code, reason) = match refusal {
+                CommandRefusal::BadTerms { .. } => (Code::InvalidArgument, "BAD_TERMS"),
+                _ => (Code::Aborted, "OTHER_TERMS"),
+            };
+            status::with_reason(code, reason, refusal.to_string(), [], None)
+        })?;
+        tracing::info!(
+            set = self.set.name,
+            lease_wait_ms = terms.lease_wait.as_millis(),
+            "the lease terms are changed"
+        );
+        Ok((terms, true))
     }
 }
 

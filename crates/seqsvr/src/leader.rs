@@ -18,8 +18,8 @@ use seq_proto::v1::status_response::Role;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
     AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, DrainNodeRequest, DrainNodeResponse,
-    ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse, NewMember, StatusRequest,
-    TransferLeaderRequest,
+    ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse, NewMember, SetTermsRequest,
+    SetTermsResponse, StatusRequest, TransferLeaderRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
@@ -183,6 +183,13 @@ impl Leader {
         let request = DrainNodeRequest { set: self.set.clone(), node: node.to_owned(), drained, dry_run };
         let limit = if dry_run { READ } else { self.left().min(CHANGE) };
         self.ask(limit, async |to| NodeAdmin::new(to).drain_node(timed(request.clone(), limit)).await).await
+    }
+
+    /// The set's lease terms, after changing them where `lease_wait_ms` is not 0.
+    pub(crate) async fn terms(&mut self, lease_wait_ms: u64) -> anyhow::Result<SetTermsResponse> {
+        let request = SetTermsRequest { set: self.set.clone(), lease_wait_ms };
+        let limit = if lease_wait_ms == 0 { READ } else { self.left().min(CHANGE) };
+        self.ask(limit, async |to| NodeAdmin::new(to).set_terms(timed(request.clone(), limit)).await).await
     }
 
     pub(crate) async fn transfer(&mut self, to: u64) -> anyhow::Result<u64> {

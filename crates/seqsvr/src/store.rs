@@ -7,11 +7,13 @@ use crate::output::Output;
 
 mod change;
 mod member;
+mod terms;
 mod wait;
 
 use change::{AddArgs, LeadArgs, MembersArgs, RemoveArgs, ReplaceArgs};
 use member::MemberArgs;
 pub(crate) use member::start_failure;
+use terms::TermsArgs;
 
 #[derive(Debug, Args)]
 #[command(
@@ -42,6 +44,8 @@ enum StoreCommand {
     Replace(ReplaceArgs),
     /// Hands leadership over to a member.
     Lead(LeadArgs),
+    /// Shows the set's lease terms, or changes them.
+    Terms(TermsArgs),
 }
 
 pub(crate) fn run(args: StoreArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -53,6 +57,7 @@ pub(crate) fn run(args: StoreArgs, output: &Output) -> anyhow::Result<Exit> {
             StoreCommand::Remove(args) => change::remove(args, output).await,
             StoreCommand::Replace(args) => change::replace(args, output).await,
             StoreCommand::Lead(args) => change::lead(&args, output).await,
+            StoreCommand::Terms(args) => terms::run(&args, output).await,
         }
     })
 }

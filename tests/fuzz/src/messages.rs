@@ -41,6 +41,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     NextRequest NextResponse NextManyRequest NextManyResponse ItemError NextStreamRequest NextStreamResponse
     LostAttempts CurrentRequest CurrentResponse CurrentManyRequest CurrentManyResponse AdvanceRequest AdvanceResponse
     GetRoutesRequest GetRoutesResponse
+    HelloRequest LogPosition SetTermsRequest SetTermsResponse
 );
 
 /// What the JSON door reads, and what its answers carry.

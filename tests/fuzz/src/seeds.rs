@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 use seq_proto::v1;
 
+/// A target by name.
+type Target = (&'static str, fn(&[u8]));
+
 /// Every target that needs no build for the fuzzer.
-const TARGETS: [(&str, fn(&[u8])); 7] = [
+const TARGETS: [Target; 7] = [
     ("apply", crate::apply),
     ("control", crate::control),
     ("handover", crate::handover),

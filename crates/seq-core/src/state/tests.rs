@@ -519,23 +519,26 @@ impl Twin {
         Some(record.0)
     }
 
+    fn register(&mut self, registration: &Registration) -> Option<u64> {
+        let Registration { name, token, follows, .. } = registration;
+        let known = self.nodes.get(name).copied().unwrap_or_default();
+        if known.1 == *token {
+            return Some(known.0);
+        }
+        if known.0 != follows.0 {
+            return None;
+        }
+        if known.0 == 0 {
+            self.names.push(name.clone());
+        }
+        self.nodes.insert(name.clone(), (known.0 + 1, *token, 0, known.3));
+        Some(known.0 + 1)
+    }
+
     fn apply(&mut self, command: &Command) -> Vec<Option<u64>> {
         match command {
             Command::DefineSet(_) | Command::SetTerms { .. } => vec![],
-            Command::Register(Registration { name, token, follows, .. }) => {
-                let known = self.nodes.get(name).copied().unwrap_or_default();
-                if known.1 == *token {
-                    return vec![Some(known.0)];
-                }
-                if known.0 != follows.0 {
-                    return vec![None];
-                }
-                if known.0 == 0 {
-                    self.names.push(name.clone());
-                }
-                self.nodes.insert(name.clone(), (known.0 + 1, *token, 0, known.3));
-                vec![Some(known.0 + 1)]
-            }
+            Command::Register(registration) => vec![self.register(registration)],
             Command::Renew { node, incarnation, renew_seq, released, .. } => {
                 let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
                 vec![self.renew(&name, incarnation.0, renew_seq.0, released).then_some(0)]

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, TransferRequest};
+use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient;
+use seq_proto::v1::{
+    RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, SetTermsRequest, TransferRequest,
+};
+use tonic::transport::Channel;
 use tonic_types::StatusExt;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, PATIENCE, raise_request, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, PATIENCE, channel, raise_request, reason, until};
 
 #[expect(clippy::too_many_lines, reason = "one table of requests, with what is said to each")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -246,6 +250,16 @@ async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
     cluster.ready().await;
     cluster.register("a1", 1).await;
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
+    let mut nodes = NodeAdminServiceClient::new(channel(cluster.addr(leader)));
+    let terms = async |nodes: &mut NodeAdminServiceClient<Channel>, lease_wait_ms| {
+        let request = SetTermsRequest { set: "im-a".into(), lease_wait_ms };
+        nodes.set_terms(request).await.map(|answer| (answer.get_ref().lease_wait_ms, answer.get_ref().changed))
+    };
+    assert_eq!(terms(&mut nodes, 0).await.unwrap(), (10_000, false));
+    assert_eq!(terms(&mut nodes, 9_000).await.unwrap(), (9_000, true));
+    assert_eq!(terms(&mut nodes, 9_000).await.unwrap(), (9_000, false));
+    assert_eq!(reason(terms(&mut nodes, u64::MAX).await), "BAD_TERMS");
+    assert_eq!(terms(&mut nodes, 10_000).await.unwrap(), (10_000, true));
     cluster.stop(follower).await;
     cluster.tuning.lease_wait = Duration::from_millis(2_500);
     cluster.start(follower).await;
