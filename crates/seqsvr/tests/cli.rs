@@ -104,42 +104,43 @@ fn the_help_is_a_page() {
     check(
         &["store", "-h"],
         expect![[r#"
-        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
+            Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
 
-        Usage: seqsvr store [OPTIONS] --set <FILE> --id <N> --data <DIR>
-               seqsvr store <COMMAND>
+            Usage: seqsvr store [OPTIONS] --set <FILE> --id <N> --data <DIR>
+                   seqsvr store <COMMAND>
 
-        Commands:
-          members  Lists the members as their leader sees them
-          add      Makes stores members: each gets the log first, then a vote
-          remove   Takes members out for good
-          replace  Puts a new member in the place of one, in one change
-          lead     Hands leadership over to a member
-          help     Print this message or the help of the given subcommand(s)
+            Commands:
+              members  Lists the members as their leader sees them
+              add      Makes stores members: each gets the log first, then a vote
+              remove   Takes members out for good
+              replace  Puts a new member in the place of one, in one change
+              lead     Hands leadership over to a member
+              terms    Shows the set's lease terms, or changes them
+              help     Print this message or the help of the given subcommand(s)
 
-        Options:
-              --set <FILE>           The set file
-              --id <N>               Which of the set's stores this process is
-              --data <DIR>           Directory of this member's data; it belongs to this id for good
-              --join                 Waits until `store add` or `store replace` makes it a member; never forms a store of its
-                                     own
-              --form                 Forms a new store out of an empty directory, where the set has no other store that
-                                     knows better
-              --config <FILE>        Settings file; `seqsvr config sample` prints one [env: SEQSVR_CONFIG=]
-              --log-filter <FILTER>  What to log, as in "info,seq_store=debug" [key: log.filter]
-              --log-format <FORMAT>  How log lines look on stderr: plain or json [key: log.format]
-          -o, --output <OUTPUT>      How to print: aligned columns, one JSON object, or columns with more of them [env:
-                                     SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
-          -h, --help                 Print help (see more with '--help')
+            Options:
+                  --set <FILE>           The set file
+                  --id <N>               Which of the set's stores this process is
+                  --data <DIR>           Directory of this member's data; it belongs to this id for good
+                  --join                 Waits until `store add` or `store replace` makes it a member; never forms a store of its
+                                         own
+                  --form                 Forms a new store out of an empty directory, where the set has no other store that knows
+                                         better
+                  --config <FILE>        Settings file; `seqsvr config sample` prints one [env: SEQSVR_CONFIG=]
+                  --log-filter <FILTER>  What to log, as in "info,seq_store=debug" [key: log.filter]
+                  --log-format <FORMAT>  How log lines look on stderr: plain or json [key: log.format]
+              -o, --output <OUTPUT>      How to print: aligned columns, one JSON object, or columns with more of them [env:
+                                         SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
+              -h, --help                 Print help (see more with '--help')
 
-        Examples:
-          seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1
-          seqsvr store members --set sets/three-node.toml
-          seqsvr store replace 3 4 --set sets/three-node.toml
+            Examples:
+              seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1
+              seqsvr store members --set sets/three-node.toml
+              seqsvr store replace 3 4 --set sets/three-node.toml
 
-        A member that was removed ends with exit code 65 and must not be started again.
-        exit 0
-    "#]],
+            A member that was removed ends with exit code 65 and must not be started again.
+            exit 0
+        "#]],
     );
 }
 

@@ -247,7 +247,8 @@ pub async fn run(caller: Caller) -> turmoil::Result {
         }
         tokio::time::sleep(pause).await;
     };
-    let node = |seed: &String| net::dial(Endpoint::from_shared(format!("http://{seed}")).expect("a host of this world"));
+    let node =
+        |seed: &String| net::dial(Endpoint::from_shared(format!("http://{seed}")).expect("a host of this world"));
     let nodes: Vec<Channel> = seeds.iter().map(node).collect();
     let calling = async || {
         while !history.books.is_over() {

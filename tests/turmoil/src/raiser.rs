@@ -325,7 +325,9 @@ impl Link {
                 };
                 match refusal {
                     Some(refused) if LIFE_OVER.contains(&refused.reason.as_str()) => return Some(Err(refused)),
-                    Some(refused) if refused.reason == "NOT_LEADER" => self.books.count("calls to a member that does not lead"),
+                    Some(refused) if refused.reason == "NOT_LEADER" => {
+                        self.books.count("calls to a member that does not lead")
+                    }
                     Some(_) => self.books.count("calls refused for now"),
                     None => self.books.count("calls without an answer"),
                 }
