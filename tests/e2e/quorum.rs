@@ -143,6 +143,8 @@ fn a_lost_quorum_is_said_by_probes_status_and_every_command_at_once() {
     assert_eq!(lines(&log, "a member of the store does not respond"), 2, "{log}");
     assert_eq!((lines(&log, "quorum lost"), lines(&log, "this member leads")), (1, 1), "{log}");
     assert!(lines(&log, " WARN ") <= 12, "{log}");
+    // The next renewal that fails finds the lease over.
+    eventually("the lost lease is logged", || (lines(&cluster.allocs[0].log(), "lease lost") > 0).then_some(()));
     let log = cluster.allocs[0].log();
     assert_eq!((lines(&log, "cannot renew"), lines(&log, "lease lost")), (1, 1), "{log}");
 
