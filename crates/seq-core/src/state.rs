@@ -7,7 +7,7 @@
 //! at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or is
 //! refused. That is why no number is given out twice, without any clock.
 //!
-//! A proposal to take a section from a silent owner names how often that owner had been heard of; every renewal,
+//! A proposal to take a section from a silent owner names the owner's liveness counter as it was read; every renewal,
 //! raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never whether it holds.
 
 use alloc::collections::BTreeSet;

@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// A stranger sends a process Prepare, Stage and Activate for a section that is another one's, or nobody's.
+    /// A forged Prepare, Stage and Activate reach a process, for a section that another one owns, or none.
     pub(crate) fn forge(&mut self, name: usize) {
         let Some(p) = self.running(name) else { return };
         let Some(life) = self.procs[p].owner.life() else { return };

@@ -6,7 +6,7 @@
 //!
 //! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target ask its store, and the grant in that
 //! response starts it: from a copy only if the committed ownership names the same attempt and the copy fits the granted
-//! ceiling, else at the ceiling. Requests come from whoever reaches the port, so what they can make a target keep is bounded.
+//! ceiling, else at the ceiling. Any caller reaches the port, so what requests can make a target keep is bounded.
 //! If a side dies on the way, the section is left to the arbiter.
 
 use alloc::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub struct Handing {
     pub to: NodeId,
     /// The target's life.
     pub incarnation: Incarnation,
-    /// Number of the attempt; no other one of the source's process has it, and nobody else can guess it.
+    /// Number of the attempt: unique within the source's process, and not to be guessed by others.
     pub handover: Handover,
 }
 
