@@ -1,7 +1,7 @@
 //! Control calls that reach a follower: forwarded to the leader, once, with what is left of their deadline.
 //!
 //! An AllocSvr can be cut off from the leader while both reach the same follower. Without a hop nothing would be served
-//! until somebody moves the leadership, although a majority of the store is well.
+//! until leadership is moved, although a majority of the store is well.
 //!
 //! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower answers nothing
 //! from its own state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the
