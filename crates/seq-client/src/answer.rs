@@ -12,9 +12,9 @@ use crate::error::CallError;
 pub struct Allocation {
     /// The last number, `1 ..= 2^63-1`; the only one where one was asked for.
     pub value: u64,
-    /// The number given out before the first one, or 0 when there was none or the owner does not know it. A receiver that
-    /// has not seen `prev` has missed a message; when `prev` is 0, or the uid was advanced to `prev`, or an attempt of this call
-    /// that is counted in `lost` took it, nobody has it.
+    /// The number given out before the first one. 0 when there was none, when the owner does not know it, or when the uid was
+    /// advanced since. A receiver that has not seen `prev` has missed a message, unless an attempt of this call that is
+    /// counted in `lost` took it.
     pub prev: u64,
     /// Number of the ownership that gave them out, 1 or above; it never falls for one uid.
     pub epoch: u64,

@@ -7,8 +7,8 @@ use core::time::Duration;
 pub const MAX_COUNT: u32 = 1_000_000;
 
 /// Highest number that a uid is raised to by name, whatever is configured. The ceiling goes there with it, and the section's
-/// next owner starts every one of its uids at the ceiling: half of all numbers are still ahead of them.
-pub const MAX_ADVANCE: u64 = 1 << 62;
+/// next owner starts every one of its uids at the ceiling: half of all numbers are still ahead of them. A slot holds no more, either.
+pub const MAX_ADVANCE: u64 = (1 << 62) - 1;
 
 /// How far above its section's ceiling a uid is raised by name unless an operator configures more. More numbers than one user
 /// takes in a lifetime, so that an import fits; and nine million such advances fit below 2^53, where JavaScript, Lua and JSON

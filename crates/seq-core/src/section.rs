@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use crate::id::{AdvanceLimit, Count, Seq, SlotIndex, Step, Target};
 use crate::limits;
 use crate::raise;
-use crate::slots::{FROZEN, Slots};
+pub use crate::slots::Distance;
+use crate::slots::{ADVANCED, FROZEN, MARKS, Slots};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 
 /// The counters and the ceiling of one section under one ownership.
@@ -17,17 +18,22 @@ pub struct Section {
     /// Where every untouched uid starts: the ceiling that was committed when this ownership began, or 0 for a section
     /// that nobody owned before. Distances in the slots count from here.
     base: Seq,
+    /// The last number that a slot can hold: [`Distance::MAX`] above the base, or [`Seq::MAX`].
+    last: Seq,
     /// How far a raise goes.
     step: Step,
     /// With more than this left there is no need to ask [`raise::is_due`].
     half_step: u64,
-    /// The committed ceiling. Invariant: never falls, and no slot's value is ever above it.
+    /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above it.
     ceiling: AtomicU64,
     /// The highest number somebody wants a raise for; 0 while no raise is asked for. Not 0 means that whoever made it so
     /// has put the section in line for a raise, and that [`Section::raised`] will be called.
     wanted: AtomicU64,
     slots: Slots,
 }
+
+// An advance never passes what a slot holds, also in a section that nobody owned before.
+const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
 /// What became of a call for numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +42,7 @@ pub enum Take {
     Given {
         /// The last number taken.
         value: Seq,
-        /// The number given out before, or 0 when there was none or it is not known here.
+        /// The number allocated before. 0 when there was none, when it is not known here, or when an advance came between.
         prev: Seq,
         /// The caller must put the section in line for a raise: nobody else has.
         raise_due: bool,
@@ -50,7 +56,7 @@ pub enum Take {
     },
     /// The section is being handed over; nothing moved.
     Frozen,
-    /// The numbers would pass [`Seq::MAX`]; nothing moved.
+    /// The numbers would pass [`Seq::MAX`], or be further above the base than a slot holds; nothing moved.
     Exhausted,
 }
 
@@ -92,8 +98,8 @@ pub struct Reading {
 pub struct SectionCopy {
     /// The frozen section's base.
     pub base: Seq,
-    /// Distance from the base, above 0, of each touched uid, in order of slot.
-    pub distances: Vec<(SlotIndex, u64)>,
+    /// Distance from the base of each touched uid, in order of slot.
+    pub distances: Vec<(SlotIndex, Distance)>,
 }
 
 /// Why a copy cannot be the start of an ownership. It comes from a peer, so it is checked and refused, never asserted.
@@ -107,8 +113,8 @@ pub enum CopyMisfit {
         /// Slots of the section.
         uids: u32,
     },
-    /// A distance of 0, or one past the last number.
-    #[error("slot {slot}: distance {distance} from base {base} is not a number's")]
+    /// A distance past the last number.
+    #[error("slot {slot}: distance {distance} from base {base} is past the last number")]
     Distance {
         /// The slot.
         slot: SlotIndex,
@@ -141,7 +147,8 @@ impl SectionCopy {
             if slot.0 < next || slot.0 >= uids {
                 return Err(CopyMisfit::Slot { slot, uids });
             }
-            if distance == 0 || distance > most {
+            let distance = distance.get();
+            if distance > most {
                 return Err(CopyMisfit::Distance { slot, distance, base });
             }
             next = slot.0 + 1;
@@ -155,16 +162,7 @@ impl Section {
     /// Starts an ownership after an unknown past: every uid at the committed `ceiling`, above all that was given out.
     #[must_use]
     pub fn takeover(uids: u32, ceiling: Seq, step: Step) -> Section {
-        assert!(ceiling <= Seq::MAX, "ceiling {ceiling}");
-        assert!(step.0 > 0, "a step of 0 raises nothing");
-        Section {
-            base: ceiling,
-            step,
-            half_step: step.0 / 2,
-            ceiling: AtomicU64::new(ceiling.0),
-            wanted: AtomicU64::new(0),
-            slots: Slots::new(uids),
-        }
+        Section::new(uids, ceiling, ceiling, step)
     }
 
     /// Starts an ownership at the exact values of the last one, under the committed `ceiling`.
@@ -176,11 +174,26 @@ impl Section {
         if highest > ceiling {
             return Err(CopyMisfit::AboveCeiling { highest, ceiling });
         }
-        let section = Section { base: copy.base, ..Section::takeover(uids, ceiling, step) };
+        let section = Section::new(uids, copy.base, ceiling, step);
         for &(slot, distance) in &copy.distances {
-            section.slots.touch(slot).store(distance, Relaxed);
+            section.slots.touch(slot).store(distance.word(), Relaxed);
         }
         Ok(section)
+    }
+
+    fn new(uids: u32, base: Seq, ceiling: Seq, step: Step) -> Section {
+        assert!(ceiling <= Seq::MAX, "ceiling {ceiling}");
+        assert!(step.0 > 0, "a step of 0 raises nothing");
+        let last = Seq(base.0 + Distance::MAX).min(Seq::MAX);
+        Section {
+            base,
+            last,
+            step,
+            half_step: step.0 / 2,
+            ceiling: AtomicU64::new(ceiling.min(last).0),
+            wanted: AtomicU64::new(0),
+            slots: Slots::new(uids),
+        }
     }
 
     /// Takes the next `count` numbers of a uid.
@@ -193,8 +206,8 @@ impl Section {
         let count = u64::from(count.get());
         let mut distance = slot.load(Relaxed);
         loop {
-            if distance & FROZEN != 0 {
-                return Take::Frozen;
+            if distance & MARKS != 0 {
+                return self.take_marked(slot, count);
             }
             // Base and distance are below 2^63 and the count below 2^20, so the sum fits.
             let value = self.base.0 + distance + count;
@@ -204,16 +217,44 @@ impl Section {
             }
             match slot.compare_exchange_weak(distance, distance + count, Relaxed, Relaxed) {
                 Ok(_) => {
-                    let value = Seq(value);
-                    return Take::Given {
-                        value,
-                        prev: if distance == 0 { Seq::ZERO } else { Seq(self.base.0 + distance) },
-                        raise_due: ceiling - value.0 <= self.half_step && self.want_early(value, Seq(ceiling)),
-                    };
+                    let prev = if distance == 0 { Seq::ZERO } else { Seq(self.base.0 + distance) };
+                    return self.given(Seq(value), prev, Seq(ceiling));
                 }
                 Err(seen) => distance = seen,
             }
         }
+    }
+
+    /// [`Section::take`] from a slot that is frozen, or whose value is the target of an advance: that was allocated to no
+    /// call, so it is no `prev`. Out of line, so that a slot without a mark pays one test for both.
+    #[cold]
+    fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
+        let mut word = slot.load(Relaxed);
+        loop {
+            if word & FROZEN != 0 {
+                return Take::Frozen;
+            }
+            let distance = word & !MARKS;
+            let value = self.base.0 + distance + count;
+            let ceiling = self.ceiling.load(Acquire);
+            if value > ceiling {
+                return self.at_ceiling(Seq(value));
+            }
+            match slot.compare_exchange_weak(word, distance + count, Relaxed, Relaxed) {
+                Ok(_) => {
+                    // Another taker may have removed the mark since.
+                    let prev = if word == distance { Seq(self.base.0 + distance) } else { Seq::ZERO };
+                    return self.given(Seq(value), prev, Seq(ceiling));
+                }
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    #[inline]
+    fn given(&self, value: Seq, prev: Seq, ceiling: Seq) -> Take {
+        let raise_due = ceiling.0 - value.0 <= self.half_step && self.want_early(value, ceiling);
+        Take::Given { value, prev, raise_due }
     }
 
     /// Takes all numbers of a uid up to `to`, at most `limit` above the ceiling. Repeating it changes nothing.
@@ -228,11 +269,12 @@ impl Section {
         // Below the base everything may have been given out, whoever serves the section by now.
         let Some(wanted) = to.0.checked_sub(self.base.0) else { return Advance::Past };
         let slot = self.slots.touch(slot);
-        let mut distance = slot.load(Relaxed);
+        let mut word = slot.load(Relaxed);
         loop {
-            if distance & FROZEN != 0 {
+            if word & FROZEN != 0 {
                 return Advance::Frozen;
             }
+            let distance = word & !MARKS;
             if distance > wanted {
                 return Advance::Past;
             }
@@ -247,12 +289,14 @@ impl Section {
                     raise_due: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
                 };
             }
-            match slot.compare_exchange_weak(distance, wanted, Relaxed, Relaxed) {
+            // A number that was allocated stays a `prev`, and so does the mark of an advance that is repeated.
+            let advanced = if distance < wanted { wanted | ADVANCED } else { word };
+            match slot.compare_exchange_weak(word, advanced, Relaxed, Relaxed) {
                 Ok(_) => {
                     let due = wanted > 0 && ceiling - to.0 <= self.half_step;
                     return Advance::Done { raise_due: due && self.want_early(to, Seq(ceiling)) };
                 }
-                Err(seen) => distance = seen,
+                Err(seen) => word = seen,
             }
         }
     }
@@ -274,10 +318,11 @@ impl Section {
     /// When the section has no such slot.
     #[must_use]
     pub fn current(&self, slot: SlotIndex) -> Option<Reading> {
-        let distance = self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed));
-        if distance & FROZEN != 0 {
+        let word = self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed));
+        if word & FROZEN != 0 {
             return None;
         }
+        let distance = word & !MARKS;
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
@@ -290,7 +335,7 @@ impl Section {
         let mut wanted = self.wanted.load(Relaxed);
         loop {
             let ceiling = self.ceiling();
-            if wanted > 0 && raise::is_due(Seq(wanted), ceiling, self.step) {
+            if wanted > 0 && ceiling < self.last && raise::is_due(Seq(wanted), ceiling, self.step) {
                 return Some(raise::target(ceiling, Seq(wanted), self.step));
             }
             match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
@@ -308,6 +353,7 @@ impl Section {
     #[must_use = "when it answers true, the section must be put in line again"]
     pub fn raised(&self, committed: Seq) -> bool {
         assert!(committed <= Seq::MAX, "ceiling {committed}");
+        let committed = committed.min(self.last);
         let ceiling = self.ceiling.fetch_max(committed.0, AcqRel).max(committed.0);
         let mut wanted = self.wanted.load(Relaxed);
         while wanted <= ceiling {
@@ -346,7 +392,7 @@ impl Section {
 
     #[cold]
     fn at_ceiling(&self, needed: Seq) -> Take {
-        if needed > Seq::MAX {
+        if needed > self.last {
             return Take::Exhausted;
         }
         Take::AtCeiling { needed, raise_due: self.want(needed) }
@@ -364,7 +410,8 @@ impl Section {
     #[cold]
     fn want_early(&self, value: Seq, ceiling: Seq) -> bool {
         // Most who come here find a raise asked for; they only read.
-        raise::is_due(value, ceiling, self.step)
+        ceiling < self.last
+            && raise::is_due(value, ceiling, self.step)
             && self.wanted.load(Relaxed) == 0
             && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok()
     }

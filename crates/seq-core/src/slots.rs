@@ -1,15 +1,61 @@
 //! The counters of a section: one 8-byte slot for each uid, in pages that exist once they are touched.
 //!
-//! A slot holds how far its uid is from the section's base; 0 is "untouched". The top bit says that the slot is frozen.
+//! A slot's word is how far its uid is above the section's base, 0 if untouched, and two marks: the top bit of a frozen slot,
+//! the next one of a uid that was advanced and took no number since.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::id::SlotIndex;
 use crate::sync::{AtomicU64, OnceBox, Relaxed};
 
-/// Marks a slot that gives nothing out any more. Distances stay below 2^63, so the bit is free.
+/// Marks a slot that allocates nothing any more.
 pub(crate) const FROZEN: u64 = 1 << 63;
+/// Marks a slot whose value is the target of an advance and not a number that was allocated.
+pub(crate) const ADVANCED: u64 = 1 << 62;
+/// Either mark. Distances stay below it, so both bits are free.
+pub(crate) const MARKS: u64 = FROZEN | ADVANCED;
+
+/// How far a touched uid is above its section's base, and whether an advance took it there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Distance(u64);
+
+impl Distance {
+    /// Largest distance: what the marks of a slot leave. An ownership that began at 0 reaches half of all numbers, the next
+    /// one begins at the ceiling and reaches the rest.
+    pub const MAX: u64 = ADVANCED - 1;
+
+    /// A distance of 1 ..= [`Distance::MAX`]; `advanced` when the uid took no number since an advance.
+    #[must_use]
+    pub fn new(distance: u64, advanced: bool) -> Option<Distance> {
+        let mark = if advanced { ADVANCED } else { 0 };
+        (1..=Distance::MAX).contains(&distance).then_some(Distance(distance | mark))
+    }
+
+    /// Numbers above the base.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0 & !MARKS
+    }
+
+    /// Whether the uid took no number since an advance.
+    #[must_use]
+    pub fn is_advanced(self) -> bool {
+        self.0 & ADVANCED != 0
+    }
+
+    /// As a slot that is not frozen holds it.
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.is_advanced() { "=" } else { "" }, self.get())
+    }
+}
 
 /// Slots in a page, 16 KiB. Smaller pages waste less where few uids are used, larger ones have fewer pointers to follow:
 /// those of ten million uids are 38 KiB and stay in the first-level cache, and an untouched section of 100,000 uids has 49.
@@ -66,15 +112,15 @@ impl Slots {
     ///
     /// An untouched page is put in place frozen. If a taker puts a fresh one there first, its slots are frozen one by one
     /// like all others: whoever wins, no slot is left that can still be incremented.
-    pub(crate) fn freeze(&self) -> Vec<(SlotIndex, u64)> {
+    pub(crate) fn freeze(&self) -> Vec<(SlotIndex, Distance)> {
         let mut touched = Vec::new();
         for (number, entry) in self.pages.iter().enumerate() {
             let page = entry.get_or_init(|| new_page(FROZEN));
             let first = (number * PAGE_SLOTS) as u32;
             for (slot, index) in page.iter().zip(first..self.len) {
-                let distance = slot.fetch_or(FROZEN, Relaxed) & !FROZEN;
-                if distance > 0 {
-                    touched.push((SlotIndex(index), distance));
+                let word = slot.fetch_or(FROZEN, Relaxed) & !FROZEN;
+                if word > 0 {
+                    touched.push((SlotIndex(index), Distance(word)));
                 }
             }
         }

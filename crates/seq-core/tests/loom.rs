@@ -6,8 +6,8 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use seq_core::section::SectionCopy;
-use seq_core::{Count, Section, Seq, SlotIndex, Step, Take};
+use seq_core::section::{Distance, SectionCopy};
+use seq_core::{Advance, AdvanceLimit, Count, Section, Seq, SlotIndex, Step, Take, Target};
 
 const SLOT: SlotIndex = SlotIndex(0);
 
@@ -38,7 +38,7 @@ fn check_exact(base: u64, mut given: Vec<(u64, u64)>, copy: &SectionCopy) {
         assert_eq!(before, last, "a gap or a duplicate");
         last = value;
     }
-    let copied = copy.distances.iter().find(|(slot, _)| *slot == SLOT).map_or(0, |(_, distance)| *distance);
+    let copied = copy.distances.iter().find(|(slot, _)| *slot == SLOT).map_or(0, |(_, distance)| distance.get());
     assert_eq!(base + copied, last, "the copy is not exact");
 }
 
@@ -146,4 +146,30 @@ fn a_raise_and_a_freeze_during_a_take() {
         check_exact(0, given, &copy);
         raiser.join().unwrap();
     });
+}
+
+/// The target of an advance is no `prev`, and the copy says so as long as no number was taken above it.
+#[test]
+fn an_advance_between_takes_and_a_freeze() {
+    loom::model(|| {
+        let section = section(0, 100, 1);
+        let (first, second) = (section.clone(), section.clone());
+        let taker = thread::spawn(move || [take(&first, 1), take(&first, 1)]);
+        let advance = thread::spawn(move || second.advance(SLOT, Target::new(10).unwrap(), AdvanceLimit(0)));
+        let copy = section.freeze();
+        let taken: Vec<(u64, u64)> = taker.join().unwrap().into_iter().filter_map(named).collect();
+        let mut last = 0;
+        for (prev, value) in &taken {
+            assert!(*prev == last || *prev == 0 && *value == 11, "{prev} is named before {value} after {last}");
+            last = *value;
+        }
+        let advanced = matches!(advance.join().unwrap(), Advance::Done { .. });
+        let expected = if advanced && last < 10 { Distance::new(10, true) } else { Distance::new(last, false) };
+        assert_eq!(copy.distances, expected.map(|distance| (SLOT, distance)).into_iter().collect::<Vec<_>>());
+    });
+}
+
+/// The number named as the one before, and the last one given.
+fn named(take: Take) -> Option<(u64, u64)> {
+    if let Take::Given { value, prev, .. } = take { Some((prev.0, value.0)) } else { None }
 }

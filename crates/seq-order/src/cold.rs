@@ -19,7 +19,7 @@ pub(super) struct Cold {
     pub(super) closed: RunSet,
     /// Numbers of a call before its last one, while reads are in flight: no exact read answers one.
     pub(super) inner: RunSet,
-    /// Targets of advances that were sent: a `prev` or an exact read may name one from then on.
+    /// Targets of advances that were sent: an exact read may name one from then on.
     pub(super) targets: RunSet,
     /// Numbers that were named and given to no call so far, or not when they were named; the oldest are only counted in
     /// `orphans_dropped`.
@@ -67,7 +67,8 @@ impl Cold {
     /// Notes a number that was named as given out. The call that it was given to may end later.
     pub(super) fn must_be_given(&mut self, top: Run, orphan: Orphan) {
         let number = orphan.number;
-        if self.older.contains(number) || top.contains(number) || self.targets.contains(number) {
+        let is_target = orphan.read && self.targets.contains(number);
+        if self.older.contains(number) || top.contains(number) || is_target {
             return;
         }
         if let Some(known) = self.orphans.iter_mut().find(|known| known.number == number) {

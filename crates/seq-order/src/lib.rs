@@ -12,8 +12,8 @@
 //! of a call that was sent before the read ended (or the target of an advance), lies inside of no call's numbers, and no
 //! `prev` skips it. Reads of which that is to be checked begin with [`Checker::start_read`].
 //!
-//! An advance raises a user to a number: once it is done, later numbers are above it and reads not below. A `prev` or an exact
-//! read may name the target, and the next call's `prev` may as well be 0.
+//! An advance raises a user to a number: once it is done, later numbers are above it and reads not below. An exact read may
+//! name the target; a `prev` may not, because no call was given it.
 //!
 //! In a complete history ([`Checker::complete`]) there are no other callers, so each number that was named must be explained.
 //! While sections only move as planned ([`Checker::seamless`]), no item may go without a number, and each begins right behind
@@ -240,6 +240,7 @@ impl Checker {
             Advancing::Done => {
                 let (_, cold) = self.cold(item.user);
                 cold.read = cold.read.max(to);
+                cold.read_bound = cold.read_bound.max(to);
                 if to < item.floor {
                     self.fault(Fault::StaleRead, item);
                 }
@@ -351,7 +352,7 @@ impl Checker {
                 cold.must_be_given(*top, Orphan { number: prev, read: false, named, at: answered });
             }
         }
-        // An advance need not be known to the next call: its numbers follow the target all the same.
+        // The first numbers after an advance follow its target.
         let follows = run.first == prev.saturating_add(1) || (prev == 0 && cold.targets.contains(run.first - 1));
         if cold.older.len() + cold.closed.len() + cold.inner.len() > cold.fold_at.max(MAX_RUNS) {
             self.full = Some(user);

@@ -110,7 +110,7 @@ struct Counter {
 }
 
 impl Counter {
-    fn serve(&mut self, wish: Wish, names_targets: bool) -> Served {
+    fn serve(&mut self, wish: Wish) -> Served {
         let served = |counter: &Counter, prev| Served { value: counter.last, prev, exact: counter.exact };
         match wish {
             Wish::Take(count) => {
@@ -122,7 +122,7 @@ impl Counter {
             Wish::Read => served(self, 0),
             Wish::Advance(to) => {
                 if to > self.last {
-                    *self = Counter { last: to, prev: if names_targets { to } else { 0 }, exact: true };
+                    *self = Counter { last: to, prev: 0, exact: true };
                 }
                 served(self, 0)
             }
@@ -131,7 +131,7 @@ impl Counter {
 }
 
 /// The history of a service that keeps its promises under any overlap, loss and crash.
-fn lawful(steps: &[Step], names_targets: bool) -> Vec<Event> {
+fn lawful(steps: &[Step]) -> Vec<Event> {
     let mut counters = [Counter { last: 0, prev: 0, exact: true }; USERS as usize];
     let mut calls: Vec<Made> = Vec::new();
     let mut events = Vec::new();
@@ -153,7 +153,7 @@ fn lawful(steps: &[Step], names_targets: bool) -> Vec<Event> {
             Step::Serve { call } => {
                 let Some(call) = pick(&mut calls, *call) else { continue };
                 if !call.ended && call.served.is_empty() {
-                    let serve = |user: &u32| counters[*user as usize].serve(call.wish, names_targets);
+                    let serve = |user: &u32| counters[*user as usize].serve(call.wish);
                     call.served = call.users.iter().map(serve).collect();
                 }
             }
@@ -284,8 +284,8 @@ proptest! {
     }
 
     #[test]
-    fn a_lawful_service_passes(steps in steps(), names_targets: bool) {
-        let events = lawful(&steps, names_targets);
+    fn a_lawful_service_passes(steps in steps()) {
+        let events = lawful(&steps);
         let tally = run_as(&events, true);
         prop_assert_eq!(tally.violations(), 0);
         prop_assert_eq!(tally, twin(&events, true));
@@ -293,7 +293,7 @@ proptest! {
 
     #[test]
     fn a_read_that_is_wrongly_called_exact_is_caught(steps in steps(), at in any::<prop::sample::Index>()) {
-        let mut events = lawful(&steps, true);
+        let mut events = lawful(&steps);
         let lost = events.iter().any(|event| match event {
             Event::End(_, outcomes) => outcomes.iter().any(|outcome| matches!(outcome, Outcome::Maybe { .. })),
             _ => false,
@@ -317,7 +317,7 @@ proptest! {
 
     #[test]
     fn a_planted_duplicate_is_caught(steps in steps(), at in any::<prop::sample::Index>(), again in any::<prop::sample::Index>()) {
-        let mut events = lawful(&steps, true);
+        let mut events = lawful(&steps);
         let places = places(&events);
         prop_assume!(!places.is_empty());
         let first = places[at.index(places.len())];
@@ -332,7 +332,7 @@ proptest! {
 
     #[test]
     fn a_planted_decrease_is_caught(steps in steps(), at in any::<prop::sample::Index>(), below in any::<prop::sample::Index>()) {
-        let mut events = lawful(&steps, true);
+        let mut events = lawful(&steps);
         let places: Vec<_> = places(&events).into_iter().filter(|place| place.floor > 0).collect();
         if !places.is_empty() {
             let place = places[at.index(places.len())];
@@ -560,7 +560,10 @@ fn in_a_complete_history_everything_is_explained() {
 
 #[test]
 fn what_follows_an_advance_is_above_it() {
-    assert_eq!(check_as("( !7 ( 7<8 ( =8", true).violations(), 0);
+    assert_eq!(check_as("( !7 ( 0<8 ( =8", true).violations(), 0);
+    // The target was given to no call, unless to one without an answer.
+    assert_eq!(check_as("( !7 ( 7<8", true).phantoms, 1);
+    assert_eq!(check_as("( ? ( !7 ( 7<8", true).violations(), 0);
     assert_eq!(check_as("( 0<1 ( !7 ( =7 ( 0<8", true).violations(), 0);
     assert_eq!(check("( !7 ( 0<7").decreases, 1);
     assert_eq!(check("( !7 ( =6").stale_reads, 1);
@@ -597,12 +600,17 @@ fn a_seamless_history_has_no_gap_and_nobody_without_a_number() {
     assert_eq!(checker.tally().unserved, 3);
     let advance = checker.start_advance(Duration::ZERO, User(0), 9);
     checker.end_advance(advance, Duration::ZERO, Advancing::Done);
-    // With or without the target as `prev`: its numbers follow it.
+    // Its numbers follow the target, which is no `prev`.
     for (number, prev) in [(10, 0), (11, 10)] {
         let id = checker.start(Duration::ZERO, [User(0)]);
         checker.end(id, Duration::ZERO, one(number, prev));
     }
-    assert_eq!(checker.tally().gaps, 3);
+    assert_eq!((checker.tally().gaps, checker.tally().foreign_prevs), (3, 0));
+    let advance = checker.start_advance(Duration::ZERO, User(0), 20);
+    checker.end_advance(advance, Duration::ZERO, Advancing::Done);
+    let id = checker.start(Duration::ZERO, [User(0)]);
+    checker.end(id, Duration::ZERO, one(21, 20));
+    assert_eq!((checker.tally().gaps, checker.tally().foreign_prevs), (3, 1));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use seq_core::arbiter::Move;
 use seq_core::high_water::Mark;
 use seq_core::owner::handing::Offer;
 use seq_core::owner::{Grant, News};
-use seq_core::section::SectionCopy;
+use seq_core::section::{Distance, SectionCopy};
 use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, Revision, SectionId, Seq, SlotIndex};
 
 use crate::convert::RoutesError;
@@ -152,6 +152,14 @@ pub enum OfferError {
         /// How many distances.
         distances: usize,
     },
+    /// An index of an advanced uid that does not grow, or that no slot of the message has.
+    #[error("index {index} of an advanced uid among {slots} slots is out of order or out of range")]
+    Advanced {
+        /// The index.
+        index: u32,
+        /// How many slots.
+        slots: usize,
+    },
 }
 
 /// Reads an offer to a node of a set.
@@ -199,9 +207,15 @@ pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<It
             return None;
         }
         let (offer, base) = first.map_or((None, 0), |(offer, base)| (Some(offer), base));
-        let (slots, distances) =
-            rest.by_ref().take(MAX_STAGED_SLOTS).map(|(slot, distance)| (slot.0, distance)).unzip();
-        Some(v1::StageRequest { offer, base, slots, distances })
+        let mut message = v1::StageRequest { offer, base, ..v1::StageRequest::default() };
+        for (index, (slot, distance)) in (0..).zip(rest.by_ref().take(MAX_STAGED_SLOTS)) {
+            message.slots.push(slot.0);
+            message.distances.push(distance.get());
+            if distance.is_advanced() {
+                message.advanced.push(index);
+            }
+        }
+        Some(message)
     })
 }
 
@@ -221,13 +235,19 @@ pub fn extend_copy(
     }
     let uids = layout.uids_of(section);
     let most = Seq::MAX.0.saturating_sub(copy.base.0);
-    for (slot, distance) in message.slots.iter().zip(&message.distances) {
+    let mut advanced = message.advanced.iter().copied().peekable();
+    for (index, (slot, distance)) in (0..).zip(message.slots.iter().zip(&message.distances)) {
         let grows = copy.distances.last().is_none_or(|(last, _)| last.0 < *slot);
-        if !grows || u64::from(*slot) >= uids.end - uids.start || *distance == 0 || *distance > most {
+        let in_range = u64::from(*slot) < uids.end - uids.start && *distance <= most;
+        let is_advanced = advanced.next_if_eq(&index).is_some();
+        let Some(read) = Distance::new(*distance, is_advanced).filter(|_| grows && in_range) else {
             let (section, base) = (section.0, copy.base.0);
             return Err(OfferError::Slot { section, slot: *slot, distance: *distance, base });
-        }
-        copy.distances.push((SlotIndex(*slot), *distance));
+        };
+        copy.distances.push((SlotIndex(*slot), read));
     }
-    Ok(())
+    match advanced.next() {
+        Some(index) => Err(OfferError::Advanced { index, slots }),
+        None => Ok(()),
+    }
 }

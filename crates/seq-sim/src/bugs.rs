@@ -74,6 +74,10 @@ bugs! {
     KeepsLost: "keeps-lost", "a section kept that the store gave to somebody else",
     /// After a takeover the ceiling is named as the number given out before.
     PrevIsCeiling: "prev-is-ceiling", "a `prev` after a takeover that is the ceiling",
+    /// After an advance its target is named as the number given out before.
+    PrevIsTarget: "prev-is-target", "a `prev` after an advance that is its target",
+    /// A copy does not carry which slots were advanced.
+    UnmarkedCopy: "unmarked-copy", "a copy without the marks of advanced uids",
     /// Every reading is called exact.
     ExactAlways: "exact-always", "an upper bound that is called exact",
     /// A call that was sent on, given up and repeated is answered as if there had been one attempt.

@@ -47,9 +47,7 @@ impl World {
                     self.step(p, |owner, effects| owner.on_staged(&handing, false, effects));
                     return;
                 };
-                let bug = self.bug == Some(Bug::NoFreeze);
-                let copy = if bug && !owned.is_frozen() { owned.copy_unfrozen() } else { owned.section.freeze() };
-                self.ask_peer(p, handing, Phase::Stage, PeerAsk::Stage(offer(&handing), copy));
+                self.ask_peer(p, handing, Phase::Stage, PeerAsk::Stage(offer(&handing), owned.copy(self.bug)));
             }
             Effect::Commit(handing) => self.commit(p, handing),
             Effect::Activate(handing) => self.ask_peer(p, handing, Phase::Activate, PeerAsk::Activate(offer(&handing))),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Life, Owner};
-use seq_core::section::SectionCopy;
+use seq_core::section::{Distance, SectionCopy};
 use seq_core::{Epoch, Handover, Incarnation, NodeId, Section, SectionId, Seq, SlotIndex};
 
 use crate::bugs::Bug;
@@ -35,11 +35,24 @@ impl Owned {
         self.section.current(SlotIndex(0)).is_none()
     }
 
-    /// A planted bug: the copy without the freezing.
-    pub(crate) fn copy_unfrozen(&self) -> SectionCopy {
+    /// The frozen section's copy, with the planted bugs of a copy.
+    pub(crate) fn copy(&self, bug: Option<Bug>) -> SectionCopy {
+        if bug == Some(Bug::NoFreeze) && !self.is_frozen() {
+            return self.copy_unfrozen();
+        }
+        let mut copy = self.section.freeze();
+        if bug == Some(Bug::UnmarkedCopy) {
+            for (_, distance) in &mut copy.distances {
+                *distance = Distance::new(distance.get(), false).expect("a copy has distances above 0");
+            }
+        }
+        copy
+    }
+
+    fn copy_unfrozen(&self) -> SectionCopy {
         let distance = |slot: u32| {
             let reading = self.section.current(SlotIndex(slot))?;
-            Some((SlotIndex(slot), reading.value.0 - self.base.0)).filter(|(_, distance)| *distance > 0)
+            Some((SlotIndex(slot), Distance::new(reading.value.0 - self.base.0, false)?))
         };
         SectionCopy { base: self.base, distances: (0..self.section.uids()).filter_map(distance).collect() }
     }

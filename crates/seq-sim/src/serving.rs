@@ -144,6 +144,12 @@ impl World {
                 if self.bug == Some(Bug::PrevIsCeiling) && prev == Seq::ZERO {
                     prev = owned.base;
                 }
+                if self.bug == Some(Bug::PrevIsTarget)
+                    && prev == Seq::ZERO
+                    && value.0 > owned.base.0 + u64::from(count.get())
+                {
+                    prev = Seq(value.0 - u64::from(count.get()));
+                }
                 let first = value.0 - u64::from(count.get()) + 1;
                 let ceiling = self.store.state.sections[section.0 as usize].max_seq;
                 let now = self.now;

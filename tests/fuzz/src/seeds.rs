@@ -92,7 +92,7 @@ fn calls() -> Vec<u8> {
     push(3, transfer.encode_length_delimited_to_vec());
     let offer = Some(v1::HandoverOffer { set: "fuzz".into(), section: 0, epoch: 2, handover: 1, incarnation: 1 });
     push(4, v1::PrepareRequest { offer: offer.clone() }.encode_length_delimited_to_vec());
-    let stage = v1::StageRequest { offer, base: 0, slots: vec![0, 9], distances: vec![3, 1] };
+    let stage = v1::StageRequest { offer, base: 0, slots: vec![0, 9], distances: vec![3, 1], advanced: vec![1] };
     push(5, stage.encode_length_delimited_to_vec());
     push(7, Vec::new());
     bytes

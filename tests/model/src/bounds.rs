@@ -155,6 +155,8 @@ bugs! {
     LateActivate,
     /// After a takeover the ceiling is named as the number given out before.
     PrevIsCeiling,
+    /// After an advance its target is named as the number given out before.
+    PrevIsTarget,
     /// A takeover's start is read as exact.
     ExactAlways,
     /// An advance is answered as done before the ceiling covers its target, and moves nothing.

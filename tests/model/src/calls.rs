@@ -5,7 +5,7 @@
 use crate::bounds::{Bug, Setting};
 use crate::protocol::Protocol;
 use crate::seen::Event;
-use crate::world::{Call, HOPS, Life, Promise, Section, TARGET, Wish, World};
+use crate::world::{Call, HOPS, Kind, Life, Promise, Section, TARGET, Wish, World};
 
 impl Protocol {
     /// A call arrives and the node reads its clock for it.
@@ -94,10 +94,14 @@ impl Protocol {
 
     fn judge_number(&self, world: &mut World, index: usize, floor: u8) -> u8 {
         let section = &mut world.sections[index];
-        let knows = section.exact || self.bounds.has(Bug::PrevIsCeiling);
-        let prev = if knows { section.cur } else { 0 };
+        let named = match section.kind {
+            Kind::Number => true,
+            Kind::Target => self.bounds.has(Bug::PrevIsTarget),
+            Kind::Bound => self.bounds.has(Bug::PrevIsCeiling),
+        };
+        let prev = if named { section.cur } else { 0 };
         section.cur += 1;
-        section.exact = true;
+        section.kind = Kind::Number;
         let number = section.cur;
         if section.epoch > 1 {
             let moved = section.moved;
@@ -107,7 +111,7 @@ impl Protocol {
         if world.history.advanced && number > TARGET {
             self.seen.mark(Event::NumberAfterAdvance);
         }
-        world.require(prev == 0 || world.history.was_last(prev), Promise::Chained);
+        world.require(prev == 0 || world.history.was_given(prev), Promise::Chained);
         world.require(!world.history.was_given(number), Promise::Unique);
         world.require(number <= max_seq, Promise::UnderTheCeiling);
         world.require(number > floor || self.bounds.setting == Setting::Clockless, Promise::Ordered);
@@ -126,8 +130,10 @@ impl Protocol {
             return floor;
         }
         if !uncovered {
-            // At a base that stands there already it moves nothing, and what is known of the base stays as it was.
-            section.exact |= section.cur < TARGET;
+            // Where the slot stands there already it moves nothing, and what is known of it stays as it was.
+            if section.cur < TARGET {
+                section.kind = Kind::Target;
+            }
             section.cur = TARGET;
         }
         self.seen.mark(Event::Advanced);
@@ -143,8 +149,9 @@ impl Protocol {
         let value = section.cur;
         let is_number = value == 0 || world.history.was_last(value);
         let ordered = value >= floor || self.bounds.setting == Setting::Clockless;
-        world.require(ordered && (is_number || !section.exact), Promise::TruthfulReads);
-        self.seen.mark(if section.exact { Event::ExactRead } else { Event::UpperBoundRead });
+        let exact = section.kind != Kind::Bound;
+        world.require(ordered && (is_number || !exact), Promise::TruthfulReads);
+        self.seen.mark(if exact { Event::ExactRead } else { Event::UpperBoundRead });
         value
     }
 }

@@ -4,7 +4,7 @@
 use crate::bounds::{Bug, Setting};
 use crate::protocol::Protocol;
 use crate::seen::Event;
-use crate::world::{Copied, FORGED, Life, Message, Move, Phase, Record, STEP, Section, World};
+use crate::world::{Copied, FORGED, Kind, Life, Message, Move, Phase, Record, STEP, Section, World};
 
 impl Protocol {
     /// Whether S may begin a move to T.
@@ -42,8 +42,8 @@ impl Protocol {
             section.frozen = !self.bounds.has(Bug::CopyWithoutFreeze);
             moving.phase = Phase::Frozen;
         } else {
-            let Section { epoch, cur, exact, .. } = *section;
-            let copy = Copied { epoch: epoch + 1, handover: moving.handover, cur, exact };
+            let Section { epoch, cur, kind, .. } = *section;
+            let copy = Copied { epoch: epoch + 1, handover: moving.handover, cur, kind };
             moving.phase = Phase::Staging;
             let to = moving.to;
             world.network.push(Message::Stage { from: life, to, copy });
@@ -141,7 +141,7 @@ impl Protocol {
         let record = world.store.record;
         let epoch = record.epoch + 1;
         let handover = if self.bounds.has(Bug::GuessedAttempt) { 1 } else { FORGED };
-        let copy = Copied { epoch, handover, cur: 0, exact: true };
+        let copy = Copied { epoch, handover, cur: 0, kind: Kind::Number };
         world.network.push(Message::Stage { from: to, to, copy });
         let max_seq = record.max_seq + STEP;
         world.network.push(Message::Activate { to, record: Record { epoch, owner: Some(to), max_seq, handover } });

@@ -3,7 +3,7 @@
 use crate::bounds::{Bug, Setting};
 use crate::protocol::Protocol;
 use crate::seen::Event;
-use crate::world::{About, Call, Copied, HOLD, LEASE, Life, Message, Record, STEP, Section, World};
+use crate::world::{About, Call, Copied, HOLD, Kind, LEASE, Life, Message, Record, STEP, Section, World};
 
 /// The version of a node whose life is over: nothing is news to it.
 const OVER: u8 = u8::MAX;
@@ -170,9 +170,10 @@ impl Protocol {
         }
         let start = if self.bounds.has(Bug::StartBelowCeiling) { record.max_seq - 1 } else { record.max_seq };
         let copy = staged.filter(belongs);
-        let (cur, exact) = copy.map_or((start, self.bounds.has(Bug::ExactAlways)), |copy| (copy.cur, copy.exact));
+        let known = if self.bounds.has(Bug::ExactAlways) { Kind::Number } else { Kind::Bound };
+        let (cur, kind) = copy.map_or((start, known), |copy| (copy.cur, copy.kind));
         let (epoch, ceiling) = (record.epoch, record.max_seq);
-        world.put(Section { life, epoch, cur, exact, frozen: false, ceiling, moved: copy.is_some() });
+        world.put(Section { life, epoch, cur, kind, frozen: false, ceiling, moved: copy.is_some() });
     }
 }
 

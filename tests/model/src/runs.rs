@@ -237,6 +237,7 @@ pub(crate) fn where_it_shows(bug: Bug) -> Bounds {
         Bug::PrevIsCeiling => {
             Bounds { takes: 1, raises: 1, max_seq: 1, renewals: [0, 1, 0], reassigns: 1, ..CLOCKLESS }
         }
+        Bug::PrevIsTarget => Bounds { takes: 1, advances: 1, max_seq: 3, ..CALM },
         Bug::ExactAlways => Bounds { takes: 0, ..FAILOVER },
         Bug::AdvanceUncovered => Bounds { takes: 1, advances: 1, max_seq: 1, raises: 1, ..CALM },
         Bug::TrustsActivate => Bounds { takes: 2, forged: 1, ..CLOCKLESS },

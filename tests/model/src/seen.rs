@@ -48,7 +48,7 @@ events! {
     Advanced,
     /// An advance was refused, because the counter was past its target.
     AdvancePast,
-    /// A number was given out that names an advance's target, or nothing, as the one before.
+    /// A number was given out above an advance's target.
     NumberAfterAdvance,
     /// `Current` was answered exactly.
     ExactRead,

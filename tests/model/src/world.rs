@@ -79,10 +79,9 @@ pub(crate) struct StalledLook {
 pub(crate) struct Section {
     pub(crate) life: Life,
     pub(crate) epoch: u8,
-    /// The one uid's slot: the last number.
+    /// The one uid's slot.
     pub(crate) cur: u8,
-    /// Whether `cur` was given out, or nothing ever was.
-    pub(crate) exact: bool,
+    pub(crate) kind: Kind,
     pub(crate) frozen: bool,
     pub(crate) ceiling: u8,
     /// Whether it was made from the copy of a planned move.
@@ -115,7 +114,18 @@ pub(crate) struct Copied {
     /// The attempt it belongs to.
     pub(crate) handover: u8,
     pub(crate) cur: u8,
-    pub(crate) exact: bool,
+    pub(crate) kind: Kind,
+}
+
+/// What a slot's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The ceiling of a takeover: at or above the last number.
+    Bound,
+    /// The target of an advance, allocated to no call since.
+    Target,
+    /// The last number, or 0 where there is none.
+    Number,
 }
 
 /// One life of an AllocSvr.
@@ -316,7 +326,7 @@ impl History {
         number > 0 && self.given & (1 << (number - 1)) != 0
     }
 
-    /// Whether the number may be named as the last one: it was given out, or the counter was raised to it.
+    /// Whether an exact read may answer it: it was given out, or the counter was raised to it.
     pub(crate) fn was_last(&self, number: u8) -> bool {
         self.was_given(number) || (self.advanced && number == TARGET)
     }
@@ -356,8 +366,15 @@ impl World {
     pub(crate) fn start(bounds: &Bounds) -> World {
         let record = Record { epoch: 1, owner: Some(A), max_seq: bounds.max_seq, handover: 0 };
         let node = AllocSvr { lease: LEASE, version: 1, route: Some(A), cached: true, ..AllocSvr::default() };
-        let section =
-            Section { life: A, epoch: 1, cur: 0, exact: true, frozen: false, ceiling: bounds.max_seq, moved: false };
+        let section = Section {
+            life: A,
+            epoch: 1,
+            cur: 0,
+            kind: Kind::Number,
+            frozen: false,
+            ceiling: bounds.max_seq,
+            moved: false,
+        };
         let calls = |wish, count: u8| std::iter::repeat_n(Call::Unsent { wish }, count.into());
         World {
             store: Store { record, heard: [0; LIVES], reborn: false, deposed: None },

@@ -66,7 +66,7 @@ async fn any_node_raises_any_uid_and_nobody_lowers_one() {
         assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)));
         assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)), "repeating it changes nothing");
         assert_eq!(advance(999_999_999_999).await, Err(Refusal::AlreadyPast { uid }));
-        assert_eq!(two.next(uid.0).await, Ok(given(1_000_000_000_001, 1_000_000_000_000, 1)));
+        assert_eq!(two.next(uid.0).await, Ok(given(1_000_000_000_001, 0, 1)), "the target is no prev");
         assert_eq!(advance(1_000_000_000_000).await, Err(Refusal::AlreadyPast { uid }));
     }
     assert_eq!(one.next(2).await, Ok(given(1, 0, 1)), "the neighbours stay");

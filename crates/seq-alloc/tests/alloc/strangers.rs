@@ -29,7 +29,13 @@ fn offer(world: &World, epoch: u64) -> Option<v1::HandoverOffer> {
 async fn stage(world: &World, epoch: u64, base: u64, distance: u64) -> [Result<(), Status>; 2] {
     let mut target = stranger(world).await;
     let prepared = target.prepare(v1::PrepareRequest { offer: offer(world, epoch) }).await.map(drop);
-    let copy = v1::StageRequest { offer: offer(world, epoch), base, slots: vec![0], distances: vec![distance] };
+    let copy = v1::StageRequest {
+        offer: offer(world, epoch),
+        base,
+        slots: vec![0],
+        distances: vec![distance],
+        advanced: vec![],
+    };
     [prepared, target.stage(futures::stream::iter([copy])).await.map(drop)]
 }
 

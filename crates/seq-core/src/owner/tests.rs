@@ -4,6 +4,7 @@ use alloc::vec;
 use super::handing::{Commit, Offer, OfferRefusal};
 use super::*;
 use crate::route::{Route, RouteNode, RouteRun};
+use crate::section::Distance;
 
 const ME: Life = Life { node: NodeId(1), incarnation: Incarnation(1) };
 const OTHER: NodeId = NodeId(2);
@@ -280,8 +281,12 @@ fn offer(epoch: u64, handover: u64) -> Offer {
     Offer { section, epoch: Epoch(epoch), handover: Handover(handover), incarnation }
 }
 
+fn distance_of(distance: u64) -> Distance {
+    Distance::new(distance, false).unwrap()
+}
+
 fn copy(distance: u64) -> SectionCopy {
-    SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(3), distance)] }
+    SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(3), distance_of(distance))] }
 }
 
 /// What the store says when it granted section 2 to this node.
@@ -356,7 +361,7 @@ fn a_move_whose_copy_is_lost_or_does_not_fit_starts_at_the_ceiling_and_says_so()
 #[test]
 fn a_copy_that_is_not_the_sections_is_refused() {
     let mut owner = owning();
-    let copy = SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(100), 1)] };
+    let copy = SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(100), distance_of(1))] };
     let misfit = CopyMisfit::Slot { slot: crate::id::SlotIndex(100), uids: 100 };
     assert_eq!(owner.on_stage(&offer(2, 1), copy), Err(OfferRefusal::Copy { section: SectionId(2), misfit }));
 }
@@ -409,7 +414,7 @@ fn copies_are_bounded_in_bytes_too() {
     let mut owner = beside(3, u64::from(uids));
     // Two copies of half of the largest section's uids each, and a third one of all of them: a quarter too many.
     let copy = |slots: u32| {
-        let distances = (0..slots).map(|slot| (crate::id::SlotIndex(slot), 1)).collect();
+        let distances = (0..slots).map(|slot| (crate::id::SlotIndex(slot), distance_of(1))).collect();
         SectionCopy { base: Seq(0), distances }
     };
     let one = |section: u32| Offer { section: SectionId(section), ..offer(2, 1) };

@@ -1,6 +1,6 @@
 extern crate std;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +19,10 @@ fn given(value: u64, prev: u64) -> Take {
     Take::Given { value: Seq(value), prev: Seq(prev), raise_due: false }
 }
 
+fn distance(distance: u64) -> Distance {
+    Distance::new(distance, false).unwrap()
+}
+
 fn exact(value: u64) -> Option<Reading> {
     Some(Reading { value: Seq(value), exact: true })
 }
@@ -28,6 +32,8 @@ struct Twin {
     base: u64,
     ceiling: u64,
     last: BTreeMap<u32, u64>,
+    /// Slots whose last value is the target of an advance.
+    advanced: BTreeSet<u32>,
     frozen: bool,
     /// Whether the section stands in line for a raise, as its callers were told.
     in_line: bool,
@@ -92,7 +98,15 @@ fn starts() -> impl Strategy<Value = u64> {
 
 impl Twin {
     fn new(base: u64) -> Twin {
-        Twin { base, ceiling: base, last: BTreeMap::new(), frozen: false, in_line: false, waits_for: 0 }
+        Twin {
+            base,
+            ceiling: base,
+            last: BTreeMap::new(),
+            advanced: BTreeSet::new(),
+            frozen: false,
+            in_line: false,
+            waits_for: 0,
+        }
     }
 
     fn value(&self, slot: u32) -> u64 {
@@ -119,7 +133,9 @@ impl Twin {
             Take::Given { value: got, prev, raise_due } => {
                 prop_assert!(!self.frozen && value <= self.ceiling);
                 prop_assert_eq!(got, Seq(value));
-                prop_assert_eq!(prev.0, self.last.insert(slot, value).unwrap_or(0));
+                let last = self.last.insert(slot, value).filter(|_| !self.advanced.contains(&slot));
+                self.advanced.remove(&slot);
+                prop_assert_eq!(prev.0, last.unwrap_or(0));
                 due(raise_due, self)?;
                 prop_assert!(self.in_line || !raise::is_due(got, Seq(self.ceiling), step), "a raise was forgotten");
             }
@@ -149,8 +165,9 @@ impl Twin {
             }
             Advance::Done { raise_due } => {
                 prop_assert!(!self.frozen && to >= self.value(slot) && to <= self.ceiling);
-                if to > self.base {
+                if to > self.value(slot) {
                     self.last.insert(slot, to);
+                    self.advanced.insert(slot);
                 }
                 raise_due
             }
@@ -194,7 +211,9 @@ impl Twin {
     }
 
     fn copy(&self) -> SectionCopy {
-        let distance = |(slot, value): (&u32, &u64)| (SlotIndex(*slot), value - self.base);
+        let distance = |(slot, value): (&u32, &u64)| {
+            (SlotIndex(*slot), Distance::new(value - self.base, self.advanced.contains(slot)).unwrap())
+        };
         SectionCopy { base: Seq(self.base), distances: self.last.iter().map(distance).collect() }
     }
 }
@@ -293,6 +312,44 @@ fn the_last_number_is_given_and_then_none() {
 }
 
 #[test]
+fn an_ownership_ends_where_a_slot_holds_no_more_and_the_next_one_goes_on() {
+    let base = Seq(100);
+    let end = base.0 + Distance::MAX;
+    let copy = SectionCopy { base, distances: vec![(SlotIndex(0), distance(Distance::MAX - 3))] };
+    let section = Section::handed_over(10, &copy, Seq(end - 1), Step(10)).unwrap();
+    assert!(matches!(section.take(SlotIndex(0), count(2)), Take::Given { raise_due: true, .. }));
+    assert_eq!(section.raise_target(), Some(Seq(end + 9)));
+    assert!(!section.raised(Seq(end + 9)));
+    assert_eq!(section.ceiling(), Seq(end), "what is above cannot be allocated here");
+    assert_eq!(section.take(SlotIndex(0), count(2)), Take::Exhausted);
+    assert_eq!(section.take(SlotIndex(0), count(1)), given(end, end - 1));
+    assert_eq!(section.take(SlotIndex(0), count(1)), Take::Exhausted);
+    assert_eq!(section.raise_target(), None);
+    let first = Section::handed_over(10, &SectionCopy { base: Seq(0), ..copy }, Seq(end), Step(10)).unwrap();
+    let far = first.advance(SlotIndex(0), Target::new(limits::MAX_ADVANCE).unwrap(), AdvanceLimit(u64::MAX));
+    assert!(matches!(far, Advance::Done { .. }));
+    assert_eq!(first.take(SlotIndex(0), count(1)), Take::Exhausted);
+    let next = Section::takeover(10, Seq(end + 9), Step(10));
+    assert!(!next.raised(Seq(end + 19)));
+    assert!(matches!(next.take(SlotIndex(0), Count::ONE), Take::Given { value, .. } if value.0 == end + 10));
+}
+
+#[test]
+fn a_copy_carries_what_was_advanced() {
+    let section = Section::takeover(10, Seq(0), Step(10));
+    assert!(!section.raised(Seq(100)));
+    for slot in [2, 7] {
+        section.advance(SlotIndex(slot), Target::new(50).unwrap(), LIMIT);
+    }
+    assert_eq!(section.take(SlotIndex(7), Count::ONE), Take::Given { value: Seq(51), prev: Seq(0), raise_due: false });
+    let copy = section.freeze();
+    assert_eq!(copy.distances, [(SlotIndex(2), Distance::new(50, true).unwrap()), (SlotIndex(7), distance(51))]);
+    assert_eq!([2, 7].map(|slot| section.take(SlotIndex(slot), Count::ONE)), [Take::Frozen; 2]);
+    let next = Section::handed_over(10, &copy, Seq(100), Step(10)).unwrap();
+    assert_eq!([2, 7].map(|slot| next.take(SlotIndex(slot), Count::ONE)), [given(51, 0), given(52, 51)]);
+}
+
+#[test]
 fn a_uid_is_raised_and_never_lowered() {
     let section = Section::takeover(10, Seq(500), Step(10));
     assert!(!section.raised(Seq(2_000)));
@@ -306,7 +363,13 @@ fn a_uid_is_raised_and_never_lowered() {
         assert_eq!(section.current(SlotIndex(0)), exact(1_000));
     }
     assert_eq!(advance(999), Advance::Past);
-    assert_eq!(section.take(SlotIndex(0), Count::ONE), given(1_001, 1_000));
+    assert_eq!(section.take(SlotIndex(0), Count::ONE), given(1_001, 0), "no call was given 1,000");
+    assert_eq!(advance(1_001), done);
+    assert_eq!(
+        section.take(SlotIndex(0), Count::ONE),
+        given(1_002, 1_001),
+        "an advance to where it stands changes nothing"
+    );
     assert_eq!(section.take(SlotIndex(1), Count::ONE), given(501, 0), "the neighbours stay");
     assert_eq!(advance(2_001), Advance::AtCeiling { raise_due: true });
     assert_eq!(section.raise_target(), Some(Seq(2_010)));
@@ -392,7 +455,10 @@ fn a_ceiling_past_the_end_stops_the_process() {
 #[test]
 fn a_copy_that_does_not_fit_is_refused() {
     let start = |base: u64, distances: &[(u32, u64)]| {
-        let distances = distances.iter().map(|(slot, distance)| (SlotIndex(*slot), *distance)).collect();
+        let distances = distances
+            .iter()
+            .map(|(slot, distance)| (SlotIndex(*slot), Distance::new(*distance, false).unwrap()))
+            .collect();
         Section::handed_over(3, &SectionCopy { base: Seq(base), distances }, Seq(10), Step(1)).map(drop)
     };
     let above = |highest| Err(CopyMisfit::AboveCeiling { highest: Seq(highest), ceiling: Seq(10) });
@@ -405,8 +471,9 @@ fn a_copy_that_does_not_fit_is_refused() {
         [slot(3), slot(1), slot(1)]
     );
     let distance = |base, distance| Err(CopyMisfit::Distance { slot: SlotIndex(0), distance, base: Seq(base) });
-    assert_eq!(start(0, &[(0, 0)]), distance(0, 0));
-    assert_eq!(start(9, &[(0, u64::MAX)]), distance(9, u64::MAX));
+    let half = 1 << 62;
+    assert_eq!(start(half + 1, &[(0, half - 1)]), distance(half + 1, half - 1));
+    assert_eq!([0, half, u64::MAX].map(|distance| Distance::new(distance, true)), [None; 3]);
     let past = Seq(u64::MAX);
     assert_eq!(start(past.0, &[]), Err(CopyMisfit::AboveCeiling { highest: past, ceiling: Seq::MAX }));
 }
@@ -496,7 +563,7 @@ fn many_threads_get_every_number_once_and_the_copy_is_exact() {
             );
             assert!(value <= section.ceiling().0);
         }
-        let exact: Vec<_> = values.iter().map(|(slot, value)| (SlotIndex(*slot), value - 1_000)).collect();
+        let exact: Vec<_> = values.iter().map(|(slot, value)| (SlotIndex(*slot), distance(value - 1_000))).collect();
         assert_eq!(copy.distances, exact);
     }
 }

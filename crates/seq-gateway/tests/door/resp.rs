@@ -182,8 +182,8 @@ async fn set_raises_and_never_lowers() {
         SET seq:42 2000 EX 10
         SET seq:42 -1
         SET seq:42 1e3
+        SET seq:42 4611686018427387903
         SET seq:42 4611686018427387904
-        SET seq:42 4611686018427387905
         SET seq:42 18446744073709551616
         GET seq:42
     ";
@@ -210,15 +210,15 @@ async fn set_raises_and_never_lowers() {
         -ERR value is not an integer or out of range
         > SET seq:42 1e3
         -ERR value is not an integer or out of range
-        > SET seq:42 4611686018427387904
+        > SET seq:42 4611686018427387903
         +OK
-        > SET seq:42 4611686018427387905
-        -ERR 4611686018427387905 is above 4611686018427387904, the highest number that a uid of this section is raised to now: the section's ceiling would go there for good, and its next owner starts every uid at the ceiling
+        > SET seq:42 4611686018427387904
+        -ERR 4611686018427387904 is above 4611686018427387903, the highest number that a uid of this section is raised to now: the section's ceiling would go there for good, and its next owner starts every uid at the ceiling
         > SET seq:42 18446744073709551616
         -ERR value is not an integer or out of range
         > GET seq:42
         $19
-        4611686018427387904
+        4611686018427387903
     "#]]).await;
 }
 

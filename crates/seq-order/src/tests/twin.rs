@@ -183,10 +183,11 @@ impl Twin {
         self.targets.iter().any(|target| (target.0, target.1) == (user, number))
     }
 
-    /// A number is named as given out; the target of an advance that was sent may be.
+    /// A number is named as given out; a read may name the target of an advance that was sent.
     fn name(&mut self, named: Named) {
         let given = |item: &Item| item.user == named.user && (item.first..=item.last).contains(&named.number);
-        if named.number != 0 && !self.is_target(named.user, named.number) && !self.items.iter().any(given) {
+        let is_target = named.read && self.is_target(named.user, named.number);
+        if named.number != 0 && !is_target && !self.items.iter().any(given) {
             self.named.push(named);
         }
     }
