@@ -10,6 +10,7 @@ mod report;
 mod source;
 mod tidy;
 mod turmoil;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -35,6 +36,8 @@ enum Task {
     Layers,
     /// Runs the real services on a simulated network, under faults, for a few seeds.
     Turmoil,
+    /// How the prose speaks, and where the words that docs/glossary.md replaces still stand: a report, not a check.
+    Words(words::WordsArgs),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&root, &args),
         Task::Layers => layers::run(&root),
         Task::Turmoil => turmoil::run(&root),
+        Task::Words(args) => words::run(&root, &args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

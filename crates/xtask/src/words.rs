@@ -1,0 +1,145 @@
+//! How the prose speaks: rates of a few words for each thousand lines of comments and documents, and where the words that the
+//! glossary replaces still stand. A report to read, not a check.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::source::{self, Source};
+
+/// The page with the table of words that are being replaced.
+const GLOSSARY: &str = "docs/glossary.md";
+
+/// The heading over that table.
+const HEADING: &str = "## Words that are being replaced";
+
+/// Words whose rates are compared: those of people first, then those of the field.
+const RATES: [(&str, &[&str]); 4] = [
+    ("somebody, nobody", &["somebody", "nobody", "everybody", "anybody"]),
+    ("who(ever)", &["who", "whom", "whoever"]),
+    ("tell, say, hear", &["tell", "tells", "told", "say", "says", "said", "hear", "hears", "heard"]),
+    (
+        "request, response, reply",
+        &["request", "requests", "response", "responses", "reply", "replies", "requested", "replied"],
+    ),
+];
+
+/// What to print.
+#[derive(Args)]
+pub(crate) struct WordsArgs {
+    /// Only files whose path begins with this.
+    #[arg(value_name = "PATH", default_value = "")]
+    under: String,
+    /// Print every place, not the files with the most alone.
+    #[arg(long)]
+    places: bool,
+}
+
+/// A line of prose.
+struct Prose<'a> {
+    path: &'a str,
+    line: usize,
+    text: &'a str,
+}
+
+/// Prints the report.
+pub(crate) fn run(root: &Path, args: &WordsArgs) -> anyhow::Result<()> {
+    let sources = source::read_all(root)?;
+    let glossary = sources.iter().find(|source| source.path == GLOSSARY).context("docs/glossary.md is missing")?;
+    let replaced = replaced(&glossary.text);
+    anyhow::ensure!(!replaced.is_empty(), "{GLOSSARY} has no table under {HEADING:?}");
+    let lines: Vec<Prose<'_>> = sources
+        .iter()
+        .filter(|source| source.path != GLOSSARY && source.path.starts_with(&args.under))
+        .flat_map(prose)
+        .collect();
+    println!("{} lines of comments and documents; for each thousand of them:", lines.len());
+    for (name, words) in RATES {
+        let found: usize = words.iter().map(|word| lines.iter().filter(|line| has(line.text, word)).count()).sum();
+        println!("  {:>6.1}  {name}", found as f64 * 1_000.0 / lines.len().max(1) as f64);
+    }
+    println!("\nwords that the glossary replaces:");
+    for word in replaced {
+        let places: Vec<&Prose<'_>> = lines.iter().filter(|line| has(line.text, &word)).collect();
+        if !places.is_empty() {
+            println!("  {:>5}  {word}: {}", places.len(), summary(&places));
+            for place in places.iter().filter(|_| args.places) {
+                println!("           {}:{}: {}", place.path, place.line, place.text.trim());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first column of the glossary's table.
+fn replaced(glossary: &str) -> Vec<String> {
+    let table = glossary.lines().skip_while(|line| *line != HEADING).filter(|line| line.starts_with("| `"));
+    table
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The comments of a source file, or all lines of a document.
+fn prose(source: &Source) -> Vec<Prose<'_>> {
+    let document = source.is("md");
+    let comment: &[&str] = match () {
+        () if source.is("rs") || source.is("proto") => &["//"],
+        () if source.is("toml") || source.is("py") || source.is("sh") => &["#"],
+        () => &[],
+    };
+    source
+        .lines()
+        .filter_map(|(line, text)| {
+            let start = if document { Some(0) } else { comment.iter().find_map(|mark| text.find(mark)) };
+            start.map(|start| Prose { path: &source.path, line, text: &text[start..] })
+        })
+        .filter(|line| !line.text.trim().is_empty())
+        .collect()
+}
+
+/// Whether the text has the word, as a whole and in any case.
+fn has(text: &str, word: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let part = |found: char| found.is_ascii_alphanumeric() || found == '_';
+    text.match_indices(word)
+        .any(|(at, found)| !text[..at].ends_with(part) && !text[at + found.len()..].starts_with(part))
+}
+
+/// The files with the most places.
+fn summary(places: &[&Prose<'_>]) -> String {
+    let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+    for place in places {
+        *files.entry(place.path).or_default() += 1;
+    }
+    let mut files: Vec<(&str, usize)> = files.into_iter().collect();
+    files.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let most: Vec<String> = files.iter().take(3).map(|(path, count)| format!("{path} ({count})")).collect();
+    most.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_words_are_found_in_comments_alone() {
+        let source =
+            Source::planted("a.rs", "let who = 1; // Who asks\n/// whole\nfn nobody() {}\n//! `hears`, heard.\n");
+        let lines = prose(&source);
+        let found = |word| lines.iter().filter(|line| has(line.text, word)).map(|line| line.line).collect::<Vec<_>>();
+        assert_eq!(
+            [found("who"), found("nobody"), found("hears"), found("heard")],
+            [vec![1], vec![], vec![4], vec![4]]
+        );
+    }
+
+    #[test]
+    fn the_words_are_those_of_the_first_column() {
+        let page = "| `no` | x |\n## Words that are being replaced\n\n| instead of | use |\n|---|---|\n| `life`, `in line` | `run` |\n";
+        assert_eq!(replaced(page), ["life", "in line"]);
+    }
+}
