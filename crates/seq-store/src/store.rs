@@ -38,6 +38,7 @@ use crate::server;
 use crate::status::View;
 use crate::storage::{self, Closed, OpenError, Opened, Prepared};
 use crate::types::Raft;
+use crate::unreached;
 
 mod slow_disk;
 
@@ -247,13 +248,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let patience = (tuning.patience(), clock);
     let (arbiter, plan) =
         ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
-    doors.control.local.open(Control {
-        set: set.clone(),
-        plan: plan.clone(),
-        allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
-        proposer: proposer.clone(),
-        state: state.clone(),
-    });
+    let control = Control::new(set.clone(), &spec.allocs, proposer.clone(), state.clone(), plan.clone());
+    let calls = control.calls.clone();
+    doors.control.local.open(control);
     doors.admin.open(view.clone());
     doors.members.open(StoreAdmin { set: set.clone(), changes: changes.clone(), quorum: quorum.clone() });
     doors.nodes.open(NodeAdmin::new(set.clone(), quorum.clone(), state.clone(), proposer.clone(), plan.clone()));
@@ -264,6 +261,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let stores = spec.stores;
     let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
+    let reach = unreached::watch(quorum.clone(), state.clone(), plan, calls, changes.clone());
+    spawn(tasks, "store reach", Kind::Critical, reach);
     spawn(tasks, "store quorum", Kind::Critical, quorum.watch());
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(
