@@ -13,6 +13,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::{Config, SnapshotPolicy};
 use seq_core::set_spec::SetSpec;
 use seq_core::state::{SetDefinition, Terms};
+use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_proto::dial::Dial;
@@ -41,6 +42,9 @@ use crate::types::Raft;
 use crate::unreached;
 
 mod slow_disk;
+
+/// Most connections to one other member: for Raft's messages, for control calls, and for the questions of a start.
+const CONNECTIONS_PER_MEMBER: usize = 4;
 
 /// How long storage may take to write what is left.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
@@ -156,6 +160,9 @@ pub enum StartError {
     /// The configuration cannot be.
     #[error("configuration")]
     Config(#[from] ConfigError),
+    /// The process may open too few files.
+    #[error(transparent)]
+    Files(#[from] FewFiles),
     /// The data directory cannot be used.
     #[error("data directory")]
     Storage(#[from] OpenError),
@@ -219,7 +226,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let prepared = storage::prepare(&data, &cluster, id)?;
     let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
     check_form(&prepared, &data, &spec, form)?;
-    let doors = server::Doors::closed(&me, prepared.is_fresh(), &node, tasks.token());
+    let admission = Admission::new(&node, OwnFiles { dials: addrs.len() * CONNECTIONS_PER_MEMBER, threads: 1 })?;
+    let doors = server::Doors::closed(&me, prepared.is_fresh(), admission, tasks.token());
     // The other members may be starting too, and ask the same questions.
     server::serve(doors.clone(), listener, tasks).map_err(StartError::Listen)?;
     let (opened, unasked) = open(prepared.named(&spec.name, &node), &set, (&me, &dial), &addrs, join).await?;
