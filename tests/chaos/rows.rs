@@ -182,6 +182,13 @@ pub(crate) const ROWS: &[Row] = &[
         "all allocators stand still, and are killed: leadership of the store does not go round",
     ),
     row(
+        "store_links_lossy",
+        Tier::Short,
+        DISTANCES,
+        distance::shortly,
+        "50 ms of round trip between the stores, and 1 % of the packets are lost, for 6 s",
+    ),
+    row(
         "store_links_50_ms",
         Tier::Full,
         DISTANCES,

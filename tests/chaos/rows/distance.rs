@@ -9,8 +9,9 @@ use crate::cluster::{Apart, Shape};
 use crate::machine::pause;
 use crate::scene::Scene;
 
-/// How long the load runs under each loss.
+/// How long the load runs under each loss, and in the row that runs with all tests.
 const UNDER_LOSS: Duration = Duration::from_secs(30);
+const SHORTLY: Duration = Duration::from_secs(6);
 
 /// Percents of packets that are lost.
 const LOSSES: [u32; 2] = [1, 5];
@@ -27,19 +28,23 @@ struct Times {
 const DEFAULTS: Times = Times { election_max: Duration::from_millis(500), lease_wait: Duration::from_millis(2_500) };
 const WAN: Times = Times { election_max: Duration::from_secs(3), lease_wait: Duration::from_secs(10) };
 
+pub(super) fn shortly() {
+    over(Apart { round_trip: Duration::from_millis(50), wan: false }, &DEFAULTS, &LOSSES[..1], SHORTLY);
+}
+
 pub(super) fn of_50_ms() {
-    over(Apart { round_trip: Duration::from_millis(50), wan: false }, &DEFAULTS);
+    over(Apart { round_trip: Duration::from_millis(50), wan: false }, &DEFAULTS, &LOSSES, UNDER_LOSS);
 }
 
 pub(super) fn of_100_ms() {
-    over(Apart { round_trip: Duration::from_millis(100), wan: true }, &WAN);
+    over(Apart { round_trip: Duration::from_millis(100), wan: true }, &WAN, &LOSSES, UNDER_LOSS);
 }
 
 pub(super) fn of_200_ms() {
-    over(Apart { round_trip: Duration::from_millis(200), wan: true }, &WAN);
+    over(Apart { round_trip: Duration::from_millis(200), wan: true }, &WAN, &LOSSES, UNDER_LOSS);
 }
 
-fn over(apart: Apart, times: &Times) {
+fn over(apart: Apart, times: &Times, losses: &[u32], under_loss: Duration) {
     let scene = Scene::start(Shape { apart: Some(apart), ..Shape::USUAL });
     let cluster = &scene.cluster;
     let measured = cluster.store_status(&cluster.stores[cluster.wait_leader()]).expect("the leader answers");
@@ -47,13 +52,13 @@ fn over(apart: Apart, times: &Times) {
     let trips: Vec<Duration> = trips.map(Duration::from_micros).collect();
     assert!(trips.iter().all(|trip| *trip >= apart.round_trip), "the links are slow: {trips:?}");
     let mut broken = Vec::new();
-    for percent in LOSSES {
+    for &percent in losses {
         cluster.net.heal();
         cluster.lose_between_stores(percent);
         let (term, raises) = (cluster.term(), cluster.raises());
         scene.load.wait_served();
         scene.load.reset();
-        pause(UNDER_LOSS);
+        pause(under_loss);
         // Still under loss.
         scene.load.wait_served();
         let report = scene.load.report();
