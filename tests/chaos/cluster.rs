@@ -1,7 +1,10 @@
 //! A set of real processes, each on a host of its own, and what they say of themselves.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use seq_proto::v1::status_response::Role;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::machine::eventually;
-use crate::net::{Net, scratch};
+use crate::net::{Host, Net, scratch};
 use crate::node::{Node, SmallDisk};
 
 const STORE_PORT: u16 = 7300;
@@ -39,10 +42,51 @@ pub(crate) struct Shape {
     pub(crate) sections: u32,
     /// Megabytes of the disk of the first store; 0: it lies with all others.
     pub(crate) small_disk: u64,
+    /// How far the stores are from each other; `None`: as near as all others.
+    pub(crate) apart: Option<Apart>,
+}
+
+/// How long raises took.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Raises {
+    /// How many took so many milliseconds at the most, by the bounds of the metric's buckets.
+    within_ms: BTreeMap<u64, u64>,
+    seconds: f64,
+}
+
+impl Raises {
+    /// Those that came after an earlier reading.
+    pub(crate) fn since(&self, before: &Raises) -> Raises {
+        let earlier = |ms: &u64| before.within_ms.get(ms).copied().unwrap_or(0);
+        let within_ms = self.within_ms.iter().map(|(ms, count)| (*ms, count - earlier(ms))).collect();
+        Raises { within_ms, seconds: self.seconds - before.seconds }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.within_ms.values().max().copied().unwrap_or(0)
+    }
+
+    pub(crate) fn mean(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds.max(0.0) / self.count().max(1) as f64)
+    }
+
+    /// Milliseconds within which this share of the raises lies: the bound of a bucket.
+    pub(crate) fn within_ms(&self, share: f64) -> u64 {
+        let needed = self.count() as f64 * share;
+        self.within_ms.iter().find(|(_, count)| **count as f64 >= needed).map_or(0, |(ms, _)| *ms)
+    }
+}
+
+/// Stores that are far from each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Apart {
+    pub(crate) round_trip: Duration,
+    /// Whether all nodes have `store.preset = "wan"`.
+    pub(crate) wan: bool,
 }
 
 impl Shape {
-    pub(crate) const USUAL: Shape = Shape { stores: 3, allocs: 3, sections: 12, small_disk: 0 };
+    pub(crate) const USUAL: Shape = Shape { stores: 3, allocs: 3, sections: 12, small_disk: 0, apart: None };
 }
 
 /// A running set. What is declared first is dropped first: processes, disks, network, files.
@@ -82,10 +126,15 @@ impl Cluster {
             let args = words(&["alloc", "--set", &set_arg, "--name", &name, "--cores", "1", "--config", &config_arg]);
             allocs.push(Node::new(&name, net.host(&name), ALLOC_PORT, args, dir.path()));
         }
+        if let Some(apart) = shape.apart {
+            let hosts: Vec<Host> = stores.iter().map(|node| node.host.clone()).collect();
+            net.put_apart(&hosts, apart.round_trip);
+        }
+        let preset = if shape.apart.is_some_and(|apart| apart.wan) { "preset = \"wan\"\n" } else { "" };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let cluster = Cluster { stores, allocs, disk, net, shape, runtime, dir };
         fs::write(&set, cluster.set_file("chaos")).unwrap();
-        fs::write(&config, STORE_SETTINGS).unwrap();
+        fs::write(&config, format!("{STORE_SETTINGS}{preset}")).unwrap();
         cluster
     }
 
@@ -168,6 +217,53 @@ impl Cluster {
         eventually("a store leads", || self.leader())
     }
 
+    /// No other store and no allocator gets an answer at a store's port any more. What it sends itself is answered, so it
+    /// stays the leader where it leads.
+    pub(crate) fn deafen(&self, store: usize) {
+        let deaf = &self.stores[store].host;
+        let others = self.stores.iter().chain(&self.allocs).filter(|node| node.host.ip != deaf.ip);
+        others.for_each(|node| self.net.refuse_connections(&node.host, deaf, STORE_PORT));
+    }
+
+    /// So many percent of the packets between stores are lost, from now on.
+    pub(crate) fn lose_between_stores(&self, percent: u32) {
+        self.net.lose_packets(&self.store_hosts(), percent);
+    }
+
+    /// How many packets between stores were lost since then.
+    pub(crate) fn lost_between_stores(&self) -> u64 {
+        self.net.lost_packets(&self.store_hosts())
+    }
+
+    fn store_hosts(&self) -> Vec<Host> {
+        self.stores.iter().map(|node| node.host.clone()).collect()
+    }
+
+    /// The raises of all allocators so far, by their metric.
+    pub(crate) fn raises(&self) -> Raises {
+        let mut raises = Raises::default();
+        for node in &self.allocs {
+            let text = metrics(node.host.ip);
+            for line in text.lines().filter_map(|line| line.strip_prefix("seqsvr_ceiling_raise_seconds_")) {
+                let (name, value) = line.rsplit_once(' ').expect("a sample has a value");
+                let value: f64 = value.parse().expect("a number");
+                if name.starts_with("sum{") {
+                    raises.seconds += value;
+                } else if let Some(le) = name.split("le=\"").nth(1).and_then(|rest| rest.split('"').next()) {
+                    let ms = le.parse().map_or(u64::MAX, |seconds: f64| (seconds * 1e3).ceil() as u64);
+                    *raises.within_ms.entry(ms).or_default() += value as u64;
+                }
+            }
+        }
+        raises
+    }
+
+    /// The newest term that a store names.
+    pub(crate) fn term(&self) -> u64 {
+        let term = |node: &Node| self.store_status(node).map(|status| status.term);
+        eventually("a store names its term", || self.stores.iter().filter_map(term).max())
+    }
+
     /// How long a node runs, by its own clock.
     pub(crate) fn uptime(&self, addr: &str) -> Duration {
         let ask = || async {
@@ -229,4 +325,13 @@ impl Cluster {
 /// A connection for one question.
 fn channel(addr: &str) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(LOOK_DEADLINE).connect_lazy()
+}
+
+/// The metrics of a process.
+fn metrics(ip: Ipv4Addr) -> String {
+    let mut connection = TcpStream::connect((ip, HTTP_PORT)).expect("the metrics port answers");
+    connection.write_all(b"GET /metrics HTTP/1.1\r\nhost: chaos\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).unwrap();
+    text
 }

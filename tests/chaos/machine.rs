@@ -23,6 +23,8 @@ pub(crate) enum Need {
     Faketime,
     /// A small disk of one's own.
     Disk,
+    /// Links that are slow.
+    Python,
 }
 
 /// What is missing here, for people.
@@ -43,6 +45,7 @@ impl Need {
             Need::Iptables if !has("iptables") => Some("iptables"),
             Need::Strace if !has("strace") => Some("strace"),
             Need::Faketime if faketime().is_none() => Some("libfaketime (faketime)"),
+            Need::Python if !has("python3") => Some("python3"),
             Need::Disk if !has("mkfs.ext4") || !Path::new("/dev/loop-control").exists() => {
                 Some("mkfs.ext4 and loop devices")
             }

@@ -5,9 +5,12 @@
 //! process left behind that ended otherwise is swept by the next one. The machine's own firewall is never touched: packets
 //! are dropped where they arrive, in the namespace of a host, or there on their way out to the callers.
 
+use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use crate::machine::{sh, try_run};
 
@@ -20,11 +23,16 @@ const FIRST_OCTETS: [u8; 2] = [198, 18];
 /// The callers' host number.
 const CALLERS: u8 = 1;
 
+/// Forwards the frames of one host, some of them late.
+const DELAY: &str = include_str!("delay.py");
+
 /// A bridge with hosts.
 pub(crate) struct Net {
     tag: String,
     net: [u8; 3],
     hosts: Vec<Host>,
+    /// Processes that delay what hosts send.
+    delays: Vec<Child>,
 }
 
 /// A namespace with one address.
@@ -41,7 +49,12 @@ impl Net {
         static NETS: AtomicU8 = AtomicU8::new(0);
         let number = NETS.fetch_add(1, Ordering::Relaxed);
         let pid = std::process::id();
-        let net = Net { tag: format!("{PREFIX}{pid:x}x{number}"), net: free_net(pid, number), hosts: Vec::new() };
+        let net = Net {
+            tag: format!("{PREFIX}{pid:x}x{number}"),
+            net: free_net(pid, number),
+            hosts: Vec::new(),
+            delays: Vec::new(),
+        };
         let (tag, bridge, ip) = (&net.tag, net.bridge(), net.address(CALLERS));
         sh(&format!("ip netns add {bridge}"));
         sh(&format!("ip -n {bridge} link add br0 type bridge"));
@@ -70,6 +83,48 @@ impl Net {
         host
     }
 
+    /// What these hosts send each other takes so long for a round trip, from now on. All else takes no time, as before.
+    pub(crate) fn put_apart(&mut self, hosts: &[Host], round_trip: Duration) {
+        let bridge = self.bridge();
+        let one_way = (round_trip / 2).as_millis().to_string();
+        for host in hosts {
+            let port = &host.port;
+            let far = hosts.iter().filter(|other| other.ip != host.ip).map(|other| other.ip.to_string());
+            sh(&format!("ip -n {bridge} link add {port}-in type veth peer name {port}-out"));
+            sh(&format!("ip -n {bridge} link set {port}-in up"));
+            sh(&format!("ip -n {bridge} link set {port} nomaster"));
+            sh(&format!("ip -n {bridge} link set {port}-out master br0 up"));
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", &bridge, "python3", "-c", DELAY, port, &format!("{port}-in"), &one_way]);
+            let mut child = command.args(far).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut ready = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+            self.delays.push(child);
+            assert_eq!(ready, "ready\n", "packets of {port} are forwarded");
+        }
+    }
+
+    /// So many percent of the packets that these hosts send each other are lost.
+    pub(crate) fn lose_packets(&self, hosts: &[Host], percent: u32) {
+        let probability = f64::from(percent) / 100.0;
+        for to in hosts {
+            for from in hosts.iter().filter(|from| from.ip != to.ip) {
+                let random = format!("-m statistic --mode random --probability {probability}");
+                iptables(to, &format!("-A INPUT -s {} {random} -j DROP", from.ip));
+            }
+        }
+    }
+
+    /// How many packets the rules of [`Net::lose_packets`] have dropped.
+    pub(crate) fn lost_packets(&self, hosts: &[Host]) -> u64 {
+        let lost = |host: &Host| -> u64 {
+            let rules = sh(&format!("ip netns exec {} iptables -w 5 -L INPUT -v -n -x", host.namespace));
+            let random = rules.lines().filter(|line| line.contains("statistic mode random"));
+            random.filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok()).sum()
+        };
+        hosts.iter().map(lost).sum()
+    }
+
     /// Nothing that `from` sends arrives at `to` any more; what `to` sends still arrives.
     pub(crate) fn drop_packets(&self, from: &Host, to: &Host) {
         iptables(to, &format!("-A INPUT -s {} -j DROP", from.ip));
@@ -78,6 +133,12 @@ impl Net {
     /// Undoes one [`Net::drop_packets`].
     pub(crate) fn deliver_packets(&self, from: &Host, to: &Host) {
         iptables(to, &format!("-D INPUT -s {} -j DROP", from.ip));
+    }
+
+    /// No connection that `from` makes to this port of `to` is answered any more, those that are there included; connections
+    /// that `to` makes to `from` go on.
+    pub(crate) fn refuse_connections(&self, from: &Host, to: &Host, port: u16) {
+        iptables(to, &format!("-A INPUT -s {} -p tcp --dport {port} -j DROP", from.ip));
     }
 
     /// Nothing passes between two hosts, in either direction.
@@ -128,6 +189,10 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        for delay in &mut self.delays {
+            let _ = delay.kill();
+            let _ = delay.wait();
+        }
         let namespaces = self.hosts.iter().map(|host| host.namespace.clone()).chain([self.bridge()]);
         for namespace in namespaces {
             remove_namespace(&namespace);

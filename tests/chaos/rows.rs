@@ -5,6 +5,7 @@ use crate::machine::Need;
 mod allocs;
 mod clocks;
 mod disks;
+mod distance;
 mod failover;
 mod names;
 mod pairs;
@@ -34,6 +35,7 @@ pub(crate) struct Row {
 
 const NET: &[Need] = &[Need::Namespaces];
 const CUTS: &[Need] = &[Need::Namespaces, Need::Iptables];
+const DISTANCES: &[Need] = &[Need::Namespaces, Need::Iptables, Need::Python];
 const SYNCS: &[Need] = &[Need::Namespaces, Need::Strace];
 const CLOCKS: &[Need] = &[Need::Namespaces, Need::Faketime];
 const DISKS: &[Need] = &[Need::Namespaces, Need::Disk];
@@ -164,6 +166,48 @@ pub(crate) const ROWS: &[Row] = &[
         CUTS,
         stores::leader_cut_from_allocs,
         "the store's leader and all allocators do not hear each other",
+    ),
+    row(
+        "store_leader_deaf",
+        Tier::Full,
+        CUTS,
+        stores::leader_deaf,
+        "the store's leader gets no connection of a store or an allocator, and its own go on",
+    ),
+    row(
+        "allocs_all_silent",
+        Tier::Full,
+        NET,
+        stores::allocs_all_silent,
+        "all allocators stand still, and are killed: leadership of the store does not go round",
+    ),
+    row(
+        "store_links_lossy",
+        Tier::Short,
+        DISTANCES,
+        distance::shortly,
+        "50 ms of round trip between the stores, and 1 % of the packets are lost, for 6 s",
+    ),
+    row(
+        "store_links_50_ms",
+        Tier::Full,
+        DISTANCES,
+        distance::of_50_ms,
+        "50 ms of round trip between the stores, and 1 and 5 % of the packets are lost",
+    ),
+    row(
+        "store_links_100_ms",
+        Tier::Full,
+        DISTANCES,
+        distance::of_100_ms,
+        "100 ms of round trip between the stores under the wan preset, and 1 and 5 % of the packets are lost",
+    ),
+    row(
+        "store_links_200_ms",
+        Tier::Full,
+        DISTANCES,
+        distance::of_200_ms,
+        "200 ms of round trip between the stores under the wan preset, and 1 and 5 % of the packets are lost",
     ),
     row("store_majority_lost", Tier::Full, NET, stores::majority_lost, "two stores of three are gone for 6 s"),
     row("store_disk_full", Tier::Full, DISKS, disks::full, "the disk of a store gets full, and has room again"),

@@ -46,9 +46,20 @@ impl Place {
 
     /// Starts a server; its log goes to a file that a failed test prints.
     pub(crate) fn server<S: AsRef<OsStr>>(&self, name: &str, args: &[S]) -> Server {
+        self.start(name, Command::new(env!("CARGO_BIN_EXE_seqsvr")), args)
+    }
+
+    /// Starts a server that may open so many files.
+    pub(crate) fn server_with_files(&self, name: &str, args: &[&str], files: usize) -> Server {
+        let mut shell = Command::new("sh");
+        // The shell replaces itself: the child's id is the server's.
+        shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_seqsvr")]);
+        self.start(name, shell, args)
+    }
+
+    fn start<S: AsRef<OsStr>>(&self, name: &str, mut command: Command, args: &[S]) -> Server {
         let log = self.path(&format!("{name}.log"));
         let stderr = File::options().create(true).append(true).open(&log).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
         let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         Server { child, log, name: name.to_owned() }
     }

@@ -10,6 +10,7 @@ mod commands;
 mod connect_node;
 mod crash;
 mod dev;
+mod files;
 mod http;
 mod kill;
 mod quorum;

@@ -26,8 +26,16 @@ use crate::metrics::{CONNECTIONS, CONNECTIONS_REFUSED_TOTAL};
 /// Most connections of one node: 1,000 clients with a few each, and a quiet one costs about 50 KB.
 pub const MAX_CONNECTIONS: usize = 10_000;
 
-/// Files that a process keeps for something else than its callers: its log, its data, its own connections to other nodes.
+/// Files that every node keeps for something else than its callers: its log, its data and snapshots, its port for metrics
+/// and probes, and what is being accepted.
 const OTHER_FILES: usize = 256;
+
+/// Files of a thread with a runtime of its own: the runtime's queue of events and its wake-up, the sockets that it
+/// accepts from, and connections that are accepted before they are counted.
+const FILES_PER_THREAD: usize = 8;
+
+/// Fewest connections of callers that a node starts with.
+const MIN_CONNECTIONS: usize = 64;
 
 /// The part of a node's connections that no single address gets: clients of other hosts still connect when one host holds all
 /// that it may. Small, because all clients may come through one proxy.
@@ -38,6 +46,46 @@ const OPENING: Duration = Duration::from_secs(15);
 
 /// How long a peer may leave unread what is sent to it.
 const STALL: Duration = Duration::from_secs(15);
+
+/// What a node needs files for beside its callers. They are counted before callers get any, so that callers who take all
+/// they may leave the node its data, its probes and its way to the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnFiles {
+    /// Most connections that it makes to other nodes.
+    pub dials: usize,
+    /// Threads that it serves with.
+    pub threads: usize,
+}
+
+impl OwnFiles {
+    fn count(self) -> usize {
+        OTHER_FILES + self.dials + self.threads * FILES_PER_THREAD
+    }
+
+    /// How many connections of callers fit beside them into so many files.
+    fn connections(self, node: &str, files: usize) -> Result<usize, FewFiles> {
+        let left = files.saturating_sub(self.count()).min(MAX_CONNECTIONS);
+        if left < MIN_CONNECTIONS {
+            return Err(FewFiles { node: node.to_owned(), files, own: self.count() });
+        }
+        Ok(left)
+    }
+}
+
+/// The process may open too few files for what a node does itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the process may open {files} files, and {node} needs {own} for its data, its threads and its connections to other \
+     nodes, and {MIN_CONNECTIONS} for callers: raise the hard limit (LimitNOFILE, ulimit -Hn)"
+)]
+pub struct FewFiles {
+    /// The node.
+    pub node: String,
+    /// Files that the process may open.
+    pub files: usize,
+    /// Those that the node needs for itself.
+    pub own: usize,
+}
 
 /// The connections of one node. Clones count together.
 #[derive(Clone)]
@@ -56,13 +104,15 @@ struct Inner {
 }
 
 impl Admission {
-    /// Lets [`MAX_CONNECTIONS`] in, or as many as the process may have files, without some for itself; all but a tenth of them
+    /// Lets [`MAX_CONNECTIONS`] in, or as many as the process may have files beside the node's own; all but a tenth of them
     /// from one address.
-    #[must_use]
-    pub fn new(node: &str) -> Admission {
+    ///
+    /// # Errors
+    /// [`FewFiles`] when hardly any are left for callers.
+    pub fn new(node: &str, own: OwnFiles) -> Result<Admission, FewFiles> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
-        let most = files.map_or(MAX_CONNECTIONS, |files| files.saturating_sub(OTHER_FILES).min(MAX_CONNECTIONS));
-        Admission::with(node, most.max(1), (most - most / RESERVED_SHARE).max(1))
+        let most = own.connections(node, files.unwrap_or(usize::MAX))?;
+        Ok(Admission::with(node, most, most - most / RESERVED_SHARE))
     }
 
     /// Lets `most` connections in, from wherever they are.
@@ -269,6 +319,19 @@ mod tests {
         drop(watched);
         assert_eq!(admission.count(), 0);
         assert!(admission.admit(None).is_some());
+    }
+
+    #[test]
+    fn callers_get_the_files_that_the_node_does_not_need_itself() {
+        let connections = |files, dials, threads| OwnFiles { dials, threads }.connections("a1", files);
+        assert_eq!(connections(usize::MAX, 6_800, 17), Ok(MAX_CONNECTIONS));
+        assert_eq!(connections(1_024, 9, 3), Ok(1_024 - 256 - 9 - 24));
+        // Seventeen threads, each with two connections to each of a hundred nodes.
+        assert_eq!(connections(4_096, 3_400, 17), Ok(4_096 - 256 - 3_400 - 136));
+        assert_eq!(connections(256 + 10 + 64, 10, 0), Ok(MIN_CONNECTIONS));
+        let error = connections(2_048, 3_400, 17).unwrap_err();
+        assert_eq!(error, FewFiles { node: "a1".into(), files: 2_048, own: 3_792 });
+        assert!(error.to_string().contains("LimitNOFILE"), "{error}");
     }
 
     #[test]

@@ -126,6 +126,8 @@ catalogue! {
     RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];
     /// Round trip of the last heartbeat to another member, on the leader.
     RAFT_ROUND_TRIP_SECONDS = "seqsvr_raft_round_trip_seconds", Gauge, Seconds, ["set", "node", "member"];
+    /// How often a member gave leadership away because no AllocSvr reached it.
+    RAFT_UNREACHED_TRANSFERS_TOTAL = "seqsvr_raft_unreached_transfers_total", Counter, Count, ["set", "node"];
     /// Calls of AllocSvrs that a follower forwarded to the leader, by outcome (answered, unreachable).
     CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
     /// Raft term that a member of the store is in.

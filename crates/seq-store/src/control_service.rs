@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use seq_core::arbiter::Plan;
 use seq_core::owner::{Life, News};
+use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Answer, Command, CommandRefusal, Registration, SetDefinition, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
 
@@ -25,6 +26,7 @@ use tonic::{Code, Request, Response, Status};
 use crate::gate::Gate;
 use crate::proposer::Proposer;
 use crate::storage::SharedState;
+use crate::unreached::ControlCalls;
 
 /// When to try again while the set is not defined yet: the leader does it first of all.
 const NO_SET_RETRY: Duration = Duration::from_millis(100);
@@ -42,6 +44,8 @@ pub(crate) struct Control {
     pub(crate) state: SharedState,
     /// What the arbiter beside the leader wants.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
+    /// Calls of live incarnations, for the decision whether this member is reached.
+    pub(crate) calls: ControlCalls,
 }
 
 #[tonic::async_trait]
@@ -51,6 +55,7 @@ impl ControlService for Gate<Control> {
         let request = request.into_inner();
         this.check_register(&request)?;
         this.check_alive(&request)?;
+        this.calls.count();
         let registration = registration(request);
         let (name, addr) = (registration.name.clone(), registration.addr.clone());
         let answer = this.proposer.propose(&Command::Register(registration)).await?;
@@ -71,7 +76,7 @@ impl ControlService for Gate<Control> {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = control::life(request.node_id, request.incarnation)?;
+        let life = this.life(request.node_id, request.incarnation)?;
         let command = control::renewal(life, &request)?;
         let answer = this.proposer.propose(&command).await?;
         let Answer::Renewed(outcome) = answer else { panic!("a renewal was answered with {answer:?}") };
@@ -85,7 +90,7 @@ impl ControlService for Gate<Control> {
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = control::life(request.node_id, request.incarnation)?;
+        let life = this.life(request.node_id, request.incarnation)?;
         let raises = control::raises(&request, &this.set.layout)?;
         let Life { node, incarnation } = life;
         let answer = this.proposer.propose(&Command::Raise { node, incarnation, raises }).await?;
@@ -101,7 +106,7 @@ impl ControlService for Gate<Control> {
     async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = control::life(request.node_id, request.incarnation)?;
+        let life = this.life(request.node_id, request.incarnation)?;
         let transfer = control::transfer(life, &request, &this.set.layout)?;
         let answer = this.proposer.propose(&Command::Transfer(transfer)).await?;
         let Answer::Transferred(outcome) = answer else { panic!("a transfer was answered with {answer:?}") };
@@ -114,6 +119,27 @@ impl ControlService for Gate<Control> {
 }
 
 impl Control {
+    pub(crate) fn new(
+        set: Arc<SetDefinition>,
+        allocs: &[AllocSpec],
+        proposer: Proposer,
+        state: SharedState,
+        plan: watch::Receiver<Arc<Plan>>,
+    ) -> Control {
+        let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
+        Control { set, allocs, proposer, state, plan, calls: ControlCalls::default() }
+    }
+
+    /// The incarnation that sent a call. It counts where it is the newest one: this member is reached.
+    fn life(&self, node: u32, incarnation: u64) -> Result<Life, Status> {
+        let life = control::life(node, incarnation)?;
+        let newest = |state: &State| state.node(life.node).is_some_and(|node| node.incarnation == life.incarnation);
+        if self.state.read(newest) {
+            self.calls.count();
+        }
+        Ok(life)
+    }
+
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
         if request.set != self.set.name {
             let text = format!("this is the store of set {:?}, not of {:?}", self.set.name, request.set);

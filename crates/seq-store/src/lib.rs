@@ -43,6 +43,7 @@ mod status;
 pub mod storage;
 mod store;
 pub mod types;
+mod unreached;
 
 pub use bootstrap::SetMismatch;
 pub use config::{ConfigError, DataDir, StoreConfig, StoreTuning};

@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use crate::claims;
 use crate::config::StoreTuning;
 use crate::greeting::Prober;
-use crate::handover::hand_over;
+use crate::handover::{STEP_DOWN_PATIENCE, hand_over};
 use crate::members::{Group, MAX_LAG, Plan, Refusal, Wish};
 use crate::nonce::Fingerprint;
 use crate::proposer::{LEADER_RETRY, ProposeError, Proposer};
@@ -210,6 +210,16 @@ impl MemberChanges {
             Some(leader) if leader == to => Ok(to),
             _ => Err(ChangeError::NotTakenOver { to }),
         }
+    }
+
+    /// Gives leadership to the voter with the longest log beside this leader; answers which. This leader may not learn
+    /// whether it took over: no message of the others may reach it.
+    pub(crate) async fn lead_other(&self) -> Result<u64, ChangeError> {
+        let _one = self.begin()?;
+        let seen = self.seen()?;
+        let to = seen.group.longest_log(&seen.lags)?;
+        hand_over(&self.raft, to, STEP_DOWN_PATIENCE).await;
+        Ok(to)
     }
 
     /// Ends changes whose leader was lost between their two entries, while this member leads. Runs until it is dropped.

@@ -4,7 +4,7 @@
 //! **Invariant:** no plan leaves voters of whom a majority does not answer, and a vote is given only to a member that has
 //! about the whole log. So a change that was begun can end, and writes go on meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use seq_core::limits;
@@ -103,6 +103,12 @@ impl Group {
     fn successor(&self, leaving: &Ids) -> Result<u64, Refusal> {
         let stays = |id: &&u64| **id != self.leader && !leaving.contains(id) && self.voters.contains(id);
         self.caught_up.iter().find(stays).copied().ok_or(Refusal::NoSuccessor)
+    }
+
+    /// The live voter beside the leader that lacks the fewest entries of the leader's log.
+    pub(crate) fn longest_log(&self, lags: &BTreeMap<u64, u64>) -> Result<u64, Refusal> {
+        let others = self.caught_up.iter().filter(|id| **id != self.leader && self.voters.contains(id));
+        others.copied().min_by_key(|id| lags.get(id).copied().unwrap_or(u64::MAX)).ok_or(Refusal::NoSuccessor)
     }
 
     /// Whether leadership may go to a member.

@@ -125,6 +125,13 @@ impl Quorum {
         judge(&metrics, *self.noted.lock(), self.within)
     }
 
+    /// The term that the member leads, as far as it knows.
+    pub(crate) fn leads(&self) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        (metrics.current_leader == Some(metrics.id)).then_some(metrics.current_term)
+    }
+
     /// The member's Raft, its set's name and its own.
     pub(crate) fn of(&self) -> (&Raft, &str, &str) {
         (&self.raft, &self.set, &self.node)

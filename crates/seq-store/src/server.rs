@@ -51,9 +51,9 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// All that answers before the member is loaded: who it is, to others that start.
-    pub(crate) fn closed(me: &Identity, is_fresh: bool, node: &str, stopping: CancellationToken) -> Doors {
+    pub(crate) fn closed(me: &Identity, is_fresh: bool, admission: Admission, stopping: CancellationToken) -> Doors {
         Doors {
-            admission: Admission::new(node),
+            admission,
             raft: RaftServer { me: me.clone(), is_fresh, gate: Gate::closed(), stopping },
             control: ControlForward { local: Gate::closed(), link: Gate::closed() },
             admin: Gate::closed(),

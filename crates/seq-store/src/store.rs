@@ -13,6 +13,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::{Config, SnapshotPolicy};
 use seq_core::set_spec::SetSpec;
 use seq_core::state::{SetDefinition, Terms};
+use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_proto::dial::Dial;
@@ -38,8 +39,12 @@ use crate::server;
 use crate::status::View;
 use crate::storage::{self, Closed, OpenError, Opened, Prepared};
 use crate::types::Raft;
+use crate::unreached;
 
 mod slow_disk;
+
+/// Most connections to one other member: for Raft's messages, for control calls, and for the questions of a start.
+const CONNECTIONS_PER_MEMBER: usize = 4;
 
 /// How long storage may take to write what is left.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
@@ -155,6 +160,9 @@ pub enum StartError {
     /// The configuration cannot be.
     #[error("configuration")]
     Config(#[from] ConfigError),
+    /// The process may open too few files.
+    #[error(transparent)]
+    Files(#[from] FewFiles),
     /// The data directory cannot be used.
     #[error("data directory")]
     Storage(#[from] OpenError),
@@ -218,7 +226,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let prepared = storage::prepare(&data, &cluster, id)?;
     let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
     check_form(&prepared, &data, &spec, form)?;
-    let doors = server::Doors::closed(&me, prepared.is_fresh(), &node, tasks.token());
+    let admission = Admission::new(&node, OwnFiles { dials: addrs.len() * CONNECTIONS_PER_MEMBER, threads: 1 })?;
+    let doors = server::Doors::closed(&me, prepared.is_fresh(), admission, tasks.token());
     // The other members may be starting too, and ask the same questions.
     server::serve(doors.clone(), listener, tasks).map_err(StartError::Listen)?;
     let (opened, unasked) = open(prepared.named(&spec.name, &node), &set, (&me, &dial), &addrs, join).await?;
@@ -247,13 +256,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let patience = (tuning.patience(), clock);
     let (arbiter, plan) =
         ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
-    doors.control.local.open(Control {
-        set: set.clone(),
-        plan: plan.clone(),
-        allocs: Arc::new(spec.allocs.iter().map(|alloc| alloc.name.clone()).collect()),
-        proposer: proposer.clone(),
-        state: state.clone(),
-    });
+    let control = Control::new(set.clone(), &spec.allocs, proposer.clone(), state.clone(), plan.clone());
+    let calls = control.calls.clone();
+    doors.control.local.open(control);
     doors.admin.open(view.clone());
     doors.members.open(StoreAdmin { set: set.clone(), changes: changes.clone(), quorum: quorum.clone() });
     doors.nodes.open(NodeAdmin::new(set.clone(), quorum.clone(), state.clone(), proposer.clone(), plan.clone()));
@@ -264,6 +269,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let stores = spec.stores;
     let greeter = Greeter { me, dial, raft: raft.clone(), stores, join, unasked, standing, disowned };
     spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), handle.disowned.clone(), tasks.clone()));
+    let reach = unreached::watch(quorum.clone(), state.clone(), plan, calls, changes.clone());
+    spawn(tasks, "store reach", Kind::Critical, reach);
     spawn(tasks, "store quorum", Kind::Critical, quorum.watch());
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(

@@ -107,6 +107,64 @@ fn allocs_without_leader(what: &str, cut: impl FnOnce(&Cluster, usize)) {
     assert!(longest < CUT / 2, "served while cut: {longest:?}");
 }
 
+/// How long the stores and allocators are left alone first: a leader gives leadership away only after twice the wait for a
+/// silent allocator.
+const TENURE: Duration = Duration::from_secs(6);
+
+pub(super) fn leader_deaf() {
+    let scene = Scene::start(Shape::USUAL);
+    let (cluster, leader) = (&scene.cluster, scene.cluster.wait_leader());
+    pause(TENURE);
+    assert_eq!(cluster.wait_leader(), leader, "nothing happened yet");
+    scene.load.wait_served();
+    scene.load.reset();
+    cluster.deafen(leader);
+    let since = Instant::now();
+    let next = eventually("another store leads", || cluster.leader().filter(|now| *now != leader));
+    let led = since.elapsed();
+    scene.load.wait_served();
+    let (served, term) = (since.elapsed(), cluster.term());
+    pause(CUT);
+    // Still deaf: the old leader neither comes back nor stands for election.
+    scene.load.wait_served();
+    assert_eq!((cluster.wait_leader(), cluster.term()), (next, term), "leadership moves once");
+    let longest = scene.load.report().longest(0..cluster.shape.sections as usize);
+    println!(
+        "  another store led after {:.2} s, everything was served again after {:.2} s, the longest time without an answer was {:.2} s",
+        led.as_secs_f64(),
+        served.as_secs_f64(),
+        longest.as_secs_f64()
+    );
+    cluster.net.heal();
+    scene.end("the leader is deaf to stores and allocators");
+}
+
+/// How long no allocator runs: several times the wait for a silent one.
+const NO_ALLOCS: Duration = Duration::from_secs(15);
+
+pub(super) fn allocs_all_silent() {
+    let mut scene = Scene::start(Shape::USUAL);
+    scene.cluster.wait_leader();
+    for fault in ["stand still", "are killed"] {
+        pause(TENURE);
+        let term = scene.cluster.term();
+        match fault {
+            "stand still" => scene.cluster.allocs.iter().for_each(crate::node::Node::freeze),
+            _ => scene.cluster.allocs.iter_mut().for_each(crate::node::Node::kill),
+        }
+        pause(NO_ALLOCS);
+        let moved = scene.cluster.term() - term;
+        println!("  all allocators {fault}: leadership moved {moved} times in {NO_ALLOCS:?}");
+        assert!(moved <= 1, "leadership does not go round because no allocator runs: {moved}");
+        match fault {
+            "stand still" => scene.cluster.allocs.iter().for_each(crate::node::Node::thaw),
+            _ => scene.cluster.allocs.iter_mut().for_each(crate::node::Node::start),
+        }
+        scene.load.wait_served();
+    }
+    scene.end("no allocator runs");
+}
+
 pub(super) fn majority_lost() {
     let mut scene = Scene::start(Shape::USUAL);
     for store in &mut scene.cluster.stores[..2] {

@@ -102,7 +102,7 @@ pub async fn run(node: Node) -> turmoil::Result {
     };
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
-    let (beside, admission) = (allocator.peer_routes(), Admission::new(&name));
+    let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000));
     let door = grpc::Node { admin: Arc::new(admin), ready, beside, admission, get_takes: false };
     grpc::serve(allocator.clone(), door, listener, &tasks)?;
     nodes.0.borrow_mut().running.insert(name.clone(), allocator.clone());

@@ -46,6 +46,15 @@ fn voters(plan: Result<Plan, Refusal>) -> Ids {
 }
 
 #[test]
+fn the_live_voter_with_the_longest_log_is_chosen() {
+    let lags = |lags: [(u64, u64); 4]| lags.into();
+    let group = learner(three(), 4, true);
+    assert_eq!(group.longest_log(&lags([(1, 0), (2, 7), (3, 5), (4, 0)])), Ok(3), "not itself, and not the learner");
+    assert_eq!(dead(group.clone(), 3).longest_log(&lags([(1, 0), (2, 7), (3, 5), (4, 0)])), Ok(2));
+    assert_eq!(dead(dead(group, 3), 2).longest_log(&BTreeMap::new()), Err(Refusal::NoSuccessor));
+}
+
+#[test]
 fn a_dead_member_is_replaced_in_one_change() {
     let group = learner(dead(three(), 3), 4, true);
     let plan = group.plan(&wish([4], [3])).unwrap();

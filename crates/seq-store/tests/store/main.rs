@@ -13,4 +13,5 @@ mod membership;
 mod partition;
 mod quorum;
 mod rollback;
+mod unreached;
 mod wan;

@@ -13,12 +13,13 @@ use seq_alloc::{AllocConfig, Allocator};
 use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView};
 use seq_gateway::resp::{self, RespConfig, RespNode};
-use seq_kit::admission::Admission;
+use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::process;
 use seq_proto::v1;
 
+use crate::exit::{Exit, Failure};
 use crate::serve::{Stage, bind, linger};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
@@ -64,6 +65,8 @@ pub(crate) fn start(
     patience: Duration,
 ) -> anyhow::Result<Allocator> {
     let (node, set) = (config.name.clone(), config.spec.name.clone());
+    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()))
+        .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let identity = Identity {
         set: set.clone(),
         node: node.clone(),
@@ -73,7 +76,6 @@ pub(crate) fn start(
     let admin = admin_view(allocator.clone(), identity);
     let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
     allocator.add_checks(&mut ready);
-    let admission = Admission::new(&node);
     let get_takes = ports.get_takes;
     let (sockets, resp) = ports.by_thread();
     let resp = resp.map(|config| RespNode::new(config, admission.clone()));
@@ -108,6 +110,14 @@ pub(crate) fn start(
     }
     keepers.allocator(allocator.clone());
     Ok(allocator)
+}
+
+/// What a node needs files for beside its callers. Each thread, and that of the keepers, has connections of its own to
+/// every other AllocSvr.
+fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
+    let threads = serving + 1;
+    let peers = config.spec.allocs.len().saturating_sub(1);
+    OwnFiles { dials: peers * config.tuning.connections * threads + config.spec.stores.len(), threads }
 }
 
 fn start_keepers(config: AllocConfig, stage: &mut Stage, patience: Duration) -> anyhow::Result<Allocator> {

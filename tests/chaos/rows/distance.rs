@@ -1,0 +1,89 @@
+//! Stores that are far from each other, over links that lose packets.
+//!
+//! Delays and losses are made packet by packet, so TCP repeats what is lost as it does on a real path. What is promised
+//! under them is in docs/operations.md, next to the preset; each bound here is that promise, from the settings.
+
+use std::time::Duration;
+
+use crate::cluster::{Apart, Shape};
+use crate::machine::pause;
+use crate::scene::Scene;
+
+/// How long the load runs under each loss, and in the row that runs with all tests.
+const UNDER_LOSS: Duration = Duration::from_secs(30);
+const SHORTLY: Duration = Duration::from_secs(6);
+
+/// Percents of packets that are lost.
+const LOSSES: [u32; 2] = [1, 5];
+
+/// How often leadership may move, at the most, while the load runs under one loss.
+const MAX_MOVES: u64 = 1;
+
+/// What the promise is stated in.
+struct Times {
+    election_max: Duration,
+    lease_wait: Duration,
+}
+
+const DEFAULTS: Times = Times { election_max: Duration::from_millis(500), lease_wait: Duration::from_millis(2_500) };
+const WAN: Times = Times { election_max: Duration::from_secs(3), lease_wait: Duration::from_secs(10) };
+
+pub(super) fn shortly() {
+    over(Apart { round_trip: Duration::from_millis(50), wan: false }, &DEFAULTS, &LOSSES[..1], SHORTLY);
+}
+
+pub(super) fn of_50_ms() {
+    over(Apart { round_trip: Duration::from_millis(50), wan: false }, &DEFAULTS, &LOSSES, UNDER_LOSS);
+}
+
+pub(super) fn of_100_ms() {
+    over(Apart { round_trip: Duration::from_millis(100), wan: true }, &WAN, &LOSSES, UNDER_LOSS);
+}
+
+pub(super) fn of_200_ms() {
+    over(Apart { round_trip: Duration::from_millis(200), wan: true }, &WAN, &LOSSES, UNDER_LOSS);
+}
+
+fn over(apart: Apart, times: &Times, losses: &[u32], under_loss: Duration) {
+    let scene = Scene::start(Shape { apart: Some(apart), ..Shape::USUAL });
+    let cluster = &scene.cluster;
+    let measured = cluster.store_status(&cluster.stores[cluster.wait_leader()]).expect("the leader answers");
+    let trips = measured.members.iter().filter(|member| member.id != measured.id).map(|member| member.round_trip_us);
+    let trips: Vec<Duration> = trips.map(Duration::from_micros).collect();
+    assert!(trips.iter().all(|trip| *trip >= apart.round_trip), "the links are slow: {trips:?}");
+    let mut broken = Vec::new();
+    for &percent in losses {
+        cluster.net.heal();
+        cluster.lose_between_stores(percent);
+        let (term, raises) = (cluster.term(), cluster.raises());
+        scene.load.wait_served();
+        scene.load.reset();
+        pause(under_loss);
+        // Still under loss.
+        scene.load.wait_served();
+        let report = scene.load.report();
+        let raises = cluster.raises().since(&raises);
+        let lost = cluster.lost_between_stores();
+        assert!(lost > 0, "packets are lost");
+        let (moves, longest) = (cluster.term() - term, report.longest(0..cluster.shape.sections as usize));
+        println!(
+            "  round trip {:?}, {percent} % lost ({lost} packets): {} raises, {} ms in the mean, p50 within {} ms, p99 within {} ms; \
+             leadership moved {moves} times; longest time without an answer {:.2} s; {} calls, failed items {:?}",
+            apart.round_trip,
+            raises.count(),
+            raises.mean().as_millis(),
+            raises.within_ms(0.5),
+            raises.within_ms(0.99),
+            longest.as_secs_f64(),
+            report.calls,
+            report.failures,
+        );
+        assert!(raises.count() > 0, "ceilings are raised");
+        if moves > MAX_MOVES || longest > (times.election_max + times.lease_wait) * 2 {
+            broken.push(format!("{percent} % lost: {moves} moves, {longest:?} without an answer"));
+        }
+    }
+    cluster.net.heal();
+    scene.end("stores far apart");
+    assert!(broken.is_empty(), "the promised availability holds: {broken:?}");
+}
