@@ -4,8 +4,9 @@
 //! that lost committed entries looks sound again once others have written to it, and a process that went on would give out
 //! numbers twice.
 
-use seq_core::high_water::StoreBehind;
+use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Life;
+use seq_core::{Incarnation, RenewSeq};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -81,14 +82,14 @@ impl HaltLatch {
 
     /// Judges what the store answered to a request of an incarnation, whose last answered renewal was `renewed`, of a process
     /// that is reached at `addr`.
-    pub(crate) fn judge(&self, life: Life, renewed: u64, addr: &str, error: &StoreError) {
+    pub(crate) fn judge(&self, life: Life, renewed: RenewSeq, addr: &str, error: &StoreError) {
         if let Some(halt) = judge(life, renewed, addr, error) {
             self.set(halt);
         }
     }
 }
 
-fn judge(life: Life, renewed: u64, addr: &str, error: &StoreError) -> Option<Halt> {
+fn judge(life: Life, renewed: RenewSeq, addr: &str, error: &StoreError) -> Option<Halt> {
     let behind = |evidence: &dyn ToString| Some(Halt::StoreBehind { evidence: evidence.to_string() });
     let (reason, message, current, other) = match error {
         StoreError::Behind(evidence @ StoreBehind { .. }) => return behind(evidence),
@@ -96,13 +97,16 @@ fn judge(life: Life, renewed: u64, addr: &str, error: &StoreError) -> Option<Hal
         | StoreError::Refused { reason, message, current, addr } => (reason.as_str(), message, *current, addr),
         StoreError::NoLeader { .. } => return None,
     };
-    match reason {
-        "STORE_BEHIND" => behind(message),
-        // An incarnation that was granted, and renewals that were answered, are entries of its log.
-        "UNKNOWN_NODE" => behind(message),
-        "OTHER_INCARNATION" if current < life.incarnation.0 => behind(message),
-        "OTHER_RENEWAL" if current < renewed => behind(message),
-        "OTHER_INCARNATION" if !other.is_empty() && other != addr => Some(Halt::Evicted { addr: other.clone() }),
+    let refused = match reason {
+        "STORE_BEHIND" => Refused::Behind,
+        "UNKNOWN_NODE" => Refused::UnknownNode,
+        "OTHER_INCARNATION" | "OTHER_PREDECESSOR" => Refused::Incarnation(Incarnation(current)),
+        "OTHER_RENEWAL" => Refused::Renewal(RenewSeq(current)),
+        _ => return None,
+    };
+    match refused {
+        refused if refused.shows_loss(life.incarnation, renewed) => behind(message),
+        Refused::Incarnation(_) if !other.is_empty() && other != addr => Some(Halt::Evicted { addr: other.clone() }),
         _ => None,
     }
 }
@@ -128,12 +132,14 @@ mod tests {
             (over("OTHER_RENEWAL", 6, ""), behind.clone()),
             (over("OTHER_RENEWAL", 19, ""), None),
             (over("OTHER_INCARNATION", 3, "a:1"), behind.clone()),
+            (over("OTHER_PREDECESSOR", 3, ""), behind.clone()),
+            (over("OTHER_PREDECESSOR", 5, ""), None),
             (over("UNKNOWN_NODE", 0, ""), behind),
             (over("OTHER_INCARNATION", 5, "b:1"), evicted),
             // A registration in this process' own name, as after a lost response.
             (over("OTHER_INCARNATION", 5, "a:1"), None),
         ] {
-            assert_eq!(judge(life, 18, "a:1", &error), expected, "{error}");
+            assert_eq!(judge(life, RenewSeq(18), "a:1", &error), expected, "{error}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use seq_core::owner::{AdoptError, Life, News, Renewal};
-use seq_core::{Incarnation, NodeId, RouteVersion, SectionId};
+use seq_core::{Incarnation, NodeId, RenewSeq, RouteVersion, SectionId};
 use seq_kit::repeats::Repeats;
 use seq_proto::owners::{self, NewsError};
 use seq_proto::v1;
@@ -88,13 +88,13 @@ async fn register(shared: &Shared, link: &StoreLink, last: Incarnation) -> Life 
             }
             // The store says which incarnation is the newest; the next attempt follows that one.
             Err(StoreError::Refused { reason, current, .. })
-                if reason == OTHER_PREDECESSOR && current != question.follows =>
+                if reason == OTHER_PREDECESSOR && current > question.follows =>
             {
                 question.follows = current;
                 continue;
             }
             Err(error) => {
-                shared.judge(Life { node: NodeId(0), incarnation: last }, &error);
+                shared.judge(Life { node: NodeId(0), incarnation: Incarnation(question.follows) }, &error);
                 if let Some(repeated) = repeats.admit() {
                     tracing::warn!(set = shared.set, name = shared.name, %error, repeated, "cannot register");
                 }
@@ -222,7 +222,7 @@ impl Shared {
     pub(crate) fn judge(&self, life: Life, error: &StoreError) {
         // The number of the renewal to send is one more than that of the last answered one.
         let renewal = self.owner.lock().renewal().filter(|renewal| renewal.life == life);
-        let renewed = renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1);
+        let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         self.halt.judge(life, renewed, &self.advertise, error);
     }
 

@@ -9,9 +9,14 @@
 //! again before this process sends its next request. The liveness counter is moved by the process' own commands alone, so one
 //! of them that is lost shows in the next response.
 //!
-//! Not visible here: a loss of entries that no running process has seen a response for.
+//! A refusal carries no counters. What it says of a record is compared with what was answered of that record before: see
+//! [`Refused`].
+//!
+//! Not visible here: a loss of entries that no running process has seen a response for; and one after which as many commands of
+//! the process as were lost, and of the set, were applied without a response that the process received.
 
-use crate::id::{Heard, Revision};
+use crate::id::{Heard, Incarnation, RenewSeq, Revision};
+use crate::state::CommandRefusal;
 
 /// How far a store has come, as of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +69,46 @@ impl HighWater {
     }
 }
 
+/// What a refusal says of the record that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The store itself found that it lacks what the request names.
+    Behind,
+    /// No such node ever registered.
+    UnknownNode,
+    /// The newest incarnation of the node.
+    Incarnation(Incarnation),
+    /// The last renewal in the incarnation.
+    Renewal(RenewSeq),
+}
+
+impl Refused {
+    /// What the refusal of a command says; `None` where it is about no such record.
+    #[must_use]
+    pub fn of(refusal: &CommandRefusal) -> Option<Refused> {
+        match refusal {
+            CommandRefusal::StoreBehind { .. } => Some(Refused::Behind),
+            CommandRefusal::UnknownNode { .. } => Some(Refused::UnknownNode),
+            CommandRefusal::OtherIncarnation { current, .. } | CommandRefusal::OtherPredecessor { current, .. } => {
+                Some(Refused::Incarnation(*current))
+            }
+            CommandRefusal::OtherRenewal { current, .. } => Some(Refused::Renewal(*current)),
+            _ => None,
+        }
+    }
+
+    /// Whether only a store that lost committed entries refuses so: it was answered before that the node is in
+    /// `incarnation`, and that `renewed` renewals of it were applied. Both never fall.
+    #[must_use]
+    pub fn shows_loss(self, incarnation: Incarnation, renewed: RenewSeq) -> bool {
+        match self {
+            Refused::Behind | Refused::UnknownNode => true,
+            Refused::Incarnation(current) => current < incarnation,
+            Refused::Renewal(current) => current < renewed,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +138,21 @@ mod tests {
         }
         let mut water = HighWater(mark(9, 2));
         assert_eq!(water.on_response(mark(9, 2), mark(30, 2), false), Ok(()), "a registration moves no liveness");
+    }
+
+    #[test]
+    fn a_refusal_that_knows_less_than_was_answered_shows_a_loss() {
+        for (refused, shows) in [
+            (Refused::Behind, true),
+            (Refused::UnknownNode, true),
+            (Refused::Incarnation(Incarnation(3)), true),
+            (Refused::Incarnation(Incarnation(4)), false),
+            (Refused::Incarnation(Incarnation(5)), false),
+            (Refused::Renewal(RenewSeq(17)), true),
+            (Refused::Renewal(RenewSeq(18)), false),
+            (Refused::Renewal(RenewSeq(19)), false),
+        ] {
+            assert_eq!(refused.shows_loss(Incarnation(4), RenewSeq(18)), shows, "{refused:?}");
+        }
     }
 }

@@ -84,6 +84,10 @@ bugs! {
     UncountedRepeat: "uncounted-repeat", "a forwarded call repeated after a timeout, and not counted as lost",
     /// A target serves because a peer says that the move is committed.
     TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
+    /// A process takes whatever a store says that was put back to an earlier state.
+    TrustsRolledBackStore: "trusts-rolled-back-store", "a response used although the store is behind what it answered before",
+    /// A process that begins a new incarnation names nothing that it has seen, and compares nothing with it.
+    ForgetsWhatItSaw: "forgets-what-it-saw", "a registration that does not say what its process has seen of the store",
 }
 
 impl fmt::Display for Bug {

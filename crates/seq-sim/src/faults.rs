@@ -86,6 +86,8 @@ pub(crate) enum Kind {
     NoRenewals(usize),
     /// A stranger sends a name what an owner sends the target of a planned move.
     Forge(usize),
+    /// Every member's data directory is put back to its state of so many milliseconds before, and all of them start again.
+    RollBack(u64),
     /// A clock runs at a rate beyond every margin, in millionths: only promises without clocks hold.
     WildRate(usize, u64),
 }
@@ -138,7 +140,56 @@ const STORMY_KINDS: usize = 26;
 /// Most faults of one kind in a run.
 const MOST_OF_A_KIND: u64 = 7;
 
+/// How often in a thousand worlds in which something breaks the store is put back to an earlier state. Seldom: nothing is
+/// served afterwards.
+const ROLLED_BACK: u64 = 80;
+
+/// The longest time that it is put back by, in milliseconds.
+pub(crate) const MOST_BACK_MS: u64 = 5_000;
+
+/// Makes the chance of a rollback another one than that of the rest, so that all other worlds stay as they are.
+const ROLLBACK_SEED: u64 = 0x7b1d_0c4a_6e55_92f3;
+
 impl Swarm {
+    /// Adds a store that is put back to an earlier state, if the seed has it.
+    pub(crate) fn add_rollback(&mut self, seed: u64) {
+        let rng = &mut Rng::new(seed ^ ROLLBACK_SEED);
+        if self.weather == Weather::Calm || !rng.chance(ROLLED_BACK) {
+            return;
+        }
+        let at = rng.between(10 * SECOND, FAULTS_END);
+        let most = *[200, 1_000, MOST_BACK_MS].get(rng.index(3)).expect("three of them");
+        let mut back = rng.below(most);
+        let mut add = |before: u64, lasts: u64, kind: Kind| {
+            self.faults.push(Fault { at: at - before * MS, lasts: lasts * MS, kind });
+        };
+        if rng.chance(400) {
+            // Planned moves to incarnations that are lost, with commits whose responses were lost.
+            let name = rng.index(NAMES);
+            let restart = rng.between(2_000, 4_500);
+            back = restart + rng.below(400);
+            for other in (0..NAMES).filter(|other| *other != name) {
+                add(restart, 150, Kind::Crash(other));
+            }
+            let moves = rng.between(200, 1_000);
+            add(moves + 30, moves + 30, Kind::NoCommitAnswers(name));
+            add(moves, 4_000, Kind::Drain(name));
+            add(moves - rng.between(10, 200), moves + 600, Kind::OnlyCommits(name));
+        } else if rng.chance(800) {
+            // Names that run twice, so that some process is just about to register.
+            for name in 0..NAMES {
+                add(rng.between(100, 4_000), rng.between(4_000, 8_000), Kind::Twin(name));
+            }
+        }
+        add(0, 1, Kind::RollBack(back));
+        self.faults.sort_by_key(|fault| fault.at);
+    }
+
+    /// Whether the store is put back to an earlier state at some time.
+    pub(crate) fn rolls_back(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, Kind::RollBack(_)))
+    }
+
     pub(crate) fn draw(rng: &mut Rng) -> Swarm {
         let weather = match rng.below(10) {
             0 => Weather::Calm,

@@ -28,6 +28,10 @@ pub(crate) fn machine(rng: &mut Rng, edge: bool) -> MachineClock {
 impl World {
     /// Starts a process under a name.
     pub(crate) fn start(&mut self, name: usize, port: usize) {
+        // One that has seen nothing cannot know that entries are lost: nothing is promised where an operator starts one.
+        if self.store.rolled_back.is_some() {
+            return;
+        }
         let p = self.procs.len();
         let token = self.rng.next() | 1;
         self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout, TERMS).with_secret(token)));
@@ -91,6 +95,7 @@ impl World {
             Kind::WallStep(name, by) => self.machines[name].step_wall(now, by * MS as i64),
             Kind::Elect(member) => self.elect(member),
             Kind::Forge(name) => self.forge(name),
+            Kind::RollBack(back_ms) => self.roll_back(back_ms * MS),
             Kind::StorePause => self.store.paused_until = self.store.paused_until.max(now + lasts),
             Kind::StallMember(member) => {
                 self.coverage.saw(Situation::MemberStalled);
@@ -161,7 +166,7 @@ impl World {
             Kind::Elect(_) => self.depose(),
             Kind::WildRate(machine, _) => self.machines[machine].set_rates(now, [TRUE_RATE; 3]),
             Kind::Stall(_) | Kind::StallMember(_) | Kind::Leave(_) => {}
-            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause => {}
+            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause | Kind::RollBack(_) => {}
             other => self.switch(other, false),
         }
     }

@@ -20,6 +20,7 @@ mod moving;
 mod net;
 mod process;
 mod rng;
+mod rollback;
 mod serving;
 mod session;
 mod shrink;

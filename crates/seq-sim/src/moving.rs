@@ -180,7 +180,7 @@ impl World {
             Told::TargetGone => Commit::TargetGone,
             Told::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
             Told::Lost => Commit::Lost,
-            Told::LifeOver => return self.end_life(p, handing.life),
+            Told::LifeOver(_) => return self.end_life(p, handing.life),
             _ => return self.commit_unknown(p, handing),
         };
         self.committed(p, handing, sent, commit);

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::handing::Offer;
 use seq_core::owner::{Life, News, Renewal};
 use seq_core::section::SectionCopy;
 use seq_core::state::{Raise, Transfer};
-use seq_core::{Incarnation, RouteVersion, Seq};
+use seq_core::{Incarnation, Revision, RouteVersion, Seq};
 
 use crate::client::{Call, Reply};
 use crate::faults::{HOSTS, MS, NAMES};
@@ -30,7 +31,7 @@ pub(crate) enum Address {
 /// What an AllocSvr asks the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
-    Register { name: usize, port: usize, token: u64, lease: Duration, follows: Incarnation },
+    Register { name: usize, port: usize, token: u64, lease: Duration, follows: Incarnation, seen: Revision },
     Renew(Renewal),
     Raise { life: Life, raises: Vec<Raise>, since: RouteVersion },
     Transfer { transfer: Transfer, since: RouteVersion },
@@ -40,17 +41,40 @@ pub(crate) enum Question {
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     NotLeader(usize),
-    Registered(Life),
+    Registered(Life, Mark),
     /// The registration does not follow the newest incarnation, which this is.
     Follow(Incarnation),
     Renewed(News),
     Raised(Vec<Option<Seq>>, News),
     Transferred(News),
-    LifeOver,
+    LifeOver(Refused),
     TargetGone,
+    /// The registration has seen more than the store has.
+    Behind,
     /// The ownership is over. The news are there for a planted bug alone; nobody else reads them.
     Lost,
     Refused,
+}
+
+impl Told {
+    /// How far the store had come, where it answers with more than a refusal.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        match self {
+            Told::Registered(_, mark) => Some(*mark),
+            Told::Renewed(news) | Told::Raised(_, news) | Told::Transferred(news) => Some(news.mark),
+            _ => None,
+        }
+    }
+
+    /// What a refusal says of a record of the process itself.
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        match self {
+            Told::LifeOver(refused) => Some(*refused),
+            Told::Behind => Some(Refused::Behind),
+            Told::Follow(newest) => Some(Refused::Incarnation(*newest)),
+            _ => None,
+        }
+    }
 }
 
 /// What a source asks a target.
@@ -64,12 +88,33 @@ pub(crate) enum PeerAsk {
 /// A message.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    Ask { process: usize, rpc: u64, attempt: u32, question: Rc<Question> },
-    Told { rpc: u64, attempt: u32, told: Rc<Told> },
-    Peer { process: usize, id: u64, ask: Rc<PeerAsk> },
-    PeerTold { id: u64, accepted: bool },
+    Ask {
+        process: usize,
+        rpc: u64,
+        attempt: u32,
+        question: Rc<Question>,
+    },
+    /// With how often the store had been put back when it answered.
+    Told {
+        rpc: u64,
+        attempt: u32,
+        rollbacks: u32,
+        told: Rc<Told>,
+    },
+    Peer {
+        process: usize,
+        id: u64,
+        ask: Rc<PeerAsk>,
+    },
+    PeerTold {
+        id: u64,
+        accepted: bool,
+    },
     Call(Call),
-    Reply { to: u64, reply: Reply },
+    Reply {
+        to: u64,
+        reply: Reply,
+    },
 }
 
 /// The weather on the wires.

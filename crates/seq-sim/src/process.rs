@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use seq_core::high_water::{HighWater, Mark};
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Life, Owner};
 use seq_core::section::{Distance, SectionCopy};
@@ -76,6 +77,12 @@ pub(crate) struct Process {
     pub(crate) token: u64,
     /// The incarnation that its next registration follows.
     pub(crate) follows: Incarnation,
+    /// The newest response seen, over all its incarnations.
+    pub(crate) water: HighWater,
+    /// The same as the world knows it, for the check.
+    pub(crate) answered: Mark,
+    /// Whether it stopped for good.
+    pub(crate) stopped: bool,
     /// How long answers of the store let it serve.
     pub(crate) terms: LeaseTerms,
     pub(crate) began: u64,
@@ -121,6 +128,9 @@ impl Process {
             node: NodeId(0),
             token,
             follows: Incarnation(0),
+            water: HighWater::default(),
+            answered: Mark::default(),
+            stopped: false,
             terms: TERMS,
             began: 0,
             ended: u64::MAX,
@@ -265,6 +275,9 @@ impl World {
         self.coverage.saw(Situation::LifeOver);
         self.require_successor(p);
         self.step(p, |owner, effects| owner.on_life_over(life, effects));
+        if self.bug == Some(Bug::ForgetsWhatItSaw) {
+            self.procs[p].water = HighWater::default();
+        }
         let token = self.rng.next() | 1;
         let wait = self.backoff(p);
         let process = &mut self.procs[p];

@@ -151,7 +151,7 @@ impl World {
                     prev = Seq(value.0 - u64::from(count.get()));
                 }
                 let first = value.0 - u64::from(count.get()) + 1;
-                let ceiling = self.store.state.sections[section.0 as usize].max_seq;
+                let ceiling = self.store.committed_ceiling(section);
                 let now = self.now;
                 self.trace.note(now, [2, uid.0, value.0], || {
                     format!("process {p}: uid {uid} takes {first}..={value} in section {section} under epoch {epoch}")
@@ -186,7 +186,7 @@ impl World {
                 self.trace.note(now, [8, uid.0, to.0], || {
                     format!("process {p}: uid {uid} is raised to {to} in section {section} under epoch {epoch}")
                 });
-                let ceiling = self.store.state.sections[section.0 as usize].max_seq;
+                let ceiling = self.store.committed_ceiling(section);
                 self.check.advanced(now, uid.0, to.0, ceiling.0);
                 self.reply(p, held, Reply::Advanced { past: false, epoch });
             }

@@ -1,10 +1,12 @@
 //! A process and its store: registering, renewing, raising, and the way to whichever member leads.
 //!
 //! The rules are those of `seq-alloc`'s `session.rs`, `ceiling.rs` and `store_link.rs`: the clocks are read before the first
-//! attempt, an attempt without an answer goes to the next member, and a late answer is nobody's.
+//! attempt, an attempt without an answer goes to the next member, and a late answer is nobody's. What an answer says is held
+//! against what was answered before it is used: see `rollback.rs`.
 
 use std::rc::Rc;
 
+use seq_core::high_water::Mark;
 use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::handing::Handing;
 use seq_core::owner::{AdoptError, Life, News, Renewal};
@@ -49,23 +51,27 @@ pub(crate) enum About {
 /// A question under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Rpc {
-    about: About,
+    pub(crate) about: About,
     question: Rc<Question>,
     sent: Clocks,
     attempt: u32,
+    /// What had been seen when the attempt was sent, and what had been answered.
+    pub(crate) seen: Mark,
+    pub(crate) answered: Mark,
 }
 
 impl World {
     /// Begins a life, or goes on trying to.
     pub(crate) fn register(&mut self, p: usize) {
-        if self.procs[p].owner.life().is_some() {
+        if self.procs[p].owner.life().is_some() || self.procs[p].stopped {
             return;
         }
         let terms = self.terms_of(self.procs[p].name);
         let process = &mut self.procs[p];
         process.terms = terms;
         let (name, port, token, follows) = (process.name, process.port, process.token, process.follows);
-        self.ask(p, About::Register, Question::Register { name, port, token, lease: terms.lease, follows });
+        let seen = process.water.mark().revision;
+        self.ask(p, About::Register, Question::Register { name, port, token, lease: terms.lease, follows, seen });
     }
 
     /// The terms that a name registers with now: the first one's leases are longer where the set's terms allow for it.
@@ -116,14 +122,16 @@ impl World {
     /// Asks the store. The clocks are read here, before anything is sent.
     pub(crate) fn ask(&mut self, p: usize, about: About, question: Question) {
         let id = self.fresh();
-        let rpc = Rpc { about, question: Rc::new(question), sent: self.clock(p), attempt: 0 };
+        let (sent, none) = (self.clock(p), Mark::default());
+        let rpc = Rpc { about, question: Rc::new(question), sent, attempt: 0, seen: none, answered: none };
         self.procs[p].rpcs.insert(id, rpc);
         self.attempt_ask(p, id);
     }
 
     fn attempt_ask(&mut self, p: usize, id: u64) {
-        let process = &self.procs[p];
-        let rpc = &process.rpcs[&id];
+        let process = &mut self.procs[p];
+        let rpc = process.rpcs.get_mut(&id).expect("it is under way");
+        (rpc.seen, rpc.answered) = (process.water.mark(), process.answered);
         let (attempt, question) = (rpc.attempt, rpc.question.clone());
         let (host, leader) = (process.name, process.leader);
         self.send(host, Address::Member(leader), Body::Ask { process: p, rpc: id, attempt, question });
@@ -179,7 +187,7 @@ impl World {
     }
 
     /// A message of a member arrived.
-    pub(crate) fn told(&mut self, p: usize, id: u64, attempt: u32, told: &Rc<Told>) {
+    pub(crate) fn told(&mut self, p: usize, id: u64, attempt: u32, rollbacks: u32, told: &Rc<Told>) {
         if self.procs[p].rpcs.get(&id).is_none_or(|rpc| rpc.attempt != attempt) {
             self.coverage.saw(Situation::LateAnswer);
             return;
@@ -190,6 +198,9 @@ impl World {
             return self.ask_next(p, id, next);
         }
         let rpc = self.procs[p].rpcs.remove(&id).expect("it is under way");
+        if !self.may_use(p, &rpc, rollbacks, told) {
+            return;
+        }
         if self.bug == Some(Bug::LeaseBeforeNews)
             && matches!(**told, Told::Renewed(_) | Told::Raised(..))
             && self.procs[p].owner.life().is_some()
@@ -204,7 +215,7 @@ impl World {
     /// An answer is taken in.
     pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, told: &Told) {
         match (rpc.about, told) {
-            (About::Register, Told::Registered(life)) => self.registered(p, *life),
+            (About::Register, Told::Registered(life, _)) => self.registered(p, *life),
             (About::Register, Told::Follow(newest)) => {
                 self.procs[p].follows = *newest;
                 self.after(0, Event::Step(p, Step::Register));
@@ -224,12 +235,12 @@ impl World {
                     self.renew_at(p, (self.procs[p].renewed_at + wait).max(self.now));
                 }
             }
-            (About::Renew(renewal), Told::LifeOver) => self.end_life(p, renewal.life),
+            (About::Renew(renewal), Told::LifeOver(_)) => self.end_life(p, renewal.life),
             (About::Raise(life, batch), Told::Raised(ceilings, news)) => {
                 self.procs[p].backoff = 0;
                 self.raised(p, life, batch, ceilings, rpc.sent, news.clone());
             }
-            (About::Raise(life, _), Told::LifeOver) => {
+            (About::Raise(life, _), Told::LifeOver(_)) => {
                 self.procs[p].raises -= 1;
                 self.coverage.saw(Situation::RaiseRefused);
                 self.end_life(p, life);

@@ -4,16 +4,17 @@
 //! **Invariant:** nothing is answered that was not applied before, by a member that proposed it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
+use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
 use seq_core::owner::{Life, News};
 use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Registration, SectionRecord, State, Terms};
-use seq_core::{Epoch, Heard, Incarnation, NodeId};
+use seq_core::{Epoch, Heard, Incarnation, NodeId, Revision, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -65,6 +66,12 @@ pub(crate) struct Store {
     pub(crate) late_looks: u32,
     pub(crate) late_reassigns: u32,
     pub(crate) late_news: u32,
+    /// Earlier states with when each was left, in worlds where the store is put back to one of them; the newest is the last.
+    pub(crate) earlier: VecDeque<(u64, State)>,
+    /// The revision that it was put back to.
+    pub(crate) rolled_back: Option<Revision>,
+    /// The ceilings as they stood before that: they had been committed.
+    pub(crate) lost_ceilings: Vec<Seq>,
 }
 
 /// What an arbiter has in hand while its thread stands still inside of a look: the state, whose clock it reads when it goes
@@ -103,6 +110,9 @@ impl Store {
             late_looks: 0,
             late_reassigns: 0,
             late_news: 0,
+            earlier: VecDeque::new(),
+            rolled_back: None,
+            lost_ceilings: Vec::new(),
         }
     }
 }
@@ -160,7 +170,8 @@ impl World {
 
     fn tell(&mut self, asker: Asker, told: Told) {
         let Asker { process, rpc, attempt, member } = asker;
-        let body = Body::Told { rpc, attempt, told: Rc::new(told) };
+        let rollbacks = u32::from(self.store.rolled_back.is_some());
+        let body = Body::Told { rpc, attempt, rollbacks, told: Rc::new(told) };
         self.send(NAMES + member, Address::Process(process), body);
     }
 
@@ -171,6 +182,7 @@ impl World {
             return self.after(wait, Event::Store(StoreStep::Apply(Box::new(entry))));
         }
         let before: Vec<SectionRecord> = self.store.state.sections.clone();
+        self.keep_state();
         match entry {
             Entry::Asked(question, asker) => {
                 let command = command(&question, self.bug, &self.store.state);
@@ -240,30 +252,41 @@ impl World {
     /// A member answers, from the state as it is by now.
     pub(crate) fn answer(&mut self, asker: Asker, question: &Question, answer: Answer) {
         let plan = self.store.seats[asker.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
-        let news = |life, since| News::of(&self.store.state, &plan, life, since);
+        let news = |life: Life, since| {
+            let current = self.store.state.node(life.node).map_or(Incarnation(0), |record| record.incarnation);
+            News::of(&self.store.state, &plan, life, since).ok_or(Told::LifeOver(Refused::Incarnation(current)))
+        };
+        let over = |refusal: &CommandRefusal| Refused::of(refusal).map_or(Told::Refused, Told::LifeOver);
         let told = match (answer, question) {
-            (Answer::Registered(Ok((node, incarnation))), _) => Told::Registered(Life { node, incarnation }),
+            (Answer::Registered(Ok((node, incarnation))), _) => {
+                let liveness = self.store.state.node(node).map_or(Heard(0), |record| record.heard);
+                let mark = Mark { revision: self.store.state.revision, liveness };
+                Told::Registered(Life { node, incarnation }, mark)
+            }
+            (Answer::Registered(Err(CommandRefusal::StoreBehind { .. })), _) => Told::Behind,
             (Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })), _) => Told::Follow(current),
             (Answer::Renewed(Ok(())), Question::Renew(renewal)) => {
-                news(renewal.life, renewal.route_version).map_or(Told::LifeOver, Told::Renewed)
+                news(renewal.life, renewal.route_version).map_or_else(|over| over, Told::Renewed)
             }
             (Answer::Raised(Ok(ceilings)), Question::Raise { life, since, .. }) => {
-                news(*life, *since).map_or(Told::LifeOver, |news| Told::Raised(ceilings, news))
+                news(*life, *since).map_or_else(|over| over, |news| Told::Raised(ceilings, news))
             }
             (Answer::Transferred(Ok(_)), Question::Transfer { transfer, since }) => {
                 let life = Life { node: transfer.from, incarnation: transfer.incarnation };
-                news(life, *since).map_or(Told::LifeOver, Told::Transferred)
+                news(life, *since).map_or_else(|over| over, Told::Transferred)
             }
             (Answer::Transferred(Err(refusal)), Question::Transfer { transfer, .. }) => match refusal {
-                CommandRefusal::OtherIncarnation { node, .. } if node == transfer.to => Told::TargetGone,
-                CommandRefusal::OtherIncarnation { .. } => Told::LifeOver,
+                CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node }
+                    if node == transfer.to =>
+                {
+                    Told::TargetGone
+                }
+                refusal @ (CommandRefusal::OtherIncarnation { .. } | CommandRefusal::UnknownNode { .. }) => {
+                    over(&refusal)
+                }
                 _ => Told::Lost,
             },
-            (
-                Answer::Renewed(Err(CommandRefusal::OtherIncarnation { .. } | CommandRefusal::OtherRenewal { .. }))
-                | Answer::Raised(Err(CommandRefusal::OtherIncarnation { .. })),
-                _,
-            ) => Told::LifeOver,
+            (Answer::Renewed(Err(refusal)) | Answer::Raised(Err(refusal)), _) => over(&refusal),
             _ => Told::Refused,
         };
         self.tell(asker, told);
@@ -342,13 +365,14 @@ impl World {
 
 fn command(question: &Question, bug: Option<Bug>, state: &State) -> Command {
     match question {
-        Question::Register { name, port, token, lease, follows } => {
+        Question::Register { name, port, token, lease, follows, seen } => {
             let name = name.to_string();
             let newest = state.nodes().find(|(_, node)| node.name == name).map(|(_, node)| node.incarnation);
             let any = bug == Some(Bug::AnyPredecessor);
             let follows = if any { newest.unwrap_or_default() } else { *follows };
             let addr = format!("{name}:{port}");
-            Command::Register(Registration { lease: *lease, follows, ..Registration::new(&name, &addr, *token) })
+            let first = Registration::new(&name, &addr, *token);
+            Command::Register(Registration { lease: *lease, follows, seen: *seen, ..first })
         }
         Question::Renew(renewal) => Command::Renew {
             node: renewal.life.node,

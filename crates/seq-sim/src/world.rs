@@ -102,10 +102,10 @@ pub(crate) enum Event {
 
 /// An event in line.
 #[derive(Debug)]
-struct Queued {
+pub(crate) struct Queued {
     at: u64,
     number: u64,
-    event: Event,
+    pub(crate) event: Event,
 }
 
 impl PartialEq for Queued {
@@ -136,7 +136,7 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) bug: Option<Bug>,
     pub(crate) swarm: Swarm,
-    queue: BinaryHeap<Reverse<Queued>>,
+    pub(crate) queue: BinaryHeap<Reverse<Queued>>,
     numbers: u64,
     pub(crate) layout: Layout,
     pub(crate) net: Net,
@@ -155,7 +155,7 @@ pub(crate) struct World {
     /// Whether a table or a lease changed in this event.
     pub(crate) owners_changed: bool,
     pub(crate) healed: bool,
-    over: bool,
+    pub(crate) over: bool,
     pub(crate) events: u64,
 }
 
@@ -163,7 +163,8 @@ impl World {
     /// The world of a seed, with all its faults or some of them.
     pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
         let mut rng = Rng::new(seed);
-        let swarm = Swarm::draw(&mut rng);
+        let mut swarm = Swarm::draw(&mut rng);
+        swarm.add_rollback(seed);
         let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition { name: SET.to_owned(), layout }));
@@ -336,7 +337,7 @@ impl World {
             return self.procs[p].backlog.push_back(Event::Message { to: Address::Process(p), body });
         }
         match body {
-            Body::Told { rpc, attempt, told } => self.told(p, rpc, attempt, &told),
+            Body::Told { rpc, attempt, rollbacks, told } => self.told(p, rpc, attempt, rollbacks, &told),
             Body::Peer { process, id, ask } => self.peer_asks(p, process, id, &ask),
             Body::PeerTold { id, accepted } => self.peer_told(p, id, accepted),
             Body::Call(call) => self.arrive(p, call),
@@ -379,7 +380,7 @@ impl World {
         }
     }
 
-    /// Each uid must be given a number now.
+    /// Each uid must be given a number now, unless the store was put back: then an operator must decide first.
     fn probe(&mut self) {
         for uid in self.layout.uids() {
             self.clients.push(Client::probing(self.layout.sections(), Uid(uid)));
@@ -390,6 +391,9 @@ impl World {
 
     fn conclude(&mut self) {
         self.over = true;
+        if self.store.rolled_back.is_some() {
+            return self.require_stopped();
+        }
         let unserved: Vec<_> = self.clients.iter().filter_map(Client::unserved).map(|uid| uid.0).collect();
         if !unserved.is_empty() {
             let after = Duration::from_nanos(LIVENESS_BOUND + PROBE_TIME);

@@ -1,0 +1,158 @@
+//! A store that is put back to an earlier state: the data directories of all members restored from copies of one instant, while
+//! AllocSvrs go on. The rules are those of `seq_core::high_water`, as `seq-alloc` applies them.
+//!
+//! **What is promised:** a process that was answered what the store lacks since uses no response to a request that it sends
+//! afterwards, and stops for good; as long as each running process was answered more, nothing is given out twice. One process
+//! that knows stops itself and no other: a process that was answered nothing newer cannot know, and may be granted what others
+//! gave out. So the store is put back only to a state that is behind what each running process was answered, and no process is
+//! started afterwards.
+//!
+//! Counters show a loss for as long as they are behind. Where as many commands of a process were applied without a response that
+//! it received, and the revision was passed as well, they do not; such a world ends there, without a verdict.
+
+use std::cmp::Reverse;
+
+use seq_core::high_water::Mark;
+use seq_core::{RenewSeq, SectionId, Seq};
+
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::faults::{MEMBERS, MOST_BACK_MS, MS};
+use crate::net::{Address, Told};
+use crate::session::{About, Rpc};
+use crate::store::{Entry, Store};
+use crate::world::{Event, Queued, StoreStep, World};
+
+impl Store {
+    /// The newest ceiling of a section that was ever committed.
+    pub(crate) fn committed_ceiling(&self, section: SectionId) -> Seq {
+        let lost = self.lost_ceilings.get(section.0 as usize).copied().unwrap_or_default();
+        self.state.sections[section.0 as usize].max_seq.max(lost)
+    }
+}
+
+impl World {
+    /// Keeps the state for a later rollback, before an entry is applied.
+    pub(crate) fn keep_state(&mut self) {
+        if self.store.rolled_back.is_some() || !self.swarm.rolls_back() {
+            return;
+        }
+        let oldest = self.now.saturating_sub(MOST_BACK_MS * MS);
+        let earlier = &mut self.store.earlier;
+        while earlier.front().is_some_and(|(left, _)| *left < oldest) {
+            earlier.pop_front();
+        }
+        earlier.push_back((self.now, self.store.state.clone()));
+    }
+
+    /// All members are put back to their state of an earlier instant, and start again.
+    pub(crate) fn roll_back(&mut self, back: u64) {
+        let running = self.procs.iter().filter(|process| process.alive);
+        let known = running.map(|process| process.answered.revision).min().unwrap_or_default();
+        let instant = self.now - back;
+        let restored = self.store.earlier.iter().rev().find(|(left, state)| *left <= instant && state.revision < known);
+        let Some((_, restored)) = restored.cloned() else { return };
+        self.coverage.saw(Situation::RolledBack);
+        let now = self.now;
+        let lost = (self.store.state.revision, restored.revision);
+        self.trace
+            .note(now, [9, lost.1.0, 0], || format!("the store is put back from revision {} to {}", lost.0, lost.1));
+        // What was under way to members, inside of them and between them is gone with their processes.
+        self.queue.retain(|Reverse(Queued { event, .. })| match event {
+            Event::Message { to: Address::Member(_), .. } => false,
+            Event::Store(StoreStep::Apply(entry)) => matches!(**entry, Entry::Terms(_) | Entry::Drain(..)),
+            Event::Store(_) => false,
+            _ => true,
+        });
+        self.store.lost_ceilings = self.store.state.sections.iter().map(|record| record.max_seq).collect();
+        self.store.rolled_back = Some(restored.revision);
+        self.store.state = restored;
+        self.store.earlier.clear();
+        self.store.seats = [const { None }; MEMBERS];
+        self.lead(self.store.leader);
+    }
+
+    /// Whether a process may use an answer of the store; if not, it has stopped.
+    pub(crate) fn may_use(&mut self, p: usize, rpc: &Rpc, rollbacks: u32, told: &Told) -> bool {
+        let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
+        let counts = !matches!(rpc.about, About::Register);
+        let process = &mut self.procs[p];
+        if process.stopped {
+            return false;
+        }
+        if let Some(mark) = told.mark() {
+            let taken = process.water.on_response(rpc.seen, mark, counts);
+            if let Err(behind) = taken
+                && !trusts
+            {
+                self.stop(p, &behind.to_string());
+                return false;
+            }
+            self.look_at_use(p, rpc.answered, mark, counts, rollbacks);
+            let answered = &mut self.procs[p].answered;
+            answered.revision = answered.revision.max(mark.revision);
+            answered.liveness = answered.liveness.max(mark.liveness);
+        }
+        let Some(refused) = told.refused() else { return true };
+        let process = &self.procs[p];
+        let life = match &rpc.about {
+            About::Register => None,
+            About::Renew(renewal) => Some(renewal.life),
+            About::Raise(life, _) => Some(*life),
+            About::Commit(handing) => Some(handing.life),
+        };
+        let incarnation = life.map_or(process.follows, |life| life.incarnation);
+        let renewal = process.owner.renewal().filter(|renewal| Some(renewal.life) == life);
+        let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
+        if trusts || !refused.shows_loss(incarnation, renewed) {
+            return true;
+        }
+        if matches!(told, Told::Behind) {
+            self.coverage.saw(Situation::SeenMore);
+        }
+        self.stop(p, &format!("{refused:?} for incarnation {incarnation} after {renewed} renewals"));
+        false
+    }
+
+    /// A process stops for good: it serves nothing, and asks the store for nothing.
+    fn stop(&mut self, p: usize, why: &str) {
+        self.coverage.saw(Situation::Stopped);
+        let now = self.now;
+        self.trace.note(now, [10, p as u64, 0], || format!("process {p} stops: {why}"));
+        if self.store.rolled_back.is_none() {
+            let text = format!("process {p} stopped: {why}");
+            self.check.broken(now, "a store that lost nothing stops no process", text);
+        }
+        self.procs[p].stopped = true;
+        if let Some(life) = self.procs[p].owner.life() {
+            self.step(p, |owner, effects| owner.on_life_over(life, effects));
+        }
+    }
+
+    /// Looked at from outside: what a process was answered when it sent the request, and what the response that it uses was
+    /// read from.
+    fn look_at_use(&mut self, p: usize, answered: Mark, mark: Mark, counts: bool, rollbacks: u32) {
+        let Some(restored) = self.store.rolled_back else { return };
+        if rollbacks == 0 || answered.revision <= restored {
+            return;
+        }
+        let liveness = if counts { mark.liveness > answered.liveness } else { mark.liveness >= answered.liveness };
+        if mark.revision > answered.revision && liveness {
+            // No counter shows it.
+            self.coverage.saw(Situation::Masked);
+            self.over = true;
+            return;
+        }
+        let text = format!("process {p} was answered {answered:?}, and uses an answer of a store at {mark:?}");
+        self.check.broken(self.now, "a store that is behind is not served from", text);
+    }
+
+    /// When everything works again, each running process has noticed.
+    pub(crate) fn require_stopped(&mut self) {
+        let unstopped = self.procs.iter().position(|process| process.alive && !process.stopped);
+        if let Some(p) = unstopped {
+            let text = format!("process {p} goes on, although the store was put back");
+            self.check.broken(self.now, "each process that knows more than the store stops", text);
+        }
+    }
+}
