@@ -106,13 +106,12 @@ impl Net {
 
     /// So many percent of the packets that these hosts send each other are lost.
     pub(crate) fn lose_packets(&self, hosts: &[Host], percent: u32) {
-        let probability = f64::from(percent) / 100.0;
-        for to in hosts {
-            for from in hosts.iter().filter(|from| from.ip != to.ip) {
-                let random = format!("-m statistic --mode random --probability {probability}");
-                iptables(to, &format!("-A INPUT -s {} {random} -j DROP", from.ip));
-            }
-        }
+        lossy(hosts, percent, "-A");
+    }
+
+    /// Undoes one [`Net::lose_packets`].
+    pub(crate) fn lose_no_packets(&self, hosts: &[Host], percent: u32) {
+        lossy(hosts, percent, "-D");
     }
 
     /// How many packets the rules of [`Net::lose_packets`] have dropped.
@@ -199,6 +198,16 @@ impl Drop for Net {
         }
         // Its other end went with the bridge; that this fails then is no fault.
         let _ = try_run("ip", &["link", "del", &self.tag]);
+    }
+}
+
+/// Adds or deletes the rules of a lossy link between hosts.
+fn lossy(hosts: &[Host], percent: u32, action: &str) {
+    let random = format!("-m statistic --mode random --probability {}", f64::from(percent) / 100.0);
+    for to in hosts {
+        for from in hosts.iter().filter(|from| from.ip != to.ip) {
+            iptables(to, &format!("{action} INPUT -s {} {random} -j DROP", from.ip));
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl Bench {
         std::fs::write(&set, text)?;
         let (set, data) = (set.to_string_lossy().into_owned(), dir.join("s1").to_string_lossy().into_owned());
         let mut store = Peer::new(dir);
-        store.start(&self.seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data], &at(0)).await?;
+        store.start(&self.seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data, "--form"], &at(0)).await?;
         let mut peer = Peer::new(dir);
         peer.start(&self.seqsvr, &["alloc", "--set", &set, "--name", "a1", "--cores", "1"], &at(2)).await?;
         let url = format!("http://{}", at(2));

@@ -143,6 +143,7 @@ impl Work for Take {
         Allocation { lost: answer.lost.saturating_add(attempts), ..answer }
     }
 
+    #[inline]
     fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Allocation, Refusal>> {
         shared.take(owned, &item.ask, item.slot)
     }

@@ -99,19 +99,24 @@ impl Shared {
         match owned.section.take(slot, ask.count) {
             Take::Given { value, prev, raise_due } => {
                 if raise_due {
-                    self.line.join(owned.clone());
+                    self.enqueue_raise(owned);
                 }
                 Some(Ok(Allocation { value, prev, epoch: owned.epoch, lost: 0 }))
             }
-            Take::AtCeiling { raise_due, .. } => {
-                if raise_due {
-                    self.line.join(owned.clone());
-                }
+            Take::AtCeiling { raise_due: true, .. } => {
+                self.enqueue_raise(owned);
                 None
             }
-            Take::Frozen => None,
+            Take::AtCeiling { .. } | Take::Frozen => None,
             Take::Exhausted => Some(Err(Refusal::Exhausted { uid: ask.uid, count: ask.count.get() })),
         }
+    }
+
+    /// Out of line, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_raise(&self, owned: &Arc<OwnedSection>) {
+        self.line.join(owned.clone());
     }
 
     /// Raises a uid of a section that this node owns, under a lease that holds. `None`: not now, as for [`Shared::take`].

@@ -4,6 +4,7 @@ use seq_kit::frontend::{Allocation, Answered};
 use seq_proto::{status, v1};
 
 /// The response with these answers, in request order. An item that has none is refused because it would wait.
+#[inline]
 pub(crate) fn response(
     answers: impl Iterator<Item = Answered<Allocation>>,
     routes: Option<v1::Routes>,

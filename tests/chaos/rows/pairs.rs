@@ -24,6 +24,9 @@ const FIRST_SEED: u64 = 1;
 const BEGIN_MS: std::ops::Range<u64> = 0..3_000;
 const LAST_MS: std::ops::Range<u64> = 300..6_000;
 
+/// Packets lost on a lossy link, of a hundred: from a bad link to one on which a retransmission is lost as well.
+const LOST_PERCENT: std::ops::Range<u32> = 5..60;
+
 /// Time between two starts of a restart of all.
 const BETWEEN_STARTS_MS: std::ops::Range<u64> = 0..600;
 
@@ -52,6 +55,8 @@ enum Kind {
     CutOneWay(Who, Who),
     /// Nothing passes between two.
     Cut(Who, Who),
+    /// Packets between two are lost, so many percent: a slow link, as each loss is a retransmission late.
+    Lossy(Who, Who, u32),
     /// A member's disk is lost; it comes up once more, empty and under its old id, when it is over.
     LostDisk(usize),
     /// The first store's disk is full.
@@ -144,7 +149,7 @@ fn draw(rng: &mut fastrand::Rng) -> Kind {
             break other;
         }
     };
-    match rng.u8(..12) {
+    match rng.u8(..14) {
         0 | 1 => Kind::Kill(who),
         2 | 3 => Kind::Pause(who),
         4 | 5 => Kind::CutOneWay(who, other),
@@ -153,6 +158,7 @@ fn draw(rng: &mut fastrand::Rng) -> Kind {
         8 => Kind::FullDisk,
         9 => Kind::Clock(who, if rng.bool() { 3_600 } else { -3_600 }),
         10 => Kind::Skew { store, alloc },
+        11 | 12 => Kind::Lossy(who, other, rng.u32(LOST_PERCENT)),
         _ => Kind::RestartAll {
             order: rng.usize(..ORDERS.len()),
             between: rng.u64(BETWEEN_STARTS_MS),
@@ -209,6 +215,10 @@ impl Trial {
                 let (one, other) = (node(cluster, one).host.clone(), node(cluster, other).host.clone());
                 cluster.net.cut(&one, &other);
             }
+            Kind::Lossy(one, other, percent) => {
+                let hosts = [one, other].map(|who| node(cluster, who).host.clone());
+                cluster.net.lose_packets(&hosts, percent);
+            }
             Kind::LostDisk(store) => {
                 self.lost = Some(store);
                 cluster.stores[store].kill();
@@ -246,7 +256,11 @@ impl Trial {
                 cluster.net.deliver_packets(&one, &other);
                 cluster.net.deliver_packets(&other, &one);
             }
-            // Empty, under its old id, and not told to join.
+            Kind::Lossy(one, other, percent) => {
+                let hosts = [one, other].map(|who| node(cluster, who).host.clone());
+                cluster.net.lose_no_packets(&hosts, percent);
+            }
+            // Empty, under its old id, and without `--join`.
             Kind::LostDisk(store) => cluster.stores[store].restart(),
             Kind::FullDisk => {
                 cluster.disk.as_ref().expect("it was prepared").free();
