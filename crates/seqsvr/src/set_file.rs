@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec, check_sets};
-use seq_kit::config::{in_plain_words, line_of};
+use seq_kit::config::{readable_reason, line_of};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -190,7 +190,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
         |offset: usize, what: String| vec![Problem { path: path.to_owned(), line: Some(line_of(text, offset)), what }];
     let syntax = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
-        let reason = in_plain_words(&error.message().trim().replace('\n', ", "));
+        let reason = readable_reason(&error.message().trim().replace('\n', ", "));
         at(offset, key_at(text, offset).map_or_else(|| reason.clone(), |key| format!("{key}: {reason}")))
     };
     let raw: RawSet = toml::from_str(text).map_err(syntax)?;
