@@ -1,9 +1,9 @@
-//! The README does what it says: every command of its `console` blocks is run, in order, against the cluster that its
-//! first command starts, and the output is compared with the one shown.
+//! Runs the README: every command of its `console` blocks, in order, against the cluster that its first command starts,
+//! and compares the output with the one shown.
 //!
-//! Words are compared exactly, numbers only where the command asks for numbers of the sequence: times and versions differ
-//! from run to run. `...` stands for anything within a line, and alone for any lines. The cluster listens on free ports
-//! here, so its addresses take the place of those in the README.
+//! Words are compared exactly, numbers only where the command prints sequence numbers: times and versions differ from
+//! run to run. `...` matches anything within a line, and alone any lines. The cluster listens on free ports here, so
+//! its addresses replace those in the README.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -17,14 +17,14 @@ const README: &str = include_str!("../README.md");
 /// The command that starts the cluster.
 const START: &str = "cargo run --release -- dev";
 
-/// The command that runs this test, among all others.
+/// The command that runs all tests, including this one.
 const TESTS: &str = "cargo test --workspace";
 
-/// How long the cluster may take to say that it is ready. Generous: other tests share the cores.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout until the cluster prints that it is ready. Generous: other tests share the cores.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn every_command_of_the_readme_does_what_it_shows() {
+fn every_command_of_the_readme_prints_the_output_shown() {
     let mut shown = examples(README);
     let start = shown.remove(0);
     assert_eq!(start.command, START, "the first command of the README starts the cluster");
@@ -47,7 +47,7 @@ struct Example {
     output: Vec<String>,
 }
 
-/// The commands of the `console` blocks, in order. A command that ends in `\` goes on in the next line.
+/// The commands of the `console` blocks, in order. A command that ends in `\` continues on the next line.
 fn examples(readme: &str) -> Vec<Example> {
     let mut found: Vec<Example> = Vec::new();
     let mut inside = false;
@@ -64,14 +64,14 @@ fn examples(readme: &str) -> Vec<Example> {
     found
 }
 
-/// A directory that looks as the repository does to the commands: `target/release/seqsvr` is the program under test.
+/// A directory with the layout of the repository for the commands: `target/release/seqsvr` is the program under test.
 struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
     fn new() -> Place {
-        // Beside the program, so that a link to it is possible, and a link because the program says where it lies.
+        // On the program's file system, for a hard link; a hard link, because the program prints its own path.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let release = dir.path().join("target/release");
         std::fs::create_dir_all(&release).unwrap();
@@ -91,7 +91,7 @@ impl Place {
 /// The running development cluster.
 struct Cluster {
     process: Child,
-    /// Addresses of the README, and what they are here.
+    /// Addresses of the README, and the ones used here.
     addresses: HashMap<String, String>,
 }
 
@@ -107,7 +107,7 @@ impl Cluster {
         let lines = lines_of(process.stdout.take().unwrap());
         let mut output = Vec::new();
         while output.len() < start.output.len() {
-            match lines.recv_timeout(PATIENCE) {
+            match lines.recv_timeout(READY_TIMEOUT) {
                 Ok(line) => output.push(line),
                 Err(error) => panic!("{error} after {output:#?} of {:#?}", start.output),
             }
@@ -120,7 +120,7 @@ impl Cluster {
         cluster
     }
 
-    /// Runs one command line of the README as a shell does.
+    /// Runs one command line of the README in a shell.
     fn run(&self, place: &Place, command: &str) -> String {
         let here = self.addresses.iter().fold(command.to_owned(), |line, (shown, real)| line.replace(shown, real));
         let default = "127.0.0.1:7100";
@@ -154,12 +154,12 @@ impl Drop for Cluster {
     }
 }
 
-/// Reads lines on a thread of its own, so that waiting for one can end.
+/// Reads lines on a separate thread, so that waiting for one can time out.
 fn lines_of(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // Nobody listens once the cluster is up; the pipe is still drained.
+            // The receiver is dropped once the cluster is ready; the pipe is still drained.
             let _ = sender.send(line);
         }
     });
@@ -174,7 +174,7 @@ fn addresses(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Panics unless the output is what the README shows.
+/// Panics unless the output matches the README.
 fn compare(example: &Example, output: &str) {
     let asks_for_numbers = ["next", "current"].iter().any(|word| example.command.split(' ').any(|part| part == *word));
     let shape = |line: &str| if asks_for_numbers { words(line) } else { words(&without_figures(line)) };
@@ -183,7 +183,7 @@ fn compare(example: &Example, output: &str) {
     assert!(fit(&shown, &real), "`{}` shows\n{shown:#?}\nbut prints\n{real:#?}", example.command);
 }
 
-/// Whether `real` is `shown`, where a shown `...` stands for any number of lines.
+/// Whether `real` matches `shown`, where a line `...` matches any number of lines.
 fn fit(shown: &[String], real: &[String]) -> bool {
     match shown {
         [] => real.is_empty(),
@@ -192,7 +192,7 @@ fn fit(shown: &[String], real: &[String]) -> bool {
     }
 }
 
-/// Whether `real` is `shown`, where `...` stands for anything.
+/// Whether `real` matches `shown`, where `...` matches anything.
 fn line_fits(shown: &str, real: &str) -> bool {
     let Some((start, rest)) = shown.split_once("...") else { return shown == real };
     let Some(left) = real.strip_prefix(start) else { return false };
@@ -204,8 +204,8 @@ fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The line without what differs from run to run: `#` for each number, no mark at the leader, and no address to call,
-/// which is shown only where it is not the usual one.
+/// The line without the parts that differ from run to run: `#` for each number, no mark of the leader, and no `--addr`,
+/// which is printed only for an address other than the default.
 fn without_figures(line: &str) -> String {
     let line = line.split(" --addr http").next().unwrap_or(line).replace('*', "");
     let mut kept = String::new();
@@ -228,7 +228,7 @@ fn without_figures(line: &str) -> String {
 }
 
 #[test]
-fn a_difference_is_seen() {
+fn a_difference_is_detected() {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let fits = |shown: &str, real: &str| fit(&lines(shown), &lines(real));
     assert!(fits("a\n...\nb", "a\nx\ny\nb") && fits("a\n...", "a") && fits("a ... (b)", "a c d (b)"));

@@ -1,4 +1,5 @@
-//! `seqsvr bench` and `check perf` before a real cluster: every door keeps the order, and a bound that is missed is an error.
+//! `seqsvr bench` and `check perf` against a real cluster: every endpoint keeps the order, and a missed threshold is an
+//! error.
 
 use crate::cluster::{Place, seqsvr, seqsvr_json};
 use crate::{dev, redis};
@@ -7,7 +8,7 @@ use crate::{dev, redis};
 const SHORT: [&str; 6] = ["--warmup-s", "0.2", "--duration-s", "0.5", "--uids", "5000"];
 
 #[test]
-fn every_door_keeps_the_order() {
+fn every_endpoint_keeps_the_order() {
     let place = Place::new();
     let (_server, nodes) = redis::start(&place);
     let (addr, redis) = (&nodes[0].grpc, format!("{}:{}", nodes[0].host, nodes[0].port));
@@ -46,7 +47,7 @@ fn every_door_keeps_the_order() {
 }
 
 #[test]
-fn an_open_loop_sends_what_is_due_and_is_held_to_its_bounds() {
+fn an_open_loop_sends_at_the_rate_and_checks_its_thresholds() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let csv = place.path("run.csv");
@@ -65,14 +66,14 @@ fn an_open_loop_sends_what_is_due_and_is_held_to_its_bounds() {
 }
 
 #[test]
-fn a_small_load_is_carried_or_the_check_says_what_was_missed() {
+fn a_small_load_passes_or_the_check_names_the_missed_threshold() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let check = seqsvr(&["check", "perf", "--addr", &addr, "--duration-s", "1", "-o", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&check.stdout).unwrap();
     let bounds = report["expected"].as_array().unwrap();
     assert_eq!(bounds.len(), 4, "{report:#}");
-    // How fast this machine is at the moment is not this test's to say: the verdict must follow from the figures.
+    // The speed of this machine is not under test: the verdict must follow from the figures.
     let met = bounds.iter().all(|bound| bound["pass"] == true);
     assert_eq!(check.status.code(), Some(i32::from(!met)), "{report:#}");
     assert_eq!(report["order"]["decreases"], 0, "{report:#}");

@@ -1,4 +1,4 @@
-//! Starts servers, runs client commands against them, and waits for what should become true.
+//! Starts servers, runs client commands against them, and waits for conditions.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longest wait for anything that should become true. Generous: the machine may be building beside the tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of every wait for a condition. Generous: the machine may run a build at the same time.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pause between two looks at something that should become true.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval between evaluations of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What belongs to one test: a directory for data and logs, and a loopback address.
+/// The environment of one test: a directory for data and logs, and a loopback address.
 pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) host: Ipv4Addr,
@@ -73,20 +73,20 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The first line on stdout, as JSON: what a server says once it is ready.
+    /// The first line on stdout, as JSON: printed once the server is ready.
     pub(crate) fn ready(&mut self) -> Value {
         let mut line = String::new();
         BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?} is not a ready line: {error}"))
     }
 
-    /// Ends the process as a crash would.
+    /// Kills the process, as a crash.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks the process to end, and answers its exit code.
+    /// Terminates the process; returns its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -98,12 +98,12 @@ impl Server {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Stops the process where it stands; its sockets stay open.
+    /// Pauses the process; its sockets stay open.
     pub(crate) fn freeze(&self) {
         self.signal(rustix::process::Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub(crate) fn thaw(&self) {
         self.signal(rustix::process::Signal::CONT);
     }
@@ -112,7 +112,7 @@ impl Server {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until the process ended by itself.
+    /// Waits until the process exits.
     pub(crate) fn wait_exit(&mut self) -> Option<i32> {
         eventually("the process ends", || self.child.try_wait().unwrap()).code()
     }
@@ -137,7 +137,7 @@ pub(crate) fn seqsvr(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs a client command that must succeed and answers what it printed as JSON.
+/// Runs a client command that must succeed; returns its JSON output.
 pub(crate) fn seqsvr_json(args: &[&str]) -> Value {
     let output = seqsvr(&[args, &["-o", "json"]].concat());
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -150,25 +150,25 @@ pub(crate) fn digits(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is no string of digits"))
 }
 
-/// Looks until there is an answer.
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Evaluates a condition until it returns a value.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = condition() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::park_timeout(LOOK_EVERY);
+        assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
+        std::thread::park_timeout(POLL_INTERVAL);
     }
 }
 
-/// The trace that tests replay: a slice of a real one, or one's own.
+/// The trace of the replay tests: a slice of a real one, or `E2E_TRACE`.
 pub(crate) fn trace() -> String {
     let slice = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/irc_messages_slice.csv");
     std::env::var("E2E_TRACE").unwrap_or_else(|_| slice.to_owned())
 }
 
-/// The report of a replay, held to what every replay must show.
+/// Asserts the conditions that every replay's report must meet.
 pub(crate) fn assert_clean(report: &Value) {
     for fault in ["decreases", "duplicates", "chain_breaks", "malformed"] {
         assert_eq!(report[fault], 0, "{report:#}");

@@ -1,4 +1,4 @@
-//! The client commands against a real cluster: what they print for people and for programs, and how they end.
+//! The client commands against a real cluster: plain and JSON output, and exit codes.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::cluster::{Place, digits, eventually, seqsvr, seqsvr_json, trace};
 use crate::dev;
 
-/// A process that a test starts by itself; killed when dropped.
+/// A process of a test; killed on drop.
 struct Running(Child);
 
 impl Running {
-    /// Starts the program with pipes for what it prints.
+    /// Starts the program with its output piped.
     fn start(args: &[&str]) -> Running {
         let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -28,7 +28,7 @@ impl Running {
         eventually("the process ends", || self.0.try_wait().unwrap()).code()
     }
 
-    /// What it has printed on stdout, once it has ended.
+    /// The JSON on stdout, after the process has ended.
     fn json(&mut self) -> Value {
         serde_json::from_reader(self.0.stdout.take().unwrap()).unwrap()
     }
@@ -58,7 +58,7 @@ fn json_has_one_shape_and_every_digit() {
     let (_server, addr) = dev::start(&place);
     let json_of = |args: &[&str]| {
         let mut value = seqsvr_json(&[args, &["--addr", &addr]].concat());
-        // Which ownership it is depends on how the cluster started.
+        // The epoch depends on how the cluster started.
         for item in value["items"].as_array_mut().unwrap() {
             let epoch = item.as_object_mut().unwrap().remove("epoch").unwrap();
             assert!(epoch.as_str().unwrap().parse::<u64>().unwrap() >= 1, "{epoch}");
@@ -77,7 +77,7 @@ fn json_has_one_shape_and_every_digit() {
 }
 
 #[test]
-fn a_refused_item_is_an_item_and_the_exit_code_says_partial() {
+fn a_refused_item_is_an_item_and_the_exit_code_is_partial() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let run = |args: &[&str]| ended(&seqsvr(&[args, &["--addr", &addr]].concat()));
@@ -116,7 +116,7 @@ fn a_read_prints_no_empty_line() {
 }
 
 #[test]
-fn a_uid_outside_is_refused_with_the_uids_there_are() {
+fn a_uid_outside_is_refused_with_the_known_uids() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let (code, _, stderr) = ended(&seqsvr(&["next", "1000000", "--addr", &addr]));
@@ -157,15 +157,15 @@ fn a_deadline_that_passes_is_exit_7() {
 }
 
 #[test]
-fn an_interrupted_measurement_says_so() {
+fn an_interrupted_measurement_is_marked() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let bench = ["bench", "--duration-s", "600", "--warmup-s", "0", "--uids", "1", "--first-uid", "7"];
     let floors = place.path("floors.csv");
     let trace = trace();
-    // So slow that the second message is not due while the test runs.
+    // So slow that the second message is not due during the test.
     let replay = ["replay", &trace, "--speed", "0.0001", "--floors", floors.to_str().unwrap()];
-    // The first message of the trace is written by this user.
+    // The sender of the first message of the trace.
     let text = std::fs::read_to_string(&trace).unwrap();
     let sender = text.lines().nth(1).unwrap().rsplit(',').next().unwrap();
     for (command, uid) in [(&bench[..], "7"), (&replay, sender)] {
@@ -180,8 +180,8 @@ fn an_interrupted_measurement_says_so() {
                 let report = running.json();
                 assert_eq!(report["interrupted"], true, "{report:#}");
             } else {
-                let said = std::io::read_to_string(running.0.stdout.take().unwrap()).unwrap();
-                assert!(said.contains("(interrupted)"), "{said}");
+                let text = std::io::read_to_string(running.0.stdout.take().unwrap()).unwrap();
+                assert!(text.contains("(interrupted)"), "{text}");
             }
         }
     }
@@ -197,13 +197,13 @@ fn a_closed_stdout_and_stderr_do_not_stop_a_cluster() {
         let http = format!("{}:7180", place.host);
         let args = ["dev", "--ports", "random", "--grpc", &grpc, "--http", &http, "--log-filter", "info"];
         let mut dev = Running::start(&args);
-        // Before the banner: the reader has gone as `head -1` goes.
+        // Before the banner: the pipe is closed, as by `head -1`.
         drop(dev.0.stdout.take());
         if closes_stderr {
             drop(dev.0.stderr.take());
         }
         let addr = format!("http://{grpc}");
-        eventually("a number is given out", || {
+        eventually("a number is allocated", || {
             assert!(dev.0.try_wait().unwrap().is_none(), "the cluster has ended");
             seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(())
         });
@@ -217,7 +217,7 @@ fn a_closed_stdout_and_stderr_do_not_stop_a_cluster() {
 }
 
 #[test]
-fn signals_that_come_together_are_one() {
+fn signals_in_quick_succession_count_as_one() {
     let place = Place::new();
     let (mut server, _addr) = dev::start(&place);
     for signal in [Signal::TERM, Signal::INT] {

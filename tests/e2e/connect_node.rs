@@ -1,7 +1,8 @@
-//! Connect's client library for Node with its defaults, before a real cluster: binary and JSON over both versions of HTTP, gRPC,
-//! and gRPC-Web, which is refused before a number is taken.
+//! Connect's client library for Node with its defaults, against a real cluster: binary and JSON over both versions of
+//! HTTP, gRPC, and gRPC-Web, which is refused before a number is allocated.
 //!
-//! `.ci/run` installs it below target/node; where it is missing the test is skipped with a line on stderr, and fails in CI.
+//! `.ci/run` installs it below target/node; where it is missing the test is skipped with a line on stderr, and fails in
+//! CI.
 
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use crate::dev;
 use crate::redis::{run, tool};
 use crate::redis_node::{MODULES, has_module};
 
-/// The service is made from its descriptors, as a program that reads them by reflection does it.
+/// The service is built from its descriptors, as in a program that reads them by reflection.
 const SCRIPT: &str = r#"
 const assert = require("node:assert");
 const { readFileSync } = require("node:fs");

@@ -1,4 +1,4 @@
-//! What callers of JSON and Redis see of a crash, and what a far advance leaves behind: real processes, one of them killed.
+//! Effects of a crash on JSON and Redis clients, and of a refused far advance, with real processes, one of them killed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::cluster::{Place, Server, eventually};
 
-/// How long a reply may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a reply on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Cluster {
     servers: Vec<Server>,
@@ -30,8 +30,8 @@ impl Cluster {
         let alloc = |name| place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]);
         let allocs = [alloc("a1"), alloc("a2")];
         let cluster = Cluster { servers, allocs, place };
-        // Of every section, at both nodes, so that each of them owns some and knows the other.
-        eventually("both nodes answer for every section", || {
+        // A number of every section, from both nodes: each of them then owns some and has routes to the other.
+        eventually("both nodes serve every section", || {
             let replies = [0, 1].map(|node| cluster.redis(node, &cluster.of_all_sections("INCR")));
             replies.iter().all(|replies| replies.lines().all(|reply| reply.starts_with(':'))).then_some(())
         });
@@ -50,22 +50,22 @@ impl Cluster {
         (0..20).map(|section| format!("{command} seq:{}\r\n", section * 100_000 + 7)).collect()
     }
 
-    /// The replies of a node to commands, which are all of a connection.
+    /// The replies of a node to the commands of one connection.
     fn redis(&self, node: usize, commands: &str) -> String {
         let Ok(mut stream) = TcpStream::connect((self.place.host, [7479, 7478][node])) else {
             return "closed".to_owned();
         };
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(format!("{commands}QUIT\r\n").as_bytes()).unwrap();
         let mut replies = String::new();
         stream.read_to_string(&mut replies).unwrap();
         replies.strip_suffix("+OK\r\n").unwrap_or(&replies).to_owned()
     }
 
-    /// The answer of a1 to a call in JSON.
+    /// The response of a1 to a JSON request.
     fn json(&self, method: &str, body: &str) -> String {
         let mut stream = TcpStream::connect((self.place.host, 7400)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let length = body.len();
         write!(
             stream,
@@ -73,9 +73,9 @@ impl Cluster {
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     }
 }
 
@@ -84,9 +84,9 @@ fn a_crash_is_a_slow_call_and_no_error() {
     let mut cluster = Cluster::start();
     let [_, a2] = &mut cluster.allocs;
     a2.kill();
-    // At once, so that every call for one of its sections waits for the whole failover. Each on a connection of its own.
+    // All at once, each on its own connection, so every call for one of its sections waits for the whole failover.
     let cluster = &cluster;
-    let answers: Vec<String> = thread::scope(|scope| {
+    let responses: Vec<String> = thread::scope(|scope| {
         let calls: Vec<_> = (0..20)
             .map(|section| {
                 let uid = section * 100_000 + 7;
@@ -98,8 +98,8 @@ fn a_crash_is_a_slow_call_and_no_error() {
             .collect();
         calls.into_iter().map(|call| call.join().unwrap()).collect()
     });
-    for answer in answers {
-        assert!(answer.starts_with(':') || answer.contains(r#"{"value":"#), "{answer}");
+    for response in responses {
+        assert!(response.starts_with(':') || response.contains(r#"{"value":"#), "{response}");
     }
     assert_eq!(cluster.servers.len(), 3);
 }
@@ -118,7 +118,7 @@ fn a_far_advance_does_not_take_the_neighbours_along() {
     assert!(refused.contains("ADVANCE_TOO_FAR") && refused.starts_with("HTTP/1.1 400"), "{refused}");
     let [_, a2] = &mut cluster.allocs;
     a2.kill();
-    // Uids that never had a number, next to those that were to be raised.
+    // Uids without a number, next to those of the refused advances.
     let neighbours = cluster.of_all_sections("INCR").replace("07\r\n", "08\r\n");
     let values = eventually("every section has an owner", || {
         let replies = cluster.redis(0, &neighbours);

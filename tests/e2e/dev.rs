@@ -1,8 +1,9 @@
-//! `seqsvr dev`: the newcomer's cluster gives out numbers, keeps them over a restart, and refuses bad input by name.
+//! `seqsvr dev`: the development cluster allocates numbers, keeps them across a restart, and names invalid input in its
+//! errors.
 
 use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
 
-/// Starts a development cluster whose data outlives it; answers its gRPC address once it is ready.
+/// Starts a development cluster with persistent data; returns its gRPC address once it is ready.
 pub(crate) fn start(place: &Place) -> (Server, String) {
     let (data, grpc) = (place.path("data"), format!("{}:7100", place.host));
     let http = format!("{}:7180", place.host);
@@ -19,7 +20,7 @@ fn value(addr: &str, uid: &str) -> u64 {
 }
 
 #[test]
-fn numbers_start_at_one_and_go_on_after_a_restart_and_after_a_crash() {
+fn numbers_start_at_one_and_continue_after_a_restart_and_after_a_crash() {
     let place = Place::new();
     let (mut server, addr) = start(&place);
     assert_eq!(value(&addr, "42"), 1);
@@ -56,15 +57,15 @@ fn a_real_trace_is_served_without_a_violation() {
 }
 
 #[test]
-fn bad_input_is_refused_by_name_and_moves_nothing() {
+fn invalid_input_is_named_in_the_error_and_changes_nothing() {
     let place = Place::new();
     let (_server, addr) = start(&place);
     assert_eq!(value(&addr, "7"), 1);
     let refused = |args: &[&str], words: &[&str]| {
         let output = seqsvr(&[args, &["--addr", &addr]].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{args:?} succeeded");
-        assert!(words.iter().all(|word| said.contains(word)), "{args:?} said {said:?}, not {words:?}");
+        assert!(words.iter().all(|word| stderr.contains(word)), "{args:?} printed {stderr:?}, not {words:?}");
     };
     refused(&["next", "1000000"], &["1000000", "outside"]);
     refused(&["next", "7", "-n", "0"], &["count 0", "1..=1000000"]);
@@ -75,7 +76,7 @@ fn bad_input_is_refused_by_name_and_moves_nothing() {
 }
 
 #[test]
-fn probes_metrics_status_and_services_tell_what_is_there() {
+fn probes_metrics_status_and_services_show_all_nodes() {
     let place = Place::new();
     let (_server, addr) = start(&place);
     value(&addr, "1");
@@ -96,14 +97,14 @@ fn probes_metrics_status_and_services_tell_what_is_there() {
     }
 }
 
-/// A plain HTTP request; the whole answer as text.
+/// A plain HTTP request; returns the whole response as text.
 pub(crate) fn get(addr: &str, path: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(addr).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! JSON and plain text before a real cluster: with curl, with what the description says, and under more load than it can take.
+//! JSON and plain text against a real cluster: with curl, with requests generated from the API description, and under
+//! overload.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,9 +8,9 @@ use std::thread;
 use crate::cluster::{Place, eventually, seqsvr, seqsvr_json};
 use crate::dev;
 
-/// Runs a tool to its end and answers what it printed. `None`: it is not here, and need not be except in CI.
+/// Runs a tool to its end; returns whether it succeeded and its output. `None` if it is not installed; fails in CI.
 fn tool(place: &Place, program: &str, args: &[&str], env: &[(&str, &str)]) -> Option<(bool, String)> {
-    // Some leave what they learned where they run.
+    // Some tools write files to their working directory.
     let run = Command::new(program)
         .current_dir(place.dir.path())
         .args(args)
@@ -18,8 +19,8 @@ fn tool(place: &Place, program: &str, args: &[&str], env: &[(&str, &str)]) -> Op
         .output();
     match run {
         Ok(output) => {
-            let said = [output.stdout, output.stderr].concat();
-            Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+            let text = [output.stdout, output.stderr].concat();
+            Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
         }
         Err(error) => {
             assert!(std::env::var_os("CI").is_none(), "{program}: {error}");
@@ -50,7 +51,7 @@ fn curl_takes_numbers() {
     let post = |path: &str, body: &str, more: &[&str]| curl(path, &[&json[..], &[body], more].concat());
     assert_eq!(post(next, r#"{"uid":"42","count":1}"#, &[]), r#"{"value":"12","prev":"11","epoch":"1"}"#);
     assert!(post(next, r#"{"uid":42,"count":1}"#, &["--http2-prior-knowledge"]).starts_with(r#"{"value":"13""#));
-    // Of every section, so that some are forwarded.
+    // A uid of every section, so some are forwarded.
     let uids: Vec<_> = (0..10).map(|section| section * 100_000).collect();
     let many = post("/seqsvr.v1.SequenceService/NextMany", &format!(r#"{{"uids":{uids:?}}}"#), &[]);
     assert!(many.starts_with(&format!(r#"{{"values":[{}]"#, [r#""1""#; 10].join(","))), "{many}");
@@ -60,11 +61,11 @@ fn curl_takes_numbers() {
     assert!(metrics.contains("via=\"json\""), "{metrics}");
 }
 
-/// `.ci/run` puts it there; CONTRIBUTING.md says how to.
+/// Installed there by `.ci/run`; see CONTRIBUTING.md.
 const SCHEMATHESIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/schemathesis/bin/schemathesis");
 
 #[test]
-fn what_is_served_is_what_is_described() {
+fn the_http_api_matches_its_description() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
@@ -74,15 +75,15 @@ fn what_is_served_is_what_is_described() {
         ("PYTHONDONTWRITEBYTECODE", "1"),
     ];
     let api = format!("{addr}/api/openapi.json");
-    // That a uid lies outside of the set is no schema's to say, so good data may be refused.
+    // The schema does not have the uid range of the set, so valid data may be refused.
     let limits = ["--max-examples", "20", "--exclude-checks", "positive_data_acceptance", "--seed", "1"];
     let quiet = ["--generation-database", "none", "--no-color"];
     let run = tool(&place, SCHEMATHESIS, &[&["run", &api], &limits[..], &quiet[..]].concat(), &env);
-    let Some((passed, said)) = run else { return };
-    assert!(passed, "{said}");
+    let Some((passed, text)) = run else { return };
+    assert!(passed, "{text}");
 }
 
-/// Of the allocators.
+/// Prefix of the allocators' samples.
 const VERSIONS: &str = "seqsvr_route_version{node=\"a";
 
 #[test]
@@ -90,18 +91,18 @@ fn no_lease_is_lost_to_load() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let metrics = || dev::get(&format!("{}:7180", place.host), "/metrics");
-    // Of all samples that begin like this.
+    // The values of all samples with a prefix.
     let values = |sample: &str| -> Vec<f64> {
         let metrics = metrics();
         let lines = metrics.lines().filter(|line| line.starts_with(sample));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect()
     };
-    // Both nodes have published the version that both serve by.
+    // Both nodes export the same route version.
     let before = eventually("both nodes are routed", || match values(VERSIONS)[..] {
         [one, two] if one == two && one > 0.0 => Some(vec![one, two]),
         _ => None,
     });
-    // Through one node, so half of it is forwarded.
+    // Through one node, so half of the calls are forwarded.
     let run = ["bench", "--door", "grpc", "--addr", &addr, "--uids", "1000000", "--warmup-s", "0.2"];
     let capacity = seqsvr_json(&[&run[..], &["--duration-s", "1", "--concurrency", "256"]].concat());
     let rate = format!("{:.0}", capacity["calls_per_second"].as_f64().unwrap().max(100.0) * 3.0);

@@ -1,4 +1,4 @@
-//! SIGKILL at random moments: what was answered before the kill is never answered again, and nothing goes back.
+//! SIGKILL at random moments: a number allocated before the kill is never allocated again, and no sequence falls.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::cluster::{Place, assert_clean, trace};
 use crate::dev::start;
 
-/// Kills in CI; a longer run sets `E2E_KILLS`.
+/// Number of kills by default; `E2E_KILLS` sets more.
 const KILLS: u32 = 3;
 
-/// The latest moment of a kill after the cluster became ready. Short, so that most kills meet the first raises and the
-/// assignment of owners, the moments when something is being written.
+/// Latest moment of a kill after the cluster is ready. Short, so that most kills hit the first raises and the
+/// assignment of owners, while the store is writing.
 const LATEST: Duration = Duration::from_millis(700);
 
-/// Exit code of a client command that reached nobody.
+/// Exit code of a client command that reached no node.
 const CANNOT_CONNECT: i32 = 4;
 
 #[test]
@@ -30,7 +30,7 @@ fn kills_repeat_no_number_and_lose_no_ceiling() {
         std::thread::park_timeout(Duration::from_millis(fastrand::u64(..LATEST.as_millis() as u64)));
         server.kill();
         (server, _) = start(&place);
-        // A replay that came to its end is followed by another; the floors join their histories.
+        // The next replay follows a finished one; the floors join their histories.
         if let Some(report) = replay.finished() {
             reports.extend(report);
             replay = Replay::start(&place, &addr);
@@ -51,7 +51,7 @@ fn kills_repeat_no_number_and_lose_no_ceiling() {
     println!("{kills} kills, {} replays", reports.len());
 }
 
-/// A replay beside the kills. It rides over a restart; its floors carry the order over to the next one.
+/// A replay during the kills. It retries across a restart; its floors carry the order over to the next replay.
 pub(crate) struct Replay {
     child: Child,
 }
@@ -68,7 +68,7 @@ impl Replay {
         Replay { child }
     }
 
-    /// Whether it came to its end, and its report. One that met a dead cluster at its first call has none to give.
+    /// Whether it has ended, and its report; `None` inside if it could not connect at its start.
     fn finished(&mut self) -> Option<Option<Value>> {
         self.child.try_wait().unwrap()?;
         Some(self.report())
@@ -78,7 +78,7 @@ impl Replay {
         self.report().expect("the cluster was up")
     }
 
-    /// Reads the report to its end; blocks while the replay lasts.
+    /// Reads the report; blocks until the replay ends.
     fn report(&mut self) -> Option<Value> {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();

@@ -1,8 +1,7 @@
-//! Whole clusters of real processes, used as a user uses them: through the binary, its files and its ports.
+//! End-to-end tests with clusters of real processes, through the binary, its files and its ports.
 //!
-//! Every test has a loopback address of its own (Linux answers on all of 127.0.0.0/8), so the ports of the real set files
-//! never clash. Longer runs of the same tests are set by the environment: `E2E_KILLS`, and `E2E_TRACE` for a
-//! trace of one's own.
+//! Every test has its own loopback address (Linux accepts all of 127.0.0.0/8), so the ports of the real set files never
+//! clash. The environment configures longer runs of the same tests: `E2E_KILLS`, and `E2E_TRACE` for another trace.
 
 mod bench;
 mod cluster;

@@ -1,4 +1,4 @@
-//! What operators see, and how soon, while the store has no majority: of real processes, killed and paused.
+//! Probes, status and commands while the store has no majority, with real processes, killed and paused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,11 +10,10 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
 
-/// Something answered and is not well.
+/// A node responded and is unhealthy.
 const UNHEALTHY: i32 = 3;
 
-/// How long a command may take that cannot be carried out: an election, the silence of a paused member, and a busy
-/// machine.
+/// Bound on the time of a command that cannot succeed: an election, the timeout of a paused member, and a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(9);
 
 struct Cluster {
@@ -49,7 +48,7 @@ impl Cluster {
         self.place.server(&name, &["store", "--set", &set, "--id", &id.to_string(), "--data", &data])
     }
 
-    /// The one set, as `status` by way of an allocator shows it, with the stores beside it.
+    /// The set in the output of `status` through an allocator, with its stores.
     fn status(&self) -> Value {
         let addr = format!("http://{}:7400", self.place.host);
         let output = seqsvr(&["status", "--addr", &addr, "--timeout-ms", "1000", "-o", "json"]);
@@ -68,7 +67,7 @@ impl Cluster {
         })
     }
 
-    /// Runs an operator's command with the set's file; answers what came and how long it took.
+    /// Runs an operator's command with the set file; returns its output and duration.
     fn command(&self, args: &[&str]) -> (Output, Duration) {
         let set = self.set.display().to_string();
         let since = Instant::now();
@@ -76,13 +75,13 @@ impl Cluster {
         (output, since.elapsed())
     }
 
-    /// What a store's port for probes answers.
+    /// The response of a store's port for probes.
     fn get(&self, id: usize, path: &str) -> String {
         let mut stream = TcpStream::connect((self.place.host, 7310 + id as u16)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     }
 }
 
@@ -106,14 +105,15 @@ const COMMANDS: [&[&str]; 7] = [
 ];
 
 #[test]
-fn a_lost_quorum_is_said_by_probes_status_and_every_command_at_once() {
+fn a_lost_quorum_is_reported_by_probes_status_and_every_command_at_once() {
     let mut cluster = Cluster::start();
     let leader = cluster.leader();
     let others: Vec<usize> = (1..=3).filter(|id| *id != leader).collect();
     for id in &others {
         cluster.stores[id - 1].kill();
     }
-    let lost = eventually("the leases are over", || Some(cluster.status()).filter(|set| set["sections_served"] == 0));
+    let lost =
+        eventually("the leases have expired", || Some(cluster.status()).filter(|set| set["sections_served"] == 0));
     let verdict = lost["verdict"].as_str().unwrap();
     assert!(verdict.starts_with("NO QUORUM: 1 of 3 voters answers"), "{verdict}");
     for part in
@@ -126,7 +126,7 @@ fn a_lost_quorum_is_said_by_probes_status_and_every_command_at_once() {
     let ready = cluster.get(leader, "/readyz");
     assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("store-leader: no quorum since"), "{ready}");
     let quorum = format!("_raft_quorum{{set=\"im-a\",node=\"s{leader}\"}} 0");
-    eventually("the metric says so", || cluster.get(leader, "/metrics").contains(&quorum).then_some(()));
+    eventually("the metric reports it", || cluster.get(leader, "/metrics").contains(&quorum).then_some(()));
 
     for args in COMMANDS {
         let (output, took) = cluster.command(args);
@@ -138,12 +138,12 @@ fn a_lost_quorum_is_said_by_probes_status_and_every_command_at_once() {
     assert_eq!(members.status.code(), Some(UNHEALTHY));
     assert!(text(&members.stdout).contains("NO QUORUM since"), "{}", text(&members.stdout));
 
-    // A line for each fault, however long it lasts.
+    // One line for each fault, however long it lasts.
     let log = cluster.stores[leader - 1].log();
     assert_eq!(lines(&log, "a member of the store does not respond"), 2, "{log}");
     assert_eq!((lines(&log, "quorum lost"), lines(&log, "this member leads")), (1, 1), "{log}");
     assert!(lines(&log, " WARN ") <= 12, "{log}");
-    // The next renewal that fails finds the lease over.
+    // The next failed renewal finds the lease expired.
     eventually("the lost lease is logged", || (lines(&cluster.allocs[0].log(), "lease lost") > 0).then_some(()));
     let log = cluster.allocs[0].log();
     assert_eq!((lines(&log, "cannot renew"), lines(&log, "lease lost")), (1, 1), "{log}");
@@ -161,7 +161,7 @@ fn a_lost_quorum_is_said_by_probes_status_and_every_command_at_once() {
 }
 
 #[test]
-fn commands_keep_their_deadline_while_stores_stand_still() {
+fn commands_keep_their_deadline_while_stores_are_paused() {
     let cluster = Cluster::start();
     let leader = cluster.leader();
     let paused = [leader, leader % 3 + 1];
@@ -184,7 +184,7 @@ fn commands_keep_their_deadline_while_stores_stand_still() {
     }
     eventually("all is well again", || (cluster.status()["state"] == "ok").then_some(()));
 
-    // The leader alone stands still: another one takes over, and commands find it.
+    // Only the leader is paused: another member takes over, and commands find it.
     let leader = cluster.leader();
     cluster.stores[leader - 1].freeze();
     let (list, took) = cluster.command(&["node", "list"]);
@@ -193,7 +193,7 @@ fn commands_keep_their_deadline_while_stores_stand_still() {
 }
 
 #[test]
-fn members_are_removed_only_by_who_means_it() {
+fn members_are_removed_only_with_confirmation() {
     let cluster = Cluster::start();
     let refused = |args: &[&str], code: i32, part: &str| {
         let (output, _) = cluster.command(args);
@@ -202,10 +202,10 @@ fn members_are_removed_only_by_who_means_it() {
     };
     refused(&["store", "remove", "1", "2", "--yes"], 1, "BELOW_THREE");
     refused(&["store", "remove", "1", "2", "--dry-run"], 1, "BELOW_THREE");
-    refused(&["store", "remove", "1", "2", "--below-three"], 2, "no terminal to ask on");
+    refused(&["store", "remove", "1", "2", "--below-three"], 2, "no terminal to confirm it on");
     let set = cluster.set.display().to_string();
     let members = seqsvr_json(&["store", "members", "--set", &set]);
-    assert_eq!(members["members"].as_array().unwrap().len(), 3, "nothing was done: {members:#}");
+    assert_eq!(members["members"].as_array().unwrap().len(), 3, "nothing was changed: {members:#}");
     let foreseen = seqsvr_json(&["store", "remove", "1", "2", "--below-three", "--dry-run", "--set", &set]);
     assert_eq!(foreseen["voters"], serde_json::json!([3]));
 }

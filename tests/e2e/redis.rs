@@ -1,7 +1,7 @@
-//! Clients of Redis as they are, at both nodes of a development cluster: redis-cli, redis-benchmark and redis-py.
+//! Unchanged Redis clients against both nodes of a development cluster: redis-cli, redis-benchmark and redis-py.
 //!
-//! They are packages of Debian (redis-tools, python3-redis). Where one is missing its test says so and passes, and fails in
-//! CI.
+//! They are Debian packages (redis-tools, python3-redis). Where one is missing its test prints a line and passes, and
+//! fails in CI.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::process::{Command, Output, Stdio};
 
 use crate::cluster::{Place, Server, seqsvr_json};
 
-/// What an AllocSvr of a running cluster is called by.
+/// The addresses of an AllocSvr.
 pub(crate) struct Node {
     pub(crate) grpc: String,
     pub(crate) host: String,
     pub(crate) port: String,
 }
 
-/// Starts a development cluster whose allocators both have a port for clients of Redis.
+/// Starts a development cluster whose allocators both have a Redis port.
 pub(crate) fn start(place: &Place) -> (Server, Vec<Node>) {
     let redis = format!("{}:7179", place.host);
     let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json", "--redis", &redis]);
@@ -28,12 +28,12 @@ pub(crate) fn start(place: &Place) -> (Server, Vec<Node>) {
     (server, nodes.collect())
 }
 
-/// The path of a tool; `None`, said aloud, where it is missing and may be.
+/// The path of a tool; `None`, with a line on stderr, where it is missing; fails in CI.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     find(name, name, |path| path.is_file())
 }
 
-/// The first program of a name in the path that fits: a machine may have several Pythons, and packages in one of them.
+/// The first suitable program of a name on the PATH: a machine may have several Pythons, with packages in one of them.
 fn find(name: &str, what: &str, fits: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&dirs).map(|dir| dir.join(name)).find(|path| fits(path));
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
-/// The commands' sum of calls, and of numbers forwarded, as the node counts them.
+/// Number of forwarded calls, as the node counts them.
 fn forwarded(node: &Node) -> u64 {
     let status = seqsvr_json(&["status", "--addr", &node.grpc]);
     let allocs = status["allocs"].as_array().unwrap();
@@ -68,7 +68,7 @@ fn redis_cli_and_redis_benchmark_work_unchanged() {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     };
     let [one, two] = &nodes[..] else { panic!("two nodes") };
-    // Both nodes answer for a uid of either, so one of them forwards.
+    // Both nodes serve a uid of either, so one of them forwards.
     for uid in ["seq:42", "seq:999999"] {
         for (node, value) in [(one, "1"), (two, "2"), (one, "3")] {
             assert_eq!(ask(node, &["INCR", uid]), value, "{uid}");
@@ -89,13 +89,13 @@ fn redis_cli_and_redis_benchmark_work_unchanged() {
     for (pipeline, node) in [("1", one), ("16", two)] {
         let flags = ["-n", "20000", "-r", "1000000", "-P", pipeline, "--csv", "INCR", "seq:__rand_int__"];
         let output = run(Command::new(&benchmark).args(["-h", &node.host, "-p", &node.port]).args(flags));
-        let (said, faults) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("INCR") && faults.is_empty(), "{said}\n{faults}");
+        let (text, faults) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("INCR") && faults.is_empty(), "{text}\n{faults}");
     }
 }
 
-/// Threads, each with a connection to one of the nodes, take numbers of the same few uids one by one and in pipelines; each
-/// says what it was given between two looks at the clock that all of them share.
+/// Threads, each with a connection to one of the nodes, allocate numbers of the same few uids one by one and in
+/// pipelines; each prints its numbers with the time before and after, on a shared clock.
 const PYTHON: &str = r#"
 import sys, threading, time, redis
 nodes = [address.rsplit(":", 1) for address in sys.argv[1:]]
@@ -167,7 +167,7 @@ fn redis_py_sees_numbers_in_order_from_both_nodes() {
     assert!(forwarded(&nodes[0]) > 0);
 }
 
-/// Every value is new, and above all that were answered before its call began.
+/// Asserts that every value is new, and above all values received before its call began.
 fn check_order(uid: u64, mut calls: Vec<[u64; 3]>) {
     let mut values: Vec<u64> = calls.iter().map(|[.., value]| *value).collect();
     values.sort_unstable();

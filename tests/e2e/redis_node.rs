@@ -1,6 +1,7 @@
-//! Clients of Redis for Node: ioredis and node-redis with their defaults, at both nodes of a development cluster.
+//! Redis clients for Node: ioredis and node-redis with their defaults, against both nodes of a development cluster.
 //!
-//! `.ci/run` installs them below target/node; where they are missing the test is skipped with a line on stderr, and fails in CI.
+//! `.ci/run` installs them below target/node; where they are missing the test is skipped with a line on stderr, and
+//! fails in CI.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,10 +9,10 @@ use std::process::{Command, Stdio};
 use crate::cluster::Place;
 use crate::redis::{self, run, tool};
 
-/// Where npm puts what it installs.
+/// The directory of installed npm packages.
 pub(crate) const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/node/node_modules");
 
-/// Takes numbers with every way that the libraries have of sending several commands, and checks that none is given out twice.
+/// Allocates numbers with every batching API of the libraries, and checks that none is allocated twice.
 const SCRIPT: &str = r#"
 const assert = require("node:assert");
 const Redis = require("ioredis");
@@ -81,7 +82,7 @@ withIoredis().then(withNodeRedis).then(together).then(() => console.log("done"),
 });
 "#;
 
-/// Whether a package is installed; `false`, with a line on stderr, where it is missing and may be.
+/// Whether a package is installed; if not, prints a line to stderr, and fails in CI.
 pub(crate) fn has_module(name: &str) -> bool {
     let has = Path::new(MODULES).join(name).is_dir();
     if !has {
@@ -98,7 +99,7 @@ fn ioredis_and_node_redis_work_unchanged() {
     let (_server, nodes) = redis::start(&place);
     let addresses = nodes.iter().map(|node| format!("{}:{}", node.host, node.port));
     let mut command = Command::new(node);
-    // What is no option any more is the script's.
+    // Arguments after `--` are those of the script.
     command.env("NODE_PATH", MODULES).args(["-e", SCRIPT, "--"]).args(addresses).stderr(Stdio::piped());
     let output = run(&mut command);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");

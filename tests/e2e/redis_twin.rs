@@ -1,5 +1,5 @@
-//! A real redis-server and seqsvr side by side: the same commands, and the same replies wherever both have the command. What
-//! seqsvr refuses and Redis does not is a table of its own, so that it stays a decision.
+//! A real redis-server and seqsvr side by side: the same commands get the same replies wherever both support the
+//! command. Commands that only seqsvr refuses are listed in a separate table, so each of them is a decision.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::cluster::{Place, eventually};
 use crate::redis::{self, tool};
 
-/// How long a reply may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a reply on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Conversations whose replies are equal to the byte. A key is `K` or `L`; each conversation has keys and connections of its own.
+/// Command sequences with byte-identical replies. A key is `K` or `L`; each sequence has its own keys and connections.
 const SAME: &[&[&str]] = &[
     &["GET K", "INCR K", "GET K", "INCR K", "EXISTS K", "EXISTS K L K", "MGET K L K", "TYPE K", "TYPE L"],
     &["SET K 20", "INCR K", "GET K", "SET L 0", "INCRBY L 3"],
@@ -73,7 +73,7 @@ const SAME: &[&[&str]] = &[
     &["ECHO \"a\"b", "PING"],
 ];
 
-/// What Redis does and seqsvr refuses, with a word of its reason.
+/// Commands that Redis supports and seqsvr refuses, with a part of the reason.
 const REFUSED: &[(&str, &str)] = &[
     ("INCRBY K 0", "1..=1000000"),
     ("INCRBY K 1000001", "count 1000001 is not in 1..=1000000"),
@@ -98,10 +98,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("LOLWUT", "unknown command"),
 ];
 
-/// What neither has, so that clients see the same kind of error.
+/// Commands that neither supports, which must return the same kind of error.
 const UNKNOWN: &[&str] = &["HELP", "NONSENSE", "HGETS K", "XYZ", "LPUSHXX K", "ZZTOP"];
 
-/// A redis-server without files, on a socket in the test's directory.
+/// A redis-server without persistence, on a socket in the test's directory.
 struct Redis(Child);
 
 impl Redis {
@@ -125,9 +125,9 @@ impl Drop for Redis {
 struct Talk<S: Read>(BufReader<S>);
 
 impl<S: Read + Write> Talk<S> {
-    /// The reply to a command, as its bytes; what there is of it when the server closes.
+    /// The bytes of the reply to a command; those received so far if the server closes the connection.
     fn ask(&mut self, command: &str) -> String {
-        // A server that has closed the connection is seen by the read.
+        // The read detects a connection closed by the server.
         let _ = self.0.get_mut().write_all(format!("{command}\r\n").as_bytes());
         let mut reply = String::new();
         self.read(&mut reply);
@@ -155,7 +155,7 @@ impl<S: Read + Write> Talk<S> {
     }
 }
 
-/// The command with its keys, those of the conversation of this number.
+/// The command with the keys of the given sequence.
 fn with_keys(command: &str, number: usize) -> String {
     let key = |word: &str, first: usize| format!("seq:{}", number * 2 + first + usize::from(word == "L"));
     let words = command.split(' ').map(|word| match word.trim_matches(['"', '\'']) {
@@ -175,12 +175,12 @@ fn redis_and_seqsvr_give_the_same_replies() {
     let addr = format!("{}:{}", nodes[1].host, nodes[1].port);
     let theirs = || {
         let stream = UnixStream::connect(&socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Talk(BufReader::new(stream))
     };
     let ours = || {
         let stream = TcpStream::connect(&addr).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Talk(BufReader::new(stream))
     };
     let mut differences = String::new();
@@ -189,7 +189,7 @@ fn redis_and_seqsvr_give_the_same_replies() {
         for command in *conversation {
             let command = with_keys(command, number);
             let (right, got) = (theirs.ask(&command), ours.ask(&command));
-            // Texts of unknown commands name what there is; the kind is the same.
+            // Texts of unknown commands list the known ones; the kind is the same.
             let unknown = "-ERR unknown command";
             if right != got && !(right.starts_with(unknown) && got.starts_with(unknown)) {
                 differences += &format!("{conversation:?} at {command}:\n  redis  {right:?}\n  seqsvr {got:?}\n");
@@ -206,10 +206,10 @@ fn redis_and_seqsvr_give_the_same_replies() {
         let command = with_keys(command, number);
         let got = ours.ask(&command);
         if !got.starts_with('-') || !got.contains(why) {
-            differences += &format!("{command}: {got:?} is no refusal that says {why:?}\n");
+            differences += &format!("{command}: {got:?} is no refusal with {why:?}\n");
         }
     }
-    assert_eq!(ours.ask(&with_keys("GET K", number)), "$4\r\n5001\r\n", "what was refused moved nothing");
+    assert_eq!(ours.ask(&with_keys("GET K", number)), "$4\r\n5001\r\n", "refused commands changed nothing");
     for command in UNKNOWN {
         let command = with_keys(command, number);
         for reply in [theirs.ask(&command), ours.ask(&command)] {

@@ -1,4 +1,4 @@
-//! A store that was killed is replaced by a new one, by the commands that operators use, while a trace is replayed.
+//! A killed store is replaced by a new one, with the operators' commands, during a replay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::kill::Replay;
 /// Exit code of a member that was removed.
 const REMOVED: i32 = 65;
 
-/// Exit code of a server that must not be started like this again.
+/// Exit code of a server with a wrong configuration.
 const CONFIG: i32 = 64;
 
 struct Stores {
@@ -28,7 +28,7 @@ impl Stores {
         self.place.server(&name, &args)
     }
 
-    /// The set file with store 4 in the place of store 3.
+    /// The set file with store 4 instead of store 3.
     fn new_set(&self) -> PathBuf {
         let text = fs::read_to_string(&self.set).unwrap();
         let (old, new) = ("id = 3\nname = \"s3\"", "id = 4\nname = \"s4\"");
@@ -57,13 +57,13 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     let alloc = |name| cluster.place.server(name, &["alloc", "--set", &old, "--name", name, "--cores", "1"]);
     let _allocs = ["a1", "a2"].map(alloc);
     let addr = format!("http://{}:7400", cluster.place.host);
-    eventually("a number is given out", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
+    eventually("a number is allocated", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
     let replay = Replay::start(&cluster.place, &addr);
 
     stores[2].kill();
     let file = cluster.new_set();
     let new = file.display().to_string();
-    // A member that is not told to join is refused by name.
+    // A member started without --join is refused by name.
     let mut alone = cluster.server(4, &file, &[]);
     assert_eq!(alone.wait_exit(), Some(CONFIG), "{}", alone.log());
     assert!(alone.log().contains("--join"), "{}", alone.log());
@@ -72,13 +72,13 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
 
     let foreseen = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--dry-run"]);
     assert_eq!((&foreseen["voters"], &foreseen["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
-    assert_eq!(cluster.members(&old)["members"].as_array().unwrap().len(), 3, "a dry run adds nobody");
+    assert_eq!(cluster.members(&old)["members"].as_array().unwrap().len(), 3, "a dry run adds no member");
     let changed = seqsvr_json(&["store", "replace", "3", "4", "--set", &new]);
     assert_eq!((&changed["voters"], &changed["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(true)));
     let again = seqsvr_json(&["store", "replace", "3", "4", "--set", &new]);
     assert_eq!((&again["voters"], &again["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
 
-    // The old one comes back with its disk, and is told.
+    // The old member restarts with its disk, and learns that it was removed.
     stores[2] = cluster.server(3, &cluster.set, &[]);
     assert_eq!(stores[2].wait_exit(), Some(REMOVED), "{}", stores[2].log());
     assert!(stores[2].log().contains("removed"), "{}", stores[2].log());
@@ -86,7 +86,7 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("USED_STORE_ID"), "{}", stderr(&refused));
 
-    // The allocators run on the old file: what it names and the store does not is not missed.
+    // The allocators use the old file: a store that only the file lists does not count as missing.
     let status = eventually("all is well", || {
         let status = seqsvr(&["status", "--addr", &addr]);
         status.status.success().then(|| String::from_utf8_lossy(&status.stdout).into_owned())
@@ -102,7 +102,7 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     let ids: Vec<u64> = members["members"].as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap()).collect();
     assert_eq!((&members["leader"], ids), (&Value::from(4), vec![1, 2, 4]));
 
-    // The new one is needed now: with one of the others gone, it makes the majority.
+    // The new member is now needed: with one of the others down, it completes the majority.
     stores[0].kill();
     assert_clean(&replay.finish());
     eventually("sections are raised still", || {

@@ -1,4 +1,4 @@
-//! Three stores and two allocators as processes of their own, from the real set file.
+//! Three stores and two allocators as separate processes, from the real set file.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
 
-/// Few entries between snapshots and few kept, so that a member that was away needs a snapshot.
+/// Few entries between snapshots and few kept, so that a member that was down needs a snapshot.
 const SNAPSHOT_OFTEN: [&str; 2] = ["--config", "store.toml"];
 
 struct Cluster {
@@ -49,15 +49,15 @@ impl Cluster {
         format!("http://{}:{port}", self.place.host)
     }
 
-    /// Takes a number, as soon as somebody gives one.
+    /// Allocates a number; retries until a node responds.
     fn take(&self, uid: &str) -> u64 {
         let (a1, a2) = (self.addr(7400), self.addr(7401));
         let next = || seqsvr(&["next", uid, "--addr", &a1, "--addr", &a2, "-o", "json"]);
-        let answer = eventually("a number is given out", || Some(next()).filter(|answer| answer.status.success()));
-        digits(&serde_json::from_slice::<Value>(&answer.stdout).unwrap()["items"][0]["value"])
+        let output = eventually("a number is allocated", || Some(next()).filter(|output| output.status.success()));
+        digits(&serde_json::from_slice::<Value>(&output.stdout).unwrap()["items"][0]["value"])
     }
 
-    /// What a store says of itself; `None` while it does not answer.
+    /// The status of a store; `None` while it does not respond.
     fn status(&self, id: u64) -> Option<Value> {
         let addr = self.addr(7300 + u16::try_from(id).unwrap());
         let output = seqsvr(&["status", "--addr", &addr, "-o", "json"]);
@@ -78,7 +78,7 @@ fn processes_of_a_set_file_serve_a_real_trace() {
 }
 
 #[test]
-fn drained_allocators_hand_everything_over_and_nobody_notices() {
+fn drained_allocators_hand_over_all_sections_without_a_failed_call() {
     let mut cluster = Cluster::start();
     let (a1, a2) = (cluster.addr(7400), cluster.addr(7401));
     let set = cluster.set.display().to_string();
@@ -89,7 +89,7 @@ fn drained_allocators_hand_everything_over_and_nobody_notices() {
         assert!(output.status.code() == Some(code) && stderr.contains(text), "{args:?}: {stderr}");
     };
     refused(&["drain", "a9", "--yes"], 1, "no AllocSvr named \"a9\"");
-    refused(&["drain", "a1"], 2, "no terminal to ask on");
+    refused(&["drain", "a1"], 2, "no terminal to confirm it on");
     let owned = |name: &str| {
         let list = seqsvr_json(&["node", "list", "--set", &set]);
         let nodes = list["nodes"].as_array().unwrap();
@@ -97,7 +97,7 @@ fn drained_allocators_hand_everything_over_and_nobody_notices() {
     };
     eventually("both serve", || (owned("a1") + owned("a2") == 100 && owned("a1") > 0 && owned("a2") > 0).then_some(()));
 
-    // Every uid is one caller's alone, so that every number must follow the one before.
+    // The bench is the only client of these uids, so every number must follow the one before.
     let load =
         ["--seamless", "--uids", "10000000", "--concurrency", "16", "--duration-s", "4", "--deadline-ms", "20000"];
     let bench = std::thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn drained_allocators_hand_everything_over_and_nobody_notices() {
         assert_eq!(bench["order"][fault], 0, "{bench:#}");
     }
 
-    // A process that is asked to end hands over as well.
+    // A process that is terminated hands over as well.
     let before = cluster.take("5000000");
     let owner = if owned("a1") > 0 { 0 } else { 1 };
     assert_eq!(cluster.allocs[owner].terminate(), Some(0), "{}", cluster.allocs[owner].log());
@@ -128,28 +128,28 @@ fn drained_allocators_hand_everything_over_and_nobody_notices() {
 }
 
 #[test]
-fn a_store_that_was_away_catches_up_through_a_snapshot() {
+fn a_store_that_was_down_catches_up_through_a_snapshot() {
     let mut cluster = Cluster::start();
     let applied = |cluster: &Cluster, id| cluster.status(id)?["applied_index"].as_u64();
     let leader = eventually("a store leads", || {
         (1..=3).find(|id| cluster.status(*id).is_some_and(|status| status["leader"] == true))
     });
     let away = leader % 3 + 1;
-    let seen = eventually("the follower answers", || applied(&cluster, away));
+    let seen = eventually("the follower responds", || applied(&cluster, away));
     cluster.stores[away as usize - 1].kill();
 
-    // Renewals alone fill the log; raises of many sections come on top.
+    // Renewals fill the log; raises of many sections add to it.
     for section in 1..30 {
         cluster.take(&(section * 100_000).to_string());
     }
-    let goal = eventually("the others go on", || applied(&cluster, leader).filter(|index| *index > seen + 60));
+    let goal = eventually("the others make progress", || applied(&cluster, leader).filter(|index| *index > seen + 60));
     cluster.stores[away as usize - 1] = cluster.store(away);
     let status = eventually("the follower catches up", || {
         cluster.status(away).filter(|status| status["applied_index"].as_u64() >= Some(goal))
     });
     assert!(status["snapshot_index"].as_u64() > Some(seen), "it came through a snapshot: {status:#}");
 
-    // The one that came back is needed now: with one of the others gone, it makes the majority.
+    // The restarted member is now needed: with one of the others down, it completes the majority.
     let other = 6 - leader - away;
     cluster.stores[other as usize - 1].kill();
     let before = cluster.take("5000000");

@@ -1,4 +1,4 @@
-//! As much of etcd's own API as it takes to measure it: puts, and the compare-and-increment that a counter needs.
+//! The subset of etcd's API that the comparison needs: puts, and the compare-and-increment of a counter.
 //!
 //! Field numbers are those of etcd's `rpc.proto` (API version 3).
 
@@ -16,17 +16,17 @@ use tonic_prost::ProstCodec;
 
 use crate::tool::Figure;
 
-/// Longest time told apart, in microseconds.
+/// Upper bound of the histogram, in microseconds.
 const LONGEST_US: u64 = 60_000_000;
 
-/// What is done with each key.
+/// The operation on each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Put,
     Increment,
 }
 
-/// Loads the members for a while, with so many calls in flight on keys out of a million.
+/// Loads the members for `time`, with `clients` requests in flight, on one million keys.
 pub(crate) async fn measure(addrs: &[String], work: Work, clients: usize, time: Duration) -> anyhow::Result<Figure> {
     let mut channels = Vec::new();
     for addr in addrs {
@@ -67,7 +67,7 @@ pub(crate) async fn measure(addrs: &[String], work: Work, clients: usize, time: 
 struct Etcd(Grpc<Channel>);
 
 impl Etcd {
-    async fn call<Q, A>(&self, path: &'static str, question: Q) -> Result<A, Status>
+    async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: prost::Message + Default + 'static,
         A: prost::Message + Default + 'static,
@@ -75,16 +75,16 @@ impl Etcd {
         let mut grpc = self.0.clone();
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let codec = ProstCodec::<Q, A>::default();
-        Ok(grpc.unary(Request::new(question), PathAndQuery::from_static(path), codec).await?.into_inner())
+        Ok(grpc.unary(Request::new(request), PathAndQuery::from_static(path), codec).await?.into_inner())
     }
 
     async fn put(&self, key: Vec<u8>) -> Result<(), Status> {
         self.call::<_, Ignored>("/etcdserverpb.KV/Put", Put { key, value: vec![b'7'; 8] }).await.map(|_| ())
     }
 
-    /// One number: compares what was read last and puts one more, until nobody came between.
+    /// Allocates one number: increments the value with a compare on its version; retries on a conflict.
     async fn increment(&self, key: &[u8]) -> Result<(), Status> {
-        // A key that is not there has version 0, which the first try bets on: most of a million keys are new.
+        // A missing key has version 0, which the first attempt assumes: most of the million keys are new.
         let mut seen = 0;
         let mut value = 0_u64;
         loop {
@@ -94,12 +94,12 @@ impl Etcd {
                 success: vec![Op { put: Some(put), range: None }],
                 failure: vec![Op { range: Some(Range { key: key.to_vec() }), put: None }],
             };
-            let answer: TxnAnswer = self.call("/etcdserverpb.KV/Txn", transaction).await?;
-            if answer.succeeded {
+            let response: TxnResponse = self.call("/etcdserverpb.KV/Txn", transaction).await?;
+            if response.succeeded {
                 return Ok(());
             }
             let found =
-                answer.responses.into_iter().find_map(|op| op.range).and_then(|range| range.kvs.into_iter().next());
+                response.responses.into_iter().find_map(|op| op.range).and_then(|range| range.kvs.into_iter().next());
             let found = found.ok_or_else(|| Status::unknown("neither put nor found"))?;
             seen = found.version;
             value = std::str::from_utf8(&found.value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -155,21 +155,21 @@ struct Txn {
 struct Ignored {}
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct TxnAnswer {
+struct TxnResponse {
     #[prost(bool, tag = "2")]
     succeeded: bool,
     #[prost(message, repeated, tag = "3")]
-    responses: Vec<OpAnswer>,
+    responses: Vec<OpResponse>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct OpAnswer {
+struct OpResponse {
     #[prost(message, optional, tag = "1")]
-    range: Option<RangeAnswer>,
+    range: Option<RangeResponse>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct RangeAnswer {
+struct RangeResponse {
     #[prost(message, repeated, tag = "2")]
     kvs: Vec<KeyValue>,
 }

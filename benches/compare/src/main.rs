@@ -1,5 +1,5 @@
-//! Measures seqsvr beside what people use instead: real servers from the system's packages and the bare wire, in turn, in one
-//! run, with the same tools and flags. What counts are the ratios, and the server's processor time for each number.
+//! Compares seqsvr with its alternatives: real servers from the system's packages and the bare wire, in turn, in one
+//! run, with the same tools and flags. The results are the ratios, and the server's CPU time for each number.
 //!
 //! ```text
 //! cargo run --release -p seq-compare            everything, three runs each
@@ -21,7 +21,7 @@ mod tool;
 
 use suite::{Bench, Suite};
 
-/// As the server has it: an echo with a slower allocator would flatter the server.
+/// The allocator of the server: an echo with a slower one would favour the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -32,7 +32,7 @@ enum Cli {
     Run(RunArgs),
     /// Serves the bare wire.
     Echo {
-        /// Where to listen.
+        /// Address to listen on.
         #[arg(long, default_value = "127.0.0.1:0")]
         addr: SocketAddr,
         /// Serving threads.
@@ -43,16 +43,16 @@ enum Cli {
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// What to measure; everything unless it is given.
+    /// Suites to measure; all by default.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Suite>,
-    /// Runs of each, in turn; the tables show the medians.
+    /// Runs of each suite, in turn; the tables show the medians.
     #[arg(long, default_value_t = 3)]
     runs: u32,
-    /// How long each measurement lasts, about.
+    /// Approximate duration of each measurement, in seconds.
     #[arg(long, value_name = "S", default_value_t = 5)]
     seconds: u32,
-    /// The server to measure; the one beside this program unless it is given.
+    /// The server binary; by default `seqsvr` in the directory of this program.
     #[arg(long, value_name = "FILE")]
     seqsvr: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! The servers that are measured: started from what is installed, on loopback, in a directory of their own, and ended by the
-//! id they were started with.
+//! The servers under measurement: started from the installed programs, on loopback, each in its own directory, and
+//! ended by the handle of their process.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,33 +9,34 @@ use anyhow::{Context, bail};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// How long a server may take until its port answers.
-const START: Duration = Duration::from_secs(60);
+/// Timeout until a server's port accepts connections.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often the port is tried.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval of connection attempts to the port.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Clock ticks in a second in `/proc/PID/stat`; Linux tells programs no other value.
+/// Clock ticks per second in `/proc/PID/stat`; constant on Linux.
 const TICKS: f64 = 100.0;
 
-/// Processes that serve together. They end when it is dropped.
+/// The processes of one server. They are killed on drop.
 #[derive(Debug)]
 pub(crate) struct Peer {
     processes: Vec<Child>,
-    /// Where each answers, as `host:port`.
+    /// Address of each, as `host:port`.
     pub(crate) addrs: Vec<String>,
     dir: PathBuf,
-    /// What it needs to run, which is not measured.
+    /// A server it depends on, which is not measured.
     beside: Option<Box<Peer>>,
 }
 
 impl Peer {
-    /// No process yet; whatever they write goes into `dir`.
+    /// A server without processes; their files go into `dir`.
     pub(crate) fn new(dir: &Path) -> Peer {
         Peer { processes: Vec::new(), addrs: Vec::new(), dir: dir.to_owned(), beside: None }
     }
 
-    /// Starts one more process and waits until `addr` answers. Its output goes to a file named after the program.
+    /// Starts one more process and waits until `addr` accepts connections. Its output goes to a file named after the
+    /// program.
     pub(crate) async fn start(&mut self, program: &Path, args: &[&str], addr: &str) -> anyhow::Result<()> {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let log = self.dir.join(format!("{name}-{}.log", self.processes.len()));
@@ -49,14 +50,14 @@ impl Peer {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let until = Instant::now() + START;
+        let until = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(addr).await.is_err() {
             let ended = child.try_wait()?;
             if ended.is_some() || Instant::now() > until {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                bail!("{name} does not answer at {addr} ({ended:?}):\n{said}");
+                let output = std::fs::read_to_string(&log).unwrap_or_default();
+                bail!("{name} does not accept connections at {addr} ({ended:?}):\n{output}");
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         self.processes.push(child);
         self.addrs.push(addr.to_owned());
@@ -68,12 +69,12 @@ impl Peer {
         self.beside = Some(Box::new(other));
     }
 
-    /// Processor seconds that the processes have used.
+    /// CPU seconds used by the processes.
     pub(crate) fn cpu(&self) -> f64 {
         self.processes.iter().filter_map(|child| tree_cpu(child.id()?)).sum()
     }
 
-    /// Ends the processes and waits for them.
+    /// Kills the processes and waits for them.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         let beside = self.beside.take().into_iter().flat_map(|mut peer| peer.processes.split_off(0));
         for mut child in self.processes.drain(..).chain(beside) {
@@ -83,8 +84,8 @@ impl Peer {
     }
 }
 
-/// Processor seconds of a process and of all that it started: a database has a process for each connection, and those that
-/// ended count in their parent.
+/// CPU seconds of a process and its descendants: a database has a process for each connection; ended ones count in
+/// their parent.
 fn tree_cpu(root: u32) -> Option<f64> {
     let mut total = 0.0;
     let mut left = vec![root];
@@ -108,21 +109,22 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which may hold anything: state, parent, then the 12th to 15th are user, system and ended children's.
+    // After the name, which may contain anything: state, parent; the 12th to 15th are user, system and ended children's
+    // time.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum();
     Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks })
 }
 
-/// A port that is free now.
+/// A port that is free at present.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Finds a program in the path, or in one of the directories where Debian keeps servers.
+/// Finds a program in the usual directories, or in those where Debian installs servers.
 pub(crate) fn find(name: &str) -> anyhow::Result<PathBuf> {
     let mut dirs: Vec<PathBuf> = vec!["/usr/bin".into(), "/usr/sbin".into(), "/usr/local/bin".into()];
-    // PostgreSQL's server lies beside its version.
+    // PostgreSQL's programs are in a directory for each version.
     dirs.extend(
         std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|dir| dir.path().join("bin")),
     );

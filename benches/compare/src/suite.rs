@@ -1,4 +1,4 @@
-//! What is measured beside what, and with which flags.
+//! The suites: the servers compared with each other, and the flags.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::peer::{Peer, find, free_port};
 use crate::table::{Goal, Row};
 use crate::tool::{self, Figure};
 
-/// Things that are measured in turn, ours and theirs.
+/// A group of servers measured in turn, ours and theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Suite {
-    /// gRPC doors beside the bare wire.
+    /// The gRPC endpoints and the bare wire.
     Wire,
-    /// The SDK with calls sharing messages, beside the same without.
+    /// The SDK with and without coalescing.
     Sdk,
-    /// The Redis door beside Redis.
+    /// The Redis endpoint and Redis.
     Redis,
-    /// PostgreSQL's ways to count.
+    /// Counters in PostgreSQL.
     Postgres,
     /// MariaDB as a ticket server.
     Mariadb,
@@ -29,7 +29,7 @@ pub(crate) enum Suite {
     Store,
 }
 
-/// What a run needs.
+/// The state of a run.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) seqsvr: PathBuf,
@@ -39,8 +39,8 @@ pub(crate) struct Bench {
     pub(crate) rows: Vec<Row>,
 }
 
-/// The gRPC doors: the row's name and the flags, the same for both sides. Connections and what is in flight on each decide most
-/// of what a unary call costs.
+/// The gRPC endpoints: name of the row and flags, the same for both sides. Connections and the requests in flight on
+/// each dominate the cost of a unary call.
 const WIRE: [(&str, &str); 4] = [
     ("unary", "--door grpc --connections 4 --concurrency 64"),
     ("unary, 100 uids", "--door many --batch 100 --connections 4 --concurrency 64"),
@@ -48,7 +48,7 @@ const WIRE: [(&str, &str); 4] = [
     ("stream, 100 uids a message", "--door stream --connections 8 --concurrency 8 --pipeline 16 --batch 100"),
 ];
 
-/// Depths of redis-benchmark's pipeline, and its commands for each second that a run should last.
+/// Pipeline depths of redis-benchmark, and the number of commands for each second of a run.
 const PIPELINES: [(u32, u64); 3] = [(1, 60_000), (16, 600_000), (64, 1_200_000)];
 
 impl Bench {
@@ -74,7 +74,8 @@ impl Bench {
         }
     }
 
-    /// One store and one allocator with one serving thread, as processes of their own. The allocator is the last process.
+    /// Starts one store and one allocator with one serving thread, as separate processes. The allocator is the measured
+    /// one.
     async fn ours(&self, dir: &Path) -> anyhow::Result<(Peer, String)> {
         let ports: Vec<u16> = (0..5).map(|_| free_port()).collect::<Result<_, _>>()?;
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
@@ -96,12 +97,12 @@ impl Bench {
         peer.start(&self.seqsvr, &["alloc", "--set", &set, "--name", "a1", "--cores", "1"], &at(2)).await?;
         let url = format!("http://{}", at(2));
         let mut tries = 0;
-        // The first number comes when the allocator has its sections.
+        // The first number is allocated once the allocator owns its sections.
         while let Err(error) = tool::output(&self.seqsvr, &["next", "0", "--addr", &url]).await {
             tries += 1;
-            anyhow::ensure!(tries < 20, error.context("the cluster does not get ready"));
+            anyhow::ensure!(tries < 20, error.context("the cluster does not become ready"));
         }
-        // What is measured is the allocator; the store lives as long.
+        // Only the allocator is measured; the store runs as long.
         peer.beside(store);
         Ok((peer, at(4)))
     }
@@ -157,9 +158,9 @@ impl Bench {
         for (pipeline, per_second) in PIPELINES {
             for (name, port, peer) in &peers {
                 let before = peer.cpu();
-                let (figure, said) = tool::redis(port, pipeline, per_second * u64::from(self.seconds)).await?;
+                let (figure, output) = tool::redis(port, pipeline, per_second * u64::from(self.seconds)).await?;
                 let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
-                eprintln!("  {name} -P {pipeline}: {said}");
+                eprintln!("  {name} -P {pipeline}: {output}");
                 self.add(format!("{name}, pipeline {pipeline}"), Figure { cpu_us, ..figure });
             }
         }
@@ -219,7 +220,8 @@ impl Bench {
         ];
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         peer.start(&find("mariadbd")?, &args, &format!("127.0.0.1:{port}")).await?;
-        // With more than one client InnoDB ends some of these statements as deadlocks, and the tool stops at the first.
+        // With more than one client InnoDB aborts some of these statements as deadlocks, and the tool stops at the
+        // first.
         for (engine, clients, per_second) in [("MyISAM", 16, 15_000), ("InnoDB", 1, 1_000)] {
             let create = format!(
                 "CREATE DATABASE {engine}; CREATE TABLE {engine}.tickets (id bigint unsigned NOT NULL \
@@ -235,7 +237,7 @@ impl Bench {
                     .await?;
             anyhow::ensure!(
                 last.trim() == figure.numbers.to_string(),
-                "{} were taken, and the last is {last:?}",
+                "{} were allocated, but the last one is {last:?}",
                 figure.numbers
             );
             let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
@@ -244,12 +246,13 @@ impl Bench {
         peer.stop().await
     }
 
-    /// Its own example prints one line for each case: proposers, raises in an entry, entries/s, raises/s, p50 and p99 in ms.
+    /// The store's example prints one line for each case: proposers, raises in an entry, entries/s, raises/s, p50 and
+    /// p99 in ms.
     async fn store(&mut self) -> anyhow::Result<()> {
         let propose = self.me.with_file_name("examples").join("propose");
         anyhow::ensure!(propose.is_file(), "cargo build --release -p seq-store --example propose");
-        let said = tool::output(&propose, &[&self.seconds.to_string()]).await?;
-        for line in said.lines() {
+        let output = tool::output(&propose, &[&self.seconds.to_string()]).await?;
+        for line in output.lines() {
             let fields: Vec<f64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
             let [proposers, raises, _, per_second, p50, p99] = fields[..] else { continue };
             let [p50_us, p99_us] = [p50, p99].map(|millis| Some((millis * 1e3) as u64));
@@ -315,7 +318,7 @@ async fn etcd_members(dir: &Path, members: usize) -> anyhow::Result<Peer> {
     Ok(peer)
 }
 
-/// Every goal that compares two rows.
+/// The goals, each a comparison of two rows.
 pub(crate) fn goals() -> Vec<Goal> {
     let goal =
         |ours: &str, theirs: &str, rate, cpu, p50| Goal { ours: ours.into(), theirs: theirs.into(), rate, cpu, p50 };

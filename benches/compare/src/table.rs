@@ -1,24 +1,24 @@
-//! Medians of the runs, and the ratios that the goals are about.
+//! Medians of the runs, and the ratios checked by the goals.
 
 use crate::tool::Figure;
 
-/// One thing measured, in as many runs as were made.
+/// One measured case with its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) runs: Vec<Figure>,
 }
 
-/// How one row should stand beside another.
+/// The required ratios of one row to another.
 #[derive(Debug)]
 pub(crate) struct Goal {
     pub(crate) ours: String,
     pub(crate) theirs: String,
-    /// Numbers a second at least so many times theirs.
+    /// Minimum ratio of numbers per second.
     pub(crate) rate: Option<f64>,
-    /// Processor time of a number at most so many times theirs.
+    /// Maximum ratio of CPU time per number.
     pub(crate) cpu: Option<f64>,
-    /// Median latency at most so many times theirs.
+    /// Maximum ratio of median latency.
     pub(crate) p50: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ impl Row {
     }
 }
 
-/// Every row, in Markdown.
+/// All rows, as a Markdown table.
 pub(crate) fn rows(rows: &[Row]) -> String {
     let mut text = head(&["what", "numbers/s", "server CPU us", "p50 us", "p99 us", "runs"]);
     for row in rows {
@@ -58,7 +58,7 @@ pub(crate) fn rows(rows: &[Row]) -> String {
     text
 }
 
-/// Every goal whose two rows were measured, in Markdown. Answers also whether all are met.
+/// The goals whose two rows were measured, as a Markdown table; and whether all are met.
 pub(crate) fn goals(rows: &[Row], goals: &[Goal]) -> (String, bool) {
     let mut text = head(&["ours", "beside", "figure", "goal", "measured", ""]);
     let mut all = true;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_are_held_against_the_goals() {
+    fn medians_are_checked_against_the_goals() {
         let rows = [row("ours", &[90.0, 10.0, 95.0], 1.2), row("theirs", &[100.0, 100.0, 900.0], 1.0)];
         let goal = |rate, cpu| {
             [Goal { ours: "ours".into(), theirs: "theirs".into(), rate: Some(rate), cpu: Some(cpu), p50: None }]

@@ -1,4 +1,4 @@
-//! The tools that put load on a server, and what they say.
+//! The load generators, and their output.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,29 +7,29 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use tokio::process::Command;
 
-/// What one run of a tool measured.
+/// The results of one run of a load generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figure {
     pub(crate) numbers: u64,
     pub(crate) per_second: f64,
     pub(crate) p50_us: Option<u64>,
     pub(crate) p99_us: Option<u64>,
-    /// Processor time of the server for each number, in microseconds.
+    /// CPU time of the server for each number, in microseconds.
     pub(crate) cpu_us: Option<f64>,
 }
 
-/// Runs a program to its end; its standard output.
+/// Runs a program to its end; returns its standard output.
 pub(crate) async fn output(program: &Path, args: &[&str]) -> anyhow::Result<String> {
     let run = Command::new(program).args(args).stdin(Stdio::null()).kill_on_drop(true).output();
     let ended = run.await.with_context(|| format!("cannot run {}", program.display()))?;
     if !ended.status.success() {
-        let said = [ended.stdout, ended.stderr].concat();
-        bail!("{} {}: {}\n{}", program.display(), args.join(" "), ended.status, String::from_utf8_lossy(&said));
+        let output = [ended.stdout, ended.stderr].concat();
+        bail!("{} {}: {}\n{}", program.display(), args.join(" "), ended.status, String::from_utf8_lossy(&output));
     }
     Ok(String::from_utf8(ended.stdout)?)
 }
 
-/// `seqsvr bench` with these flags. The server's processor time is what the server says.
+/// `seqsvr bench` with these flags. The CPU time is the one that the server reports.
 pub(crate) async fn bench(seqsvr: &Path, addr: &str, seconds: u32, flags: &str) -> anyhow::Result<Figure> {
     let (addr, seconds) = (format!("http://{addr}"), seconds.to_string());
     let mut args = vec!["bench", "--addr", &addr, "--duration-s", &seconds, "--uids", "1000000", "-o", "json"];
@@ -48,17 +48,17 @@ pub(crate) async fn bench(seqsvr: &Path, addr: &str, seconds: u32, flags: &str) 
     })
 }
 
-/// `redis-benchmark` with random keys out of a million. Answers also its own words.
+/// `redis-benchmark` with random keys out of a million. Returns also its result line.
 pub(crate) async fn redis(port: &str, pipeline: u32, numbers: u64) -> anyhow::Result<(Figure, String)> {
     let (pipeline, count) = (pipeline.to_string(), numbers.to_string());
     let args = ["-p", port, "-c", "50", "-P", &pipeline, "-n", &count, "-r", "1000000", "--csv"];
-    let said =
+    let text =
         output(&crate::peer::find("redis-benchmark")?, &[&args[..], &["INCR", "seq:__rand_int__"]].concat()).await?;
     // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
-    let row = said.lines().find(|line| line.contains("INCR")).context("redis-benchmark said nothing of INCR")?;
+    let row = text.lines().find(|line| line.contains("INCR")).context("redis-benchmark printed no line for INCR")?;
     let fields: Vec<f64> = row.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();
     let micros = |at: usize| fields.get(at).map(|millis| (millis * 1e3) as u64);
-    let per_second = *fields.first().context("redis-benchmark gave no rate")?;
+    let per_second = *fields.first().context("redis-benchmark printed no rate")?;
     Ok((Figure { numbers, per_second, p50_us: micros(3), p99_us: micros(5), cpu_us: None }, row.to_owned()))
 }
 
@@ -67,18 +67,18 @@ pub(crate) async fn pgbench(port: &str, script: &Path, clients: u32, seconds: u3
     let (clients, seconds) = (clients.to_string(), seconds.to_string());
     let script = script.to_string_lossy();
     let args = ["-h", "127.0.0.1", "-p", port, "-U", "postgres", "-n", "-M", "prepared", "-c", &clients, "-j", "1"];
-    let said =
+    let text =
         output(&crate::peer::find("pgbench")?, &[&args[..], &["-T", &seconds, "-f", &script, "postgres"]].concat())
             .await?;
-    let after = |words: &str| said.split_once(words)?.1.split_whitespace().next()?.parse::<f64>().ok();
-    let per_second = after("tps = ").context("pgbench gave no rate")?;
-    let numbers = after("number of transactions actually processed: ").context("pgbench gave no count")? as u64;
+    let after = |words: &str| text.split_once(words)?.1.split_whitespace().next()?.parse::<f64>().ok();
+    let per_second = after("tps = ").context("pgbench printed no rate")?;
+    let numbers = after("number of transactions actually processed: ").context("pgbench printed no count")? as u64;
     let mean = after("latency average = ").map(|millis| (millis * 1e3) as u64);
     Ok(Figure { numbers, per_second, p50_us: mean, p99_us: None, cpu_us: None })
 }
 
-/// `mariadb-slap` with one statement; the rate is from its mean time. It ends well when
-/// it was never let in, so what it did is for the caller to look at.
+/// `mariadb-slap` with one statement; the rate is computed from its mean time. It exits with 0 even if it could not
+/// connect, so the caller must check the effect.
 pub(crate) async fn slap(
     socket: &str,
     schema: &str,
@@ -90,9 +90,9 @@ pub(crate) async fn slap(
     let query = format!("--query={query}");
     let (clients, count) = (format!("--concurrency={clients}"), format!("--number-of-queries={numbers}"));
     let args = ["-u", "root", &socket, &schema, "--no-drop", &query, &clients, &count, "--csv"];
-    let said = output(&crate::peer::find("mariadb-slap")?, &args).await?;
+    let text = output(&crate::peer::find("mariadb-slap")?, &args).await?;
     // label, type, mean, min and max seconds, clients, queries of each.
-    let mean = said.trim().split(',').nth(2).and_then(|mean| mean.parse::<f64>().ok());
-    let mean = mean.with_context(|| format!("mariadb-slap gave no time: {said:?}"))?;
+    let mean = text.trim().split(',').nth(2).and_then(|mean| mean.parse::<f64>().ok());
+    let mean = mean.with_context(|| format!("mariadb-slap printed no time: {text:?}"))?;
     Ok(Figure { numbers, per_second: numbers as f64 / mean, ..Figure::default() })
 }

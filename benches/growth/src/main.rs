@@ -1,29 +1,29 @@
-//! Measures how the service grows, and draws it: `just growth`.
+//! Measures and plots how the service scales: `just growth`.
 //!
-//! `seq-growth DIR` writes the plots into `DIR` and prints the table and the goals; `seq-growth --smoke DIR` does the same
-//! with little of everything, to see that it works. It fails when a goal is missed, but not in a smoke run, which is too
-//! short to say.
+//! `seq-growth DIR` writes the plots into `DIR` and prints the tables and the goals; `seq-growth --smoke DIR` is a
+//! short run with small sizes, as a test. A missed goal is a failure, except in a smoke run, which is too short for
+//! goals.
 //!
-//! The pieces are the real ones: `seq_core::Section`, the allocator behind its `Frontend`, and a store of one member, which
-//! keeps its log in memory so that a disk does not blur the picture. What a door costs is not in here. Everything is
-//! compared with the same work on a bare array of the same size, in turn, in the same run.
+//! It uses the real components: `seq_core::Section`, the allocator behind its `Frontend`, and a store of one member
+//! with its log in memory, to exclude disk latency. The cost of an endpoint is not included. Every case is compared
+//! with the same work on a bare array of the same size, in turn, in the same run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-mod chapters;
 mod measure;
 mod memory;
 mod plot;
 mod report;
+mod scenarios;
 mod world;
 
 use report::Report;
 
-/// Of which size everything is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
-    /// What is stated in the documents: some minutes.
+    /// The figures of the documents: some minutes.
     Full,
     /// A second or two, for a test.
     Smoke,
@@ -41,12 +41,12 @@ fn main() -> ExitCode {
     };
     let scale = if smoke { Scale::Smoke } else { Scale::Full };
     let mut report = Report::new(PathBuf::from(dir));
-    // Memory first: what later chapters free does not always go back to the system.
-    let written = memory::chapter(scale, &mut report)
-        .and_then(|()| chapters::uids(scale, &mut report))
-        .and_then(|()| chapters::sections(scale, &mut report))
-        .and_then(|()| chapters::allocators(scale, &mut report))
-        .and_then(|()| chapters::steps(scale, &mut report));
+    // Memory first: memory freed by other scenarios does not always return to the system.
+    let written = memory::scenario(scale, &mut report)
+        .and_then(|()| scenarios::uids(scale, &mut report))
+        .and_then(|()| scenarios::sections(scale, &mut report))
+        .and_then(|()| scenarios::allocators(scale, &mut report))
+        .and_then(|()| scenarios::steps(scale, &mut report));
     if let Err(error) = written {
         eprintln!("{dir}: {error}");
         return ExitCode::from(74);

@@ -1,4 +1,4 @@
-//! What is timed: the same random uids, on a bare array, on sections, through an allocator.
+//! The timed loops: the same random uids on a bare array, on sections, and through an allocator.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use seq_core::{Count, Layout, Section, Take, Uid};
 
 use crate::world::{World, ask};
 
-/// Uids in a batch: what a stream's message carries, and a client that has something to batch.
+/// Uids in a batch: a typical message of a stream, or of a client that batches.
 pub(crate) const BATCH: usize = 100;
-/// Times that everything is measured in turn; the median counts.
+/// Rounds of measurements in turn; the result is the median.
 const ROUNDS: usize = 3;
-/// Far enough that no run reaches it.
+/// A ceiling that no run reaches.
 const CEILING: u64 = 1 << 40;
 
-/// Draws numbers below a bound; the same ones for everybody who is measured.
+/// A random number generator; the same sequence for every contender.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -54,7 +54,7 @@ pub(crate) fn array(uids: u64) -> Vec<AtomicU64> {
     (0..uids).map(|_| AtomicU64::new(1)).collect()
 }
 
-/// A random `fetch_add` and a compare with a ceiling: the least that a number can cost.
+/// A random `fetch_add` and a compare with a ceiling: the lower bound of the cost of a number.
 pub(crate) fn bare(array: &[AtomicU64], numbers: u64) -> Duration {
     let ceiling = black_box(AtomicU64::new(CEILING));
     let mut random = Random::new();
@@ -66,7 +66,7 @@ pub(crate) fn bare(array: &[AtomicU64], numbers: u64) -> Duration {
     start.elapsed()
 }
 
-/// Locating a uid and taking its number, one at a time.
+/// Locates a uid and allocates its number, one at a time.
 pub(crate) fn sections(layout: &Layout, sections: &[Section], uids: u64, numbers: u64) -> Duration {
     let mut random = Random::new();
     let start = Instant::now();
@@ -77,25 +77,25 @@ pub(crate) fn sections(layout: &Layout, sections: &[Section], uids: u64, numbers
     start.elapsed()
 }
 
-/// Batches through an allocator, of uids that `draw` gives. What had to wait comes second.
+/// Sends batches of uids from `draw` through an allocator. Returns the duration, and the part of it spent waiting.
 pub(crate) fn batches(
     world: &World,
     allocator: &Allocator,
     numbers: u64,
     mut draw: impl FnMut() -> u64,
 ) -> (Duration, Duration) {
-    let (mut asks, mut answers) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+    let (mut asks, mut replies) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     let mut waited = Duration::ZERO;
     let start = Instant::now();
     for _ in 0..numbers / BATCH as u64 {
         asks.clear();
         asks.extend((0..BATCH).map(|_| ask(draw())));
-        waited += world.take(allocator, &asks, &mut answers);
+        waited += world.take(allocator, &asks, &mut replies);
     }
     (start.elapsed(), waited)
 }
 
-/// Takes a number of every uid of a range.
+/// Allocates a number for every uid of a range.
 pub(crate) fn touch(world: &World, uids: std::ops::Range<u64>) {
     let mut next = uids.clone();
     let _ = batches(world, &world.allocators[0], uids.end - uids.start, || next.next().unwrap_or(uids.start));

@@ -1,4 +1,4 @@
-//! What counters cost in memory: bytes a touched uid, bytes an untouched section, and taking over 2^32 uids.
+//! Memory of the counters: bytes per touched uid, bytes per untouched section, and the takeover of 2^32 uids.
 
 use std::io;
 use std::time::Instant;
@@ -9,14 +9,14 @@ use crate::Scale;
 use crate::plot::Plot;
 use crate::report::{Report, short};
 
-/// As in the set files.
+/// The section size of the set files.
 pub(crate) const SECTION_SIZE: u32 = 100_000;
 const STEP: Step = Step(10_000);
 /// Uids of the widest case, 42,950 sections.
 const WIDE: u64 = 1 << 32;
 
-/// Measures memory, first of all chapters: what is freed stays with the process for a while.
-pub(crate) fn chapter(scale: Scale, report: &mut Report) -> io::Result<()> {
+/// Measures memory; the first scenario, because freed memory stays with the process for a while.
+pub(crate) fn scenario(scale: Scale, report: &mut Report) -> io::Result<()> {
     let wide = if scale == Scale::Full { WIDE } else { WIDE >> 10 };
     let before = resident_bytes();
     let start = Instant::now();
@@ -62,7 +62,7 @@ pub(crate) fn chapter(scale: Scale, report: &mut Report) -> io::Result<()> {
 
 const MIB: f64 = 1_048_576.0;
 
-/// Sections of which nothing is touched.
+/// Untouched sections.
 pub(crate) fn sections(uids: u64) -> Vec<Section> {
     sections_of(Layout::new(0..uids, SECTION_SIZE).expect("a good layout"))
 }
@@ -75,7 +75,7 @@ pub(crate) fn sections_of(layout: Layout) -> Vec<Section> {
     (0..layout.sections()).map(|section| Section::takeover(length(section), Seq(0), STEP)).collect()
 }
 
-/// Takes a number of every uid.
+/// Allocates a number for every uid.
 pub(crate) fn touch(sections: &[Section]) {
     for section in sections {
         let _ = section.raised(Seq(1 << 40));

@@ -1,5 +1,5 @@
-//! Lines in a frame, as SVG: a logarithmic x axis, a y axis of either kind, a legend. No more is needed here than a library
-//! would take to be told.
+//! Line plots as SVG: a logarithmic x axis, a linear or logarithmic y axis, a legend. Configuring a plotting library
+//! would take as much code.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
 /// Left, right, top, bottom.
 const MARGINS: (f64, f64, f64, f64) = (84.0, 24.0, 44.0, 56.0);
-/// Told apart also by those who see colours differently.
+/// A palette for colour-blind readers, too.
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#555555"];
 
 /// A plot.
@@ -48,7 +48,7 @@ impl Axis {
         Axis { low: 0.0, high: (high * 1.05 / unit).ceil() * unit, log: false }
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// The position of a value on the axis, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let value = if self.log { value.log10().max(self.low) } else { value };
         (value - self.low) / (self.high - self.low)
@@ -78,7 +78,7 @@ impl Plot {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
              font-size=\"12\" fill=\"#222\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n"
         );
-        // Writing into a string does not fail.
+        // Writing to a String cannot fail.
         let mut put = |line: String| {
             let _ = writeln!(svg, "{line}");
         };

@@ -1,4 +1,4 @@
-//! What a run prints: tables as they are measured, then the goals.
+//! The output of a run: tables as they are measured, then the goals.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ impl Report {
         Report { dir, goals: Vec::new() }
     }
 
-    /// Shows that something is going on, for as long as `steps` of it are left.
+    /// Shows a progress bar of `steps` steps.
     pub(crate) fn progress(&self, what: &'static str, steps: usize) -> ProgressBar {
         let bar = ProgressBar::new(steps as u64).with_message(what);
         let style = ProgressStyle::with_template("{msg:12} {wide_bar} {pos}/{len} {elapsed}");
@@ -50,12 +50,12 @@ impl Report {
         std::fs::write(self.dir.join(name).with_extension("svg"), plot.svg())
     }
 
-    /// Something that should be at most `most`.
+    /// Adds a goal: `measured` at most `most`.
     pub(crate) fn goal(&mut self, what: impl Into<String>, measured: f64, most: f64) {
         self.goals.push(Goal { what: what.into(), measured, most });
     }
 
-    /// Prints the goals; whether one was missed.
+    /// Prints the goals; returns whether one was missed.
     pub(crate) fn conclude(&self) -> bool {
         println!();
         for Goal { what, measured, most } in &self.goals {
@@ -69,7 +69,7 @@ impl Report {
     }
 }
 
-/// A number as people read it.
+/// Formats a number with a unit prefix.
 pub(crate) fn short(value: f64) -> String {
     match value {
         value if value >= 1e9 => format!("{:.2} G", value / 1e9),

@@ -13,9 +13,9 @@ use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreTuning};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-/// How long anything may take before the run gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Nobody is moved during a measurement.
+/// Timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// No section is handed over during a measurement.
 const NEVER: Duration = Duration::from_secs(24 * 3_600);
 
 pub(crate) struct World {
@@ -27,9 +27,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts everything, and waits until every section has an owner.
+    /// Starts all nodes and waits until every section has an owner.
     pub(crate) fn start(layout: Layout, step: u64, allocators: usize) -> World {
-        // One thread for all that is not measured: renewals, raises, the store.
+        // One thread for the parts that are not measured: renewals, raises, the store.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let tasks = TaskGroup::new();
@@ -37,23 +37,23 @@ impl World {
         World { layout, allocators, runtime, store, tasks }
     }
 
-    /// Answers a batch, and says how long what could not be answered at once had to wait.
+    /// Allocates the numbers of a batch; returns how long its pending items had to wait.
     #[inline]
     pub(crate) fn take(
         &self,
         allocator: &Allocator,
         asks: &[Asked],
-        answers: &mut Vec<Answered<Allocation>>,
+        replies: &mut Vec<Answered<Allocation>>,
     ) -> Duration {
-        answers.clear();
-        allocator.take_now(Via::Stream, asks, answers);
-        if answers.iter().all(|answer| matches!(answer, Some(Ok(_)))) {
+        replies.clear();
+        allocator.take_now(Via::Stream, asks, replies);
+        if replies.iter().all(|reply| matches!(reply, Some(Ok(_)))) {
             return Duration::ZERO;
         }
         let start = Instant::now();
-        let call = Call { deadline: start + PATIENCE, hops: 0, via: Via::Stream };
-        self.runtime.block_on(allocator.take_rest(call, asks, answers));
-        let refused = answers.iter().find(|answer| !matches!(answer, Some(Ok(_))));
+        let call = Call { deadline: start + TIMEOUT, hops: 0, via: Via::Stream };
+        self.runtime.block_on(allocator.take_rest(call, asks, replies));
+        let refused = replies.iter().find(|reply| !matches!(reply, Some(Ok(_))));
         assert!(refused.is_none(), "refused: {refused:?}");
         start.elapsed()
     }
@@ -77,14 +77,14 @@ impl World {
         drop(allocators);
         runtime.block_on(async {
             tasks.cancel();
-            // A run that ends anyway has nothing to do about what hangs.
+            // Tasks that hang end with the process.
             let _ = store.shutdown().await;
-            let _ = tasks.shutdown(PATIENCE).await;
+            let _ = tasks.shutdown(TIMEOUT).await;
         });
     }
 }
 
-/// A question for the next number of one uid.
+/// An item for the next number of one uid.
 #[inline]
 pub(crate) fn ask(uid: u64) -> Asked {
     Ok(Ask { uid: Uid(uid), count: Count::ONE, epoch: Epoch(0) })
@@ -124,7 +124,7 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
     let begun = Instant::now();
     let owned = || allocators.iter().map(|allocator| allocator.status().sections).sum::<u32>();
     while owned() < layout.sections() || allocators.iter().any(|allocator| allocator.ready().is_err()) {
-        assert!(begun.elapsed() < PATIENCE, "the sections get no owner");
+        assert!(begun.elapsed() < TIMEOUT, "some sections have no owner");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     (store, allocators)
@@ -133,7 +133,7 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
 fn spec(layout: Layout, step: u64, store: String, allocators: usize) -> SetSpec {
     let alloc = |number: usize| AllocSpec {
         name: format!("a{number}"),
-        // Nobody is called there: whoever owns a section is in this process.
+        // Never connected to: every owner is in this process.
         addr: format!("127.0.0.1:{}", 2 * number),
         http: format!("127.0.0.1:{}", 2 * number + 1),
         redis: None,

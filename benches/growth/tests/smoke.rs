@@ -1,4 +1,4 @@
-//! A run with little of everything: it ends, and it draws every plot.
+//! A smoke run ends and writes every plot.
 
 use std::process::Command;
 

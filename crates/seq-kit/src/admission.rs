@@ -1,7 +1,7 @@
-//! Who may connect: how many connections a node has at a time, and how long one of them may keep it waiting.
+//! Connection admission: limits on the open connections of a node and on the time that a slow peer may block one.
 //!
-//! HTTP/2 has pings for peers that fell silent. What is here holds for peers that say little on purpose, in any protocol: one that
-//! never gets to be answered, and one that never reads its answers.
+//! HTTP/2 pings detect dead peers. The timeouts here cover peers that are slow on purpose, in any protocol: one that
+//! never completes a request, and one that never reads its responses.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,32 +23,32 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use crate::connection::Connection;
 use crate::metrics::{CONNECTIONS, CONNECTIONS_REFUSED_TOTAL};
 
-/// Most connections of one node: 1,000 clients with a few each, and a quiet one costs about 50 KB.
+/// Limit on the connections of one node: 1,000 clients with a few each; an idle connection costs about 50 KB.
 pub const MAX_CONNECTIONS: usize = 10_000;
 
-/// Files that every node keeps for something else than its callers: its log, its data and snapshots, its port for metrics
-/// and probes, and what is being accepted.
+/// File descriptors that each node reserves for other uses than clients: its log, data and snapshots, its port for metrics
+/// and probes, and connections that are being accepted.
 const OTHER_FILES: usize = 256;
 
-/// Files of a thread with a runtime of its own: the runtime's queue of events and its wake-up, the sockets that it
-/// accepts from, and connections that are accepted before they are counted.
+/// Files of a thread with a runtime of its own: the runtime's event queue and its wake-up, the listening sockets, and
+/// connections that are accepted before they are counted.
 const FILES_PER_THREAD: usize = 8;
 
-/// Fewest connections of callers that a node starts with.
+/// Fewest client connections that a node starts with.
 const MIN_CONNECTIONS: usize = 64;
 
-/// The part of a node's connections that no single address gets: clients of other hosts still connect when one host holds all
-/// that it may. Small, because all clients may come through one proxy.
+/// The share of a node's connections, one in so many, that no single address gets: other hosts can still connect when
+/// one host has used up its limit. Small, because all clients may come through one proxy.
 const RESERVED_SHARE: usize = 10;
 
-/// How long a connection may take until something was answered on it: a little longer than a call may be held.
-const OPENING: Duration = Duration::from_secs(15);
+/// Timeout until the first response on a connection: slightly longer than a request may be pending.
+const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a peer may leave unread what is sent to it.
-const STALL: Duration = Duration::from_secs(15);
+/// Timeout of a write that the peer does not read.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a node needs files for beside its callers. They are counted before callers get any, so that callers who take all
-/// they may leave the node its data, its probes and its way to the others.
+/// What a node needs files for beside its clients. Counted before clients get any, so that clients at their limit leave the
+/// node its data, its probes and its connections to other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFiles {
     /// Most connections that it makes to other nodes.
@@ -62,7 +62,7 @@ impl OwnFiles {
         OTHER_FILES + self.dials + self.threads * FILES_PER_THREAD
     }
 
-    /// How many connections of callers fit beside them into so many files.
+    /// How many client connections fit beside them into so many files.
     fn connections(self, node: &str, files: usize) -> Result<usize, FewFiles> {
         let left = files.saturating_sub(self.count()).min(MAX_CONNECTIONS);
         if left < MIN_CONNECTIONS {
@@ -76,7 +76,7 @@ impl OwnFiles {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may open {files} files, and {node} needs {own} for its data, its threads and its connections to other \
-     nodes, and {MIN_CONNECTIONS} for callers: raise the hard limit (LimitNOFILE, ulimit -Hn)"
+     nodes, and {MIN_CONNECTIONS} for clients: raise the hard limit (LimitNOFILE, ulimit -Hn)"
 )]
 pub struct FewFiles {
     /// The node.
@@ -87,41 +87,41 @@ pub struct FewFiles {
     pub own: usize,
 }
 
-/// The connections of one node. Clones count together.
+/// Counts and limits the connections of one node. Clones share the count.
 #[derive(Clone)]
 pub struct Admission(Arc<Inner>);
 
 struct Inner {
     node: String,
     most: usize,
-    /// Most connections of one address.
+    /// Limit on the connections of one address.
     most_of_address: usize,
     open: AtomicUsize,
-    /// Connections of each address, those with any.
+    /// Number of connections by address, without zeros.
     addresses: Mutex<BTreeMap<IpAddr, usize>>,
     open_gauge: Gauge,
     refused: Counter,
 }
 
 impl Admission {
-    /// Lets [`MAX_CONNECTIONS`] in, or as many as the process may have files beside the node's own; all but a tenth of them
-    /// from one address.
+    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves beside the node's own files; at most nine
+    /// tenths of them from one address.
     ///
     /// # Errors
-    /// [`FewFiles`] when hardly any are left for callers.
+    /// [`FewFiles`] when fewer than [`MIN_CONNECTIONS`] are left for clients.
     pub fn new(node: &str, own: OwnFiles) -> Result<Admission, FewFiles> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
         let most = own.connections(node, files.unwrap_or(usize::MAX))?;
         Ok(Admission::with(node, most, most - most / RESERVED_SHARE))
     }
 
-    /// Lets `most` connections in, from wherever they are.
+    /// Admits up to `most` connections, from any addresses.
     #[must_use]
     pub fn of(node: &str, most: usize) -> Admission {
         Admission::with(node, most, most)
     }
 
-    /// Lets `most` connections in, and so many of one address.
+    /// Admits up to `most` connections, and up to `most_of_address` from one address.
     fn with(node: &str, most: usize, most_of_address: usize) -> Admission {
         let open_gauge = gauge!(CONNECTIONS, "node" => node.to_owned());
         let refused = counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned());
@@ -129,9 +129,9 @@ impl Admission {
         Admission(Arc::new(Inner { node, most, most_of_address, open, addresses, open_gauge, refused }))
     }
 
-    /// A place for a connection from `peer`, while there is one.
+    /// A permit for a connection from `peer`; `None` at a limit.
     #[must_use]
-    pub fn admit(&self, peer: Option<IpAddr>) -> Option<Place> {
+    pub fn admit(&self, peer: Option<IpAddr>) -> Option<Permit> {
         let inner = &self.0;
         let address = peer.map(host);
         if !inner.open(address) {
@@ -139,7 +139,7 @@ impl Admission {
             return None;
         }
         inner.open_gauge.increment(1.0);
-        Some(Place { inner: inner.clone(), address })
+        Some(Permit { inner: inner.clone(), address })
     }
 
     /// Name of the node.
@@ -154,23 +154,23 @@ impl Admission {
         self.0.open.load(Relaxed)
     }
 
-    /// How many may be open.
+    /// Limit on open connections.
     #[must_use]
     pub fn most(&self) -> usize {
         self.0.most
     }
 
-    /// Lets a connection in, and watches it from then on.
+    /// Admits a connection and enforces its timeouts; `None` at a limit.
     #[must_use]
     pub fn watch(&self, connection: Connection) -> Option<Watched> {
-        let place = self.admit(connection.peer())?;
-        let opening = Some(Box::pin(tokio::time::sleep(OPENING)));
-        Some(Watched { connection, opening, stalled: None, _place: place })
+        let permit = self.admit(connection.peer())?;
+        let opening = Some(Box::pin(tokio::time::sleep(FIRST_RESPONSE_TIMEOUT)));
+        Some(Watched { connection, opening, stalled: None, _permit: permit })
     }
 }
 
 impl Inner {
-    /// Counts a connection. Answers whether there is room for it.
+    /// Counts a connection. Returns whether it is within the limits.
     fn open(&self, address: Option<IpAddr>) -> bool {
         if let Some(address) = address {
             let mut addresses = self.addresses.lock();
@@ -182,13 +182,13 @@ impl Inner {
         }
         let open = self.open.fetch_update(Relaxed, Relaxed, |open| (open < self.most).then_some(open + 1));
         if open.is_err() {
-            self.forget(address);
+            self.release(address);
         }
         open.is_ok()
     }
 
-    /// Counts a connection of an address no more.
-    fn forget(&self, address: Option<IpAddr>) {
+    /// Decrements the count of an address.
+    fn release(&self, address: Option<IpAddr>) {
         let Some(address) = address else { return };
         let mut addresses = self.addresses.lock();
         if let Some(count) = addresses.get_mut(&address) {
@@ -200,7 +200,7 @@ impl Inner {
     }
 }
 
-/// What counts as one address: of IPv6 the network, of which a host has every address.
+/// The unit of the per-address limit: for IPv6 the /64 network, because a host has all its addresses.
 fn host(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
@@ -208,44 +208,44 @@ fn host(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// A connection's place; free again when it is dropped.
-pub struct Place {
+/// The permit of a connection; released on drop.
+pub struct Permit {
     inner: Arc<Inner>,
     address: Option<IpAddr>,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.inner.open.fetch_sub(1, Relaxed);
-        self.inner.forget(self.address);
+        self.inner.release(self.address);
         self.inner.open_gauge.decrement(1.0);
     }
 }
 
-/// A connection that ends when its peer keeps the node waiting for too long.
+/// A connection that ends when its peer exceeds a timeout.
 pub struct Watched {
     connection: Connection,
-    /// Until something was answered.
+    /// Runs until the first response.
     opening: Option<Pin<Box<Sleep>>>,
-    /// While the peer does not read.
+    /// Runs while a write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl Watched {
-    /// Ends the connection when a write has waited for too long.
+    /// Ends the connection when a write was blocked for too long.
     fn written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             self.opening = None;
             self.stalled = None;
             return written;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL)));
-        stalled.as_mut().poll(cx).map(|()| Err(late("the peer does not read")))
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
+        stalled.as_mut().poll(cx).map(|()| Err(timed_out("the peer does not read")))
     }
 }
 
-fn late(what: &'static str) -> io::Error {
+fn timed_out(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
@@ -254,7 +254,7 @@ impl AsyncRead for Watched {
         let this = self.get_mut();
         let read = Pin::new(&mut this.connection).poll_read(cx, into);
         if let (Poll::Pending, Some(opening)) = (&read, &mut this.opening) {
-            return opening.as_mut().poll(cx).map(|()| Err(late("nothing to answer came in time")));
+            return opening.as_mut().poll(cx).map(|()| Err(timed_out("no request to respond to within the timeout")));
         }
         read
     }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_free_again_when_its_connection_ends() {
+    async fn a_permit_is_released_when_its_connection_ends() {
         let (admission, watched, _far) = watched();
         assert_eq!(admission.count(), 1);
         assert!(admission.admit(None).is_none());
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_get_the_files_that_the_node_does_not_need_itself() {
+    fn clients_get_the_files_that_the_node_does_not_need_itself() {
         let connections = |files, dials, threads| OwnFiles { dials, threads }.connections("a1", files);
         assert_eq!(connections(usize::MAX, 6_800, 17), Ok(MAX_CONNECTIONS));
         assert_eq!(connections(1_024, 9, 3), Ok(1_024 - 256 - 9 - 24));
@@ -335,25 +335,25 @@ mod tests {
     }
 
     #[test]
-    fn one_address_does_not_take_every_place() {
+    fn one_address_does_not_get_every_permit() {
         let admission = Admission::with("a1", 5, 3);
         let admit = |address: &str| admission.admit(Some(address.parse().unwrap()));
-        let mut places: Vec<_> = (0..3).filter_map(|_| admit("10.0.0.1")).collect();
-        assert_eq!(places.len(), 3);
+        let mut permits: Vec<_> = (0..3).filter_map(|_| admit("10.0.0.1")).collect();
+        assert_eq!(permits.len(), 3);
         assert!(admit("10.0.0.1").is_none() && admit("::ffff:10.0.0.1").is_none(), "its share is used up");
-        places.extend(admit("2001:db8::1"));
-        places.extend(admit("2001:db8::2:1"));
+        permits.extend(admit("2001:db8::1"));
+        permits.extend(admit("2001:db8::2:1"));
         assert_eq!(admission.count(), 5);
         assert!(admit("10.0.0.2").is_none(), "all are used up");
-        places.truncate(2);
-        places.extend(["10.0.0.2", "10.0.0.1", "10.0.0.2"].into_iter().filter_map(admit));
-        assert_eq!(admission.count(), 5, "places are free again, for every address");
-        drop(places);
-        assert!(admission.0.addresses.lock().is_empty(), "what has gone is forgotten");
+        permits.truncate(2);
+        permits.extend(["10.0.0.2", "10.0.0.1", "10.0.0.2"].into_iter().filter_map(admit));
+        assert_eq!(admission.count(), 5, "permits are released, for every address");
+        drop(permits);
+        assert!(admission.0.addresses.lock().is_empty(), "addresses without connections are removed");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_dribbles_without_asking_anything_is_cut() {
+    async fn a_peer_that_never_completes_a_request_is_disconnected() {
         let (_admission, mut watched, mut far) = watched();
         let dribbling = async {
             loop {
@@ -377,19 +377,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_was_answered_may_be_quiet() {
+    async fn a_connection_with_a_response_may_be_idle() {
         let (_admission, mut watched, _far) = watched();
         watched.write_all(b"answer").await.unwrap();
         let mut byte = [0];
-        tokio::time::timeout(OPENING * 10, watched.read_exact(&mut byte)).await.expect_err("it waits");
+        tokio::time::timeout(FIRST_RESPONSE_TIMEOUT * 10, watched.read_exact(&mut byte)).await.expect_err("it waits");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_read_is_cut() {
+    async fn a_peer_that_does_not_read_is_disconnected() {
         let (_admission, mut watched, mut far) = watched();
         watched.write_all(&[1; 64]).await.unwrap();
         let mut some = [0; 32];
-        tokio::time::sleep(STALL * 2).await;
+        tokio::time::sleep(WRITE_TIMEOUT * 2).await;
         far.read_exact(&mut some).await.unwrap();
         let error = watched.write_all(&[1; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

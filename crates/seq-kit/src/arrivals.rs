@@ -1,11 +1,10 @@
-//! One look at the clock for all calls that arrived together.
+//! Caches the lease clock per read batch.
 //!
-//! A lease must be checked against a clock that was read after the call's bytes had arrived; one that was read before could
-//! miss that the lease has ended and somebody else serves. Nothing says that each call needs a reading of its own: until more
-//! bytes arrive, the last one is later than all that are there. So the connections of a thread count what they read, and a
-//! reading holds for as long as the count stands still.
+//! A lease must be checked against a clock read after the request's bytes were received; an earlier reading could miss
+//! that the lease has expired and another owner serves. Each connection of a thread bumps a counter on every read; a
+//! cached reading stays valid until the counter changes.
 //!
-//! Invariant: a reading is used only for bytes that were read on its own thread, and before it.
+//! Invariant: a reading is used only for bytes that were read on the same thread, and before it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,39 +15,39 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::clock::Clock;
 
 thread_local! {
-    /// How often connections of this thread have read something.
+    /// Number of reads by connections of this thread.
     static ARRIVED: Cell<u64> = const { Cell::new(0) };
-    /// The last reading: whose it is, and how much had arrived before it.
+    /// The last reading: the id of its clock, and the read count at that time.
     static LAST: Cell<Option<(u64, u64, Clocks)>> = const { Cell::new(None) };
 }
 
-/// Bytes have arrived on this thread.
+/// Records a read on this thread.
 pub(crate) fn note() {
     ARRIVED.set(ARRIVED.get().wrapping_add(1));
 }
 
-/// Reads a clock for calls whose bytes all arrive on one thread.
+/// A clock for requests whose bytes are all received on one thread.
 #[derive(Debug)]
 pub struct ArrivalClock {
     clock: Clock,
-    /// Tells its readings from those of others on the same thread.
+    /// Distinguishes its readings from those of other clocks on the same thread.
     id: u64,
 }
 
 impl ArrivalClock {
-    /// For the calls of a [`crate::connection::Connection`] of the current runtime.
+    /// A clock for the requests of [`crate::connection::Connection`]s of the current runtime.
     ///
     /// # Panics
-    /// Outside of a current-thread runtime: elsewhere a call may be answered on another thread than the one that read it.
+    /// Outside of a current-thread runtime: elsewhere a request may be handled on another thread than the one that read it.
     #[must_use]
     pub fn new(clock: Clock) -> ArrivalClock {
         let flavor = Handle::current().runtime_flavor();
-        assert_eq!(flavor, RuntimeFlavor::CurrentThread, "calls must be answered on the thread that reads them");
+        assert_eq!(flavor, RuntimeFlavor::CurrentThread, "requests must be handled on the thread that reads them");
         static NEXT: AtomicU64 = AtomicU64::new(0);
         ArrivalClock { clock, id: NEXT.fetch_add(1, Relaxed) }
     }
 
-    /// A reading that is later than everything that has arrived on this thread.
+    /// A reading later than every read on this thread.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {
@@ -74,14 +73,14 @@ mod tests {
     use super::*;
     use crate::connection::Listener;
 
-    /// A clock that goes on by one with each reading.
+    /// A clock that advances by one with each reading.
     fn counting() -> Clock {
         let readings = AtomicU64::new(0);
         Clock::Other(Arc::new(move || Clocks { raw: readings.fetch_add(1, Relaxed) + 1, ..Clocks::default() }))
     }
 
     #[tokio::test]
-    async fn a_reading_holds_until_more_arrives() {
+    async fn a_reading_is_cached_until_the_next_read() {
         let (near, far) = tokio::io::duplex(64);
         let (clock, other) = (ArrivalClock::new(counting()), ArrivalClock::new(counting()));
         let mut incoming = Listener::new(tokio_stream::once(Ok(near))).incoming().unwrap();
@@ -92,14 +91,14 @@ mod tests {
             connection.read_exact(&mut [0; 4]).await.unwrap();
             assert_eq!([clock.now().raw, clock.now().raw], [arrivals; 2]);
         }
-        // Readings of another clock are not taken for its own, and do not last.
+        // Another clock has readings of its own, and replaces the cached one.
         assert_eq!((other.now().raw, other.now().raw), (1, 1));
         assert_eq!((clock.now().raw, clock.now().raw), (4, 4));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     #[should_panic(expected = "on the thread that reads them")]
-    async fn a_runtime_of_many_threads_has_none() {
+    async fn a_multi_thread_runtime_is_refused() {
         let _ = ArrivalClock::new(Clock::System);
     }
 }

@@ -1,7 +1,7 @@
-//! The clocks that leases are counted with.
+//! The clocks of leases.
 //!
-//! Not `std::time::Instant`: on Linux it stands still while the machine sleeps, and a lease must not. They are read through
-//! libc, so that a test can put another clock under a real process.
+//! Not `std::time::Instant`: on Linux it stops while the machine is suspended, and a lease must not. They are read
+//! through libc, so a test can substitute the clock of a real process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 use seq_core::lease::Clocks;
 
-/// Reads clocks. Clones read the same ones.
+/// A source of clock readings. Clones read the same clocks.
 #[derive(Clone, Default)]
 pub enum Clock {
-    /// The machine's.
+    /// The clocks of the machine.
     #[default]
     System,
-    /// Others, for a simulation.
+    /// Simulated clocks.
     Other(Arc<dyn Fn() -> Clocks + Send + Sync>),
 }
 
 impl Clock {
-    /// Reads all three: some 0.1 us, so once for each batch that was received.
+    /// Reads all three clocks: about 0.1 us, so once for each received batch.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {
@@ -43,7 +43,7 @@ impl fmt::Debug for Clock {
 fn system() -> Clocks {
     let read = |id| {
         let time = clock_gettime(id);
-        // Before 1970 a wall clock reads as 0: that ends no lease.
+        // A wall clock before 1970 reads as 0, which expires no lease.
         u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
     };
     Clocks { boottime: read(ClockId::Boottime), raw: read(ClockId::MonotonicRaw), realtime: read(ClockId::Realtime) }

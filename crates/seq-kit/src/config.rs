@@ -1,8 +1,8 @@
 //! Configuration in layers: defaults, then files, then the environment, then flags. A later layer wins key by key.
 //!
-//! A key is a path as in "log.filter". The defaults define the keys: any other key in a file is an error that names
-//! it, its file and its line. An environment variable that is no key is a warning: others put variables there, too. Each
-//! key remembers the layer that set it last.
+//! A key is a path such as "log.filter". The defaults define the keys: any other key in a file is an error that names
+//! it, its file and its line. An environment variable without a key is a warning: other programs set variables, too.
+//! Each key records the layer that set it last.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Which layer set a key.
+/// The layer that set a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody; it is the default.
+    /// No layer: the default value.
     Default,
     /// A file.
     File {
@@ -55,7 +55,7 @@ impl fmt::Display for Origin {
 #[derive(Debug)]
 pub struct Layers {
     figment: Figment,
-    /// Every key there is, with the layer that set it last.
+    /// All keys, with the layer that set each last.
     origins: BTreeMap<String, Origin>,
     /// What was ignored, and may be a mistake.
     warnings: Vec<ConfigError>,
@@ -75,7 +75,7 @@ pub struct Loaded<T> {
 /// One key of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
-    /// Its path, as in "log.filter".
+    /// Its path, such as "log.filter".
     pub name: String,
     /// Its value; `None` for an optional key without one.
     pub value: Option<toml::Value>,
@@ -84,7 +84,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The value as TOML has it; empty where there is none.
+    /// The value in TOML syntax; empty if there is none.
     #[must_use]
     pub fn text(&self) -> String {
         self.value.as_ref().map(ToString::to_string).unwrap_or_default()
@@ -92,10 +92,10 @@ impl Key {
 }
 
 impl Layers {
-    /// The defaults alone. Their keys are the ones there are; an optional key without a value counts.
+    /// The defaults. They define the keys, including optional keys without a value.
     ///
     /// # Panics
-    /// When the defaults are not a table, which a test of the caller would show.
+    /// When the defaults are not a table.
     #[must_use]
     pub fn new(defaults: &impl Serialize) -> Layers {
         let value = Value::serialize(defaults).expect("defaults serialise");
@@ -106,17 +106,17 @@ impl Layers {
         Layers { figment: Figment::from(Serialized::from(dict, Profile::Default)), origins, warnings: Vec::new() }
     }
 
-    /// Lays a TOML file on top.
+    /// Adds a TOML file as the top layer.
     ///
     /// # Errors
-    /// [`ConfigError`] when it cannot be read, is no TOML, or has a key that is not known.
+    /// [`ConfigError`] when it cannot be read, is not TOML, or has an unknown key.
     pub fn file(self, path: &Path) -> Result<Layers, ConfigError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         self.text(path, &text)
     }
 
-    /// Lays the text of a TOML file on top; `path` is for messages.
+    /// Adds the text of a TOML file as the top layer; `path` is for messages.
     ///
     /// # Errors
     /// As [`Layers::file`].
@@ -138,11 +138,11 @@ impl Layers {
         Ok(self)
     }
 
-    /// Lays environment variables on top: key "log.filter" is variable `<prefix>LOG_FILTER`. A variable with the prefix that
-    /// belongs to no key is ignored, with a warning unless `is_foreign` recognises its name and value.
+    /// Adds environment variables as the top layer: key "log.filter" is variable `<prefix>LOG_FILTER`. A variable with
+    /// the prefix and no key is ignored, with a warning unless `is_foreign` accepts its name and value.
     ///
     /// # Errors
-    /// None so far: a value of the wrong type is found by [`Layers::load`].
+    /// None at present: [`Layers::load`] reports values of the wrong type.
     pub fn environment(
         mut self,
         prefix: &str,
@@ -169,7 +169,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Lays one flag on top; `None` when it was not given.
+    /// Adds one flag as the top layer; `None` if it was not given.
     ///
     /// # Errors
     /// [`ConfigError::UnknownKey`]
@@ -184,13 +184,13 @@ impl Layers {
         Ok(self)
     }
 
-    /// The value of a key as it stands, where it can be read.
+    /// The current value of a key, if it can be deserialised.
     #[must_use]
     pub fn peek<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         self.figment.extract_inner(key).ok()
     }
 
-    /// Puts other defaults under the layers: for the keys that no layer has set.
+    /// Replaces the defaults: applies to keys that no layer has set.
     ///
     /// # Panics
     /// As [`Layers::new`].
@@ -207,7 +207,7 @@ impl Layers {
         self
     }
 
-    /// Puts the layers together.
+    /// Merges the layers.
     ///
     /// # Errors
     /// [`ConfigError::Value`] when a value has the wrong type or is out of range.
@@ -215,7 +215,7 @@ impl Layers {
         let value = self.figment.extract().map_err(|error: figment::Error| {
             let key = error.path.join(".");
             let origin = self.origins.get(&key).cloned().unwrap_or(Origin::Default);
-            ConfigError::Value { origin, key: Some(key), reason: in_plain_words(&error.kind.to_string()) }
+            ConfigError::Value { origin, key: Some(key), reason: readable_reason(&error.kind.to_string()) }
         })?;
         let held = |key: &str| self.figment.find_value(key).ok().and_then(|value| toml::Value::try_from(&value).ok());
         let keys = self.origins.iter();
@@ -252,7 +252,7 @@ impl Layers {
     }
 }
 
-/// Why a configuration cannot be used. Says where, which key and why.
+/// An error in a configuration, with its origin, key and reason.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -260,20 +260,20 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A key that nothing reads.
+    /// A key that does not exist.
     #[error("{origin}: {key}: unknown key{}", nearest.as_ref().map(|key| format!("; the nearest is {key}")).unwrap_or_default())]
     UnknownKey {
         /// Where it stands.
         origin: Origin,
         /// The key.
         key: String,
-        /// The most similar key there is.
+        /// The most similar key.
         nearest: Option<String>,
     },
-    /// A value that cannot be, or a file that is no TOML.
+    /// An invalid value, or a file that is not TOML.
     #[error("{origin}: {}{reason}", key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
     Value {
         /// Where it stands.
@@ -285,9 +285,9 @@ pub enum ConfigError {
     },
 }
 
-/// A deserialiser's reason for refusing a value, with the names of Rust's types replaced by what they hold.
+/// A deserialiser's error with the names of Rust types replaced by their ranges.
 #[must_use]
-pub fn in_plain_words(reason: &str) -> String {
+pub fn readable_reason(reason: &str) -> String {
     const TYPES: [(&str, &str); 5] = [
         ("u8", "a whole number from 0 to 255"),
         ("u16", "a whole number from 0 to 65535"),
@@ -311,7 +311,7 @@ fn at(path: &Path, text: &str, offset: usize) -> Origin {
     Origin::File { path: path.to_owned(), line: line_of(text, offset) }
 }
 
-/// A layer's values for figment. Where they come from is kept in [`Layers::origins`].
+/// The values of a layer for figment. [`Layers::origins`] has their origins.
 struct Layer(Dict);
 
 impl Provider for Layer {
@@ -348,7 +348,7 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// How many characters must be put in, taken out or changed to make one text of the other.
+/// The edit distance of two texts: insertions, deletions and substitutions.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {
@@ -362,7 +362,7 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// A variable's text as a value: as text where the key holds text, else as what it looks like.
+/// A variable's text as a value: text if the key holds text, otherwise parsed.
 fn parse_as(current: Option<&Value>, text: &str) -> Value {
     match current {
         Some(Value::String(..)) => Value::from(text),

@@ -1,7 +1,7 @@
-//! Where a server's connections come from: a socket of [`crate::listen`], or a network that is simulated.
+//! Listeners and connections of a server: of a socket of [`crate::listen`], or of a simulated network.
 //!
-//! A server is handed a [`Listener`] and sees [`Connection`]s; what is below them it cannot tell. Connections of a real socket
-//! cost nothing for it: they are a variant, not a pointer.
+//! A server takes a [`Listener`] and reads [`Connection`]s, whatever the transport below. A real socket has no
+//! overhead: it is an enum variant, not a trait object.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -18,13 +18,13 @@ use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
 
 use crate::arrivals;
 
-/// Pause after a connection could not be accepted. The usual reason is that the process has no file descriptors left; trying
-/// again at once would take the core from the connections that are open.
+/// Pause after a failed accept. The usual cause is that the process has no file descriptors left; an immediate retry
+/// would starve the open connections of CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
-/// Somewhere to be called at.
+/// A source of incoming connections.
 pub struct Listener(Source);
 
 enum Source {
@@ -33,7 +33,7 @@ enum Source {
 }
 
 impl Listener {
-    /// Takes connections from something else than a socket.
+    /// A listener on a stream of connections that are not sockets.
     pub fn new<C>(connections: impl Stream<Item = io::Result<C>> + Send + 'static) -> Listener
     where
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -42,11 +42,11 @@ impl Listener {
         Listener(Source::Other(Box::pin(connections.map(connection))))
     }
 
-    /// The connections, as they are made. A socket's send small messages without delay: an answer could otherwise wait
-    /// 40 ms for the caller's delayed acknowledgement.
+    /// The incoming connections. Sockets have TCP_NODELAY: a response could otherwise wait 40 ms for the client's
+    /// delayed acknowledgement.
     ///
     /// # Errors
-    /// When the current runtime cannot take a socket over.
+    /// When the socket cannot be registered with the current runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -77,14 +77,14 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// Holds the accepting up after an error that the next try would meet as well.
+/// Pauses accepting after an error that the next attempt would return as well.
 ///
 /// # Errors
-/// The same as before.
+/// The given error.
 pub async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if let Err(error) = &accepted {
-        // A caller that went away while it waited is no reason to let the next one wait.
+        // A client that disconnected while queued must not delay the next one.
         if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
             tracing::warn!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -93,7 +93,7 @@ pub async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
     accepted
 }
 
-/// Connections as they are made; endless for a socket.
+/// Incoming connections; endless for a socket.
 pub struct Incoming(Accepting);
 
 enum Accepting {
@@ -120,16 +120,16 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// What a connection must be.
+/// The traits of a connection.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 
-/// One connection. What it reads is noted in [`crate::arrivals`].
+/// One connection. Its reads are counted in [`crate::arrivals`].
 pub enum Connection {
-    /// Of a socket.
+    /// A TCP socket.
     Tcp(TcpStream),
-    /// Of something else.
+    /// Any other transport.
     Other(Box<dyn Duplex>),
 }
 
@@ -140,15 +140,15 @@ impl Connection {
         self.connect_info().remote_addr().map(|addr| addr.ip())
     }
 
-    /// Has the kernel ask a peer that says nothing for `idle` whether it lives, again after each `every`, and end the
-    /// connection after `tries` without an answer. Only sockets are asked.
+    /// Enables TCP keepalive: after `idle` without traffic the kernel probes the peer every `every`, and ends the
+    /// connection after `tries` probes without a response. No effect on other transports.
     ///
     /// # Errors
     /// When the system refuses it.
     pub fn keep_alive(&self, idle: Duration, every: Duration, tries: u32) -> io::Result<()> {
         let Connection::Tcp(stream) = self else { return Ok(()) };
-        let asking = TcpKeepalive::new().with_time(idle).with_interval(every).with_retries(tries);
-        SockRef::from(stream).set_tcp_keepalive(&asking)
+        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(every).with_retries(tries);
+        SockRef::from(stream).set_tcp_keepalive(&keepalive)
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers every connection with what it sent, once.
+    /// Echoes one message of one connection.
     async fn echo(listener: Listener) {
         let mut incoming = listener.incoming().unwrap();
         let mut connection = incoming.next().await.unwrap().unwrap();
@@ -244,13 +244,13 @@ mod tests {
 
     async fn call(mut stream: impl Duplex) -> Vec<u8> {
         stream.write_all(b"hello").await.unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.unwrap();
-        answer
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).await.unwrap();
+        reply
     }
 
     #[tokio::test]
-    async fn a_server_is_called_over_a_socket() {
+    async fn a_server_accepts_a_socket() {
         let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
         let calling = async { call(TcpStream::connect(addr).await.unwrap()).await };
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_is_called_over_anything_else() {
+    async fn a_server_accepts_any_other_transport() {
         let (near, far): (DuplexStream, DuplexStream) = tokio::io::duplex(64);
         let listener = Listener::new(tokio_stream::once(Ok(far)));
         assert_eq!(tokio::join!(echo(listener), call(near)).1, b"hello");
     }
 
     #[tokio::test]
-    async fn a_peer_that_says_nothing_is_asked_whether_it_lives() {
+    async fn keepalive_is_enabled_on_a_socket() {
         let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
         let mut incoming = Listener::from(listener).incoming().unwrap();

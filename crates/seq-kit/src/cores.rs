@@ -1,27 +1,27 @@
-//! Thread per core: several single-threaded runtimes in place of one that shares its work.
+//! Thread per core: several single-threaded runtimes instead of one with work stealing.
 //!
-//! A call that stays on one thread costs half the CPU of one that hops between two, so each serving thread has its own
-//! runtime and its own listener on the shared port. Nothing moves between them.
+//! A request that stays on one thread costs half the CPU of one that hops between two, so each serving thread has its
+//! own runtime and its own listener on the shared port. No task moves between them.
 
 use std::future::Future;
 use std::io;
 use std::thread::JoinHandle;
 
-/// Threads with a runtime each. They end when their futures do; [`Cores::join`] waits for that.
+/// Threads with one runtime each. A thread ends when its future does; [`Cores::join`] waits for all.
 #[derive(Debug)]
-#[must_use = "threads that nobody joins are detached"]
+#[must_use = "threads that are not joined are detached"]
 pub struct Cores {
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Cores {
-    /// Starts one thread, named `name-index`, for each seed, and runs on it what `run` makes of the seed.
+    /// Starts one thread for each seed, named `name-index`, and runs the future `run(seed)` on it.
     ///
-    /// Each thread is a runtime of its own: what the future spawns stays on its thread, and is dropped when the future
+    /// Each thread has its own runtime: tasks spawned by the future stay on its thread and are dropped when the future
     /// ends.
     ///
     /// # Errors
-    /// When the system gives no thread or no runtime; threads that were started by then run on.
+    /// When a thread or a runtime cannot be created; threads started before that keep running.
     pub fn start<S, F>(name: &str, seeds: Vec<S>, run: impl Fn(S) -> F + Clone + Send + 'static) -> io::Result<Cores>
     where
         S: Send + 'static,
@@ -40,7 +40,7 @@ impl Cores {
     /// Waits for every thread. Blocks; call it outside of a runtime.
     ///
     /// # Panics
-    /// With the panic of a thread that panicked.
+    /// Propagates the panic of a thread.
     pub fn join(self) {
         for thread in self.threads {
             if let Err(panic) = thread.join() {
@@ -57,7 +57,7 @@ impl Cores {
     }
 }
 
-/// How many cores this process may use, 1 or above.
+/// Number of cores available to this process, 1 or above.
 #[must_use]
 pub fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_seed_has_a_thread_of_its_own() {
+    fn every_seed_has_its_own_thread() {
         let (sender, receiver) = mpsc::channel();
         let cores = Cores::start("core", vec![1, 2, 3], move |seed| {
             let sender = sender.clone();

@@ -1,7 +1,7 @@
-//! What every door stands before: the numbers, whoever owns them.
+//! The service that all endpoints call: it allocates and reads numbers, whichever node owns them.
 //!
-//! A door turns bytes into these calls and answers into bytes. The implementation answers for the sections it owns and
-//! forwards the rest, waits for ceilings up to the deadline, and never answers above one.
+//! An endpoint decodes requests into these calls and encodes the replies. The implementation serves the sections it
+//! owns and forwards the rest, waits for ceilings up to the deadline, and never allocates above one.
 
 use std::future::Future;
 
@@ -9,34 +9,34 @@ use seq_core::route::RouteUpdate;
 use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
 
-/// What a door knows of a call besides its question.
+/// The context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// When the caller stops waiting. Not a lease: it only bounds how long a call is held.
+    /// When the client stops waiting. Not a lease: it only bounds how long the request may be pending.
     pub deadline: Instant,
-    /// How often servers have forwarded the call.
+    /// How often servers have forwarded the request.
     pub hops: u32,
-    /// The way it came in, for the books.
+    /// The endpoint it came through, for the metrics.
     pub via: Via,
 }
 
-/// The way a call came in.
+/// The endpoint that a request came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// From a caller, over gRPC.
+    /// From a client, over gRPC.
     Grpc,
-    /// From a caller, as a message of a gRPC stream.
+    /// From a client, as a message of a gRPC stream.
     Stream,
-    /// From a caller, over the Redis protocol.
+    /// From a client, over the Redis protocol.
     Resp,
-    /// From a caller, as JSON or plain text over HTTP.
+    /// From a client, as JSON or plain text over HTTP.
     Json,
     /// From another node that does not own the section.
     Forwarded,
 }
 
 impl Via {
-    /// Every way, in the order of their values as numbers.
+    /// All values, in the order of their discriminants.
     pub const ALL: [Via; 5] = [Via::Grpc, Via::Stream, Via::Resp, Via::Json, Via::Forwarded];
 
     /// The value of the label `via`.
@@ -52,27 +52,28 @@ impl Via {
     }
 }
 
-/// One item of a call for numbers.
+/// One item of an allocation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The user.
     pub uid: Uid,
-    /// How many numbers.
+    /// The number of seqs.
     pub count: Count,
-    /// Newest epoch of the uid's section that the caller has seen; 0 for none.
+    /// Newest epoch of the uid's section that the client has seen; 0 for none.
     pub epoch: Epoch,
 }
 
-/// Numbers given out: `value - count + 1 ..= value`.
+/// Allocated numbers: `value - count + 1 ..= value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// The last number taken.
+    /// The last number allocated.
     pub value: Seq,
-    /// The number given out before, or 0 when there was none or the owner does not know it.
+    /// The number allocated before, or 0 if there was none or the owner does not know it.
     pub prev: Seq,
-    /// The ownership that gave them out.
+    /// The epoch of the owner that allocated them.
     pub epoch: Epoch,
-    /// Attempts of the same item at owners that were replaced before they responded: each may have taken as many numbers.
+    /// Attempts of the same item at owners that were replaced before they responded: each may have allocated as many
+    /// numbers.
     pub lost: u32,
 }
 
@@ -81,33 +82,33 @@ pub struct Allocation {
 pub struct Current {
     /// The last number or a bound on it.
     pub reading: Reading,
-    /// The ownership that answered.
+    /// The epoch of the owner that replied.
     pub epoch: Epoch,
 }
 
-/// An item of a batch as a door hands it over: the question, or why the door found it bad.
+/// An item of a batch as the endpoint passes it: the decoded item, or the refusal of an invalid one.
 pub type Asked = Result<Ask, Refusal>;
 
-/// An item's answer, `None` while it has none.
+/// The reply of an item, `None` while it is pending.
 pub type Answered<T> = Option<Result<T, Refusal>>;
 
-/// The service behind the doors. Clones are handles on the same service.
+/// The service behind the endpoints. Clones are handles to the same service.
 ///
-/// Dropping a returned future abandons the call; numbers may have been consumed.
+/// Dropping a returned future abandons the request; numbers may have been consumed.
 pub trait Frontend: Clone + Send + Sync + 'static {
-    /// Takes numbers of one uid.
+    /// Allocates numbers of one uid.
     fn next(&self, call: Call, ask: Ask) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
 
-    /// Takes what can be given out here and now: adds one answer for each ask to `answers`, in order. `None` is an item that
-    /// must wait, or that another node answers; then the later items of its section are `None` as well, so that a uid's items
-    /// stay in order. [`Frontend::take_rest`] answers them.
+    /// Allocates what is available locally without waiting: adds one reply for each item of `asks` to `answers`, in
+    /// order. `None` is an item that must wait, or that another node owns; then the later items of its section are
+    /// `None` as well, so that a uid's items stay in order. [`Frontend::take_rest`] completes them.
     ///
-    /// Never waits and, where all is answered, allocates nothing beyond `answers`. The clock is read once for all asks; they
-    /// must have arrived before the call.
+    /// Never waits; if it completes all items, it uses no heap memory beyond `answers`. The clock is read once for all
+    /// items, which must have been received before the call.
     fn take_now(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>);
 
-    /// Answers what [`Frontend::take_now`] left open, waiting and forwarding up to the call's deadline. `asks` and `answers`
-    /// are of one length; every answer is `Some` at the end.
+    /// Completes the items that [`Frontend::take_now`] left pending: waits and forwards up to the request's deadline.
+    /// `asks` and `answers` have the same length; every reply is `Some` at the end.
     fn take_rest(
         &self,
         call: Call,
@@ -115,7 +116,7 @@ pub trait Frontend: Clone + Send + Sync + 'static {
         answers: &mut [Answered<Allocation>],
     ) -> impl Future<Output = ()> + Send;
 
-    /// Takes numbers for many uids, each by itself, in order; an item that the door found bad already keeps its refusal.
+    /// Allocates numbers for many uids independently, in order; an item that the endpoint refused keeps its refusal.
     fn next_many(&self, call: Call, asks: &[Asked]) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send {
         async move {
             let mut answers = Vec::with_capacity(asks.len());
@@ -123,20 +124,20 @@ pub trait Frontend: Clone + Send + Sync + 'static {
             if answers.iter().any(Option::is_none) {
                 self.take_rest(call, asks, &mut answers).await;
             }
-            answers.into_iter().map(|answer| answer.expect("every item is answered")).collect()
+            answers.into_iter().map(|answer| answer.expect("every item has a reply")).collect()
         }
     }
 
     /// Reads one uid's last number.
     fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;
 
-    /// Reads many uids' last numbers, each by itself, in order.
+    /// Reads many uids' last numbers independently, in order.
     fn current_many(&self, call: Call, uids: Vec<Uid>) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
 
-    /// Takes all numbers of a uid up to `to`; repeating it changes nothing. Answers the ownership that did it. `epoch` is the
-    /// newest one of the uid's section that the caller has seen.
+    /// Advances a uid to `to`; idempotent. Returns the epoch of the owner that did it. `epoch` is the newest one of the
+    /// uid's section that the client has seen.
     ///
-    /// Refused with [`Refusal::AlreadyPast`] when the uid is past the number, or may be.
+    /// Refused with [`Refusal::AlreadyPast`] if the uid is past the number, or may be.
     fn advance(
         &self,
         call: Call,
@@ -145,7 +146,7 @@ pub trait Frontend: Clone + Send + Sync + 'static {
         epoch: Epoch,
     ) -> impl Future<Output = Result<Epoch, Refusal>> + Send;
 
-    /// Version of the route table, 0 when there is none yet. Cheap enough for every call.
+    /// Version of the route table, 0 if there is none yet. Cheap enough for every request.
     fn route_version(&self) -> RouteVersion;
 
     /// The routes newer than a version, or `None` when there are none.

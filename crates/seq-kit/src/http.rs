@@ -1,10 +1,10 @@
-//! The port for machines that watch: `/metrics`, `/livez`, `/readyz`.
+//! The HTTP port for metrics and probes: `/metrics`, `/livez`, `/readyz`.
 //!
-//! `/livez` speaks of this process alone, never of a quorum: restarting a node does not bring back another. `/readyz`
-//! asks every named check and answers 503 with the reasons; `/readyz/<check>` asks one.
+//! `/livez` reports this process only, never a quorum: restarting a node does not bring back another. `/readyz` runs
+//! every named check and responds 503 with the reasons if one fails; `/readyz/<check>` runs one.
 //!
-//! **Invariant:** what connects here cannot take files or memory from the node's other work: [`MAX_CONNECTIONS`] at a
-//! time, each for one request that is in and answered within [`crate::admission`]'s times, then closed.
+//! **Invariant:** clients of this port cannot starve the node of file descriptors or memory: [`MAX_CONNECTIONS`] at a
+//! time, each for one request, received and responded to within the timeouts of [`crate::admission`], then closed.
 
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -21,16 +21,16 @@ use crate::connection::{Connection, paced};
 use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
 
-/// Connections of the port at a time: a few scrapers and probes, each with one request.
+/// Limit on open connections of the port: a few scrapers and probes, each with one request.
 pub const MAX_CONNECTIONS: usize = 64;
 
-/// The node of the port's connections in the metrics: the port is the process', which may have several nodes.
+/// The label `node` of the port's connection metrics: the port belongs to the process, which may run several nodes.
 const NODE: &str = "http";
 
-/// One thing that must hold before a node takes traffic. Answers at once; the error says what is missing.
+/// A readiness condition of a node. Must not block; the error is the reason.
 type Check = dyn Fn() -> Result<(), String> + Send + Sync;
 
-/// The named checks of a process, asked in the order they were added.
+/// The named readiness checks of a process, run in the order they were added.
 #[derive(Clone, Default)]
 pub struct Checks {
     checks: Vec<(String, Arc<Check>)>,
@@ -43,7 +43,7 @@ impl Checks {
         Checks::default()
     }
 
-    /// Adds a check. It is asked by every probe, so it must not block.
+    /// Adds a check. Every probe runs it, so it must not block.
     pub fn add(&mut self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks.push((name.into(), Arc::new(check)));
     }
@@ -53,10 +53,10 @@ impl Checks {
         self.checks.extend(checks.checks.into_iter().map(|(name, check)| (format!("{node}.{name}"), check)));
     }
 
-    /// Whether every check holds.
+    /// Runs every check.
     ///
     /// # Errors
-    /// The checks that do not hold, with their reasons.
+    /// The failed checks, with their reasons.
     pub fn ask(&self) -> Result<(), Vec<(String, String)>> {
         let failing: Vec<_> =
             self.checks.iter().filter_map(|(name, check)| check().err().map(|reason| (name.clone(), reason))).collect();
@@ -67,7 +67,7 @@ impl Checks {
         self.checks.iter().find(|(is, _)| is == name).map(|(_, check)| check())
     }
 
-    /// One line a check, and whether all hold.
+    /// One line for each check, and whether all passed.
     fn report(&self) -> (bool, String) {
         let mut ready = true;
         let mut text = String::new();
@@ -107,7 +107,7 @@ pub fn serve(listener: TcpListener, recorder: Recorder, checks: Checks, tasks: &
     let shared = Shared { recorder: recorder.clone(), checks, tasks: tasks.clone() };
     let token = tasks.token();
     tasks.spawn("http", Kind::Critical, async move {
-        // Dropped at shutdown rather than drained: a probe that waits learns as much from a closed connection.
+        // Dropped at shutdown, not drained: a closed connection fails a pending probe just as well.
         tokio::select! {
             result = axum::serve(listener, router(shared)) => {
                 tracing::error!(error = ?result.err(), "the port for metrics and probes closed");
@@ -125,7 +125,7 @@ pub fn serve(listener: TcpListener, recorder: Recorder, checks: Checks, tasks: &
     Ok(())
 }
 
-/// A listener that closes a connection too many at once, and watches the others.
+/// A listener that closes connections above the limit at once, and enforces timeouts on the others.
 struct Bounded {
     listener: tokio::net::TcpListener,
     admission: Admission,
@@ -143,7 +143,7 @@ impl axum::serve::Listener for Bounded {
                         return (watched, addr);
                     }
                 }
-                // Logged and waited for there.
+                // `paced` logs the error and pauses.
                 Err(error) => drop(paced(Err(error)).await),
             }
         }
@@ -154,7 +154,7 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// One request a connection: one that is answered and stays open would hold its place for as long as it likes.
+/// One request per connection: a connection kept open after its response would hold its permit indefinitely.
 async fn close(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
@@ -208,13 +208,13 @@ mod tests {
         let mut stream = TcpStream::connect(addr).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         let _ = stream.write_all(request.as_bytes()).await;
-        let mut answer = String::new();
-        // One that is refused may be reset.
-        let _ = stream.read_to_string(&mut answer).await;
-        answer
+        let mut response = String::new();
+        // A refused connection may be reset.
+        let _ = stream.read_to_string(&mut response).await;
+        response
     }
 
-    /// A port of its own, and who waits for it; the recorder of the process is installed once.
+    /// A port and its task group; the recorder of the process is installed once.
     fn port(checks: Checks) -> (std::net::SocketAddr, TaskGroup) {
         static RECORDER: std::sync::LazyLock<Recorder> = std::sync::LazyLock::new(|| Recorder::install().unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_are_bounded_and_an_answered_one_is_closed() {
+    async fn connections_are_bounded_and_closed_after_the_response() {
         let (addr, tasks) = port(Checks::new());
         let mut half = Vec::new();
         for _ in 0..MAX_CONNECTIONS {
@@ -232,26 +232,28 @@ mod tests {
             stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n").await.unwrap();
             half.push(stream);
         }
-        // All places are taken: the next connection ends without a response, at once.
+        // All permits are in use: the next connection ends at once, without a response.
         let ended = async {
             let mut stream = TcpStream::connect(addr).await.unwrap();
             let mut byte = [0];
             matches!(stream.read(&mut byte).await, Ok(0) | Err(_))
         };
-        assert!(tokio::time::timeout(Duration::from_secs(5), ended).await.expect("a connection too many is closed"));
-        // A response frees the place although its caller would keep the connection.
+        assert!(
+            tokio::time::timeout(Duration::from_secs(5), ended).await.expect("a connection above the limit is closed")
+        );
+        // A response releases the permit although the client would keep the connection.
         let mut one = half.pop().unwrap();
         one.write_all(b"\r\n").await.unwrap();
-        let mut answer = String::new();
-        let read = one.read_to_string(&mut answer);
+        let mut response = String::new();
+        let read = one.read_to_string(&mut response);
         tokio::time::timeout(Duration::from_secs(5), read).await.expect("closed after the response").unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+        assert!(response.starts_with("HTTP/1.1 200") && response.contains("connection: close"), "{response}");
         let served = async {
             while !get(addr, "/livez").await.starts_with("HTTP/1.1 200") {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), served).await.expect("the place is free again");
+        tokio::time::timeout(Duration::from_secs(5), served).await.expect("the permit is released");
         drop(half);
         assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, Ok(()));
     }
@@ -265,9 +267,9 @@ mod tests {
         checks.add("sections", move || if flag.load(Ordering::Relaxed) { Ok(()) } else { Err("0 of 10".to_owned()) });
         let (addr, tasks) = port(checks);
 
-        let answer = get(addr, "/readyz").await;
-        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-        assert!(answer.ends_with("ok      store\nfailed  sections: 0 of 10\nnot ready\n"), "{answer}");
+        let response = get(addr, "/readyz").await;
+        assert!(response.starts_with("HTTP/1.1 503"), "{response}");
+        assert!(response.ends_with("ok      store\nfailed  sections: 0 of 10\nnot ready\n"), "{response}");
         assert!(get(addr, "/readyz/store").await.starts_with("HTTP/1.1 200"));
         assert!(get(addr, "/readyz/sections").await.ends_with("\r\n\r\n0 of 10\n"));
         assert!(get(addr, "/readyz/nothing").await.starts_with("HTTP/1.1 404"));

@@ -1,6 +1,6 @@
-//! The edge every server shares: tasks, listeners, config, ports, tracing, metrics and probes.
+//! Infrastructure shared by all servers: tasks, listeners, configuration, ports, logging, metrics and probes.
 //!
-//! Nothing here knows what a server is for. What the environment says is handed in by the binary; nothing here reads it.
+//! Nothing here depends on the role of a server. The binary passes in environment variables; nothing here reads them.
 
 pub mod admission;
 pub mod arrivals;

@@ -1,22 +1,22 @@
-//! Listening sockets: bound before anything is announced, several on one port where a server runs a thread per core.
+//! Listening sockets: bound before they are announced; several on one port for a thread-per-core server.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections the kernel queues while every thread is busy; above Linux' usual limit, so that the system's counts.
+/// Backlog of a listening socket; above the usual Linux limit, so the limit of the system applies.
 const BACKLOG: i32 = 4_096;
 
-/// Binds `sockets` listeners to one address; the kernel spreads connections over them. With port 0 all share the port the
-/// kernel chose. The sockets do not block.
+/// Binds `sockets` listeners to one address; the kernel spreads connections over them. With port 0 all share the port
+/// the kernel chose. The sockets do not block.
 ///
 /// # Errors
 /// When the address is taken or may not be used; the error names it.
 pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
     let bind = || {
-        // The first one is bound alone and shares its port only afterwards. If it asked to share from the start, a second
-        // process could take half of the connections without anybody noticing.
+        // The first socket is bound exclusively and gets SO_REUSEPORT only afterwards. With SO_REUSEPORT from the
+        // start, a second process could silently take half of the connections.
         let first = socket(addr)?;
         first.bind(&addr.into())?;
         if sockets > 1 {
@@ -40,7 +40,7 @@ pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
 
 fn socket(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // A restarted server must not wait for connections of its last life to be forgotten.
+    // A restarted server must not wait for the TIME_WAIT of its previous connections.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_shared_within_a_server_and_with_nobody_else() {
+    fn a_port_is_shared_within_a_server_only() {
         for sockets in [1, 3] {
             let listeners = bind("127.0.0.1:0".parse().unwrap(), sockets).unwrap();
             assert_eq!(listeners.len(), sockets);
@@ -73,7 +73,7 @@ mod tests {
     fn connections_reach_every_socket_of_a_port() {
         let listeners = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
         let addr = listeners[0].local_addr().unwrap();
-        // The kernel hashes ports of the other side: of 64 connections, none goes to one of two sockets in 2^-63 of runs.
+        // The kernel hashes the peer's port: with 64 connections, one of two sockets gets none in 2^-63 of runs.
         let connections: Vec<_> = (0..64).map(|_| TcpStream::connect(addr).unwrap()).collect();
         for listener in &listeners {
             listener.accept().unwrap();

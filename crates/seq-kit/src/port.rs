@@ -1,7 +1,6 @@
-//! A gRPC port: a node's services, health and reflection on one listener, from its opening to the end of its last call.
+//! A gRPC port: a node's services, health and reflection on one listener.
 //!
-//! What differs between ports is in [`Port`]; a half-open peer, a socket that cannot accept and a shutdown are met alike on
-//! all of them.
+//! [`Port`] has the parameters of a port; half-open peers, accept errors and shutdown are handled alike on all ports.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,45 +23,45 @@ mod health;
 
 use health::Health;
 
-/// How often a quiet peer is asked whether it lives; half-open connections end after this and [`KEEPALIVE_TIMEOUT`].
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+/// Interval of keepalive pings to an idle peer; half-open connections end after this plus [`KEEPALIVE_TIMEOUT`].
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a peer has to answer.
+/// Timeout of a keepalive ping.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The services that every port has.
+/// The services on every port.
 const COMMON_SERVICES: [&str; 3] =
     ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
 
-/// What one port is.
+/// The parameters of a port.
 #[derive(Clone)]
 pub struct Port {
     /// Name of its task.
     pub name: &'static str,
-    /// Who may connect; the sockets of one port share it.
+    /// Connection admission, shared by the sockets of the port.
     pub admission: Admission,
-    /// What one connection may hold.
+    /// The limits of one connection.
     pub bounds: Bounds,
-    /// Whether the node takes traffic; health says what they say.
+    /// The readiness checks that health reports.
     pub ready: Checks,
-    /// Whether HTTP/1.1 is spoken as well: its service answers something else than gRPC too.
+    /// Whether HTTP/1.1 is accepted as well, for services that serve more than gRPC.
     pub http1: bool,
     /// The descriptors of all services, encoded.
     pub descriptors: &'static [u8],
-    /// The full names of the services beside health and reflection.
+    /// The full names of the services other than health and reflection.
     pub services: &'static [&'static str],
 }
 
-/// The bounds of one connection of a port, and of its end.
+/// The limits of one connection of a port, and of its shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Calls that are held at a time; above it they wait at the caller.
+    /// Concurrent requests; above it they wait at the client.
     pub streams: u32,
-    /// Bytes of one call that may be on the way unread.
+    /// Flow-control window of one request, in bytes.
     pub stream_window: u32,
-    /// Bytes of the connection that may be on the way unread.
+    /// Flow-control window of the connection, in bytes.
     pub connection_window: u32,
-    /// How long open connections get to finish their calls at shutdown; streams that never end are cut then.
+    /// Time for open connections to finish their requests at shutdown; endless streams are closed after it.
     pub drain: Duration,
 }
 
@@ -81,7 +80,7 @@ impl Port {
         services.add_service(reflection).add_service(reflection_v1alpha).prepare()
     }
 
-    /// Reflection of all services of the port. Both versions are served: many clients know only the older one.
+    /// Reflection of all services of the port. Both versions are served: many clients support only the older one.
     fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(self.descriptors)
@@ -98,7 +97,7 @@ impl Port {
     /// Serves on `listener`, in `tasks`, on the current runtime, until the group shuts down.
     ///
     /// # Errors
-    /// When the runtime cannot take the listener over.
+    /// When the listener cannot be registered with the runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -108,7 +107,7 @@ impl Port {
         S::Future: Send + 'static,
     {
         let Port { name, admission, bounds, http1, .. } = self;
-        // A connection too many is closed at once: left in the kernel's queue, its caller would wait for nothing.
+        // A connection above the limit is closed at once: in the kernel's queue its client would wait in vain.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
             Ok(connection) => admission.watch(connection).map(Ok),
             Err(error) => Some(Err(error)),
@@ -120,7 +119,7 @@ impl Port {
                 .max_concurrent_streams(bounds.streams)
                 .initial_stream_window_size(bounds.stream_window)
                 .initial_connection_window_size(bounds.connection_window)
-                .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
+                .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
                 .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
                 .serve_with_incoming_shutdown(service, incoming, stopping.cancelled());
             let cut = async {
@@ -133,7 +132,7 @@ impl Port {
                         tracing::error!(error = &error as &dyn std::error::Error, "the gRPC port stopped");
                     }
                 }
-                () = cut => tracing::info!("connections were cut that did not end within {:?}", bounds.drain),
+                () = cut => tracing::info!("closed connections that did not end within {:?}", bounds.drain),
             }
         });
         Ok(())

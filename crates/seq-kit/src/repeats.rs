@@ -1,36 +1,36 @@
-//! Log lines that would repeat for as long as a fault lasts: the first at once, then one a minute with a count.
+//! Rate limit for repeated log lines of a lasting fault: the first at once, then one a minute with a count.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Between two lines about one lasting fault: often enough to see that it lasts, seldom enough for a night.
+/// Interval of log lines about one lasting fault: frequent enough to show that it lasts, rare enough for hours.
 pub const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
 /// Admits the first event of a kind, then one every [`REPEAT_EVERY`].
 #[derive(Clone, Debug, Default)]
 pub struct Repeats {
     admitted: Option<Instant>,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl Repeats {
-    /// Whether an event that happens now is logged: the number of events left out since the last one that was, or
-    /// `None`.
+    /// Whether an event is logged now: the number of events suppressed since the last logged one, or `None`.
     #[must_use]
     pub fn admit(&mut self) -> Option<u64> {
         if self.admitted.is_some_and(|at| at.elapsed() < REPEAT_EVERY) {
-            self.left_out += 1;
+            self.suppressed += 1;
             return None;
         }
         self.admitted = Some(Instant::now());
-        Some(std::mem::take(&mut self.left_out))
+        Some(std::mem::take(&mut self.suppressed))
     }
 
-    /// The fault is over: the next one is logged at once. Answers how many events there were, 0 when there was none.
+    /// Ends the fault: the next event is logged at once. Returns the number of suppressed events plus the logged one, 0
+    /// if none.
     pub fn end(&mut self) -> u64 {
-        let Repeats { admitted, left_out } = std::mem::take(self);
-        left_out + u64::from(admitted.is_some())
+        let Repeats { admitted, suppressed } = std::mem::take(self);
+        suppressed + u64::from(admitted.is_some())
     }
 }
 

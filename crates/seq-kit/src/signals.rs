@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first asks for an orderly end, the second ends the process at once.
+//! SIGINT and SIGTERM: the first starts an orderly shutdown, the second exits at once.
 
 use std::io;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use crate::tasks::{Kind, TaskGroup};
 
-/// Exit code after a second signal, as a shell reports a process that SIGINT ended.
+/// Exit code after a second signal; the code that a shell reports for SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Signals this soon after the first one repeat it: `timeout` and wrappers that forward signals send to the process and to
-/// its group. Shorter than the time between two presses of Ctrl-C.
+/// Signals within this time of the first one are duplicates: `timeout` and wrappers that forward signals send them to
+/// the process and to its group. Shorter than the time between two presses of Ctrl-C.
 const REPEAT_WINDOW: Duration = Duration::from_millis(100);
 
-/// Shuts the group down at the first signal and exits at the second. The listening stays on the current runtime, which
-/// must live until the shutdown is over.
+/// Cancels the group at the first signal and exits at the second. The listener runs on the current runtime, which must
+/// run until the shutdown is complete.
 ///
 /// # Errors
 /// When the system refuses the handlers.
@@ -24,7 +24,7 @@ pub fn watch(tasks: &TaskGroup) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let group = tasks.clone();
-    // A group of its own, never waited for: the second signal must find a listener while the first group shuts down.
+    // A separate group, never awaited: the listener must receive the second signal while the first group shuts down.
     TaskGroup::new().spawn("signals", Kind::Disposable, async move {
         let name = either(&mut interrupt, &mut terminate).await;
         tracing::info!(signal = name, "shutting down; a second signal exits at once");

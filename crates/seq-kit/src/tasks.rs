@@ -1,7 +1,7 @@
-//! Tasks that somebody waits for: the only way to spawn.
+//! Task groups: the only way to spawn a task, so every task is awaited at shutdown.
 //!
-//! A critical task that ends before shutdown, by an error or a panic, ends the whole group; a disposable one is only
-//! logged. Shutdown cancels, waits, and names what hung.
+//! A critical task that ends before shutdown, by an error or a panic, shuts the whole group down; a disposable one may
+//! end at any time. Shutdown cancels, waits, and names the tasks that hang.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A group of tasks with one shutdown. Clones are handles on the same group; tasks may live on several runtimes.
+/// A group of tasks with one shutdown. Clones are handles to the same group; tasks may run on several runtimes.
 #[derive(Clone, Debug, Default)]
 pub struct TaskGroup {
     inner: Arc<Inner>,
@@ -22,23 +22,23 @@ pub struct TaskGroup {
 struct Inner {
     shutdown: CancellationToken,
     tracker: TaskTracker,
-    /// How many tasks of each name are running; what stands here after the wait hung.
+    /// Number of running tasks by name; those left after the timeout hang.
     running: Mutex<BTreeMap<&'static str, usize>>,
     /// The first critical task that ended too early.
     failed: Mutex<Option<&'static str>>,
 }
 
-/// What the end of a task before shutdown means.
+/// The effect of a task's end before shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The process cannot go on without it.
+    /// Shuts the group down: the process needs the task.
     Critical,
-    /// It may end at any time, as the handler of a connection does.
+    /// None: the task may end at any time, such as the handler of a connection.
     Disposable,
 }
 
 impl TaskGroup {
-    /// A group with no tasks.
+    /// An empty group.
     #[must_use]
     pub fn new() -> TaskGroup {
         TaskGroup::default()
@@ -67,25 +67,25 @@ impl TaskGroup {
         self.inner.shutdown.cancelled().await;
     }
 
-    /// Asks every task to end. Does not wait.
+    /// Cancels every task. Does not wait.
     pub fn cancel(&self) {
         self.inner.shutdown.cancel();
     }
 
-    /// The critical task that ended too early and so ended the group.
+    /// The critical task that ended too early and shut the group down.
     #[must_use]
     pub fn failed(&self) -> Option<&'static str> {
         *self.inner.failed.lock()
     }
 
-    /// Asks every task to end and waits for them.
+    /// Cancels every task and waits for them.
     ///
     /// # Errors
-    /// [`Hung`] names the tasks that still run after `patience`.
-    pub async fn shutdown(&self, patience: Duration) -> Result<(), Hung> {
+    /// [`Hung`] names the tasks that still run after `timeout`.
+    pub async fn shutdown(&self, timeout: Duration) -> Result<(), Hung> {
         self.cancel();
         self.inner.tracker.close();
-        tokio::time::timeout(patience, self.inner.tracker.wait())
+        tokio::time::timeout(timeout, self.inner.tracker.wait())
             .await
             .map_err(|_| Hung { tasks: self.inner.running.lock().keys().copied().collect() })
     }
@@ -99,7 +99,7 @@ pub struct Hung {
     pub tasks: Vec<&'static str>,
 }
 
-/// Present while a task runs; notices its end also when it panics.
+/// Guard of a running task; its drop handles the end, also on a panic.
 struct Running {
     inner: Arc<Inner>,
     name: &'static str,
@@ -135,13 +135,13 @@ impl Drop for Running {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     #[tokio::test]
     async fn the_end_of_a_critical_task_ends_the_group() {
         let group = TaskGroup::new();
         group.spawn("worker", Kind::Critical, async {});
-        tokio::time::timeout(PATIENCE, group.shutting_down()).await.unwrap();
+        tokio::time::timeout(TIMEOUT, group.shutting_down()).await.unwrap();
         assert_eq!(group.failed(), Some("worker"));
     }
 
@@ -149,14 +149,14 @@ mod tests {
     async fn a_disposable_task_may_end() {
         let group = TaskGroup::new();
         group.spawn("connection", Kind::Disposable, async {});
-        assert_eq!(group.shutdown(PATIENCE).await, Ok(()));
+        assert_eq!(group.shutdown(TIMEOUT).await, Ok(()));
         assert_eq!(group.failed(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn shutdown_names_what_hung() {
+    async fn shutdown_names_tasks_that_hang() {
         let group = TaskGroup::new();
-        group.spawn("deaf", Kind::Critical, std::future::pending());
-        assert_eq!(group.shutdown(PATIENCE).await, Err(Hung { tasks: vec!["deaf"] }));
+        group.spawn("stuck", Kind::Critical, std::future::pending());
+        assert_eq!(group.shutdown(TIMEOUT).await, Err(Hung { tasks: vec!["stuck"] }));
     }
 }

@@ -1,4 +1,4 @@
-//! Log lines: to stderr, for people or for programs, filtered by target and level.
+//! Logging to stderr, as text or JSON, filtered by target and level.
 
 use std::io::IsTerminal;
 
@@ -10,7 +10,7 @@ mod limit;
 
 use limit::Limit;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -21,10 +21,10 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why logging could not be set up.
+/// An error in setting up logging.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter is not one.
+    /// The filter cannot be parsed.
     #[error("log filter {filter:?} cannot be read")]
     Filter {
         /// The filter.
@@ -32,20 +32,20 @@ pub enum TelemetryError {
         /// What is wrong with it.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// The process logs already.
+    /// The process has a logger already.
     #[error("the process has a logger already")]
     Twice(#[source] TryInitError),
 }
 
-/// Starts logging to stderr; once in the life of a process. `filter` is a list as in "info,seq_store=debug". Colour is
-/// used on a terminal when `color` allows it.
+/// Starts logging to stderr; once per process. `filter` is a list such as "info,seq_store=debug". Colour is used on a
+/// terminal if `color` is set.
 ///
 /// # Errors
 /// [`TelemetryError`]
 pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), TelemetryError> {
     let filter =
         EnvFilter::try_new(filter).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
-    // Without the library's own errors: it prints them to stderr, and panics when that is the pipe that was closed.
+    // Without the library's internal errors: it prints them to stderr, and panics if that pipe is closed.
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
@@ -63,7 +63,7 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), Telemetr
     started.map_err(TelemetryError::Twice)
 }
 
-/// Checks a filter without starting to log.
+/// Validates a filter without starting to log.
 ///
 /// # Errors
 /// [`TelemetryError::Filter`]

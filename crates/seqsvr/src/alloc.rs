@@ -22,10 +22,10 @@ pub(crate) struct AllocArgs {
     /// Which of the set's allocators this process is.
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// Take the place of a living process of that name at another address, which ends.
+    /// Replace a live process of that name at another address; that process exits.
     #[arg(long)]
     replace: bool,
-    /// Threads that serve; 0: one for each core [key: alloc.cores]
+    /// Serving threads; 0: one for each core [key: alloc.cores]
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     #[command(flatten)]
@@ -59,12 +59,12 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let exit = runtime.block_on(async {
         let (ports, http) = (Ports::bind(&spec, threads, &settings)?, bind_one(&spec.http)?);
         process.watch_signals()?;
-        let (mut keepers, mut doors) = (Stage::new("allocator"), Stage::new("doors"));
-        let allocator = alloc_node::start(config, ports, &mut keepers, &mut doors, process.patience())?;
+        let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
+        let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, process.shutdown_timeout())?;
         let mut checks = Checks::new();
         allocator.add_checks(&mut checks);
-        process.push(keepers);
-        process.push(doors);
+        process.push(background);
+        process.push(endpoints);
         tracing::info!(name = args.name, grpc = spec.addr, redis = spec.redis, http = %http.local_addr()?, threads, "listening");
         process.open(http, recorder, checks)?;
         process.ending().await;

@@ -1,8 +1,9 @@
-//! The command `bench`: calls through one of the doors, their latency, what they cost the server, and whether the order held.
+//! The command `bench`: sends requests to one endpoint and reports latency, server CPU time, and whether the order
+//! held.
 //!
-//! In a closed loop every worker sends its next round when the last one is answered, so the load adapts to the service. With
-//! `--rate` calls are due at that rate, and their latency counts from then. All workers share one thread; the client costs
-//! about as much as the server.
+//! In a closed loop a worker sends its next round after the replies of the last one, so the load adapts to the service.
+//! With `--rate` calls are scheduled at that rate, and latency counts from the scheduled time. All workers share one
+//! thread; the client costs about as much CPU as the server.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,34 +18,34 @@ use crate::output::{Output, grouped};
 use crate::target::Target;
 use crate::traffic::sdk::raise_watch;
 
-pub(crate) mod door;
-pub(crate) mod expect;
+pub(crate) mod distribution;
+pub(crate) mod endpoint;
 pub(crate) mod load;
-mod pace;
-pub(crate) mod pick;
+mod open_loop;
 pub(crate) mod report;
-mod seconds;
+pub(crate) mod thresholds;
+mod time_series;
 
-use door::{AnyLane, Door, Ways};
-use expect::Expectation;
+use distribution::Distribution;
+use endpoint::{AnyTransport, Endpoint, EndpointOptions};
 use load::{End, Load, Outcome, Plan};
-use pick::Distribution;
 use report::Report;
-use seconds::Seconds;
+use thresholds::Threshold;
+use time_series::TimeSeries;
 
 /// The Redis port of a development cluster.
 const REDIS: &str = "127.0.0.1:7179";
 
-/// What keys begin with unless `redis.prefix` is set.
+/// The default of `redis.prefix`.
 const KEY_PREFIX: &str = "seq:";
 
-/// Connections to each node, of the doors that share them.
+/// Connections to each node, for endpoints whose workers share them.
 const CONNECTIONS: usize = 4;
 
-/// How often the progress bar is drawn.
+/// Interval of drawing the progress bar.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Most uids whose order is watched: 24 bytes each, 1.5 GiB.
+/// Limit on the uids whose order is checked: 24 bytes each, 1.5 GiB.
 const MAX_WATCHED: u32 = 1 << 26;
 
 /// Arguments of `bench`.
@@ -56,69 +57,69 @@ const MAX_WATCHED: u32 = 1 << 26;
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     target: Target,
-    /// The way in.
-    #[arg(long, value_enum, default_value_t = Door::Sdk)]
-    door: Door,
+    /// The endpoint to measure.
+    #[arg(long, value_enum, default_value_t = Endpoint::Sdk)]
+    door: Endpoint,
     /// Address of the Redis port, for --door resp [default: 127.0.0.1:7179]
     #[arg(long, value_name = "HOST:PORT")]
     redis: Option<String>,
-    /// What the keys begin with, for --door resp [default: seq:]
+    /// Prefix of the keys, for --door resp [default: seq:]
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
     /// Workers, each with a round of calls in flight at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     concurrency: u16,
-    /// Calls in a worker's round: sent together, answered before the next round.
+    /// Calls in a worker's round: sent together, completed before the next round.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4_096))]
     pipeline: u16,
-    /// Calls a second, due whether or not the earlier ones are answered; without it, as fast as answers come.
+    /// Calls a second, scheduled whether or not earlier ones have completed; without it, as fast as replies come.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
-    /// Send each call of the SDK as a message of its own, to see what sharing messages is worth.
+    /// Send each call of the SDK as a separate message, to measure the benefit of coalescing.
     #[arg(long)]
     no_coalescing: bool,
-    /// Connections to each node, for the gRPC doors; the others have one for each worker [default: 4]
+    /// Connections to each node, for the gRPC endpoints; the others have one for each worker [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: Option<u8>,
-    /// Uids in one call; 1 sends calls for a single number.
+    /// Uids in one call; 1 sends calls for one number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
-    /// How long to measure, in seconds.
+    /// Duration of the measured part, in seconds.
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = some_seconds, conflicts_with = "calls")]
     duration_s: f64,
-    /// Measure this many calls instead of a time.
+    /// Measure this many calls instead of a duration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     calls: Option<u64>,
-    /// How long to run before measuring, in seconds.
+    /// Duration of the warm-up, in seconds.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     warmup_s: f64,
     /// Deadline of one call, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
-    /// The first uid asked for.
+    /// The first uid.
     #[arg(long, value_name = "UID", default_value_t = 0)]
     first_uid: u64,
-    /// How many uids are asked for.
+    /// Number of uids.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     uids: u32,
-    /// How the calls spread over the uids.
+    /// Distribution of the calls over the uids.
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     distribution: Distribution,
-    /// The same seed asks for the same uids, worker by worker.
+    /// Seed of the distribution: the same seed gives each worker the same uids.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write one line for each second of the measured part.
+    /// Write a CSV file with one line for each second of the measured part.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// What the run must reach, as 'numbers_per_second>=50000' or 'p99_us<=3000': a figure of `-o json`. Repeat it for more; one
-    /// that is missed is exit 1.
-    #[arg(long, value_name = "BOUND", value_parser = clap::value_parser!(Expectation))]
-    expect: Vec<Expectation>,
-    /// Watch that every uid's numbers are unique and ordered; a violation is exit 1.
+    /// A threshold on a figure of `-o json`, as 'numbers_per_second>=50000' or 'p99_us<=3000'. Repeat it for more; a
+    /// missed threshold is exit 1.
+    #[arg(long, value_name = "BOUND", value_parser = clap::value_parser!(Threshold))]
+    expect: Vec<Threshold>,
+    /// Check that every uid's numbers are unique and ordered; a violation is exit 1.
     #[arg(long)]
     check: bool,
-    /// Watch the order, and that no number is missing: nobody else uses these uids, no node crashes, and sections only move
-    /// as planned.
+    /// Check the order, and that no number is missing: requires that no other client uses these uids, no node crashes,
+    /// and sections change owner only by handover.
     #[arg(long)]
     seamless: bool,
 }
@@ -143,22 +144,22 @@ fn some_seconds(text: &str) -> Result<f64, String> {
 }
 
 impl BenchArgs {
-    /// Holds the flags against each other: one that would do nothing is a mistake.
+    /// Validates the combination of flags: a flag without effect is an error.
     fn check(&self) -> Result<(), Failure> {
-        let is_resp = self.door == Door::Resp;
-        let shares_connections = !matches!(self.door, Door::Resp | Door::Json);
+        let is_resp = self.door == Endpoint::Resp;
+        let shares_connections = !matches!(self.door, Endpoint::Resp | Endpoint::Json);
         let problem = if (self.check || self.seamless) && self.uids > MAX_WATCHED {
-            format!("--check watches at most {} uids", grouped(MAX_WATCHED.into()))
+            format!("--check covers at most {} uids", grouped(MAX_WATCHED.into()))
         } else if self.first_uid.checked_add(u64::from(self.uids)).is_none() {
             format!("--first-uid {} leaves no room for {} uids", self.first_uid, self.uids)
-        } else if self.batch > 1 && matches!(self.door, Door::Grpc | Door::Resp) {
-            "--batch needs a door with calls for many uids: sdk, many, stream or json".to_owned()
-        } else if self.no_coalescing && self.door != Door::Sdk {
-            "--no-coalescing is for --door sdk: the others send each call by itself".to_owned()
+        } else if self.batch > 1 && matches!(self.door, Endpoint::Grpc | Endpoint::Resp) {
+            "--batch needs an endpoint with calls for many uids: sdk, many, stream or json".to_owned()
+        } else if self.no_coalescing && self.door != Endpoint::Sdk {
+            "--no-coalescing is for --door sdk: the others send each call separately".to_owned()
         } else if !is_resp && (self.redis.is_some() || self.key_prefix.is_some()) {
             "--redis and --key-prefix are for --door resp".to_owned()
         } else if !shares_connections && self.connections.is_some() {
-            "--connections is for the gRPC doors: with resp and json each worker has a connection of its own".to_owned()
+            "--connections is for the gRPC endpoints: with resp and json each worker has its own connection".to_owned()
         } else {
             return Ok(());
         };
@@ -166,7 +167,7 @@ impl BenchArgs {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit> {
     args.check()?;
     let csv = args.csv.as_deref().map(Csv::create).transpose()?;
@@ -184,7 +185,7 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         check: args.check || args.seamless,
         seamless: args.seamless,
     };
-    let ways = Ways {
+    let options = EndpointOptions {
         target: args.target,
         redis: args.redis.unwrap_or_else(|| REDIS.to_owned()),
         prefix: args.key_prefix.unwrap_or_else(|| KEY_PREFIX.to_owned()),
@@ -193,17 +194,16 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         batch: plan.batch,
         coalesce: !args.no_coalescing,
     };
-    let (mut report, outcome) = measure(args.door, &ways, plan, output).await?;
-    report.judge(&args.expect)?;
+    let (mut report, outcome) = measure(args.door, &options, plan, output).await?;
+    report.check(&args.expect)?;
     report.print(output)?;
     if let Some(csv) = csv {
-        csv.write(&outcome.seconds)?;
+        csv.write(&outcome.time_series)?;
     }
     Ok(report.exit())
 }
 
-/// A file for the seconds of a run. It is opened before the run, so that minutes are not lost to a name that cannot be
-/// written.
+/// The file of the time series. It is opened before the run, so that a path that cannot be written fails first.
 struct Csv<'a> {
     path: &'a Path,
     file: File,
@@ -216,25 +216,30 @@ impl Csv<'_> {
         Ok(Csv { path, file })
     }
 
-    fn write(self, seconds: &Seconds) -> anyhow::Result<()> {
-        seconds.save(self.file).with_context(|| format!("cannot write {}", self.path.display()))
+    fn write(self, time_series: &TimeSeries) -> anyhow::Result<()> {
+        time_series.save(self.file).with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
-/// Runs a load to its end, or to Ctrl-C, beside its progress bar.
-pub(crate) async fn measure(door: Door, ways: &Ways, plan: Plan, output: &Output) -> anyhow::Result<(Report, Outcome)> {
-    let lanes = door::open(door, ways, plan.concurrency).await?;
-    let mut raises = raise_watch(&ways.target);
-    raises.look().await;
-    let load = Load::new(lanes, plan)?;
+/// Runs a load to its end, or to Ctrl-C, with a progress bar.
+pub(crate) async fn measure(
+    door: Endpoint,
+    options: &EndpointOptions,
+    plan: Plan,
+    output: &Output,
+) -> anyhow::Result<(Report, Outcome)> {
+    let transports = endpoint::open(door, options, plan.concurrency).await?;
+    let mut raises = raise_watch(&options.target);
+    raises.poll().await;
+    let load = Load::new(transports, plan)?;
     let interrupted = watch(&load, progress_bar(output, plan)).await;
-    raises.look().await;
+    raises.poll().await;
     let outcome = load.into_outcome();
     Ok((Report::new(door, plan, &outcome, &raises, interrupted), outcome))
 }
 
-/// Runs the load beside its progress bar and Ctrl-C, which ends it early. Answers whether it did.
-async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
+/// Runs the load with its progress bar; Ctrl-C ends it early. Returns whether it did.
+async fn watch(load: &Load<AnyTransport>, bar: ProgressBar) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);
     let (running, ctrl_c) = (load.run(), tokio::signal::ctrl_c());
@@ -249,7 +254,7 @@ async fn watch(load: &Load<AnyLane>, bar: ProgressBar) -> bool {
             }
             _ = ticks.tick() => {
                 let progress = load.progress();
-                // The warm-up is no part of the rate.
+                // The rate does not include the warm-up.
                 if progress > 0 && !std::mem::replace(&mut has_begun, true) {
                     bar.reset_eta();
                 }

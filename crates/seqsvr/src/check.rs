@@ -1,22 +1,22 @@
-//! The command `check perf`: whether a cluster carries a load of a usual size, answered with PASS or FAIL.
+//! The command `check perf`: runs a load profile against a cluster and prints PASS or FAIL.
 
 use std::time::Duration;
 
-use crate::bench::door::{Door, Ways};
-use crate::bench::expect::Expectation;
+use crate::bench::distribution::Distribution;
+use crate::bench::endpoint::{Endpoint, EndpointOptions};
 use crate::bench::load::{End, Plan};
-use crate::bench::pick::Distribution;
+use crate::bench::thresholds::Threshold;
 use crate::exit::Exit;
 use crate::output::{Output, grouped};
 use crate::target::Target;
 
-/// What is checked.
+/// The checks.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum CheckCommand {
-    /// Sends a load of a usual size for a while, and says whether the cluster carries it.
+    /// Sends a typical load for a while and reports whether the cluster sustains it.
     #[command(
         after_help = "Examples:\n  seqsvr check perf\n  seqsvr check perf --load large --duration-s 60 -o json\n\n\
-                      It passes when 99 % of the calls that are due are answered in time, none fails, p99 and the slowest call \
+                      It passes when 99 % of the scheduled calls complete in time, none fails, p99 and the slowest call \
                       stay below their bounds, and every number is above the last one of its user. It takes numbers of the uids \
                       0 ..= 99,999, or those from --first-uid."
     )]
@@ -28,25 +28,25 @@ pub(crate) enum CheckCommand {
 pub(crate) struct PerfArgs {
     #[command(flatten)]
     target: Target,
-    /// How much is sent.
+    /// The load profile.
     #[arg(long, value_enum, default_value_t = Load::Small)]
     load: Load,
     /// How long to measure, in seconds.
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     duration_s: u32,
-    /// The first uid asked for.
+    /// The first uid.
     #[arg(long, value_name = "UID", default_value_t = 0)]
     first_uid: u64,
 }
 
-/// A usual size.
+/// A load profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Load {
     /// 1,000 calls a second: a company's internal chat.
     Small,
     /// 10,000 calls a second: an application with a million users a day.
     Medium,
-    /// 50,000 calls a second: what one core is planned for.
+    /// 50,000 calls a second: the design target of one core.
     Large,
 }
 
@@ -60,19 +60,19 @@ impl Load {
     }
 }
 
-/// Users that take part.
+/// Number of uids.
 const UIDS: u32 = 100_000;
 
-/// Calls in flight at most: what the largest load has under way when a call takes 20 ms.
+/// Bound on calls in flight: the largest load at 20 ms a call.
 const IN_FLIGHT: usize = 1_024;
 
-/// Half of a frame on a screen; whoever sends a message does not notice it.
+/// Bound on p99: half a display frame, not noticeable to the sender of a message.
 const P99_US: u32 = 10_000;
 
-/// A tenth of what a person takes for an interruption.
+/// Bound on the slowest call: a tenth of what a person perceives as an interruption.
 const SLOWEST_US: u32 = 500_000;
 
-/// Runs it.
+/// Runs the check.
 pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Result<Exit> {
     let CheckCommand::Perf(args) = command;
     let rate = args.load.rate();
@@ -91,7 +91,7 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
         check: true,
         seamless: false,
     };
-    let ways = Ways {
+    let options = EndpointOptions {
         target: args.target,
         redis: String::new(),
         prefix: String::new(),
@@ -100,7 +100,7 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
         batch: 1,
         coalesce: true,
     };
-    let expected: Vec<Expectation> = [
+    let expected: Vec<Threshold> = [
         format!("calls_per_second>={}", f64::from(rate) * 0.99),
         "failed<=0".to_owned(),
         format!("p99_us<={P99_US}"),
@@ -112,8 +112,8 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
     if !output.is_json() {
         output.line(format_args!("{} calls a second for {} s", grouped(rate.into()), args.duration_s))?;
     }
-    let (mut report, _) = crate::bench::measure(Door::Sdk, &ways, plan, output).await?;
-    report.judge(&expected)?;
+    let (mut report, _) = crate::bench::measure(Endpoint::Sdk, &options, plan, output).await?;
+    report.check(&expected)?;
     report.print(output)?;
     let exit = report.exit();
     if !output.is_json() {

@@ -1,7 +1,7 @@
-//! The command line, and the environment beside it.
+//! The command line and its environment variables.
 //!
-//! A variable that is set to nothing counts as unset. An error names the variable that caused it, and the reason why a
-//! number is refused is in words of the command and not of the compiler.
+//! An empty variable counts as unset. An error names the variable that caused it. A rejected number is explained in
+//! terms of the command, not of the standard library's parser.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,8 +16,8 @@ use crate::bench::BenchArgs;
 use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
+use crate::next_command::{CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
-use crate::numbers::{CurrentArgs, NextArgs};
 use crate::output::Format;
 use crate::replay::ReplayArgs;
 use crate::services::ServicesArgs;
@@ -25,9 +25,9 @@ use crate::sim::SimCommand;
 use crate::status::StatusArgs;
 use crate::store::StoreArgs;
 
-/// The end of the help.
+/// The text after the help: examples and exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
-     seqsvr status          who serves what\n\n\
+     seqsvr status          which node serves what\n\n\
      Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 partly done, 6 declined, \
      7 deadline, 64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.";
 
@@ -42,34 +42,34 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Starts a development cluster in one process: three stores and two allocators.
     Dev(DevArgs),
     /// Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members.
     Store(StoreArgs),
-    /// Runs one allocator of a set: it gives the numbers out.
+    /// Runs one allocator of a set: it allocates the numbers.
     Alloc(AllocArgs),
-    /// Takes the next number of a user.
+    /// Allocates the next number of a user.
     Next(NextArgs),
-    /// Reads the last number of users; moves nothing.
+    /// Reads the last number of users; changes nothing.
     Current(CurrentArgs),
-    /// Shows sets, stores and allocators: who leads, who serves, what was given out.
+    /// Shows sets, stores and allocators: leaders, owners, numbers allocated.
     Status(StatusArgs),
     /// Lists a set's allocators; drains one, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),
     /// Lists the gRPC services of a node.
     Services(ServicesArgs),
-    /// Feeds a recorded message trace through the service and checks every answer.
+    /// Replays a recorded message trace through the service and checks every response.
     Replay(ReplayArgs),
-    /// Measures throughput and latency, and watches the order of every number.
+    /// Measures throughput and latency, and checks the order of every number.
     Bench(BenchArgs),
-    /// Checks whether a running cluster carries a load.
+    /// Checks whether a running cluster sustains a load.
     #[command(subcommand)]
     Check(CheckCommand),
-    /// Runs the rules of the service in simulated worlds: every fault, many thousand times faster than real time.
+    /// Runs the protocol in a deterministic simulator, with faults, many thousand times faster than real time.
     #[command(subcommand)]
     Sim(SimCommand),
     /// Checks, shows or prints configuration.
@@ -85,17 +85,17 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Where values that are not on the command line come from.
+/// Whether environment variables supply values that are not on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
-    /// The variables that the arguments name.
+    /// Read the variables that the arguments name.
     Read,
-    /// Nowhere: the defaults hold.
+    /// Ignore them: the defaults apply.
     Ignored,
 }
 
 impl Cli {
-    /// Reads the command line and the environment. A mistake is printed and ends the process, as help does.
+    /// Parses the command line and the environment. Prints an error, or the help, and exits the process.
     pub(crate) fn read() -> Cli {
         let words: Vec<OsString> = env::args_os().collect();
         parse(&words).unwrap_or_else(|error| error.exit())
@@ -111,12 +111,12 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
         return Err(error);
     }
     let error = match attempt(words, Environment::Ignored) {
-        // The same mistake: this one's usage does not show what the environment sets as if it were required.
+        // The same error without the environment: its usage does not list arguments set by variables as required.
         Err(bare) if bare.kind() == error.kind() => bare,
-        // Without the environment there is none, or another one.
-        _ => naming_the_variable(error),
+        // The environment caused the error.
+        _ => name_variable(error),
     };
-    Err(in_plain_words(error))
+    Err(plain_number_error(error))
 }
 
 fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Error> {
@@ -125,20 +125,20 @@ fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Er
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// Has every argument take negative numbers, so that its own check speaks of them, and only those variables that are set.
+/// Lets every argument accept negative numbers, so its own parser rejects them, and unbinds variables that are empty.
 fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
     let is_set = |arg: &clap::Arg| arg.get_env().and_then(env::var_os).is_none_or(|value| !value.is_empty());
     command
         .mut_args(|arg| {
-            let keeps = environment == Environment::Read && is_set(&arg);
-            let arg = if keeps { arg } else { arg.env(Resettable::Reset) };
+            let reads = environment == Environment::Read && is_set(&arg);
+            let arg = if reads { arg } else { arg.env(Resettable::Reset) };
             if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg }
         })
         .mut_subcommands(|command| prepare(command, environment))
 }
 
-/// The same error with the variable in the place of the argument that it stands for.
-fn naming_the_variable(mut error: clap::Error) -> clap::Error {
+/// Names the environment variable in an error instead of the argument that it sets.
+fn name_variable(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
     let flag = argument.split(' ').next().unwrap_or_default();
     if let Some(variable) = variable_of(&Cli::command(), flag) {
@@ -147,15 +147,15 @@ fn naming_the_variable(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The variable that stands for a flag, in any command: a flag has the same one everywhere.
+/// The environment variable of a flag, from any command: a flag has the same one everywhere.
 fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     let mut own = command.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| flag == format!("--{long}")));
     let own = own.find_map(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
     own.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
 }
 
-/// The same error, where a value is no number or one that does not fit, in other words than the standard library's.
-fn in_plain_words(error: clap::Error) -> clap::Error {
+/// Rewords an integer parse error: not a number, too large, or negative.
+fn plain_number_error(error: clap::Error) -> clap::Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ParseIntError>());
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

@@ -13,12 +13,12 @@ use crate::settings::{SAMPLE, Settings, SettingsArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Checks set files, and the settings of servers: file:line, key and reason of every problem; exit 2 if there is one.
+    /// Checks set files and server settings: file:line, key and reason of every problem; exit 2 if there is one.
     #[command(
         after_help = "Examples:\n  seqsvr config check sets/dev.toml\n  seqsvr config check sets/ --config seqsvr.toml"
     )]
     Check(CheckArgs),
-    /// Prints the settings that a server would run with here.
+    /// Prints the effective settings of a server started here.
     #[command(after_help = "Examples:\n  SEQSVR_LOG_FILTER=debug seqsvr config show --origin\n  \
                       seqsvr config show --config seqsvr.toml -o json | jq '.items[] | {key, value}'")]
     Show(ShowArgs),
@@ -29,7 +29,7 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Set files, or directories of them; the sets of one call must not share uids, names or addresses.
+    /// Set files, or directories of them; the sets of one check must not share uids, names or addresses.
     #[arg(value_name = "PATH", required_unless_present = "config")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// Says which layer set each key.
+    /// Shows which layer set each key.
     #[arg(long)]
     origin: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct ShowArgs {
 /// Keys whose values are not printed.
 const SECRETS: [&str; 1] = ["redis.password"];
 
-/// What is printed in the place of a secret.
+/// Printed instead of a secret.
 const HIDDEN: &str = "(set)";
 
 pub(crate) fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -66,11 +66,11 @@ pub(crate) fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exi
 struct Checked {
     sets: Vec<String>,
     problems: Vec<ProblemView>,
-    /// Variables of the environment that are no keys.
+    /// Environment variables with the prefix that match no key.
     warnings: Vec<String>,
 }
 
-/// A problem of a set file, or of the settings, which name their place in the text.
+/// A problem of a set file, or of the settings; a settings problem has its file and line in the text.
 #[derive(Serialize)]
 struct ProblemView {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ struct ProblemView {
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
     what: String,
-    /// All of it, as it is printed for people.
+    /// The whole message, as plain output prints it.
     text: String,
 }
 
@@ -119,7 +119,7 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
 #[derive(Serialize)]
 struct Item {
     key: String,
-    /// Of the key's own type.
+    /// In the type of the key.
     value: Option<toml::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,

@@ -1,6 +1,6 @@
-//! The command `dev`: a whole cluster in one process, from the set file that the program carries.
+//! The command `dev`: a whole cluster in one process, from the embedded set file.
 //!
-//! It is ready when every section is served, so the first call after the line that says so is answered.
+//! The cluster reports ready once every section is served, so a request sent after that succeeds.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -27,45 +27,45 @@ mod banner;
 
 use banner::Banner;
 
-/// Threads of the runtime that the stores share, with the port for probes.
+/// Threads of the runtime shared by the stores and the port for metrics and probes.
 const STORE_THREADS: usize = 2;
 
-/// How often the cluster is asked whether it is ready. It is, about a second after its start.
+/// Interval of the readiness checks; a cluster is ready about a second after its start.
 const READY_POLL: Duration = Duration::from_millis(5);
 
-/// How often somebody who waits is told what is missing.
+/// Interval of the notices about what is missing while the cluster is not ready.
 const WAIT_NOTICE: Duration = Duration::from_secs(10);
 
-/// What a development cluster logs unless it is told otherwise: what somebody at a terminal should know. When all members
-/// of a store stop together, the Raft library reports each as lost to the others; what matters of it the store reports too.
-const QUIET: &str = "warn,openraft=off";
+/// Default log filter of a development cluster. The Raft library is off: when all members of a store stop together, it
+/// reports each as lost to the others; the store logs the relevant events itself.
+const DEV_LOG_FILTER: &str = "warn,openraft=off";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json")]
 pub(crate) struct DevArgs {
-    /// Keeps the data here; without it, it is in a temporary directory that goes with the process.
+    /// Directory of the data; without it, a temporary directory that is removed on exit.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Address of the first allocator's gRPC port.
     #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     grpc: Option<String>,
-    /// Address of the first allocator's port for clients of Redis.
+    /// Address of the first allocator's Redis port.
     #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     redis: Option<String>,
     /// Address of the port for metrics and probes.
     #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     http: Option<String>,
-    /// The set's own ports, or free ones that the system chooses.
+    /// The ports of the set, or free ones chosen by the system.
     #[arg(long, value_enum, default_value_t = Ports::Fixed)]
     ports: Ports,
-    /// Threads that serve, for each allocator; 0: one for each core [key: alloc.cores, here 1]
+    /// Serving threads of each allocator; 0: one for each core [key: alloc.cores, here 1]
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     #[command(flatten)]
     settings: SettingsArgs,
 }
 
-/// Checks the form of an address to listen on; port 0 is one that the system chooses.
+/// Validates a listen address; with port 0 the system chooses one.
 fn listen_addr(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some(("", port)) if port.parse::<u16>().is_ok() => {
@@ -83,9 +83,9 @@ enum Ports {
     Random,
 }
 
-/// Where the data lies.
+/// The data directory.
 enum Data {
-    /// Removed when it is dropped.
+    /// Removed on drop.
     Temporary(tempfile::TempDir),
     Kept(PathBuf),
 }
@@ -93,7 +93,7 @@ enum Data {
 pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let started = Instant::now();
     let mut defaults = Settings::default();
-    defaults.log.filter = QUIET.to_owned();
+    defaults.log.filter = DEV_LOG_FILTER.to_owned();
     defaults.alloc.cores = 1;
     let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
     let set = set_file::parse("sets/dev.toml".as_ref(), set_file::DEV)
@@ -115,11 +115,11 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         let sockets = Sockets::open(set.spec.clone(), args, &settings)?;
         let mut banner = Banner::new(&sockets.spec, &settings.redis.prefix, &sockets.http, &data)?;
         if !output.is_json() {
-            go_on(output.line(banner.title()));
+            warn_on_print_error(output.line(banner.title()));
         }
         let started_up = tokio::select! {
             started_up = start(&set, sockets, &data, &settings) => started_up?,
-            () = process.asked_to_end() => return Ok(Exit::Failed),
+            () = process.stop_requested() => return Ok(Exit::Failed),
         };
         let StartedUp { stages, checks, http } = started_up;
         stages.into_iter().for_each(|stage| process.push(stage));
@@ -128,13 +128,13 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = process.ending() => {}
             () = ready(&checks) => {
                 banner.ready(started.elapsed(), process.leader());
-                go_on(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
+                warn_on_print_error(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
                 process.ending().await;
             }
         }
         anyhow::Ok(process.shutdown().await)
     })?;
-    runtime.shutdown_timeout(process.patience());
+    runtime.shutdown_timeout(process.shutdown_timeout());
     process.join();
     if let Data::Temporary(dir) = data {
         dir.close().context("cannot remove the temporary data")?;
@@ -142,14 +142,14 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// A cluster serves whether or not its banner can be printed: `seqsvr dev | head -1` closes stdout after a line.
-fn go_on(printed: std::io::Result<()>) {
+/// Logs a failed print and continues: `seqsvr dev | head -1` closes stdout after a line.
+fn warn_on_print_error(printed: std::io::Result<()>) {
     if let Err(error) = printed {
         tracing::warn!(%error, "cannot print to stdout; the cluster runs on");
     }
 }
 
-/// Every socket of the cluster, bound before anything starts, and the set with the addresses they got.
+/// Every socket of the cluster, bound before any node starts, and the set with the bound addresses.
 struct Sockets {
     spec: SetSpec,
     stores: Vec<TcpListener>,
@@ -192,23 +192,23 @@ impl Sockets {
     }
 }
 
-/// A cluster whose nodes run, ready or not.
+/// A cluster whose nodes are started, ready or not.
 struct StartedUp {
-    /// In the order they were started.
+    /// In start order.
     stages: Vec<Stage>,
-    /// Of the whole.
+    /// Readiness of all nodes.
     checks: Checks,
     http: TcpListener,
 }
 
-/// Starts every node: the allocators when the store is ready, which saves them from asking in vain.
+/// Starts every node: the allocators after the store is ready, which saves them failed requests.
 async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
     let Sockets { spec, stores, allocs, http } = sockets;
     let mut checks = Checks::new();
     let stage = start_stores(set, &spec, stores, data, settings, &mut checks).await?;
     ready(&checks).await;
 
-    let (mut keepers, mut doors) = (Stage::new("allocators"), Stage::new("doors"));
+    let (mut background, mut endpoints) = (Stage::new("allocators"), Stage::new("endpoints"));
     let mut allocators = Vec::new();
     for (alloc, ports) in spec.allocs.iter().zip(allocs) {
         let config = AllocConfig {
@@ -219,7 +219,7 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
             tuning: settings.alloc_tuning(),
             clock: Clock::System,
         };
-        let allocator = alloc_node::start(config, ports, &mut keepers, &mut doors, settings.patience())
+        let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, settings.shutdown_timeout())
             .with_context(|| format!("allocator {} cannot start", alloc.name))?;
         let mut own = Checks::new();
         allocator.add_checks(&mut own);
@@ -231,10 +231,10 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
         let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
         if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
     });
-    Ok(StartedUp { stages: vec![stage, keepers, doors], checks, http })
+    Ok(StartedUp { stages: vec![stage, background, endpoints], checks, http })
 }
 
-/// Starts the stores, together, because a fresh member first asks the others whether they know it.
+/// Starts the stores concurrently, because a new member first probes the others.
 async fn start_stores(
     set: &SetFile,
     spec: &SetSpec,
@@ -251,7 +251,7 @@ async fn start_stores(
             id: store.id,
             data: DataDir::Path(data.path().join(&store.name)),
             join: false,
-            // What `dev` keeps is for development; it starts anew when its directory is gone.
+            // Development data: `dev` forms a new store when its directory is gone.
             form: true,
             listener: listener.into(),
             tuning: settings.store_tuning(),
@@ -269,7 +269,7 @@ async fn start_stores(
     Ok(stage)
 }
 
-/// Completes when every check holds. Says on stderr what is missing while it takes long.
+/// Completes when every check passes. Prints to stderr what is missing while it takes long.
 async fn ready(checks: &Checks) {
     let mut poll = tokio::time::interval(READY_POLL);
     let mut notice = tokio::time::interval_at(tokio::time::Instant::now() + WAIT_NOTICE, WAIT_NOTICE);

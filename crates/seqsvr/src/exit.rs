@@ -1,37 +1,37 @@
-//! How a command ends: the exit codes, and errors that carry one.
+//! Exit codes, and errors that carry one.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use crate::output::{Color, heading, note};
 
-/// The outcome of a command, as scripts see it.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
     Ok = 0,
-    /// Not done, or a check did not hold.
+    /// The command failed, or a check did not hold.
     Failed = 1,
     /// The command line or a file is wrong; nothing was changed.
     Usage = 2,
-    /// Something answered and is not well.
+    /// A node responded and is unhealthy.
     Unhealthy = 3,
-    /// Nothing answered.
+    /// No node responded.
     CannotConnect = 4,
-    /// Some of what was asked for was done, and some was not.
+    /// Some items succeeded and some failed.
     Partial = 5,
     /// The user declined.
     Declined = 6,
-    /// The time was over; the work may go on at the server.
+    /// The deadline passed; the work may continue on the server.
     Deadline = 7,
-    /// A server's configuration is wrong; no socket was opened. Another code than [`Exit::Usage`], so that a supervisor
-    /// can tell "do not start it again".
+    /// A server's configuration is wrong; no socket was opened. Distinct from [`Exit::Usage`], so a supervisor can
+    /// refrain from restarting it.
     Config = 64,
-    /// A member of a store was removed from it, and its id is used up: it must not be started again.
+    /// This store member was removed and its id is retired: it must not be restarted.
     Removed = 65,
-    /// Another process took over the name of this AllocSvr and serves in its place.
+    /// Another process took over this AllocSvr's name and serves in its place.
     Evicted = 66,
-    /// Ctrl-C ended a measurement early, as a shell reports a process that SIGINT ended.
+    /// Ctrl-C ended a measurement early; the code that a shell reports for SIGINT.
     Interrupted = 130,
 }
 
@@ -60,7 +60,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that knows its exit code and what to do about it.
+/// An error with an exit code and a hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -74,13 +74,13 @@ impl Failure {
         Failure { exit, message: message.into(), hint: None }
     }
 
-    /// The same with another exit code.
+    /// Replaces the exit code.
     pub(crate) fn ending(mut self, exit: Exit) -> Failure {
         self.exit = exit;
         self
     }
 
-    /// Adds what the user can do.
+    /// Adds a hint: what the user can do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
@@ -95,12 +95,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints an error with its causes on one line, its hint on the next, and answers the exit code.
+/// Prints an error with its causes on one line and its hint on the next; returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
-    // Only stdout fails with an I/O error that nothing was said about.
+    // A bare I/O error comes only from stdout.
     let stdout = error.downcast_ref::<std::io::Error>();
     if stdout.is_some_and(|stdout| stdout.kind() == std::io::ErrorKind::BrokenPipe) {
-        // The reader has seen enough, as `head` has.
+        // The reader of the pipe has exited, as `head` does.
         return Exit::Ok;
     }
     report_error(&format_args!("{error:#}"));
@@ -111,7 +111,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     failure.exit
 }
 
-/// Prints an error beside others, in the style of those that the command line's own checks print.
+/// Prints an error in the style of clap's.
 pub(crate) fn report_error(error: &dyn fmt::Display) {
     note(format_args!("{} {error}", heading("error:", Color::Red)));
 }

@@ -1,7 +1,7 @@
 //! The one binary: servers, client and operator commands, replay and bench.
 //!
-//! Each command is a module with `Args` for the command line and `run`. This file only reads the command line, picks a
-//! runtime and turns the outcome into an exit code. The environment is read here and in [`cli`], nowhere below.
+//! Each command is a module with `Args` for the command line and `run`. This file parses the command line, builds a
+//! runtime and maps the outcome to an exit code. The environment is read here and in [`cli`], nowhere below.
 
 mod alloc;
 mod bench;
@@ -10,9 +10,8 @@ mod cli;
 mod config;
 mod dev;
 mod exit;
-mod leader;
+mod next_command;
 mod node;
-mod numbers;
 mod output;
 mod replay;
 mod serve;
@@ -22,6 +21,7 @@ mod settings;
 mod sim;
 mod status;
 mod store;
+mod store_client;
 mod target;
 mod traffic;
 mod version;
@@ -34,7 +34,7 @@ use crate::cli::{Cli, Command};
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Numbers are batched into many small buffers; this allocator takes 12-22 % off a unary call.
+/// Requests and responses are many small buffers; this allocator takes 12-22 % off a unary call.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -52,8 +52,8 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Dev(args) => dev::run(&args, output),
         Command::Store(args) => store::run(args, output),
         Command::Alloc(args) => alloc::run(&args),
-        Command::Next(args) => client_runtime()?.block_on(numbers::next(args, output)),
-        Command::Current(args) => client_runtime()?.block_on(numbers::current(args, output)),
+        Command::Next(args) => client_runtime()?.block_on(next_command::next(args, output)),
+        Command::Current(args) => client_runtime()?.block_on(next_command::current(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),

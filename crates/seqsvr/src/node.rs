@@ -1,6 +1,7 @@
 //! The command `node`: the allocators of a set as a whole.
 //!
-//! Draining is state of the set: it goes on when the command is cut short, and repeating the command shows how far it is.
+//! Draining is replicated state of the set: it continues when the command is interrupted, and repeating the command
+//! shows its progress.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,49 +12,49 @@ use seq_proto::v1::{ListNodesResponse, NodeState};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use crate::leader::{Leader, Patience, Somewhere};
 use crate::output::{Output, Table, grouped};
+use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
 
-/// How often it is asked how far a node is emptied.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between requests for the progress of a drain.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What to do with a set's allocators.
+/// The commands for the allocators of a set.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// Lists the allocators as the store sees them.
     #[command(after_help = "Example:\n  seqsvr node list --set sets/three-node.toml")]
     List(ListArgs),
-    /// Moves everything away from an allocator, while callers are answered, and gives it nothing until it is undrained.
+    /// Hands over all sections of an allocator while requests are served, and gives it none until it is undrained.
     Drain(DrainArgs),
-    /// Lets a drained allocator own sections again; it gets its share back by and by.
+    /// Lets a drained allocator own sections again; it gets its share back by planned handovers.
     Undrain(UndrainArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    target: Somewhere,
+    target: SetAddress,
     #[command(flatten)]
-    patience: Patience,
+    timeout: TimeoutArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr node drain a2\n  seqsvr node drain a2 --dry-run\n  \
                         seqsvr node drain a2 --yes -o json    (in scripts)\n\n\
-                        Cut short, it goes on at the store; the same command shows how far it is.")]
+                        If interrupted, the drain continues at the store; repeating the command shows its progress.")]
 pub(crate) struct DrainArgs {
     /// Name of the allocator.
     #[arg(value_name = "NODE")]
     node: String,
     #[command(flatten)]
-    target: Somewhere,
-    /// Does not ask.
+    target: SetAddress,
+    /// Skips the confirmation.
     #[arg(long)]
     yes: bool,
-    /// Changes nothing; says what would be moved.
+    /// Changes nothing; shows what would be handed over.
     #[arg(long)]
     dry_run: bool,
-    /// How long the command may take until the allocator owns nothing, in seconds.
+    /// Timeout until the allocator owns nothing, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     patience_s: u64,
 }
@@ -65,9 +66,9 @@ pub(crate) struct UndrainArgs {
     #[arg(value_name = "NODE")]
     node: String,
     #[command(flatten)]
-    target: Somewhere,
+    target: SetAddress,
     #[command(flatten)]
-    patience: Patience,
+    timeout: TimeoutArgs,
 }
 
 /// The outcome of a drain or its opposite.
@@ -78,7 +79,7 @@ struct Outcome<'a> {
     drained: bool,
     dry_run: bool,
     changed: bool,
-    /// Sections that were, or would be, moved away.
+    /// Sections that were, or would be, handed over.
     sections: u32,
     seconds: f64,
 }
@@ -94,7 +95,7 @@ pub(crate) fn run(command: NodeCommand, output: &Output) -> anyhow::Result<Exit>
 }
 
 async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
-    let list = args.target.leader(args.patience.duration())?.nodes().await?;
+    let list = args.target.client(args.timeout.duration())?.nodes().await?;
     if output.is_json() {
         output.json(&View::new(&list))?;
         return Ok(Exit::Ok);
@@ -106,16 +107,16 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     output.table(&table)?;
     if list.unowned > 0 {
-        output.line(format_args!("{} sections are nobody's", grouped(list.unowned.into())))?;
+        output.line(format_args!("{} sections have no owner", grouped(list.unowned.into())))?;
     }
     Ok(Exit::Ok)
 }
 
 async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader(Duration::from_secs(args.patience_s))?;
-    let set = leader.nodes().await?.set;
+    let mut client = args.target.client(Duration::from_secs(args.patience_s))?;
+    let set = client.nodes().await?.set;
     let node = args.node.as_str();
-    let sections = leader.drain(node, true, true).await?.sections;
+    let sections = client.drain(node, true, true).await?.sections;
     let outcome = |changed, seconds| Outcome {
         set: &set,
         node,
@@ -139,10 +140,10 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     if !args.yes && !confirmed(&format!("move {sections} sections of set {set} away from {node}"))? {
         return Ok(Exit::Declined);
     }
-    leader.restart_time();
+    client.restart_time();
     let since = Instant::now();
-    let changed = leader.drain(node, true, false).await?.changed;
-    emptied(&mut leader, args, sections, output).await?;
+    let changed = client.drain(node, true, false).await?.changed;
+    wait_drained(&mut client, args, sections, output).await?;
     let seconds = since.elapsed().as_secs_f64();
     if output.is_json() {
         output.json(&outcome(changed, seconds))?;
@@ -154,41 +155,45 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader(args.patience.duration())?;
-    let set = leader.nodes().await?.set;
+    let mut client = args.target.client(args.timeout.duration())?;
+    let set = client.nodes().await?.set;
     let node = args.node.as_str();
-    let answer = leader.drain(node, false, false).await?;
+    let response = client.drain(node, false, false).await?;
     if output.is_json() {
-        let (changed, sections) = (answer.changed, answer.sections);
+        let (changed, sections) = (response.changed, response.sections);
         output.json(&Outcome { set: &set, node, drained: false, dry_run: false, changed, sections, seconds: 0.0 })?;
-    } else if answer.changed {
-        output.line(format_args!("{node} may own sections again; it gets its share by planned moves"))?;
+    } else if response.changed {
+        output.line(format_args!("{node} may own sections again; it gets its share by planned handovers"))?;
     } else {
         output.line(format_args!("nothing to do: {node} is not drained"))?;
     }
     Ok(Exit::Ok)
 }
 
-/// Waits until a node owns nothing, with a bar on a terminal.
-async fn emptied(leader: &mut Leader, args: &DrainArgs, sections: u32, output: &Output) -> anyhow::Result<()> {
+/// Waits until a node owns nothing, with a progress bar on a terminal.
+async fn wait_drained(
+    client: &mut StoreClient,
+    args: &DrainArgs,
+    sections: u32,
+    output: &Output,
+) -> anyhow::Result<()> {
     let bar = bar(output, sections.into());
-    let (since, patience) = (Instant::now(), Duration::from_secs(args.patience_s));
+    let (since, timeout) = (Instant::now(), Duration::from_secs(args.patience_s));
     loop {
-        let list = leader.nodes().await?;
+        let list = client.nodes().await?;
         let left = list.nodes.iter().find(|node| node.name == args.node).map_or(0, |node| node.sections);
         bar.set_position(u64::from(sections.saturating_sub(left)));
         if left == 0 {
             bar.finish_and_clear();
             return Ok(());
         }
-        if since.elapsed() > patience {
+        if since.elapsed() > timeout {
             bar.finish_and_clear();
-            let message = format!("{} still owns {left} sections after {patience:?}", args.node);
-            let hint =
-                "it goes on at the store: repeat the command to watch it, or `seqsvr node undrain` to take it back";
+            let message = format!("{} still owns {left} sections after {timeout:?}", args.node);
+            let hint = "the drain continues at the store: repeat the command to watch it, or cancel it with `seqsvr node undrain`";
             return Err(Failure::new(Exit::Deadline, message).hint(hint).into());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -201,11 +206,11 @@ fn bar(output: &Output, sections: u64) -> ProgressBar {
     ProgressBar::with_draw_target(Some(sections), target).with_style(style)
 }
 
-/// Asks on a terminal; elsewhere nobody could answer.
+/// Prompts for confirmation; an error where stdin is no terminal.
 pub(crate) fn confirmed(what: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
-        let message = format!("this would {what}, and there is no terminal to ask on");
-        return Err(Failure::new(Exit::Usage, message).hint("say --yes").into());
+        let message = format!("this would {what}, and there is no terminal to confirm it on");
+        return Err(Failure::new(Exit::Usage, message).hint("pass --yes").into());
     }
     eprint!("{what}? [y/N] ");
     io::stderr().flush()?;

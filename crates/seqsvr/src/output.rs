@@ -6,20 +6,20 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use serde::{Serialize, Serializer};
 
-/// How results are printed.
+/// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// For people: aligned columns, one value a line.
     #[default]
     Plain,
-    /// For programs: one JSON object. Uids, sequence numbers and epochs are strings, because many readers of JSON round
-    /// numbers above 2^53; what a command counts and measures is numbers.
+    /// For programs: one JSON object. Uids, sequence numbers and epochs are strings, because many JSON parsers round
+    /// numbers above 2^53; counts and measurements are numbers.
     Json,
-    /// As plain, with the columns that rarely matter.
+    /// As plain, with less common columns.
     Wide,
 }
 
-/// Where and how results go.
+/// Writes results to stdout in one format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     format: Format,
@@ -38,7 +38,7 @@ impl Output {
         self.format == Format::Wide
     }
 
-    /// Whether a progress bar may be drawn, which goes to stderr.
+    /// Whether a progress bar may be drawn on stderr.
     pub(crate) fn draws_progress(&self) -> bool {
         io::stderr().is_terminal()
     }
@@ -46,12 +46,12 @@ impl Output {
     /// Prints one line of a result.
     ///
     /// # Errors
-    /// When stdout cannot be written, as when the reader of a pipe is gone.
+    /// When stdout cannot be written, for example a closed pipe.
     pub(crate) fn line(&self, line: impl Display) -> io::Result<()> {
         writeln!(io::stdout().lock(), "{line}")
     }
 
-    /// Prints text that ends its own lines.
+    /// Prints text that includes its line ends.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -67,7 +67,7 @@ impl Output {
         self.text(&table.render())
     }
 
-    /// Prints a list as a JSON object: its shape is the same for none, one and many items, and it can get more keys.
+    /// Prints a list as a JSON object with `items`: the shape does not depend on the count, and keys can be added.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -79,7 +79,7 @@ impl Output {
         self.json(&List { items })
     }
 
-    /// Prints one JSON object on a line of its own, and flushes it: a program may be waiting for it.
+    /// Prints one JSON object on its own line and flushes it: a program may be waiting for it.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -91,12 +91,12 @@ impl Output {
     }
 }
 
-/// Prints a line beside the results, on stderr. A closed stderr is no reason to stop.
+/// Prints a line to stderr, apart from the results. Ignores a closed stderr.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// The colour of a heading on a terminal.
+/// The colour of a label on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Color {
     Red = 31,
@@ -104,7 +104,7 @@ pub(crate) enum Color {
     Yellow = 33,
 }
 
-/// A word in front of a line on stderr; coloured as clap colours its own, where stderr is a terminal that takes it.
+/// A label such as `error:` for a line on stderr, in clap's colours where stderr is a colour terminal.
 pub(crate) fn heading(word: &str, color: Color) -> String {
     if takes_color() { colored(word, color) } else { word.to_owned() }
 }
@@ -113,7 +113,7 @@ fn colored(word: &str, color: Color) -> String {
     format!("\x1b[1m\x1b[{}m{word}\x1b[0m", color as u8)
 }
 
-/// Whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` asks for plain text.
+/// Whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` is set.
 fn takes_color() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -125,25 +125,25 @@ pub(crate) fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok
     serializer.collect_str(number)
 }
 
-/// Columns that are aligned by spaces alone, so that `awk` and `cut` can read them.
+/// Columns aligned by spaces only, for `awk` and `cut`.
 #[derive(Debug)]
 pub(crate) struct Table {
     table: comfy_table::Table,
 }
 
 impl Table {
-    /// A table with a heading; without one where it is empty.
+    /// A table with a header row; an empty `heading` means none.
     pub(crate) fn new(heading: &[&str]) -> Table {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        // An empty heading would be an empty line.
+        // An empty header row would print an empty line.
         if !heading.is_empty() {
             table.set_header(heading.iter().copied());
         }
         Table { table }
     }
 
-    /// Aligns columns, by index, to the right, as numbers should be.
+    /// Right-aligns columns of numbers, by index.
     pub(crate) fn right(mut self, columns: &[usize]) -> Table {
         for column in columns {
             let column = self.table.column_mut(*column).expect("the heading has the column");
@@ -152,7 +152,7 @@ impl Table {
         self
     }
 
-    /// Adds a line.
+    /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.table.add_row(cells);
     }
@@ -161,7 +161,7 @@ impl Table {
     pub(crate) fn render(&self) -> String {
         let mut text = String::new();
         for line in self.table.lines() {
-            // The preset pads each cell with a space on both sides; a line starts at the margin and ends with its text.
+            // The preset pads each cell with a space on both sides: trim the first and the last.
             text.push_str(line.strip_prefix(' ').unwrap_or(&line).trim_end());
             text.push('\n');
         }
@@ -169,7 +169,7 @@ impl Table {
     }
 }
 
-/// A number in groups of three digits, as 1,000,000.
+/// Formats a number with thousands separators: 1,000,000.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,7 +1,8 @@
-//! The command `replay`: feeds a recorded message trace through the service and checks every answer.
+//! The command `replay`: replays a recorded message trace through the service and checks every reply.
 //!
-//! Every message takes one number for every member of its group, in one call. The order is checked over the whole run, and
-//! with `--floors` over several runs; a violation ends in exit 1. Ctrl-C ends the run early, with its report and exit 130.
+//! Every message allocates one number for every member of its group, in one call. The order is checked over the whole
+//! run, and with `--floors` over several runs; a violation is exit 1. Ctrl-C ends the run early, with its report and
+//! exit 130.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,16 +18,16 @@ use crate::traffic::raises::RaiseWatch;
 use crate::traffic::sdk::{Sdk, raise_watch};
 
 mod drive;
-mod floors;
+mod high_water;
 mod report;
 mod trace;
 
-use drive::{Drive, Pace};
-use floors::{Floors, Fresh};
+use drive::{Drive, ReplayOptions};
+use high_water::{HighWaterMarks, Replacement};
 use report::Report;
 use trace::Trace;
 
-/// How often the progress bar is drawn and the ceiling raises are asked for.
+/// Interval of drawing the progress bar and polling the ceiling raises.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Arguments of `replay`.
@@ -36,7 +37,7 @@ const TICK: Duration = Duration::from_millis(250);
                         zstdcat messages.csv.zst | seqsvr replay -"
 )]
 pub(crate) struct ReplayArgs {
-    /// The trace: CSV with the header second,group,sender, plain or gzip; - is standard input.
+    /// The trace: CSV with the header second,group,sender, plain or gzip; - for standard input.
     file: PathBuf,
     #[command(flatten)]
     target: Target,
@@ -46,27 +47,28 @@ pub(crate) struct ReplayArgs {
     /// Connections to each node.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: u8,
-    /// Deadline of one call, in milliseconds; what is left without a number then is asked for again.
+    /// Deadline of one call, in milliseconds; items without a number then are retried.
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
-    /// How long a message is tried before the replay gives up, in seconds; long enough for a cluster to be started again.
+    /// How long a message is retried before the replay gives up, in seconds; long enough for a restart of the cluster.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience_s: u64,
-    /// How fast: max, or a factor of the recorded time, as 10 for ten times as fast.
+    /// Speed: max, or a factor of the recorded time, as 10 for ten times as fast.
     #[arg(long, value_name = "FACTOR", default_value = "max", value_parser = speed)]
     speed: Speed,
     /// Send only the first N messages.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Joins runs: the largest number of every uid is read from this file, if it exists, and written to it at the end.
+    /// High-water marks that join runs: the largest number of every uid is read from this file, if it exists, and
+    /// written to it at the end.
     #[arg(long, value_name = "FILE")]
     floors: Option<PathBuf>,
-    /// Nobody else uses these uids: a previous number that nobody was given is a violation too.
+    /// No other client uses these uids: a previous number that this run did not allocate is a violation, too.
     #[arg(long)]
     exclusive: bool,
 }
 
-/// How fast a trace is sent; `None` is as fast as answers come.
+/// Speed of the replay; `None` is as fast as replies come.
 #[derive(Clone, Copy, Debug)]
 struct Speed(Option<f64>);
 
@@ -78,23 +80,24 @@ fn speed(text: &str) -> Result<Speed, String> {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
     let usage = |error: anyhow::Error| Failure::new(Exit::Usage, format!("{error:#}"));
     let trace = Trace::open(&args.file).map_err(|error| usage(error.into()))?;
     let floors = match &args.floors {
-        Some(file) => floors::load(file).map_err(|error| usage(error.into()))?,
-        None => Floors::new(),
+        Some(file) => high_water::load(file).map_err(|error| usage(error.into()))?,
+        None => HighWaterMarks::new(),
     };
-    // Before the run, so that it is not lost to a name that cannot be written.
-    let fresh = args.floors.as_deref().map(|file| Fresh::create(file).map_err(|error| cannot_write(file, error)));
-    let fresh = fresh.transpose().map_err(usage)?;
+    // Opened before the run, so that a path that cannot be written fails first.
+    let replacement =
+        args.floors.as_deref().map(|file| Replacement::create(file).map_err(|error| cannot_write(file, error)));
+    let replacement = replacement.transpose().map_err(usage)?;
     let limit = args.limit.unwrap_or(u64::MAX).min(trace.messages.len() as u64);
-    let pace = Pace {
+    let options = ReplayOptions {
         concurrency: usize::from(args.concurrency),
         speed: args.speed.0,
         limit: limit as usize,
-        patience: Duration::from_secs(args.patience_s),
+        timeout: Duration::from_secs(args.patience_s),
     };
     let mut checker = Checker::new(trace.uids.len());
     for (user, uid) in trace.users() {
@@ -106,15 +109,15 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
     let deadline = Duration::from_millis(args.deadline_ms);
     let sdk = Sdk::connect(&args.target, usize::from(args.connections), deadline).await?;
     let mut raises = raise_watch(&args.target);
-    raises.look().await;
-    let drive = Drive::new(&trace, sdk, pace, checker);
+    raises.poll().await;
+    let drive = Drive::new(&trace, sdk, options, checker);
     let interrupted = watch(&drive, &mut raises, progress_bar(output, limit)).await;
-    raises.look().await;
+    raises.poll().await;
     let seconds = drive.elapsed();
     let state = drive.into_state();
 
-    if let (Some(file), Some(fresh)) = (&args.floors, fresh) {
-        fresh.save(&joined(floors, &trace, &state.checker)).map_err(|error| cannot_write(file, error))?;
+    if let (Some(file), Some(replacement)) = (&args.floors, replacement) {
+        replacement.save(&joined(floors, &trace, &state.checker)).map_err(|error| cannot_write(file, error))?;
     }
     let report = Report::new(&trace, &state, &raises, seconds, args.exclusive, interrupted);
     report.print(output)?;
@@ -125,7 +128,7 @@ fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context(format!("cannot write {}", file.display()))
 }
 
-/// Runs the replay beside its progress bar, its count of raises and Ctrl-C. Answers whether it was interrupted.
+/// Runs the replay with its progress bar, the polls of the raises and Ctrl-C. Returns whether it was interrupted.
 async fn watch(drive: &Drive<'_, Sdk>, raises: &mut RaiseWatch, bar: ProgressBar) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);
@@ -142,7 +145,7 @@ async fn watch(drive: &Drive<'_, Sdk>, raises: &mut RaiseWatch, bar: ProgressBar
                 bar.set_position(drive.messages_done());
                 tokio::select! {
                     () = &mut replay => break,
-                    () = raises.look() => {}
+                    () = raises.poll() => {}
                 }
             }
         }
@@ -159,8 +162,8 @@ fn progress_bar(output: &Output, messages: u64) -> ProgressBar {
     ProgressBar::with_draw_target(Some(messages), target).with_style(style)
 }
 
-/// The floors after a run: of the trace's uids what the run saw, of the others what was known before.
-fn joined(mut floors: Floors, trace: &Trace, checker: &Checker) -> Floors {
+/// The high-water marks after a run: those of the run for the trace's uids, the loaded ones for all others.
+fn joined(mut floors: HighWaterMarks, trace: &Trace, checker: &Checker) -> HighWaterMarks {
     floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
     floors
 }

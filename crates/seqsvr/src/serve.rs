@@ -1,9 +1,10 @@
-//! How a server process lives: stages that start in one order and stop in the opposite one.
+//! Lifecycle of a server process: stages that start in one order and stop in the reverse order.
 //!
-//! Shutdown: the process is not ready, the allocators hand their sections over while all is served, the doors stop accepting and finish what is in flight, the allocators stop, the
-//! stores stop Raft and flush, the port for probes closes. What does not end in time is named and left.
+//! Shutdown: readiness turns false, the allocators hand their sections over while requests are still served, the
+//! endpoints stop accepting and finish requests in flight, the allocators stop, the stores stop Raft and flush, the
+//! port for metrics and probes closes. Tasks that do not end in time are logged and abandoned.
 //!
-//! Invariant: a stage is asked to end only after every later one has ended, so no call loses what it waits for.
+//! Invariant: a stage is cancelled only after every later one has ended, so no request loses a dependency.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
@@ -23,7 +24,7 @@ use crate::version::{REVISION, VERSION};
 
 pub(crate) mod alloc_node;
 
-/// What a process is; its first line in the log.
+/// Identity of a process; its first log line.
 pub(crate) struct Banner<'a> {
     /// `store`, `alloc` or `dev`.
     pub(crate) role: &'static str,
@@ -42,14 +43,14 @@ impl Banner<'_> {
     }
 }
 
-/// One part of a process that starts and stops as a whole.
+/// A part of a process that starts and stops as a whole.
 pub(crate) struct Stage {
     name: &'static str,
     tasks: TaskGroup,
     threads: Vec<Cores>,
     /// Members of the store; they end before the rest of the stage.
     stores: Vec<StoreHandle>,
-    /// Allocators; they hand their sections over before anything ends.
+    /// Allocators; they hand their sections over before any stage ends.
     allocators: Vec<Allocator>,
 }
 
@@ -59,7 +60,7 @@ impl Stage {
         Stage { name, tasks: TaskGroup::new(), threads: Vec::new(), stores: Vec::new(), allocators: Vec::new() }
     }
 
-    /// Its tasks, wherever they run.
+    /// Its tasks, on any runtime.
     pub(crate) fn tasks(&self) -> &TaskGroup {
         &self.tasks
     }
@@ -79,32 +80,31 @@ impl Stage {
         self.allocators.push(allocator);
     }
 
-    /// Asks everything to end and waits for it.
-    async fn shutdown(&mut self, patience: Duration) -> Result<(), Hung> {
+    /// Cancels all tasks and waits for them.
+    async fn shutdown(&mut self, timeout: Duration) -> Result<(), Hung> {
         let stores = futures::future::join_all(self.stores.drain(..).map(StoreHandle::shutdown)).await;
-        let tasks = self.tasks.shutdown(patience).await;
+        let tasks = self.tasks.shutdown(timeout).await;
         stores.into_iter().collect::<Result<(), Hung>>().and(tasks)
     }
 }
 
-/// What a thread of a stage does once its tasks are spawned: it keeps its runtime alive until all tasks of the stage have
-/// ended.
-pub(crate) async fn linger(tasks: TaskGroup, patience: Duration) {
+/// Keeps the runtime of a thread alive until all tasks of its stage have ended.
+pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
     tasks.shutting_down().await;
-    // The main thread names what hung; here it only ends with its runtime.
-    let _ = tasks.shutdown(patience).await;
+    // The main thread logs hung tasks; here they only end with their runtime.
+    let _ = tasks.shutdown(timeout).await;
 }
 
-/// A server process: its port for probes and its stages, in the order they were started.
+/// A server process: its port for metrics and probes, and its stages in start order.
 pub(crate) struct Process {
     settings: Settings,
-    /// Ends when the process is asked to: the node is not ready from then on.
+    /// Cancelled when a stop is requested: the node is not ready from then on.
     root: TaskGroup,
     stages: Vec<Stage>,
 }
 
 impl Process {
-    /// Sets up what a process has once: logging, the panic rule, the limit of files, metrics. Opens no socket.
+    /// Sets up the process-wide parts: logging, the panic hook, the open-file limit, metrics. Opens no socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, metrics::Recorder)> {
         let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         telemetry::init(settings.log.format, &settings.log.filter, color)?;
@@ -116,18 +116,18 @@ impl Process {
         Ok((Process { settings, root: TaskGroup::new(), stages: Vec::new() }, recorder))
     }
 
-    /// How long a shutdown may take.
-    pub(crate) fn patience(&self) -> Duration {
-        self.settings.patience()
+    /// Timeout of each step of the shutdown.
+    pub(crate) fn shutdown_timeout(&self) -> Duration {
+        self.settings.shutdown_timeout()
     }
 
-    /// Listens for signals, on the current runtime.
+    /// Installs the signal handlers, on the current runtime.
     pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
         signals::watch(&self.root).context("cannot listen for signals")
     }
 
-    /// Completes when a signal asks the process to end.
-    pub(crate) fn asked_to_end(&self) -> impl Future<Output = ()> + use<> {
+    /// Completes when a signal requests a stop.
+    pub(crate) fn stop_requested(&self) -> impl Future<Output = ()> + use<> {
         self.root.token().cancelled_owned()
     }
 
@@ -141,7 +141,7 @@ impl Process {
         http::serve(listener, recorder, checks, &self.root).context("cannot serve metrics and probes")
     }
 
-    /// Adds a stage that was started after all there are.
+    /// Adds a stage, started after all present ones.
     pub(crate) fn push(&mut self, stage: Stage) {
         self.stages.push(stage);
     }
@@ -151,28 +151,28 @@ impl Process {
         self.stages.iter().flat_map(|stage| &stage.stores).find_map(StoreHandle::leader)
     }
 
-    /// Completes when the process is to end: by a signal, or because a stage lost a task it cannot do without.
+    /// Completes when the process must stop: on a signal, or when a required task of a stage has failed.
     pub(crate) async fn ending(&self) {
         let stages = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
         let any = futures::future::select_all(stages.chain([Box::pin(self.root.token().cancelled_owned())]));
         any.await;
     }
 
-    /// Stops every stage, the last one first. Answers the outcome of the process.
+    /// Stops every stage, the last one first. Returns the exit code of the process.
     pub(crate) async fn shutdown(&mut self) -> Exit {
-        // From here on `/readyz` says no.
+        // From here on `/readyz` fails.
         self.root.cancel();
         let mut exit = Exit::Ok;
         self.hand_over().await;
         for stage in self.stages.iter_mut().rev() {
             if let Some(task) = stage.tasks.failed() {
-                tracing::error!(stage = stage.name, task, "ended by the loss of a task");
+                tracing::error!(stage = stage.name, task, "stage stopped: a required task failed");
                 exit = Exit::Failed;
             }
-            if let Err(hung) = stage.shutdown(self.settings.patience()).await {
+            if let Err(hung) = stage.shutdown(self.settings.shutdown_timeout()).await {
                 tracing::error!(stage = stage.name, "{hung}");
                 exit = Exit::Failed;
-                // Their threads cannot be waited for.
+                // Threads with hung tasks cannot be joined.
                 stage.threads.clear();
             }
         }
@@ -181,25 +181,26 @@ impl Process {
         }
         let halt = self.stages.iter().flat_map(|stage| &stage.allocators).find_map(Allocator::halt);
         if let Some(Halt::Evicted { addr }) = halt.filter(|_| exit == Exit::Ok) {
-            tracing::error!(addr, "evicted; started again, this process waits until the one at that address ends");
+            tracing::error!(addr, "evicted; if restarted, this process waits until the one at that address ends");
             exit = Exit::Evicted;
         }
-        if let Err(hung) = self.root.shutdown(self.settings.patience()).await {
+        if let Err(hung) = self.root.shutdown(self.settings.shutdown_timeout()).await {
             tracing::error!(stage = "probes", "{hung}");
         }
         exit
     }
 
-    /// Has the sections of every allocator moved away, while its doors and keepers still run.
+    /// Hands over the sections of every allocator while its endpoints and background tasks still run.
     async fn hand_over(&self) {
         let running = self.stages.iter().filter(|stage| !stage.tasks.token().is_cancelled());
-        let leaving = running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.leave(self.patience()));
-        if !futures::future::join_all(leaving).await.into_iter().all(|emptied| emptied) {
-            tracing::warn!("sections were left behind; they are served again when their lease is over");
+        let leaving =
+            running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.leave(self.shutdown_timeout()));
+        if !futures::future::join_all(leaving).await.into_iter().all(|drained| drained) {
+            tracing::warn!("sections not handed over; they are taken over when their lease expires");
         }
     }
 
-    /// Waits for the threads of the stages that ended. Blocks; after [`Process::shutdown`], outside of a runtime.
+    /// Joins the threads of the stages that ended. Blocks: call it after [`Process::shutdown`], outside of a runtime.
     pub(crate) fn join(self) {
         for cores in self.stages.into_iter().flat_map(|stage| stage.threads) {
             cores.join();
@@ -207,7 +208,7 @@ impl Process {
     }
 }
 
-/// Binds an address of a set file, which may be a name.
+/// Binds `sockets` listeners to an address of a set file; its host may be a name.
 pub(crate) fn bind(addr: &str, sockets: usize) -> anyhow::Result<Vec<TcpListener>> {
     let resolved: SocketAddr = addr
         .to_socket_addrs()

@@ -1,4 +1,4 @@
-//! The command `services`: what a gRPC port serves, as it says itself by reflection.
+//! The command `services`: lists the services of a gRPC port by server reflection.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::target::{Target, host_port, wrong_port};
 
-/// How long the answer may take.
+/// Timeout of the request.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -49,13 +49,13 @@ pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<E
 
 async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
     let channel = pool.get(addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let ask = ServerReflectionRequest {
+    let request = ServerReflectionRequest {
         host: String::new(),
         message_request: Some(MessageRequest::ListServices(String::new())),
     };
     let call = async {
         let mut client = ServerReflectionClient::new(channel);
-        let requests = futures::stream::iter([ask]);
+        let requests = futures::stream::iter([request]);
         client.server_reflection_info(Request::new(requests)).await?.into_inner().message().await
     };
     let unreachable = |status: Status| {
@@ -64,11 +64,11 @@ async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
                 .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
         })
     };
-    let answer = tokio::time::timeout(DEADLINE, call)
+    let response = tokio::time::timeout(DEADLINE, call)
         .await
-        .map_err(|_| Failure::new(Exit::Deadline, format!("{addr} did not answer within {DEADLINE:?}")))?
+        .map_err(|_| Failure::new(Exit::Deadline, format!("no response from {addr} within {DEADLINE:?}")))?
         .map_err(unreachable)?;
-    match answer.and_then(|answer| answer.message_response) {
+    match response.and_then(|response| response.message_response) {
         Some(MessageResponse::ListServicesResponse(list)) => {
             let mut names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
             names.sort();

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec, check_sets};
-use seq_kit::config::{in_plain_words, line_of};
+use seq_kit::config::{line_of, readable_reason};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -18,18 +18,19 @@ use crate::exit::{Exit, Failure};
 /// The set that `seqsvr dev` starts.
 pub(crate) const DEV: &str = include_str!("../../../sets/dev.toml");
 
-/// A set as its file says it.
+/// A parsed set file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetFile {
     pub(crate) path: PathBuf,
     pub(crate) spec: SetSpec,
-    /// The key `cluster`: sets with the same one, or all without one, are of one deployment and share its uids out.
+    /// The key `cluster`: sets with the same value, or all without one, form one deployment and must not overlap in
+    /// uids.
     deployment: Option<String>,
-    /// Line of each key, `uids` or `alloc[1].addr`, with entries counted as in the spec.
+    /// Line of each key, such as `uids` or `alloc[1].addr`; indexes are those of the spec.
     lines: BTreeMap<String, usize>,
 }
 
-/// One thing that is wrong with a file.
+/// A problem in a set file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     path: PathBuf,
@@ -71,19 +72,20 @@ pub(crate) fn load(path: &Path) -> Result<SetFile, Vec<Problem>> {
     parse(path, &text)
 }
 
-/// As [`load`], for a server: one error for all problems, with the exit code that keeps a supervisor from trying again.
+/// As [`load`], for a server: one error for all problems, with the exit code that stops a supervisor from restarting
+/// it.
 pub(crate) fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
     load(path).map_err(|problems| failure(Exit::Config, &problems))
 }
 
-/// One error for many problems.
+/// Joins problems into one error.
 pub(crate) fn failure(exit: Exit, problems: &[Problem]) -> Failure {
     let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
     Failure::new(exit, lines.join("\n       "))
 }
 
-/// Reads every set file named, and those in every directory named, and holds the sets against each other. Answers the
-/// good ones and every problem.
+/// Reads set files, and those in directories, and checks the sets against each other. Returns the valid sets and every
+/// problem.
 pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     let mut sets = Vec::new();
     let mut problems = Vec::new();
@@ -101,12 +103,12 @@ pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
             Err(error) => problems.push(at_file(path, format!("cannot be read: {error}"))),
         }
     }
-    problems.extend(hold_together(&sets));
+    problems.extend(check_deployments(&sets));
     (sets, problems)
 }
 
-/// Holds the sets of each deployment against each other: their uids, names and addresses must be their own.
-fn hold_together(sets: &[SetFile]) -> Vec<Problem> {
+/// Checks the sets of each deployment against each other: uids, names and addresses must be disjoint.
+fn check_deployments(sets: &[SetFile]) -> Vec<Problem> {
     let mut deployments: BTreeMap<Option<&str>, Vec<&SetFile>> = BTreeMap::new();
     for set in sets {
         deployments.entry(set.deployment.as_deref()).or_default().push(set);
@@ -190,7 +192,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
         |offset: usize, what: String| vec![Problem { path: path.to_owned(), line: Some(line_of(text, offset)), what }];
     let syntax = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
-        let reason = in_plain_words(&error.message().trim().replace('\n', ", "));
+        let reason = readable_reason(&error.message().trim().replace('\n', ", "));
         at(offset, key_at(text, offset).map_or_else(|| reason.clone(), |key| format!("{key}: {reason}")))
     };
     let raw: RawSet = toml::from_str(text).map_err(syntax)?;
@@ -199,7 +201,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     let mut lines = BTreeMap::new();
     let table = DeTable::parse(text).map_err(syntax)?;
     collect_lines(text, "", table.get_ref(), &mut lines);
-    // The spec keeps its lists in order; the lines move along.
+    // The spec sorts its lists; the line numbers are reordered with them.
     let mut stores: Vec<_> = raw.store.into_iter().enumerate().collect();
     stores.sort_by_key(|(_, store)| store.id);
     reorder(&mut lines, "store", stores.iter().map(|(index, _)| *index));
@@ -256,11 +258,11 @@ fn collect_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTre
     }
 }
 
-/// The key whose value stands at an offset; `None` where the text is no TOML or there is no value.
+/// The key whose value is at an offset; `None` where the text is not TOML or there is no value.
 fn key_at(text: &str, offset: usize) -> Option<String> {
     fn within(value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
         match value.get_ref() {
-            // A table's own span is its heading alone.
+            // The span of a table covers only its header.
             DeValue::Table(table) => in_table(table, offset),
             DeValue::Array(entries) => entries.iter().enumerate().find_map(|(index, entry)| {
                 within(entry, offset).map(|key| format!("[{index}]{}{key}", if key.is_empty() { "" } else { "." }))
@@ -279,7 +281,7 @@ fn key_at(text: &str, offset: usize) -> Option<String> {
     in_table(DeTable::parse(text).ok()?.get_ref(), offset)
 }
 
-/// Renumbers a list's entries: the one at `old[i]` in the file is the spec's number `i`.
+/// Renumbers a list's entries: the one at `old[i]` in the file has index `i` in the spec.
 fn reorder(lines: &mut BTreeMap<String, usize>, list: &str, old: impl Iterator<Item = usize>) {
     let mut moved = BTreeMap::new();
     for (new, old) in old.enumerate() {

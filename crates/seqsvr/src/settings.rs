@@ -1,6 +1,6 @@
-//! What a server process is told besides its set: log, patience, paces. From a file, the environment and flags.
+//! Settings of a server process: log, timeouts, intervals. From a file, the environment and flags.
 //!
-//! Set files say what a cluster is and are the same everywhere; settings say how one process runs.
+//! A set file describes a cluster and is the same everywhere; settings describe one process.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,13 +22,14 @@ use crate::output;
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
 
-/// Most threads that serve: many times the cores of large machines, and a fraction of the files a process may open.
+/// Limit on serving threads: many times the cores of large machines, and a fraction of the open-file limit.
 const MAX_CORES: usize = 1_024;
 
-/// Variables with the prefix that are no keys: the command line's, and those of the project's tests.
-const OTHERS: [&str; 5] = ["SEQSVR_ADDR", "SEQSVR_OUTPUT", "SEQSVR_CONFIG", "SEQSVR_E2E_KILLS", "SEQSVR_E2E_TRACE"];
+/// Variables with the prefix that are not settings keys: those of the command line and of the project's tests.
+const RESERVED_VARIABLES: [&str; 5] =
+    ["SEQSVR_ADDR", "SEQSVR_OUTPUT", "SEQSVR_CONFIG", "SEQSVR_E2E_KILLS", "SEQSVR_E2E_TRACE"];
 
-/// A settings file with every key at its default, and what it means.
+/// A settings file with every key at its default, with comments.
 pub(crate) const SAMPLE: &str = include_str!("settings/sample.toml");
 
 /// The settings of a server process.
@@ -44,7 +45,7 @@ pub(crate) struct Settings {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HttpSettings {
-    /// Whether a GET takes numbers, too.
+    /// Whether GET requests may allocate numbers.
     pub(crate) get_takes: bool,
 }
 
@@ -75,13 +76,13 @@ pub(crate) struct ShutdownSettings {
     pub(crate) patience_ms: u64,
 }
 
-/// Which network the members of a store are on; chooses the defaults of all times that depend on it.
+/// The network between the members of a store; selects the defaults of all timeouts that depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Preset {
     /// One region.
     Lan,
-    /// Up to half a second of round trip between members.
+    /// Round trips of up to half a second between members.
     Wan,
 }
 
@@ -166,7 +167,7 @@ impl StoreSettings {
 }
 
 impl Settings {
-    /// The same with the times of members that are far apart, and leases that outlast their elections.
+    /// These settings with timeouts for distant members, and leases that outlast their elections.
     fn wan(self) -> Settings {
         Settings {
             store: StoreSettings::of(Preset::Wan, &StoreTuning::WAN),
@@ -184,8 +185,8 @@ impl Settings {
         }
     }
 
-    /// How long a shutdown may take before what hangs is named and left.
-    pub(crate) fn patience(&self) -> Duration {
+    /// Bound on an orderly shutdown; tasks that still run then are logged and abandoned.
+    pub(crate) fn shutdown_timeout(&self) -> Duration {
         Duration::from_millis(self.shutdown.patience_ms)
     }
 
@@ -222,24 +223,24 @@ impl Settings {
         }
     }
 
-    /// Whether clients of Redis must say a password.
+    /// Whether Redis clients must authenticate.
     pub(crate) fn has_password(&self) -> bool {
         !self.redis.password.is_empty()
     }
 
-    /// What a port for clients of Redis is told.
+    /// The configuration of the Redis endpoint.
     pub(crate) fn resp_config(&self) -> RespConfig {
         let RedisSettings { prefix, password, idle_s } = self.redis.clone();
         let idle = (idle_s > 0).then(|| Duration::from_secs(idle_s));
         RespConfig { prefix, password: (!password.is_empty()).then_some(password), idle }
     }
 
-    /// Threads that serve, of one allocator.
+    /// Serving threads of one allocator.
     pub(crate) fn serving_threads(&self) -> usize {
         if self.alloc.cores == 0 { cores::available() } else { self.alloc.cores }
     }
 
-    /// Checks what the keys' types cannot say.
+    /// Checks constraints beyond the types of the keys.
     fn validate(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.alloc.cores <= MAX_CORES, "alloc.cores: {} is more than {MAX_CORES}", self.alloc.cores);
         telemetry::check_filter(&self.log.filter).context("log.filter")?;
@@ -250,7 +251,7 @@ impl Settings {
     }
 }
 
-/// The flags that every server command shares.
+/// The flags shared by all server commands.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SettingsArgs {
     /// Settings file; `seqsvr config sample` prints one.
@@ -265,8 +266,8 @@ pub(crate) struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    /// Lays file, environment and flags over `defaults`, with the flags a command adds, and checks the outcome. A wrong
-    /// setting ends the process before any socket opens.
+    /// Merges file, environment and flags over `defaults`, with the flags that a command adds, and validates the
+    /// result. A wrong setting ends the process before any socket opens.
     pub(crate) fn load(
         &self,
         defaults: &Settings,
@@ -297,21 +298,22 @@ impl SettingsArgs {
     }
 }
 
-/// The environment, without what is not text: no key has such a name, and none takes such a value.
+/// The environment variables that are UTF-8: no key has another name or takes another value.
 fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Whether a variable with the prefix is meant for something else: for another part of the program, or it is one of those
-/// that Kubernetes sets in every pod of a namespace with a Service named `seqsvr` or `seqsvr-...`.
+/// Whether a variable with the prefix is no settings key: it belongs to another part of the program, or Kubernetes sets
+/// it in every pod of a namespace with a Service named `seqsvr` or `seqsvr-...`.
 fn is_foreign(variable: &str, value: &str) -> bool {
-    OTHERS.contains(&variable) || variable.strip_prefix(PREFIX).is_some_and(|name| is_of_a_service(name, value))
+    RESERVED_VARIABLES.contains(&variable)
+        || variable.strip_prefix(PREFIX).is_some_and(|name| is_kubernetes_service(name, value))
 }
 
-/// Whether a name, without the prefix, is a Service variable. That of a Service `seqsvr` begins with `SERVICE_` or `PORT`, that
-/// of `seqsvr-alloc` has `ALLOC_` before it. A name that merely ends with `_PORT` counts only with a URL as its value, as
-/// `tcp://10.0.0.1:7100`: anything else may be a misspelt key.
-fn is_of_a_service(name: &str, value: &str) -> bool {
+/// Whether a name, without the prefix, is a Kubernetes Service variable. Those of a Service `seqsvr` begin with
+/// `SERVICE_` or `PORT`; those of `seqsvr-alloc` have `ALLOC_` before that. A name that only ends with `_PORT` matches
+/// only with a URL as its value, such as `tcp://10.0.0.1:7100`: anything else may be a misspelt key.
+fn is_kubernetes_service(name: &str, value: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     (0..words.len()).any(|at| match &words[at..] {
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn service_variables_of_kubernetes_are_told_from_misspelt_keys() {
+    fn service_variables_of_kubernetes_are_distinguished_from_misspelt_keys() {
         let tcp = "tcp://10.0.0.1:7100";
         for (name, value) in [
             ("SERVICE_HOST", "10.0.0.1"),
@@ -364,7 +366,7 @@ mod tests {
             ("ALLOC_A_PORT", tcp),
             ("STORE_HEADLESS_PORT_7300_TCP_PORT", "7300"),
         ] {
-            assert!(is_of_a_service(name, value), "{name}");
+            assert!(is_kubernetes_service(name, value), "{name}");
         }
         for (name, value) in [
             ("ALLOC_PORT", "7100"),
@@ -374,17 +376,17 @@ mod tests {
             ("STORE_SERVICE", "x"),
             ("", ""),
         ] {
-            assert!(!is_of_a_service(name, value), "{name}");
+            assert!(!is_kubernetes_service(name, value), "{name}");
         }
-        // No key there is has such a shape, so none can be ignored by mistake.
+        // No settings key matches, so none can be ignored by mistake.
         for key in Layers::new(&Settings::default()).load::<Settings>().unwrap().keys {
             let name = key.name.replace('.', "_").to_uppercase();
-            assert!(!is_of_a_service(&name, "tcp://x"), "{name}");
+            assert!(!is_kubernetes_service(&name, "tcp://x"), "{name}");
         }
     }
 
     #[test]
-    fn the_preset_chooses_the_times_that_nobody_set() {
+    fn the_preset_chooses_the_times_that_are_not_set() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("wan.toml");
         std::fs::write(&path, "[store]\npreset = \"wan\"\nlog_kept = 7\nheartbeat_ms = 650\n").unwrap();

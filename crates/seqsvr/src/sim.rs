@@ -1,6 +1,6 @@
-//! The command `sim`: seeds of the simulator, many of them, one again, or against planted bugs.
+//! The command `sim`: runs many seeds of the simulator, replays one, or measures the detection of planted bugs.
 //!
-//! A seed makes everything that happens in its world, so a run on any machine is the same run.
+//! A seed determines every event of a run, on any machine.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,23 +15,23 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, grouped};
 
-/// Hunts for each planted bug.
+/// Searches for each planted bug.
 const HUNTS: u64 = 5;
 
-/// Seeds between the starts of two hunts: more than one of them ever takes.
+/// Distance between the first seeds of two searches: more than one search ever takes.
 const HUNT_STRIDE: u64 = 1_000_000;
 
-/// What to simulate.
+/// The simulator commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Runs many seeds; stops at a violation and finds which of its faults matter.
+    /// Runs many seeds; stops at a violation and shrinks its faults.
     #[command(after_help = "Examples:\n  seqsvr sim run\n  seqsvr sim run --seeds 10000 --from 200 -o json")]
     Run(RunArgs),
-    /// Runs one seed again and prints what happens in it.
+    /// Replays one seed and prints its events.
     #[command(after_help = "Examples:\n  seqsvr sim replay --seed 17\n  seqsvr sim replay --seed 17 --faults 3,5\n  \
                             seqsvr sim replay --seed 102 --bug expiry-from-answer")]
     Replay(ReplayArgs),
-    /// Says how many seeds it takes to catch each planted bug; one that is not caught is exit 1.
+    /// Measures how many seeds it takes to find each planted bug; exit 1 if one is not found.
     #[command(after_help = "Example:\n  seqsvr sim bugs --most 10000")]
     Bugs(BugsArgs),
 }
@@ -54,20 +54,20 @@ pub(crate) struct ReplayArgs {
     /// The seed.
     #[arg(long, value_name = "SEED")]
     seed: u64,
-    /// Numbers of the faults that happen, as 3,17,40; all of the seed's without it.
+    /// Numbers of the faults to inject, as 3,17,40; without it, all faults of the seed.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     faults: Option<Vec<usize>>,
-    /// A planted bug, as `seqsvr sim bugs` names them.
+    /// A planted bug, by its name in `seqsvr sim bugs`.
     #[arg(long, value_name = "BUG", value_parser = bug)]
     bug: Option<Bug>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BugsArgs {
-    /// Most seeds of one hunt.
+    /// Limit on the seeds of one search.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     most: u64,
-    /// Hunt for this one only; repeat it for more.
+    /// Search for this bug only; repeat it for more.
     #[arg(long = "bug", value_name = "BUG", value_parser = bug)]
     bugs: Vec<Bug>,
 }
@@ -85,14 +85,14 @@ pub(crate) fn run(command: SimCommand, output: &Output) -> anyhow::Result<Exit> 
     }
 }
 
-/// What many seeds came to.
+/// The result of many seeds.
 #[derive(Serialize)]
 struct Summary {
     seeds: u64,
     from: u64,
     simulated_hours: f64,
     seconds: f64,
-    /// Simulated seconds in a second.
+    /// Simulated seconds per second of real time.
     speed: f64,
     situations: Vec<(&'static str, u64)>,
     violation: Option<Broken>,
@@ -103,7 +103,7 @@ struct Broken {
     seed: u64,
     weather: &'static str,
     what: String,
-    /// The faults without which it would not happen, in words.
+    /// Descriptions of the minimal set of faults.
     faults: Vec<String>,
     again: String,
 }
@@ -184,7 +184,7 @@ fn print(summary: &Summary, output: &Output) -> std::io::Result<()> {
     output.line(format_args!("again: {again}"))
 }
 
-/// One seed again.
+/// A replayed seed.
 #[derive(Serialize)]
 struct Replayed<'a> {
     seed: u64,
@@ -230,12 +230,12 @@ fn replay(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// How a planted bug was caught.
+/// The detection of a planted bug.
 #[derive(Serialize)]
 struct Hunted {
     bug: &'static str,
     about: &'static str,
-    /// Seeds of each hunt, ascending; those that ended in vain are left out.
+    /// Seeds of each search, ascending, without those that did not find it.
     seeds: Vec<u64>,
     median: Option<u64>,
     missed: u64,

@@ -1,7 +1,7 @@
-//! The command `status`: asks the nodes named and the nodes they name, and shows each set as they see it.
+//! The command `status`: requests the status of the seed nodes and of the nodes they list, and shows each set.
 //!
-//! A section is served while its owner has a lease that has not ended. What does not answer is shown, not hidden; a
-//! member that was removed from its store is not missed.
+//! A section is served while its owner has a lease that has not expired. A node that does not respond is shown; a
+//! member that was removed from its store does not count as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,35 +23,35 @@ mod view;
 
 use view::View;
 
-/// Most nodes that are asked: a wrong answer must not send this command around the world.
+/// Limit on the nodes queried: bounds the effect of a wrong response.
 const MAX_NODES: usize = 4_096;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr status\n  seqsvr status --addr http://127.0.0.1:7301 -o json\n\n\
-                        Exit codes: 0 all served, 3 something is missing, 4 nobody answered.")]
+                        Exit codes: 0 all served, 3 something is missing, 4 no node responded.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     target: Target,
-    /// How long each node has to answer, in milliseconds.
+    /// Timeout of each node, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     timeout_ms: u64,
 }
 
-/// What became of asking one node.
-type Answer = Result<StatusResponse, String>;
+/// The response of one node, or the error.
+type StatusResult = Result<StatusResponse, String>;
 
 pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
     let pool = Pool::with_connections(1);
     let seeds: BTreeSet<String> = args.target.addrs.iter().map(|addr| host_port(addr).to_owned()).collect();
-    let answers = ask_all(&pool, seeds.clone(), Duration::from_millis(args.timeout_ms)).await;
-    if answers.values().all(Result::is_err) {
-        let (addr, why) = answers.iter().next().expect("at least one address is given");
+    let responses = query_all(&pool, seeds.clone(), Duration::from_millis(args.timeout_ms)).await;
+    if responses.values().all(Result::is_err) {
+        let (addr, why) = responses.iter().next().expect("at least one address is given");
         let why = why.as_ref().err().map_or("", String::as_str);
-        return Err(Failure::new(Exit::CannotConnect, format!("no node answers; {addr}: {why}"))
+        return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}"))
             .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
             .into());
     }
-    let view = View::new(&answers, &seeds);
+    let view = View::new(&responses, &seeds);
     if output.is_json() {
         output.json(&view)?;
     } else {
@@ -60,37 +60,37 @@ pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exi
     Ok(if view.healthy { Exit::Ok } else { Exit::Unhealthy })
 }
 
-/// Asks the seeds, then every node that an answer names and that was not asked yet.
-async fn ask_all(pool: &Pool, seeds: BTreeSet<String>, timeout: Duration) -> BTreeMap<String, Answer> {
-    let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
+/// Queries the seeds, then every node that a response lists and that was not queried yet.
+async fn query_all(pool: &Pool, seeds: BTreeSet<String>, timeout: Duration) -> BTreeMap<String, StatusResult> {
+    let mut responses: BTreeMap<String, StatusResult> = BTreeMap::new();
     let mut next = seeds;
-    while !next.is_empty() && answers.len() < MAX_NODES {
-        let asked = join_all(next.iter().map(|addr| ask(pool, addr, timeout))).await;
+    while !next.is_empty() && responses.len() < MAX_NODES {
+        let round = join_all(next.iter().map(|addr| query(pool, addr, timeout))).await;
         let mut named = BTreeSet::new();
-        for (addr, (answer, more)) in next.into_iter().zip(asked) {
+        for (addr, (response, more)) in next.into_iter().zip(round) {
             named.extend(more);
-            answers.insert(addr, answer);
+            responses.insert(addr, response);
         }
-        named.retain(|addr| !answers.contains_key(addr));
+        named.retain(|addr| !responses.contains_key(addr));
         next = named;
     }
-    answers
+    responses
 }
 
-/// Asks one node for its status, and which other nodes it knows.
-async fn ask(pool: &Pool, addr: &str, timeout: Duration) -> (Answer, Vec<String>) {
+/// Requests one node's status and the addresses of other nodes it knows.
+async fn query(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Vec<String>) {
     let channel = match pool.get(addr) {
         Ok(channel) => channel,
         Err(error) => return (Err(error.to_string()), Vec::new()),
     };
     let mut admin = AdminServiceClient::new(channel.clone());
-    let answer = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
-        Ok(Ok(answer)) => answer.into_inner(),
+    let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
+        Ok(Ok(response)) => response.into_inner(),
         Ok(Err(status)) => return (Err(status.message().to_owned()), Vec::new()),
-        Err(_) => return (Err(format!("no answer within {timeout:?}")), Vec::new()),
+        Err(_) => return (Err(format!("no response within {timeout:?}")), Vec::new()),
     };
     let mut named = Vec::new();
-    match &answer.role {
+    match &response.role {
         Some(Role::Store(store)) => {
             named.extend(store.members.iter().map(|member| member.addr.clone()));
             named.extend(store.allocs.iter().map(|alloc| alloc.addr.clone()));
@@ -106,5 +106,5 @@ async fn ask(pool: &Pool, addr: &str, timeout: Duration) -> (Answer, Vec<String>
         }
         None => {}
     }
-    (Ok(answer), named)
+    (Ok(response), named)
 }

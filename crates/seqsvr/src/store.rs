@@ -1,4 +1,4 @@
-//! The command `store`: runs a member of a set's store, or changes who the members are.
+//! The command `store`: runs a member of a set's store, or changes its membership.
 
 use clap::{Args, Subcommand};
 
@@ -31,7 +31,7 @@ pub(crate) struct StoreArgs {
     member: MemberArgs,
 }
 
-/// What to do with a store's members.
+/// The commands for the members of a store.
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
     /// Lists the members as their leader sees them.
@@ -42,7 +42,7 @@ enum StoreCommand {
     Remove(RemoveArgs),
     /// Puts a new member in the place of one, in one change.
     Replace(ReplaceArgs),
-    /// Hands leadership over to a member.
+    /// Transfers the leadership to a member.
     Lead(LeadArgs),
     /// Shows the set's lease terms, or changes them.
     Terms(TermsArgs),

@@ -1,4 +1,4 @@
-//! Which cluster a client command talks to.
+//! The cluster that a client command connects to.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 /// The first allocator of a development cluster.
 pub(crate) const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
 
-/// Where the cluster is.
+/// Addresses of the cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
     /// Address of a node, as http://host:port; repeat it for more nodes to start from.
@@ -20,19 +20,19 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Connects through the first nodes that answer.
+    /// Connects through the first nodes that respond.
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
         self.connect_with(Client::builder(), deadline).await
     }
 
-    /// Connects with other settings.
+    /// Connects with the given settings.
     pub(crate) async fn connect_with(&self, settings: ClientBuilder, deadline: Duration) -> anyhow::Result<Client> {
         let settings = self.addrs.iter().fold(settings.deadline(deadline), |settings, addr| settings.seed(addr));
         Ok(settings.connect().await.map_err(|error| connect_failure(&error, deadline))?)
     }
 }
 
-/// Checks a node's URL as far as that is possible without a request.
+/// Validates the syntax of a node's URL.
 fn node_url(text: &str) -> Result<String, String> {
     let addr = match text.split_once("://") {
         None => text,
@@ -49,7 +49,7 @@ fn node_url(text: &str) -> Result<String, String> {
 fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     let message = format!("{:#}", Chain(error));
     match error {
-        // The second is what the transport makes of a timeout of its own.
+        // `Cancelled` is how the transport reports its own timeout.
         ConnectError::Unreachable { addr, source }
             if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>
         {
@@ -67,7 +67,7 @@ fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     }
 }
 
-/// The failure of a call to a port that something else listens on, where the response shows what it is.
+/// The failure of a request to a port of another service, if the response identifies it.
 pub(crate) fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     let text = Chain(status).to_string();
     let found = if status.message().starts_with("grpc-status header missing") {
@@ -75,7 +75,7 @@ pub(crate) fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     } else if text.contains("http2 error") {
         "does not speak HTTP/2; it may be a port for clients of Redis"
     } else if status.code() == Code::Unimplemented {
-        "does not give out sequence numbers; it is a store, or another gRPC server"
+        "does not allocate sequence numbers; it is a store, or another gRPC server"
     } else {
         return None;
     };
@@ -83,7 +83,7 @@ pub(crate) fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     Some(Failure::new(Exit::Usage, format!("{addr} {found}")).hint(hint))
 }
 
-/// A node's "host:port" out of its URL.
+/// The "host:port" of a node's URL.
 pub(crate) fn host_port(url: &str) -> &str {
     url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/')
 }
@@ -93,18 +93,18 @@ pub(crate) struct Chain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
 impl std::fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut said = String::new();
+        let mut last = String::new();
         for error in std::iter::successors(Some(self.0), |error| error.source()) {
-            // A status prints its details and its source as code would; its message is for people.
+            // The Display of a status includes debug details; its message is the readable part.
             let text =
                 error.downcast_ref().map_or_else(|| error.to_string(), |status: &Status| status.message().to_owned());
-            // Layers of a transport repeat each other.
-            if text == "transport error" || said.ends_with(&text) {
+            // The layers of the transport repeat the same message.
+            if text == "transport error" || last.ends_with(&text) {
                 continue;
             }
-            let separator = if said.is_empty() { "" } else { ": " };
+            let separator = if last.is_empty() { "" } else { ": " };
             write!(f, "{separator}{text}")?;
-            said = text;
+            last = text;
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_one_short_line() {
+    async fn a_refused_connection_is_one_short_line() {
         // No TCP port is likely to listen where the system just gave a UDP one.
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = format!("127.0.0.1:{}", socket.local_addr().unwrap().port());

@@ -1,7 +1,7 @@
-//! What `replay` and `bench` share: who gives the numbers out, and how a run is measured.
+//! Shared by `replay` and `bench`: the service that allocates the numbers, its replies, and the latency histogram.
 //!
-//! Both hold every answer against the history in [`seq_order`]. A replay sends its calls through the SDK; the trait
-//! [`Service`] stands between, so that its loop is tested against services that break the promise.
+//! Both check every reply against the history in [`seq_order`]. A replay sends its requests through the SDK, behind the
+//! trait [`Service`]: tests of its loop use services that violate the order.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,50 +17,50 @@ pub(crate) mod raises;
 pub(crate) mod sdk;
 pub(crate) mod verdict;
 
-/// Gives numbers out, one for each uid.
+/// Allocates numbers, one for each uid.
 pub(crate) trait Service {
-    /// Takes the next number of every uid, each by itself; as many answers as uids, in their order.
-    fn next_many(&self, uids: &[u64]) -> impl Future<Output = Vec<Answer>>;
+    /// Allocates the next number of every uid independently; one reply for each uid, in their order.
+    fn next_many(&self, uids: &[u64]) -> impl Future<Output = Vec<Reply>>;
 }
 
-/// How the ask for one uid ended.
+/// The reply for one uid.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    /// A number was given out.
+pub(crate) enum Reply {
+    /// A number was allocated.
     Given {
         /// The number.
         value: Seq,
-        /// The one before, or 0 when the owner does not know it.
+        /// The number before, or 0 if the owner does not know it.
         prev: Seq,
-        /// Attempts before, inside the same call, that may have moved the counter.
+        /// Earlier attempts of the same call that may have advanced the counter.
         lost: u32,
     },
     /// No number.
     Failed(Rc<Failure>),
 }
 
-/// Why there was no number.
+/// The reason for no number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The reason in capitals, as servers and SDK name it.
+    /// The reason in capitals, from the server or the SDK.
     pub(crate) reason: String,
-    /// For people.
+    /// The readable message.
     pub(crate) message: String,
-    /// Whether asking again can succeed.
+    /// Whether a retry can succeed.
     pub(crate) retryable: bool,
-    /// Attempts that may have moved the counter although nobody heard of it.
+    /// Attempts without a response that may have advanced the counter.
     pub(crate) lost: u32,
 }
 
-impl Answer {
-    /// The answer as the history sees it.
+impl Reply {
+    /// The outcome for the history.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Answer::Given { value, prev, lost } => {
+            Reply::Given { value, prev, lost } => {
                 Outcome::Given { value: value.0, prev: prev.0, count: 1, lost: *lost }
             }
-            Answer::Failed(failure) if failure.lost == 0 => Outcome::Refused,
-            Answer::Failed(failure) => Outcome::Maybe { lost: failure.lost },
+            Reply::Failed(failure) if failure.lost == 0 => Outcome::Refused,
+            Reply::Failed(failure) => Outcome::Maybe { lost: failure.lost },
         }
     }
 }
@@ -68,19 +68,19 @@ impl Answer {
 /// Failures by reason.
 pub(crate) type Reasons = BTreeMap<String, u64>;
 
-/// How long calls took.
+/// A histogram of call latencies.
 #[derive(Debug)]
 pub(crate) struct Latency {
     micros: Histogram<u64>,
 }
 
-/// Longest time told apart, an hour; whatever took longer counts as that.
+/// Upper bound of the histogram, an hour; longer calls count as that.
 const LONGEST_MICROS: u64 = 3_600_000_000;
 
 /// Percentiles of [`Latency`], in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Percentiles {
-    /// Half of the calls were as fast.
+    /// 50 of 100 calls were at most as slow.
     pub(crate) p50_us: u64,
     /// 90 of 100 calls were.
     pub(crate) p90_us: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Percentiles {
 }
 
 impl Latency {
-    /// No call yet.
+    /// An empty histogram.
     pub(crate) fn new() -> Latency {
         let micros = Histogram::new_with_bounds(1, LONGEST_MICROS, 3).expect("the bounds are in order");
         Latency { micros }
@@ -105,7 +105,7 @@ impl Latency {
         self.record_n(took, 1);
     }
 
-    /// Adds calls that took the same time.
+    /// Adds calls of the same latency.
     pub(crate) fn record_n(&mut self, took: Duration, calls: u64) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.saturating_record_n(micros.clamp(1, LONGEST_MICROS), calls);
@@ -116,7 +116,7 @@ impl Latency {
         self.micros.len()
     }
 
-    /// Where the calls lie, to three digits.
+    /// The percentiles, to three digits.
     pub(crate) fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.micros.value_at_quantile(quantile);
         Percentiles {
@@ -144,7 +144,7 @@ impl std::fmt::Display for Percentiles {
     }
 }
 
-/// A duration in the unit that suits it, to three digits.
+/// Formats a duration in a suitable unit, to three digits.
 pub(crate) fn millis(time: Duration) -> String {
     let micros = time.as_micros();
     match micros {
@@ -155,7 +155,7 @@ pub(crate) fn millis(time: Duration) -> String {
     }
 }
 
-/// A rate with a unit that keeps it short.
+/// Formats a rate with a unit that keeps it short.
 pub(crate) fn per_second(count: u64, time: Duration) -> String {
     let rate = count as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
     match rate {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_tell_slow_calls_from_fast() {
+    fn percentiles_separate_slow_calls_from_fast_ones() {
         let mut latency = Latency::new();
         (0..990).for_each(|_| latency.record(Duration::from_micros(100)));
         (0..10).for_each(|_| latency.record(Duration::from_millis(20)));

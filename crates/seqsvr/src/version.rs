@@ -1,4 +1,4 @@
-//! The command `version`, and what other commands say of the program.
+//! The command `version`, and the version and revision for other commands.
 
 use serde::Serialize;
 

@@ -1,12 +1,12 @@
-//! What the command line says and how it ends, where no server is needed.
-#![expect(clippy::too_many_lines, reason = "what a command prints stands in the test as it is")]
+//! Output and exit codes of commands that need no server.
+#![expect(clippy::too_many_lines, reason = "the expected output is part of the test")]
 
 use std::path::Path;
 use std::process::Command;
 
 use expect_test::{Expect, expect};
 
-/// Runs the binary in a directory, and answers its exit code and everything it printed.
+/// Runs the binary in a directory; returns its output and exit code.
 fn run(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
         .args(args)
@@ -44,16 +44,16 @@ fn the_help_is_a_page() {
             Commands:
               dev          Starts a development cluster in one process: three stores and two allocators
               store        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
-              alloc        Runs one allocator of a set: it gives the numbers out
-              next         Takes the next number of a user
-              current      Reads the last number of users; moves nothing
-              status       Shows sets, stores and allocators: who leads, who serves, what was given out
+              alloc        Runs one allocator of a set: it allocates the numbers
+              next         Allocates the next number of a user
+              current      Reads the last number of users; changes nothing
+              status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
               services     Lists the gRPC services of a node
-              replay       Feeds a recorded message trace through the service and checks every answer
-              bench        Measures throughput and latency, and watches the order of every number
-              check        Checks whether a running cluster carries a load
-              sim          Runs the rules of the service in simulated worlds: every fault, many thousand times faster than real time
+              replay       Replays a recorded message trace through the service and checks every response
+              bench        Measures throughput and latency, and checks the order of every number
+              check        Checks whether a running cluster sustains a load
+              sim          Runs the protocol in a deterministic simulator, with faults, many thousand times faster than real time
               config       Checks, shows or prints configuration
               completions  Prints a completion script for a shell
               version      Prints the version and source revision
@@ -68,7 +68,7 @@ fn the_help_is_a_page() {
             Examples:
               seqsvr dev             a whole cluster in one process
               seqsvr next 42         the next number of user 42
-              seqsvr status          who serves what
+              seqsvr status          which node serves what
 
             Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 partly done, 6 declined, 7 deadline,
             64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.
@@ -78,7 +78,7 @@ fn the_help_is_a_page() {
     check(
         &["next", "-h"],
         expect![[r#"
-        Takes the next number of a user
+        Allocates the next number of a user
 
         Usage: seqsvr next [OPTIONS] <UID>
 
@@ -86,7 +86,7 @@ fn the_help_is_a_page() {
           <UID>  The user
 
         Options:
-          -n, --count <N>         How many numbers to take, 1 to 1,000,000; more than one print as first..=last [default: 1]
+          -n, --count <N>         How many numbers, 1 to 1,000,000; more than one are printed as first..=last [default: 1]
               --addr <URL>        Address of a node, as http://host:port; repeat it for more nodes to start from [env:
                                   SEQSVR_ADDR=] [default: http://127.0.0.1:7100]
               --deadline-ms <MS>  Deadline of connecting and of the call, in milliseconds [default: 5000]
@@ -114,7 +114,7 @@ fn the_help_is_a_page() {
               add      Makes stores members: each gets the log first, then a vote
               remove   Takes members out for good
               replace  Puts a new member in the place of one, in one change
-              lead     Hands leadership over to a member
+              lead     Transfers the leadership to a member
               terms    Shows the set's lease terms, or changes them
               help     Print this message or the help of the given subcommand(s)
 
@@ -122,10 +122,8 @@ fn the_help_is_a_page() {
                   --set <FILE>           The set file
                   --id <N>               Which of the set's stores this process is
                   --data <DIR>           Directory of this member's data; it belongs to this id for good
-                  --join                 Waits until `store add` or `store replace` makes it a member; never forms a store of its
-                                         own
-                  --form                 Forms a new store out of an empty directory, where the set has no other store that knows
-                                         better
+                  --join                 Waits until `store add` or `store replace` makes it a member; never forms a new store
+                  --form                 Forms a new store from an empty directory, unless another store of the set already has data
                   --config <FILE>        Settings file; `seqsvr config sample` prints one [env: SEQSVR_CONFIG=]
                   --log-filter <FILTER>  What to log, as in "info,seq_store=debug" [key: log.filter]
                   --log-format <FORMAT>  How log lines look on stderr: plain or json [key: log.format]
@@ -256,8 +254,8 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
             exit 2
         "#]],
     );
-    let said = run(Path::new("."), &["next"], &[("SEQSVR_OUTPUT", "xml")]);
-    assert!(said.contains("for '$SEQSVR_OUTPUT'"), "also beside another mistake: {said}");
+    let output = run(Path::new("."), &["next"], &[("SEQSVR_OUTPUT", "xml")]);
+    assert!(output.contains("for '$SEQSVR_OUTPUT'"), "also together with another error: {output}");
     check(
         &["next", "42"],
         &[("SEQSVR_ADDR", "https://x:1")],
@@ -268,7 +266,7 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
             exit 2
         "#]],
     );
-    // The flag is what is wrong.
+    // The wrong value is that of the flag.
     check(
         &["next", "42", "--addr", "h"],
         &[("SEQSVR_ADDR", "http://x:1")],
@@ -296,13 +294,13 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = silent.local_addr().unwrap().to_string();
     let unset = [("SEQSVR_ADDR", ""), ("SEQSVR_OUTPUT", ""), ("SEQSVR_CONFIG", "")];
-    let said = run(Path::new("."), &["next", "42", "--addr", &addr], &unset).replace(&addr, "ADDR");
+    let output = run(Path::new("."), &["next", "42", "--addr", &addr], &unset).replace(&addr, "ADDR");
     expect![[r#"
         error: no seed answered; ADDR failed last: tcp connect error: Connection refused (os error 111)
         hint: is the cluster running? `seqsvr dev` starts one; --addr URL names another
         exit 4
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&output);
     check(
         &["config", "check"],
         &unset,
@@ -325,8 +323,8 @@ fn an_address_to_listen_on_has_a_host_and_a_port() {
         (["--redis", ":23279"], "':23279' for '--redis <ADDR>': it has no host: 127.0.0.1:23279 is for this machine"),
         (["--http", "127.0.0.1:http"], "it is not of the form host:port"),
     ] {
-        let said = run(Path::new("."), &[&["dev"], &args[..]].concat(), &[]);
-        assert!(said.contains(words) && said.ends_with("exit 2\n"), "{args:?}: {said}");
+        let output = run(Path::new("."), &[&["dev"], &args[..]].concat(), &[]);
+        assert!(output.contains(words) && output.ends_with("exit 2\n"), "{args:?}: {output}");
     }
 }
 
@@ -336,12 +334,12 @@ fn flags_that_would_do_nothing_are_mistakes() {
         (&["--no-coalescing", "--door", "grpc"][..], "--no-coalescing is for --door sdk"),
         (&["--redis", "127.0.0.1:1"], "--redis and --key-prefix are for --door resp"),
         (&["--door", "json", "--key-prefix", "x:"], "--redis and --key-prefix are for --door resp"),
-        (&["--door", "json", "--connections", "2"], "--connections is for the gRPC doors"),
-        (&["--door", "resp", "--batch", "2"], "--batch needs a door with calls for many uids"),
+        (&["--door", "json", "--connections", "2"], "--connections is for the gRPC endpoints"),
+        (&["--door", "resp", "--batch", "2"], "--batch needs an endpoint with calls for many uids"),
         (&["--duration-s", "0"], "above 0"),
     ] {
-        let said = run(Path::new("."), &[&["bench"], args].concat(), &[]);
-        assert!(said.contains(words) && said.ends_with("exit 2\n"), "{args:?}: {said}");
+        let output = run(Path::new("."), &[&["bench"], args].concat(), &[]);
+        assert!(output.contains(words) && output.ends_with("exit 2\n"), "{args:?}: {output}");
     }
 }
 
@@ -353,8 +351,8 @@ fn files_for_results_are_opened_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("trace.csv"), "second,group,sender\n0,1,2\n").unwrap();
     for args in [&["bench", "--csv", "none/run.csv"][..], &["replay", "trace.csv", "--floors", "none/floors.csv"]] {
-        let said = run(dir.path(), &[args, &["--addr", &addr]].concat(), &[]);
-        assert!(said.contains("cannot write none/") && said.ends_with("exit 2\n"), "{args:?}: {said}");
+        let output = run(dir.path(), &[args, &["--addr", &addr]].concat(), &[]);
+        assert!(output.contains("cannot write none/") && output.ends_with("exit 2\n"), "{args:?}: {output}");
     }
 }
 
@@ -369,13 +367,13 @@ fn a_trace_may_come_from_standard_input() {
             .unwrap();
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(words) && output.status.code() == Some(2), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains(words) && output.status.code() == Some(2), "{stderr}");
     }
 }
 
 #[test]
-fn changes_of_members_are_checked_before_anybody_is_asked() {
+fn changes_of_members_are_checked_before_any_request() {
     let dir = sets();
     let check = |args: &[&str], expect: Expect| expect.assert_eq(&run(dir.path(), args, &[]));
     check(
@@ -420,13 +418,13 @@ fn changes_of_members_are_checked_before_anybody_is_asked() {
     // No TCP port is likely to listen where the system just gave a UDP one.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap().to_string();
-    let said = run(dir.path(), &["store", "members", "--addr", &addr], &[]).replace(&addr, "ADDR");
+    let output = run(dir.path(), &["store", "members", "--addr", &addr], &[]).replace(&addr, "ADDR");
     expect![[r#"
-        error: no member of the store answered as its leader; ADDR said last: tcp connect error
-        hint: `seqsvr status` shows who answers; --set FILE or --addr URL says where to ask
+        error: no leader of the store responded; last error of ADDR: tcp connect error
+        hint: `seqsvr status` shows which nodes respond; --set FILE or --addr URL names the store
         exit 4
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&output);
 }
 
 #[test]
@@ -506,7 +504,7 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
             exit 64
         "#]],
     );
-    assert!(!dir.path().join("data").exists(), "nothing was made");
+    assert!(!dir.path().join("data").exists(), "no directory was created");
 }
 
 #[test]
@@ -545,7 +543,7 @@ fn config_check_names_every_problem() {
 }
 
 #[test]
-fn config_show_says_where_a_key_was_set() {
+fn config_show_prints_the_origin_of_a_key() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("seqsvr.toml"), "[log]\nfilter = \"warn\"\nformat = \"json\"\n").unwrap();
     let environment = [("SEQSVR_CONFIG", "seqsvr.toml"), ("SEQSVR_LOG_FORMAT", "plain")];
@@ -578,7 +576,7 @@ fn an_unknown_variable_is_a_warning_and_those_of_kubernetes_are_none() {
         ("SEQSVR_ADDR", "http://127.0.0.1:7100"),
     ];
     let shown = run(dir.path(), &["config", "show"], &environment);
-    assert_eq!(shown, run(dir.path(), &["config", "show"], &[]), "they change nothing, and nothing is said of them");
+    assert_eq!(shown, run(dir.path(), &["config", "show"], &[]), "they have no effect and no warning");
     let misspelt = [("SEQSVR_LOG_FILTR", "debug"), ("SEQSVR_LOG_FORMAT", "json")];
     let shown = run(dir.path(), &["config", "show", "-o", "json"], &misspelt);
     let warning = "warning: $SEQSVR_LOG_FILTR: log_filtr: unknown key; the nearest is log.filter; it is ignored";
@@ -586,10 +584,10 @@ fn an_unknown_variable_is_a_warning_and_those_of_kubernetes_are_none() {
     assert!(shown.contains(r#"{"key":"log.format","value":"json"}"#) && shown.ends_with("exit 0\n"), "{shown}");
     let checked = run(dir.path(), &["config", "check", "--config", "/dev/null", "-o", "json"], &misspelt);
     assert!(checked.contains(r#""problems":[],"warnings":["$SEQSVR_LOG_FILTR: log_filtr: unknown key"#), "{checked}");
-    // A key in a file has no such excuse.
+    // An unknown key in a file is an error.
     std::fs::write(dir.path().join("seqsvr.toml"), "[log]\nfiltr = \"info\"\n").unwrap();
-    let said = run(dir.path(), &["config", "show", "--config", "seqsvr.toml"], &[]);
-    assert_eq!(said, "error: seqsvr.toml:2: log.filtr: unknown key; the nearest is log.filter\nexit 2\n");
+    let output = run(dir.path(), &["config", "show", "--config", "seqsvr.toml"], &[]);
+    assert_eq!(output, "error: seqsvr.toml:2: log.filtr: unknown key; the nearest is log.filter\nexit 2\n");
 }
 
 #[test]
@@ -608,7 +606,7 @@ fn settings_as_json_have_their_own_types() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
         .args(["config", "sample"])
         .stdout(std::process::Stdio::piped())

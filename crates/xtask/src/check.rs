@@ -1,7 +1,7 @@
 //! The gate: everything that must hold before a change lands. Reads, builds and tests; writes nothing but `target/`.
 //!
-//! Steps run one after the other, the cheap ones first. The first that fails ends the gate and is named with the command
-//! that repeats it alone.
+//! Steps run in sequence, the cheap ones first. The first failure ends the gate and is reported with the command that
+//! repeats the step.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use clap::Args;
 
 use crate::{fuzz, layers, tidy, turmoil};
 
-/// Which part of the gate to run.
+/// Selection of steps.
 #[derive(Args)]
 pub(crate) struct CheckArgs {
     /// Only these steps, in the gate's order.
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     only: Vec<String>,
-    /// Not these steps.
+    /// Skip these steps.
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     skip: Vec<String>,
-    /// Only say what the steps are.
+    /// List the steps and exit.
     #[arg(long)]
     list: bool,
 }
@@ -38,7 +38,7 @@ enum Run {
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
 
-/// The documentation is for those who work on the repository: private items are in it, so links to them resolve.
+/// The documentation is for contributors: it includes private items, so links to them resolve.
 const RUSTDOCFLAGS: &str = "-D warnings -A rustdoc::private-intra-doc-links";
 
 const STEPS: &[Step] = &[
@@ -138,7 +138,7 @@ impl Step {
         }
     }
 
-    /// The command that repeats the step alone.
+    /// The command that repeats the step.
     fn command(&self) -> String {
         match self.run {
             Run::Here(_) => format!("cargo xtask {}", self.name),

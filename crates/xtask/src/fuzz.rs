@@ -1,7 +1,7 @@
-//! Builds the fuzz targets under libFuzzer and runs each for some seconds, from the inputs that are committed.
+//! Builds the fuzz targets with libFuzzer and runs each for some seconds, starting from the committed corpus.
 //!
-//! The coverage that libFuzzer needs is a pass of the stable compiler; neither a nightly one nor cargo-fuzz is needed. There
-//! is no `unsafe` in the repository, so the address sanitizer would find little for its price.
+//! The coverage instrumentation is a pass of the stable compiler; neither nightly nor cargo-fuzz is needed. There is no
+//! `unsafe` in the repository, so the address sanitizer is not worth its cost.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use clap::Args;
 /// The targets: binaries of `tests/fuzz/`.
 const TARGETS: &[&str] = &["apply", "control", "handover", "raft", "wire", "messages", "json", "resp", "record"];
 
-/// Committed inputs, a directory for each target, and words that make up others.
+/// The committed corpus, a directory for each target; and the dictionary.
 const CORPUS: &str = "tests/fuzz/corpus";
 const DICTIONARY: &str = "tests/fuzz/fuzz.dict";
 
@@ -21,17 +21,17 @@ const RUSTFLAGS: &str = "--cfg fuzzing --cap-lints warn -Cpasses=sancov-module -
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Longest input: the largest message a port accepts is larger, but adds only more of the same rows. libFuzzer begins with short
-/// ones.
+/// Limit on the length of an input. A port accepts larger messages, but they only repeat the same rows. libFuzzer
+/// starts with short inputs.
 const MAX_LEN: usize = 64 * 1024;
 
-/// Longest part of libFuzzer's report that is shown for a target that fails.
+/// Limit on the length of libFuzzer's report that is shown for a failed target.
 const MAX_SHOWN: usize = 8 * 1024;
 
-/// How long to fuzz.
+/// Duration and targets.
 #[derive(Args)]
 pub(crate) struct FuzzArgs {
-    /// For each target.
+    /// Seconds for each target.
     #[arg(long, default_value_t = 10)]
     seconds: u32,
     /// Only this target.
@@ -39,20 +39,20 @@ pub(crate) struct FuzzArgs {
     target: Option<String>,
 }
 
-/// Runs every target, or the one that was asked for.
+/// Runs every target, or the given one.
 pub(crate) fn run(root: &Path, args: &FuzzArgs) -> anyhow::Result<()> {
     if let Some(target) = &args.target {
         anyhow::ensure!(TARGETS.contains(&target.as_str()), "no target `{target}`: there are {}", TARGETS.join(", "));
     }
     let bin_dir = build(root)?;
-    for target in TARGETS.iter().filter(|target| args.target.as_deref().is_none_or(|wanted| wanted == **target)) {
+    for target in TARGETS.iter().filter(|target| args.target.as_deref().is_none_or(|name| name == **target)) {
         let Sums { executions, edges, inputs } = fuzz(root, &bin_dir.join(target), target, args.seconds)?;
         eprintln!("{target:<9} {executions:>11} executions, {edges:>6} edges covered, {inputs:>5} inputs kept");
     }
     Ok(())
 }
 
-/// What a run of a target came to, in libFuzzer's own count.
+/// The statistics of a run, from libFuzzer's report.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sums {
     executions: u64,
@@ -60,7 +60,7 @@ struct Sums {
     inputs: u64,
 }
 
-/// Reads the last line of libFuzzer's that has them: `#N DONE cov: E ft: F corp: I/BYTES ...`.
+/// Parses the last status line of libFuzzer: `#N DONE cov: E ft: F corp: I/BYTES ...`.
 fn sums(report: &str) -> Sums {
     let line = report.lines().rfind(|line| line.starts_with('#') && line.contains(" cov: ")).unwrap_or_default();
     let after = |word: &str| -> u64 {
@@ -75,7 +75,8 @@ pub(crate) fn run_briefly(root: &Path) -> anyhow::Result<()> {
     run(root, &FuzzArgs { seconds: 5, target: None })
 }
 
-/// Builds for the host named as a target, so that build scripts and macros stay as they are. Answers where the binaries lie.
+/// Builds with the host as an explicit target, so build scripts and macros are not instrumented. Returns the directory
+/// of the binaries.
 fn build(root: &Path) -> anyhow::Result<std::path::PathBuf> {
     let host = host()?;
     let status = crate::cargo(root)
@@ -93,7 +94,7 @@ fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> anyhow::Resul
     for dir in [&corpus, &found] {
         std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     }
-    // What is found goes to the first directory; the committed inputs are only read.
+    // New inputs go to the first directory; the committed corpus is only read.
     let output = Command::new(binary)
         .args([&corpus, &root.join(CORPUS).join(target)])
         .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}")])

@@ -1,7 +1,7 @@
-//! Which crate may depend on which. The table is the architecture; `cargo metadata` is what is built.
+//! Allowed dependencies between crates: compares the table with `cargo metadata`.
 //!
-//! A new edge fails until it is written here, so that it is seen in review; a table entry that nothing uses any more fails
-//! as well, so that the table stays true.
+//! A new edge fails until it is added here, where a review sees it; an unused table entry fails as well, so the table
+//! stays accurate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,16 +10,16 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
 use crate::report::{self, Finding};
 
-/// What one crate of the workspace may use.
+/// The crates that one crate of the workspace may use.
 struct Layer {
     name: &'static str,
-    /// Own crates that it is built from.
+    /// Crates of the workspace in its dependencies.
     uses: &'static [&'static str],
-    /// Own crates that only its tests and benches use, beside the above.
+    /// Further crates of the workspace in its dev-dependencies.
     tests_use: &'static [&'static str],
 }
 
-/// From the bottom up. Servers never link each other: they meet through `proto/`.
+/// From the bottom up. Servers never link each other: they communicate through `proto/`.
 const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
@@ -52,7 +52,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
-/// Libraries that stay behind one crate, so that a weakness or a change of theirs is handled in one place.
+/// Libraries that only these crates may use, so a bug or a change in one of them is handled in one place.
 const FENCED: &[(&str, &[&str])] = &[
     ("anyhow", &["seq-compare", "seqsvr", "xtask"]),
     ("clap", &["seq-compare", "seqsvr", "xtask"]),
@@ -72,7 +72,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     report::conclude("layers", findings)
 }
 
-/// What a crate depends on: in what is built, and in tests only.
+/// The dependencies of a crate: for the build, and for tests only.
 #[derive(Debug, Default)]
 struct Edges {
     built: BTreeSet<String>,
@@ -104,7 +104,7 @@ fn check(layers: &[Layer], crates: &BTreeMap<String, Edges>, findings: &mut Vec<
         for used in own(&edges.built).iter().filter(|used| !layer.uses.contains(&used.as_str())) {
             find(format!(
                 "{name} -> {used} is a new edge: remove it from the crate's Cargo.toml, or add \"{used}\" to the `uses` of \
-                 {name} in LAYERS and say why in the commit"
+                 {name} in LAYERS and explain it in the commit"
             ));
         }
         for used in own(&edges.tests) {

@@ -1,7 +1,7 @@
 //! The repository's own checks, run as `cargo xtask NAME`.
 //!
-//! A rule that can be checked by a program is checked here or by a lint, so that reviews are about the rest. None of the
-//! checks writes anything.
+//! A rule that a program can check is checked here or by a lint, so reviews can focus on the rest. No check changes a
+//! file.
 
 mod check;
 mod fuzz;
@@ -30,13 +30,14 @@ enum Task {
     Check(check::CheckArgs),
     /// Sizes, module heads, comments in the protos, links, numbering of the ADRs.
     Tidy,
-    /// Feeds the fuzz targets for some seconds each.
+    /// Runs each fuzz target for some seconds.
     Fuzz(fuzz::FuzzArgs),
     /// The allowed dependencies between the crates of this workspace.
     Layers,
     /// Runs the real services on a simulated network, under faults, for a few seeds.
     Turmoil,
-    /// How the prose speaks, and where the words that docs/glossary.md replaces still stand: a report, not a check.
+    /// Rates of words in comments and documents, and the places of words that docs/glossary.md replaces: a report, not
+    /// a check.
     Words(words::WordsArgs),
 }
 
@@ -59,20 +60,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's directory, wherever in it the command was called.
+/// The root of the workspace, whatever the current directory.
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.ancestors().nth(2).expect("xtask lies in `crates/`").to_owned()
 }
 
-/// The cargo that runs this program, in the workspace and without input.
+/// The cargo that runs this program, in the workspace, with an empty stdin.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).stdin(Stdio::null());
     command
 }
 
-/// Where cargo puts what it builds.
+/// The target directory of cargo.
 fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }

@@ -1,13 +1,13 @@
-//! What a check found, and how it is said.
+//! Findings of a check, and their output.
 
 use std::fmt;
 
-/// One thing that must be changed, or a rule that must be.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// Path from the root of the repository.
     pub(crate) path: String,
-    /// Line, from 1; 0 when it is about the whole file.
+    /// Line, from 1; 0 for the whole file.
     pub(crate) line: usize,
     /// What is wrong and what to do.
     pub(crate) message: String,
@@ -28,7 +28,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints what was found, in order, and fails if there was anything.
+/// Prints the findings in order, and fails if there are any.
 pub(crate) fn conclude(check: &str, mut findings: Vec<Finding>) -> anyhow::Result<()> {
     findings.sort();
     findings.dedup();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Directories that hold what was built, found or fetched, not what was written.
+/// Directories of build outputs and downloads, which are skipped.
 const SKIPPED: &[&str] = &[".git", "target", "artifacts", "corpus", "coverage", "node_modules", "__pycache__"];
 
 /// One text file.
@@ -13,7 +13,7 @@ const SKIPPED: &[&str] = &[".git", "target", "artifacts", "corpus", "coverage", 
 pub(crate) struct Source {
     /// Path from the root, with `/` between the parts.
     pub(crate) path: String,
-    /// All of it.
+    /// The whole text.
     pub(crate) text: String,
 }
 
@@ -36,7 +36,7 @@ impl Source {
     }
 }
 
-/// Reads every text file below `root`, in order of path. Files that are not UTF-8 are data, not text.
+/// Reads every text file below `root`, sorted by path. Files that are not UTF-8 are skipped as data.
 pub(crate) fn read_all(root: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     walk(root, root, &mut sources)?;
@@ -66,7 +66,7 @@ fn walk(root: &Path, dir: &Path, sources: &mut Vec<Source>) -> anyhow::Result<()
 
 #[cfg(test)]
 impl Source {
-    /// A file that a test plants.
+    /// A file for a test.
     pub(crate) fn planted(path: &str, text: &str) -> Source {
         Source { path: path.to_owned(), text: text.to_owned() }
     }

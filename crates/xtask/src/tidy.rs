@@ -1,6 +1,6 @@
-//! Rules about the text of the repository that no compiler or linter knows.
+//! Rules about the text of the repository that no compiler or linter checks.
 //!
-//! Each rule is a function from files to findings, so that its test plants a violation and sees it found.
+//! Each rule is a function from files to findings; its test plants a violation and expects the finding.
 
 mod bans;
 mod docs;

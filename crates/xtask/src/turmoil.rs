@@ -1,10 +1,10 @@
-//! Runs the simulated worlds of `tests/turmoil`, a workspace of its own: it is built with a cfg that nothing else is.
+//! Runs the simulated worlds of `tests/turmoil`, a separate workspace, because it is built with its own cfg.
 
 use std::path::Path;
 
 use anyhow::Context;
 
-/// Where it lies. Cargo reads the cfg from a file there, so it is started there.
+/// The directory of the workspace. Cargo reads the cfg from a file there, so it runs there.
 const DIR: &str = "tests/turmoil";
 
 /// Checks the format and runs each world for as many seeds as the gate has time for.
@@ -12,9 +12,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     for args in [&["fmt", "--check"] as &[&str], &["test", "--locked", "--", "--nocapture"]] {
         let status = crate::cargo(&root.join(DIR))
             .args(args)
-            // The host's build scripts and macros are those of the other steps.
+            // Shares build scripts and macros of the host with the other steps.
             .env("CARGO_TARGET_DIR", crate::target_dir(root))
-            // Flags from outside would replace those of the file.
+            // RUSTFLAGS would replace the flags of that file.
             .env_remove("RUSTFLAGS")
             .status()
             .context("starting cargo")?;

@@ -1,5 +1,5 @@
-//! How the prose speaks: rates of a few words for each thousand lines of comments and documents, and where the words that the
-//! glossary replaces still stand. A report to read, not a check.
+//! Word report: rates of a few words per thousand lines of comments and documents, and the places of the words that the
+//! glossary replaces. A report, not a check.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::source::{self, Source};
 /// The page with the table of words that are being replaced.
 const GLOSSARY: &str = "docs/glossary.md";
 
-/// The heading over that table.
+/// The heading of that table.
 const HEADING: &str = "## Words that are being replaced";
 
-/// Words whose rates are compared: those of people first, then those of the field.
+/// Words whose rates are printed: words for people first, then words of the field.
 const RATES: [(&str, &[&str]); 4] = [
     ("somebody, nobody", &["somebody", "nobody", "everybody", "anybody"]),
     ("who(ever)", &["who", "whom", "whoever"]),
@@ -26,13 +26,13 @@ const RATES: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// What to print.
+/// Arguments of `words`.
 #[derive(Args)]
 pub(crate) struct WordsArgs {
     /// Only files whose path begins with this.
     #[arg(value_name = "PATH", default_value = "")]
     under: String,
-    /// Print every place, not the files with the most alone.
+    /// Print every place, not only the files with the most.
     #[arg(long)]
     places: bool,
 }

@@ -66,7 +66,7 @@ fn later_layers_win_key_by_key() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn errors_name_their_origin_and_key() {
     check(
         file("\n[log]\nfliter = \"warn\"\n"),
         expect![[r#"
@@ -106,7 +106,7 @@ fn what_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn a_variable_that_is_no_key_is_ignored_with_a_warning() {
+fn a_variable_without_a_key_is_ignored_with_a_warning() {
     check(
         layers().environment("T_", |_, _| false, variables(&[("T_LOG_LINE", "1"), ("T_LOG_LINES", "7")])),
         expect![[r#"

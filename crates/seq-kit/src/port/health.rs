@@ -1,6 +1,6 @@
-//! `grpc.health.v1.Health`: a node serves while it is ready and nobody has asked it to end.
+//! `grpc.health.v1.Health`: a node is serving while it is ready and not shutting down.
 //!
-//! Every question asks the checks anew, so health never says more than `/readyz` does.
+//! Every request runs the readiness checks, so health always agrees with `/readyz`.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tonic_health::pb::{self, HealthCheckRequest, HealthCheckResponse};
 
 use crate::http::Checks;
 
-/// How often the checks are asked for somebody who watches: a balancer that hears of it this much later has not sent much.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval of the checks for a watch stream: the delay until a load balancer is notified of a change.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub(super) struct Health {
@@ -34,21 +34,21 @@ impl Health {
         if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 
-    /// All services of a port serve or none does. The empty name is the port as a whole.
+    /// All services of a port are serving or none is. The empty name is the port as a whole.
     fn check_name(&self, service: &str) -> Result<(), Status> {
         let known = service.is_empty() || self.services.contains(&service);
         if known { Ok(()) } else { Err(Status::not_found(format!("no service {service:?} here"))) }
     }
 
-    /// The next status other than `told`.
-    async fn change(&self, told: Option<ServingStatus>) -> ServingStatus {
+    /// Waits for a status other than `last`.
+    async fn change(&self, last: Option<ServingStatus>) -> ServingStatus {
         loop {
             let status = self.status();
-            if told != Some(status) {
+            if last != Some(status) {
                 return status;
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = self.stopping.cancelled(), if !self.stopping.is_cancelled() => {}
             }
         }
@@ -66,8 +66,8 @@ impl pb::health_server::Health for Health {
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         self.check_name(&request.get_ref().service)?;
-        let changes = stream::unfold((self.clone(), None), |(health, told)| async move {
-            let status = health.change(told).await;
+        let changes = stream::unfold((self.clone(), None), |(health, last)| async move {
+            let status = health.change(last).await;
             Some((Ok(response(status)), (health, Some(status))))
         });
         Ok(Response::new(Box::pin(changes)))

@@ -1,8 +1,8 @@
-//! Keeps the Raft library's warnings from filling a disk: each place in its source that warns is heard once, then once
-//! a minute with the number of lines left out.
+//! Rate limit for the Raft library's warnings: each callsite logs once at once, then once a minute with the number of
+//! suppressed lines. Otherwise they could fill a disk.
 //!
-//! It warns for each heartbeat that a member which is down does not acknowledge, several times a second for as long as
-//! that lasts. What operators need of it, which member and since when, the store logs itself.
+//! The library warns for each heartbeat that a failed member does not acknowledge, several times a second while that
+//! lasts. The store logs the relevant part itself: which member, and since when.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,27 +18,27 @@ use crate::repeats::Repeats;
 /// Targets whose warnings are limited.
 const LIMITED: &str = "openraft";
 
-/// Formats events as `inner` does, without the repeats of limited targets.
+/// Formats events with `inner` and suppresses repeats of limited targets.
 pub(super) struct Limit<F> {
     inner: F,
     json: bool,
-    /// By place in the source: as many as the library has.
-    places: Mutex<HashMap<tracing::callsite::Identifier, Repeats>>,
+    /// By callsite; bounded by the callsites of the library.
+    callsites: Mutex<HashMap<tracing::callsite::Identifier, Repeats>>,
 }
 
 impl<F> Limit<F> {
     pub(super) fn new(inner: F, json: bool) -> Limit<F> {
-        Limit { inner, json, places: Mutex::default() }
+        Limit { inner, json, callsites: Mutex::default() }
     }
 
-    /// Whether an event is written: the number of those left out before it, or `None`.
+    /// Whether an event is written: the number of suppressed ones before it, or `None`.
     fn admit(&self, event: &Event<'_>) -> Option<u64> {
         let metadata = event.metadata();
         // Levels are ordered by how much is logged: a warning is at most `WARN`.
         if *metadata.level() > Level::WARN || !metadata.target().starts_with(LIMITED) {
             return Some(0);
         }
-        self.places.lock().entry(metadata.callsite()).or_default().admit()
+        self.callsites.lock().entry(metadata.callsite()).or_default().admit()
     }
 }
 
@@ -52,13 +52,13 @@ where
         match self.admit(event) {
             None => Ok(()),
             Some(0) => self.inner.format_event(ctx, writer, event),
-            Some(left_out) => {
+            Some(suppressed) => {
                 let mut line = String::new();
                 self.inner.format_event(ctx, Writer::new(&mut line), event)?;
                 let line = line.trim_end();
                 match line.strip_suffix('}').filter(|_| self.json) {
-                    Some(object) => writeln!(writer, "{object},\"repeated\":{left_out}}}"),
-                    None => writeln!(writer, "{line} repeated={left_out}"),
+                    Some(object) => writeln!(writer, "{object},\"repeated\":{suppressed}}}"),
+                    None => writeln!(writer, "{line} repeated={suppressed}"),
                 }
             }
         }

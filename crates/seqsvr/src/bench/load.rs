@@ -1,9 +1,10 @@
-//! The load: workers that each have a round of calls in flight, a warm-up, and a measured part.
+//! The load generator: workers with a round of calls in flight each, a warm-up, and a measured part.
 //!
-//! In a closed loop a worker sends its next round when the last one is answered, so the load adapts to the service. In an open
-//! loop calls are due at a rate, see [`Pace`]; the number of workers only bounds how many are in flight.
+//! In a closed loop a worker sends its next round after the replies of the last one, so the load adapts to the service.
+//! In an open loop calls are scheduled at a rate, see [`OpenLoop`]; the number of workers only bounds how many are in
+//! flight.
 //!
-//! Workers are plain futures on one thread: they share the state without a lock, and never across an `await`.
+//! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -11,17 +12,17 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use super::door::Lane;
-use super::pace::Pace;
-use super::pick::{Distribution, Picker};
-use super::seconds::Seconds;
-use crate::traffic::{Answer, Latency, Reasons};
+use super::distribution::{Distribution, UidSampler};
+use super::endpoint::Transport;
+use super::open_loop::OpenLoop;
+use super::time_series::TimeSeries;
+use crate::traffic::{Latency, Reasons, Reply};
 use seq_order::{CallId, Checker, User};
 
-/// Wait of a worker whose round gave it no number at all, so that a dead service is not asked in a tight loop.
+/// Pause of a worker after a round without a number: no busy loop against an unavailable service.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
-/// What is sent, and until when.
+/// The parameters of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Workers.
@@ -32,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) batch: usize,
     pub(crate) warmup: Duration,
     pub(crate) end: End,
-    /// Calls due in a second; `None` in a closed loop.
+    /// Calls scheduled per second; `None` in a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) first_uid: u64,
     /// Number of uids, 1 or above.
@@ -40,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) distribution: Distribution,
     pub(crate) seed: u64,
     pub(crate) check: bool,
-    /// Whether no number may be missing.
+    /// Whether a missing number is a violation.
     pub(crate) seamless: bool,
 }
 
@@ -51,13 +52,13 @@ pub(crate) enum End {
     Calls(u64),
 }
 
-/// A load under way.
+/// A running load.
 #[derive(Debug)]
 pub(crate) struct Load<L> {
-    lanes: RefCell<Vec<L>>,
+    transports: RefCell<Vec<L>>,
     plan: Plan,
     began: Instant,
-    pace: Option<Pace>,
+    open_loop: Option<OpenLoop>,
     stopping: Cell<bool>,
     /// When the measured part began; calls sent before it are not counted.
     measured_from: Cell<Option<Duration>>,
@@ -66,62 +67,62 @@ pub(crate) struct Load<L> {
     state: RefCell<Outcome>,
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The history, warm-up included, when it was asked for.
+    /// The history, warm-up included, if it is checked.
     pub(crate) checker: Option<Checker>,
-    /// How long the measured calls took.
+    /// Latency of the measured calls.
     pub(crate) latency: Latency,
     /// The measured part, second by second.
-    pub(crate) seconds: Seconds,
-    /// Numbers given out to measured calls.
+    pub(crate) time_series: TimeSeries,
+    /// Numbers allocated by measured calls.
     pub(crate) numbers: u64,
-    /// Numbers given out, warm-up included.
+    /// Numbers allocated, warm-up included.
     pub(crate) all_numbers: u64,
-    /// Items of measured calls that got none, by reason.
+    /// Failed items of measured calls, by reason.
     pub(crate) failed_items: Reasons,
-    /// Calls of an open loop that were due and not sent, because as many as there are workers were in flight.
+    /// Scheduled calls of an open loop that were not sent, because every worker had one in flight.
     pub(crate) unsent: u64,
     /// Length of the measured part.
     pub(crate) took: Duration,
     /// Longest time without a number in the measured part.
     pub(crate) longest_silence: Duration,
-    last_answer: Duration,
+    last_reply: Duration,
 }
 
-/// A round that may be sent.
+/// A round to send.
 struct Round {
     calls: usize,
-    /// When its calls were due, in an open loop; now, in a closed one.
+    /// The scheduled time of its calls in an open loop; now in a closed one.
     due: Duration,
     measured: bool,
 }
 
-impl<L: Lane> Load<L> {
-    /// A load that begins now, with one lane for each worker.
+impl<L: Transport> Load<L> {
+    /// A load that starts now, with one transport for each worker.
     ///
     /// # Errors
     /// When the thread of an open loop cannot be started.
-    pub(crate) fn new(lanes: Vec<L>, plan: Plan) -> std::io::Result<Load<L>> {
-        assert_eq!(lanes.len(), plan.concurrency);
+    pub(crate) fn new(transports: Vec<L>, plan: Plan) -> std::io::Result<Load<L>> {
+        assert_eq!(transports.len(), plan.concurrency);
         let state = Outcome {
             checker: plan.check.then(|| checker(plan)),
             latency: Latency::new(),
-            seconds: Seconds::default(),
+            time_series: TimeSeries::default(),
             numbers: 0,
             all_numbers: 0,
             failed_items: Reasons::new(),
             unsent: 0,
             took: Duration::ZERO,
             longest_silence: Duration::ZERO,
-            last_answer: Duration::ZERO,
+            last_reply: Duration::ZERO,
         };
         Ok(Load {
-            lanes: RefCell::new(lanes),
+            transports: RefCell::new(transports),
             plan,
             began: Instant::now(),
-            pace: plan.rate.map(Pace::start).transpose()?,
+            open_loop: plan.rate.map(OpenLoop::start).transpose()?,
             stopping: Cell::new(false),
             measured_from: Cell::new(None),
             sent: Cell::new(0),
@@ -129,29 +130,31 @@ impl<L: Lane> Load<L> {
         })
     }
 
-    /// Runs to the end of the plan; completes when the last call has ended.
+    /// Runs the plan; completes when the last call has ended.
     pub(crate) async fn run(&self) {
-        let lanes = self.lanes.take();
-        join_all(lanes.into_iter().enumerate().map(|(worker, lane)| self.work(worker, lane))).await;
+        let transports = self.transports.take();
+        join_all(transports.into_iter().enumerate().map(|(worker, transport)| self.work(worker, transport))).await;
         let mut state = self.state.borrow_mut();
         let now = self.began.elapsed();
         state.took = now.saturating_sub(self.measured_from.get().unwrap_or(now));
-        // What came after the last number is silence, too.
-        let silence = self.measured_from.get().map_or(Duration::ZERO, |_| now.saturating_sub(state.last_answer));
+        // The time after the last number counts as silence, too.
+        let silence = self.measured_from.get().map_or(Duration::ZERO, |_| now.saturating_sub(state.last_reply));
         state.longest_silence = state.longest_silence.max(silence);
-        state.seconds.close();
-        if let (Some(pace), End::After(duration), Some(from)) = (&self.pace, self.plan.end, self.measured_from.get()) {
-            state.unsent = pace.unsent(self.began + (from + duration).min(now));
+        state.time_series.close();
+        if let (Some(open_loop), End::After(duration), Some(from)) =
+            (&self.open_loop, self.plan.end, self.measured_from.get())
+        {
+            state.unsent = open_loop.unsent(self.began + (from + duration).min(now));
         }
     }
 
-    /// Sends no new call; calls in flight end.
+    /// Stops sending calls; calls in flight complete.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
-        self.pace.as_ref().inspect(|pace| pace.stop());
+        self.open_loop.as_ref().inspect(|open_loop| open_loop.stop());
     }
 
-    /// How far the measured part is: milliseconds or calls, as the plan counts.
+    /// Progress of the measured part: milliseconds or calls, in the unit of the plan.
     pub(crate) fn progress(&self) -> u64 {
         match (self.plan.end, self.measured_from.get()) {
             (_, None) => 0,
@@ -160,50 +163,50 @@ impl<L: Lane> Load<L> {
         }
     }
 
-    /// Ends the load.
+    /// Consumes the load and returns its results.
     pub(crate) fn into_outcome(self) -> Outcome {
         self.state.into_inner()
     }
 
-    async fn work(&self, worker: usize, mut lane: L) {
+    async fn work(&self, worker: usize, mut transport: L) {
         let Plan { batch, pipeline, uids, distribution, seed, .. } = self.plan;
-        let mut picker = Picker::new(distribution, uids, seed, worker..self.plan.concurrency);
-        let (mut users, mut asked) = (Vec::with_capacity(batch * pipeline), Vec::with_capacity(batch * pipeline));
-        let (mut calls, mut answers) = (Vec::new(), Vec::with_capacity(batch * pipeline));
+        let mut sampler = UidSampler::new(distribution, uids, seed, worker..self.plan.concurrency);
+        let (mut users, mut requested) = (Vec::with_capacity(batch * pipeline), Vec::with_capacity(batch * pipeline));
+        let (mut calls, mut replies) = (Vec::new(), Vec::with_capacity(batch * pipeline));
         while let Some(round) = self.admit().await {
             users.clear();
-            users.extend((0..round.calls * batch).map(|_| picker.pick()));
-            asked.clear();
-            asked.extend(users.iter().map(|user: &User| self.plan.first_uid + u64::from(user.0)));
-            answers.clear();
+            users.extend((0..round.calls * batch).map(|_| sampler.sample()));
+            requested.clear();
+            requested.extend(users.iter().map(|user: &User| self.plan.first_uid + u64::from(user.0)));
+            replies.clear();
             let sent = self.began.elapsed();
             if let Some(checker) = &mut self.state.borrow_mut().checker {
                 calls.extend(users.chunks(batch).map(|users| checker.start(sent, users.iter().copied())));
             }
-            lane.round(&asked, &mut answers).await;
-            assert_eq!(answers.len(), asked.len(), "one answer for each uid");
+            transport.round(&requested, &mut replies).await;
+            assert_eq!(replies.len(), requested.len(), "one reply for each uid");
             let now = self.began.elapsed();
-            self.state.borrow_mut().end(&mut calls, batch, &round, now, &answers, self.measured_from.get());
-            if answers.iter().all(|answer| matches!(answer, Answer::Failed(_))) {
+            self.state.borrow_mut().end(&mut calls, batch, &round, now, &replies, self.measured_from.get());
+            if replies.iter().all(|reply| matches!(reply, Reply::Failed(_))) {
                 tokio::time::sleep(AFTER_FAILURE).await;
             }
         }
     }
 
-    /// Waits for calls that are due: when they were, and how many.
+    /// Waits for scheduled calls; returns their scheduled time and their number.
     async fn due(&self) -> Option<(Duration, usize)> {
-        let Some(pace) = &self.pace else { return Some((self.began.elapsed(), self.plan.pipeline)) };
+        let Some(open_loop) = &self.open_loop else { return Some((self.began.elapsed(), self.plan.pipeline)) };
         loop {
-            let (due, calls) = pace.take(self.plan.pipeline).await?;
+            let (due, calls) = open_loop.take(self.plan.pipeline).await?;
             let due = due.saturating_duration_since(self.began);
-            // What the warm-up of an overrun service leaves over is not carried into the measured part.
+            // The backlog of an overloaded service's warm-up is not carried into the measured part.
             if due >= self.plan.warmup || self.began.elapsed() < self.plan.warmup {
                 return Some((due, calls));
             }
         }
     }
 
-    /// Waits until a round may be sent; `None` when there is no further one.
+    /// Waits until a round may be sent; `None` at the end of the load.
     async fn admit(&self) -> Option<Round> {
         let (due, mut calls) = self.due().await?;
         if self.stopping.get() {
@@ -214,11 +217,11 @@ impl<L: Lane> Load<L> {
         }
         let from = self.measured_from.get().unwrap_or_else(|| {
             self.measured_from.set(Some(due));
-            self.state.borrow_mut().last_answer = due;
+            self.state.borrow_mut().last_reply = due;
             due
         });
         let more = match self.plan.end {
-            // Also by the time it is: what an overrun service leaves unsent is counted, not waited for.
+            // Also bounded by real time: the backlog of an overloaded service is counted as unsent, not sent.
             End::After(duration) => due.max(self.began.elapsed()) < from + duration,
             End::Calls(most) => {
                 calls = calls.min((most - self.sent.get()) as usize);
@@ -241,31 +244,31 @@ impl Outcome {
         batch: usize,
         round: &Round,
         now: Duration,
-        answers: &[Answer],
+        replies: &[Reply],
         measured_from: Option<Duration>,
     ) {
         if let Some(checker) = &mut self.checker {
-            for (call, answers) in calls.drain(..).zip(answers.chunks(batch)) {
-                checker.end(call, now, answers.iter().map(Answer::outcome));
+            for (call, replies) in calls.drain(..).zip(replies.chunks(batch)) {
+                checker.end(call, now, replies.iter().map(Reply::outcome));
             }
         }
-        let given = answers.iter().filter(|answer| matches!(answer, Answer::Given { .. })).count() as u64;
+        let given = replies.iter().filter(|reply| matches!(reply, Reply::Given { .. })).count() as u64;
         self.all_numbers += given;
         let Some(from) = measured_from.filter(|_| round.measured) else { return };
         let took = now - round.due;
         self.latency.record_n(took, round.calls as u64);
-        self.seconds.add(now - from, round.calls as u64, given, answers.len() as u64 - given, took);
+        self.time_series.add(now - from, round.calls as u64, given, replies.len() as u64 - given, took);
         self.numbers += given;
-        if given < answers.len() as u64 {
-            for answer in answers {
-                if let Answer::Failed(failure) = answer {
+        if given < replies.len() as u64 {
+            for reply in replies {
+                if let Reply::Failed(failure) = reply {
                     *self.failed_items.entry(failure.reason.clone()).or_default() += 1;
                 }
             }
         }
         if given > 0 {
-            self.longest_silence = self.longest_silence.max(now.saturating_sub(self.last_answer));
-            self.last_answer = now;
+            self.longest_silence = self.longest_silence.max(now.saturating_sub(self.last_reply));
+            self.last_reply = now;
         }
     }
 }
@@ -287,7 +290,7 @@ mod tests {
     use super::*;
     use crate::traffic::Failure;
 
-    /// Takes a millisecond for a call; counts for all uids together unless `stuck`.
+    /// Takes a millisecond for a call; one counter for all uids, constant if `stuck`.
     #[derive(Default)]
     struct Memory {
         last: Cell<u64>,
@@ -295,17 +298,17 @@ mod tests {
         dead: bool,
     }
 
-    impl Lane for Rc<Memory> {
-        async fn round(&mut self, uids: &[u64], answers: &mut Vec<Answer>) {
+    impl Transport for Rc<Memory> {
+        async fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) {
             for _ in uids {
                 if self.dead {
                     let failure =
                         Failure { reason: "UNREACHABLE".into(), message: "no".into(), retryable: true, lost: 0 };
-                    answers.push(Answer::Failed(Rc::new(failure)));
+                    replies.push(Reply::Failed(Rc::new(failure)));
                     continue;
                 }
                 self.last.set(if self.stuck { 1 } else { self.last.get() + 1 });
-                answers.push(Answer::Given { value: Seq(self.last.get()), prev: Seq(0), lost: 0 });
+                replies.push(Reply::Given { value: Seq(self.last.get()), prev: Seq(0), lost: 0 });
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -356,8 +359,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_open_loop_counts_from_when_calls_are_due() {
-        // One worker, a millisecond for a round of one: a tenth of what is due gets sent.
+    async fn an_open_loop_measures_from_the_scheduled_time() {
+        // One worker, a millisecond for a round of one: a tenth of the scheduled calls is sent.
         let end = End::After(Duration::from_millis(200));
         let plan = Plan { concurrency: 1, rate: Some(10_000.0), end, check: false, ..PLAN };
         let outcome = run(Memory::default(), plan).await;
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn numbers_given_twice_are_found() {
+    async fn duplicate_numbers_are_found() {
         let outcome = run(Memory { stuck: true, ..Memory::default() }, PLAN).await;
         let tally = outcome.checker.unwrap().tally();
         assert!(tally.duplicates > 50 && tally.decreases > 50, "{tally:?}");
@@ -385,7 +388,7 @@ mod tests {
     async fn a_dead_service_is_counted_by_reason() {
         let outcome = run(Memory { dead: true, ..Memory::default() }, PLAN).await;
         assert_eq!((outcome.numbers, outcome.failed_items["UNREACHABLE"]), (0, 100));
-        assert_eq!(outcome.longest_silence, outcome.took, "all of it was silence");
+        assert_eq!(outcome.longest_silence, outcome.took, "the whole run was silence");
         assert!(outcome.took > Duration::ZERO);
     }
 }

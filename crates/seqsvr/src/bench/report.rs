@@ -1,20 +1,20 @@
-//! What a bench says at its end: to people on a screen, to programs as one object.
+//! The report of a bench: as text, or as one JSON object.
 
 use std::time::Duration;
 
 use seq_core::Uid;
 use serde::Serialize;
 
-use super::door::Door;
-use super::expect::{self, Expectation};
+use super::endpoint::Endpoint;
 use super::load::{Outcome, Plan};
+use super::thresholds::{self, Threshold};
 use crate::exit::Exit;
 use crate::output::{Output, grouped};
 use crate::traffic::raises::RaiseWatch;
 use crate::traffic::verdict::Verdict;
 use crate::traffic::{Percentiles, Reasons, millis, per_second};
 
-/// The sums of a bench.
+/// The results of a bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     door: String,
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     distribution: String,
     uids: u32,
     seed: u64,
-    /// Whether Ctrl-C ended it early: its figures are those of a shorter run.
+    /// Whether Ctrl-C ended it early: the figures are those of a shorter run.
     interrupted: bool,
     seconds: f64,
     calls: u64,
@@ -33,27 +33,27 @@ pub(crate) struct Report {
     numbers_per_second: f64,
     failed: u64,
     failed_items: Reasons,
-    /// Calls due in a second, in an open loop.
+    /// Calls scheduled per second, in an open loop.
     rate: Option<f64>,
-    /// Calls that were due and never sent.
+    /// Calls that were scheduled and never sent.
     unsent: u64,
     longest_unanswered_ms: u64,
     latency: Percentiles,
     /// Warm-up included.
     ceiling_raises: Option<u64>,
-    /// Processor time of the cluster's processes for each number, warm-up included; nothing when no allocator reported it, or
+    /// CPU time of the cluster's processes for each number, warm-up included; `None` if no allocator reported it, or
     /// there was no number.
     cpu_us_per_number: Option<f64>,
     /// Absent without `--check`.
     order: Option<Verdict>,
-    /// How the run held against what was expected of it.
+    /// The results of the thresholds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    expected: Vec<expect::Verdict>,
+    expected: Vec<thresholds::Verdict>,
 }
 
 impl Report {
-    /// Sums a bench up.
-    pub(crate) fn new(door: Door, plan: Plan, outcome: &Outcome, raises: &RaiseWatch, interrupted: bool) -> Report {
+    /// Summarizes a bench.
+    pub(crate) fn new(door: Endpoint, plan: Plan, outcome: &Outcome, raises: &RaiseWatch, interrupted: bool) -> Report {
         let spent = raises.cpu().filter(|cpu| outcome.all_numbers > 0 && !cpu.is_zero());
         let cpu = spent.map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.all_numbers as f64);
         let seconds = outcome.took.as_secs_f64();
@@ -86,10 +86,10 @@ impl Report {
         }
     }
 
-    /// Holds the report against what was expected.
-    pub(crate) fn judge(&mut self, expected: &[Expectation]) -> serde_json::Result<()> {
+    /// Checks the report against the thresholds.
+    pub(crate) fn check(&mut self, expected: &[Threshold]) -> serde_json::Result<()> {
         let report = serde_json::to_value(&*self)?;
-        self.expected = expected.iter().map(|bound| bound.judge(&report)).collect();
+        self.expected = expected.iter().map(|threshold| threshold.check(&report)).collect();
         Ok(())
     }
 
@@ -120,27 +120,27 @@ impl Report {
         }
         match self.ceiling_raises {
             Some(raises) => output.line(format_args!("ceiling raises  {}, warm-up included", grouped(raises)))?,
-            None => output.line("ceiling raises  unknown: no allocator answered")?,
+            None => output.line("ceiling raises  unknown: no allocator responded")?,
         }
         match self.cpu_us_per_number {
             Some(cpu) => output.line(format_args!("server cpu      {cpu:.3} us a number, warm-up included"))?,
-            None => output.line("server cpu      unknown: no allocator answered, or no number was given out")?,
+            None => output.line("server cpu      unknown: no allocator responded, or no number was allocated")?,
         }
         if let Some(order) = &self.order {
             order.print(output)?;
         }
         self.expected.iter().try_for_each(|verdict| output.line(format_args!("expected        {verdict}")))?;
         if self.numbers == 0 && !self.interrupted {
-            output.line("numbers         none was given out  FAIL")?;
+            output.line("numbers         none was allocated  FAIL")?;
         }
         Ok(())
     }
 
-    /// Ok when numbers came, the order held if it was watched, and so did what was expected. A run that was cut short is held
-    /// to the order alone.
+    /// Ok if numbers were allocated, the order held if it was checked, and every threshold was met. An interrupted run
+    /// is only checked for the order.
     pub(crate) fn exit(&self) -> Exit {
         let order = self.order.as_ref().is_none_or(Verdict::pass);
-        let expected = self.expected.iter().all(expect::Verdict::pass);
+        let expected = self.expected.iter().all(thresholds::Verdict::pass);
         match (order, self.interrupted) {
             (false, _) => Exit::Failed,
             (true, true) => Exit::Interrupted,
@@ -150,7 +150,7 @@ impl Report {
     }
 }
 
-/// The name of a choice, as it is written on the command line.
+/// The command-line name of a value.
 fn name(choice: impl clap::ValueEnum) -> String {
     choice.to_possible_value().expect("no choice is hidden").get_name().to_owned()
 }

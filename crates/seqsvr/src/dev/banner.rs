@@ -1,4 +1,4 @@
-//! What a development cluster says of itself when it is ready: for people, and as one object for programs.
+//! The banner of a development cluster that is ready: as text, and as one JSON object.
 
 use std::env;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::output::{Table, digits, grouped};
 use crate::target::DEFAULT_ADDR;
 use crate::version::{REVISION, VERSION};
 
-/// Everything somebody needs to talk to the cluster. As JSON it is printed once, when the cluster is ready.
+/// The addresses and parameters of the cluster. As JSON it is printed once, when the cluster is ready.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Banner {
     version: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Banner {
     allocs: Vec<Node>,
     /// Address for metrics and probes.
     http: String,
-    /// What stands before the uid in a key for Redis.
+    /// Prefix of the uid in a Redis key.
     redis_prefix: String,
     data: String,
     data_kept: bool,
@@ -45,7 +45,7 @@ struct Node {
     name: String,
     /// URL of the gRPC port.
     grpc: String,
-    /// Address for clients of Redis.
+    /// Address of the Redis port.
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ struct Node {
     leader: Option<bool>,
 }
 
-/// Sections of a set that was validated.
+/// Number of sections of a validated set.
 pub(super) fn sections(spec: &SetSpec) -> u32 {
     spec.validate().expect("the set was validated when it was read").sections()
 }
@@ -97,7 +97,7 @@ impl Banner {
         })
     }
 
-    /// States that the cluster is ready.
+    /// Marks the cluster as ready.
     pub(super) fn ready(&mut self, after: Duration, leader: Option<u64>) {
         self.ready = true;
         self.seconds = (after.as_secs_f64() * 1_000.0).round() / 1_000.0;
@@ -115,7 +115,7 @@ impl Banner {
         )
     }
 
-    /// What follows when the cluster is ready.
+    /// The text printed once the cluster is ready.
     pub(super) fn render(&self) -> String {
         self.render_for(&program())
     }
@@ -153,7 +153,7 @@ impl Banner {
     }
 }
 
-/// How this program is started from here: by its name where the shell finds it, else by its path.
+/// The command that starts this program from here: its name if it is on the PATH, else its path.
 fn program() -> String {
     let name = "seqsvr";
     let Ok(path) = env::current_exe() else { return name.to_owned() };
@@ -166,7 +166,7 @@ fn program() -> String {
     as_typed(relative.unwrap_or(&path))
 }
 
-/// A path as a shell runs it: a bare name is looked for on the PATH alone.
+/// A path as typed in a shell, which searches a bare name only on the PATH.
 fn as_typed(path: &Path) -> String {
     let is_bare = path.components().count() == 1 && path.is_relative();
     if is_bare { format!("./{}", path.display()) } else { path.display().to_string() }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_cluster_says_what_to_try() {
+    fn a_ready_cluster_prints_commands_to_try() {
         let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
         let http = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut banner = Banner::new(&set.spec, "seq:", &http, &Data::Kept("data".into())).unwrap();

@@ -1,10 +1,10 @@
-//! Sends a trace's messages, many at a time, and holds every answer against the history.
+//! Sends a trace's messages concurrently and checks every reply against the history.
 //!
-//! A message is done when every member has a number. Members without one are asked for again, in a new call: the old one
-//! stays in the history as "maybe". So the replay goes on over a server that is killed and started again, and gives up only
-//! when nobody answers for the whole of its patience.
+//! A message is done when every member has a number. Members without one are retried in a new call; the old call stays
+//! in the history as "maybe". So a replay continues across a killed and restarted server, and gives up only after a
+//! message has failed for the whole timeout.
 //!
-//! Workers are plain futures on one thread: they share the state without a lock, and never across an `await`.
+//! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,83 +16,83 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::trace::{Message, Trace};
-use crate::traffic::{Answer, Failure, Latency, Reasons, Service};
+use crate::traffic::{Failure, Latency, Reasons, Reply, Service};
 use seq_order::{CallId, Checker, User};
 
 #[cfg(test)]
 mod tests;
 
-/// First wait before a message's missing members are asked for again; a healthy server needs none.
+/// First backoff before the missing members of a message are retried; a healthy server needs none.
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 
-/// Longest wait: soon after a server is back it is used.
+/// Longest backoff: a restarted server is used soon.
 const RETRY_LONGEST: Duration = Duration::from_millis(500);
 
-/// How messages are sent.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ReplayOptions {
     /// Messages in flight, 1 or above.
     pub(crate) concurrency: usize,
-    /// How much faster than recorded; `None` as fast as answers come.
+    /// Factor of the recorded speed; `None` is as fast as replies come.
     pub(crate) speed: Option<f64>,
     /// Messages sent in all.
     pub(crate) limit: usize,
-    /// How long one message is tried.
-    pub(crate) patience: Duration,
+    /// How long one message is retried.
+    pub(crate) timeout: Duration,
 }
 
-/// A replay under way.
+/// A running replay.
 #[derive(Debug)]
 pub(crate) struct Drive<'a, S> {
     trace: &'a Trace,
-    /// The uids of each group, as calls name them.
+    /// The uids of each group, in the form of requests.
     uids: Vec<Vec<u64>>,
     service: S,
-    pace: Pace,
+    options: ReplayOptions,
     began: Instant,
     stopping: Cell<bool>,
-    /// Signalled when no new message is to be sent: messages that are not due yet are dropped.
+    /// Notified when no new message may be sent: messages not due yet are dropped.
     stopped: Notify,
     next: Cell<usize>,
     state: RefCell<State>,
 }
 
-/// What is known so far.
+/// The results so far.
 #[derive(Debug)]
 pub(crate) struct State {
     /// The history.
     pub(crate) checker: Checker,
-    /// How long calls took.
+    /// Latency of the calls.
     pub(crate) latency: Latency,
     /// Messages of which every member has a number.
     pub(crate) messages: u64,
     /// Calls sent again for members that got no number.
     pub(crate) retried: u64,
-    /// Calls in which an item may have moved without an answer.
+    /// Calls in which a counter may have advanced without a reply.
     pub(crate) unknown_calls: u64,
-    /// Items without a number, by reason; each was asked for again.
+    /// Failed items, by reason; each was retried.
     pub(crate) reasons: Reasons,
-    /// Longest time from one answered call to the next.
+    /// Longest time from one successful call to the next.
     pub(crate) longest_silence: Duration,
-    last_answer: Duration,
-    /// Why the replay did not reach its end.
+    last_reply: Duration,
+    /// The failure that ended the replay.
     pub(crate) gave_up: Option<GaveUp>,
 }
 
-/// A message that could not be delivered.
+/// A message that failed for good.
 #[derive(Clone, Debug)]
 pub(crate) struct GaveUp {
     /// A member without a number.
     pub(crate) uid: Uid,
     /// The last failure.
     pub(crate) failure: Rc<Failure>,
-    /// How long it was tried.
+    /// How long it was retried.
     pub(crate) after: Duration,
 }
 
 impl<'a, S: Service> Drive<'a, S> {
-    /// A replay of `trace` that has not begun; `checker` knows what its users were given before.
-    pub(crate) fn new(trace: &'a Trace, service: S, pace: Pace, checker: Checker) -> Drive<'a, S> {
+    /// A replay of `trace`, not started; `checker` has the high-water marks of earlier runs.
+    pub(crate) fn new(trace: &'a Trace, service: S, options: ReplayOptions, checker: Checker) -> Drive<'a, S> {
         let state = State {
             checker,
             latency: Latency::new(),
@@ -101,14 +101,14 @@ impl<'a, S: Service> Drive<'a, S> {
             unknown_calls: 0,
             reasons: Reasons::new(),
             longest_silence: Duration::ZERO,
-            last_answer: Duration::ZERO,
+            last_reply: Duration::ZERO,
             gave_up: None,
         };
         Drive {
             trace,
             uids: trace.groups.iter().map(|group| group.iter().map(|user| trace.uid(*user).0).collect()).collect(),
             service,
-            pace,
+            options,
             began: Instant::now(),
             stopping: Cell::new(false),
             stopped: Notify::new(),
@@ -117,12 +117,12 @@ impl<'a, S: Service> Drive<'a, S> {
         }
     }
 
-    /// Sends everything; completes when the last call has ended.
+    /// Sends all messages; completes when the last call has ended.
     pub(crate) async fn run(&self) {
-        join_all((0..self.pace.concurrency).map(|_| self.work())).await;
+        join_all((0..self.options.concurrency).map(|_| self.work())).await;
     }
 
-    /// Sends no new message; calls in flight end.
+    /// Stops sending messages; calls in flight complete.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         self.stopped.notify_waiters();
@@ -138,17 +138,17 @@ impl<'a, S: Service> Drive<'a, S> {
         self.began.elapsed()
     }
 
-    /// Ends the replay.
+    /// Consumes the replay and returns its results.
     pub(crate) fn into_state(self) -> State {
         self.state.into_inner()
     }
 
     async fn work(&self) {
         while let Some(message) = self.take() {
-            if let Some(speed) = self.pace.speed {
+            if let Some(speed) = self.options.speed {
                 let first = self.trace.messages[0].second;
                 let due = Duration::from_secs_f64((message.second - first) as f64 / speed);
-                // Nothing that could stop the replay runs between the check in `take` and the first poll here.
+                // No other future runs between the check in `take` and the first poll here, so no notification is lost.
                 tokio::select! {
                     () = tokio::time::sleep_until(self.began + due) => {}
                     () = self.stopped.notified() => return,
@@ -162,30 +162,30 @@ impl<'a, S: Service> Drive<'a, S> {
 
     fn take(&self) -> Option<&'a Message> {
         let at = self.next.get();
-        if self.stopping.get() || at >= self.pace.limit {
+        if self.stopping.get() || at >= self.options.limit {
             return None;
         }
         self.next.set(at + 1);
         self.trace.messages.get(at)
     }
 
-    /// Calls until every member has a number. Answers whether the replay can go on.
+    /// Sends a message until every member has a number. Returns whether the replay can continue.
     async fn deliver(&self, message: &Message) -> bool {
         let members = self.trace.members(message);
-        let answers = self.call(members, &self.uids[message.group as usize]).await;
-        let Some((mut missing, mut failure)) = missing(members, &answers) else {
+        let replies = self.call(members, &self.uids[message.group as usize]).await;
+        let Some((mut missing, mut failure)) = missing(members, &replies) else {
             self.state.borrow_mut().messages += 1;
             return true;
         };
         let since = Instant::now();
         let mut wait = RETRY_FIRST;
-        while failure.retryable && since.elapsed() < self.pace.patience && !self.stopping.get() {
+        while failure.retryable && since.elapsed() < self.options.timeout && !self.stopping.get() {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(RETRY_LONGEST);
             self.state.borrow_mut().retried += 1;
             let uids: Vec<u64> = missing.iter().map(|user| self.trace.uid(*user).0).collect();
-            let answers = self.call(&missing, &uids).await;
-            match self::missing(&missing, &answers) {
+            let replies = self.call(&missing, &uids).await;
+            match self::missing(&missing, &replies) {
                 Some(rest) => (missing, failure) = rest,
                 None => {
                     self.state.borrow_mut().messages += 1;
@@ -193,35 +193,35 @@ impl<'a, S: Service> Drive<'a, S> {
                 }
             }
         }
-        // Whoever is stopped by another's failure has none of its own to tell.
-        if !failure.retryable || since.elapsed() >= self.pace.patience {
+        // A worker stopped by another worker's failure has none to report.
+        if !failure.retryable || since.elapsed() >= self.options.timeout {
             let gave_up = GaveUp { uid: self.trace.uid(missing[0]), failure, after: since.elapsed() };
             self.state.borrow_mut().gave_up.get_or_insert(gave_up);
         }
         false
     }
 
-    /// One call, noted in the history before it is sent and after it ended.
-    async fn call(&self, users: &[User], uids: &[u64]) -> Vec<Answer> {
+    /// Sends one call; records it in the history before it is sent and after it ended.
+    async fn call(&self, users: &[User], uids: &[u64]) -> Vec<Reply> {
         let sent = self.began.elapsed();
         let call = self.state.borrow_mut().checker.start(sent, users.iter().copied());
-        let answers = self.service.next_many(uids).await;
+        let replies = self.service.next_many(uids).await;
         let now = self.began.elapsed();
-        self.state.borrow_mut().end(call, (sent, now), &answers);
-        answers
+        self.state.borrow_mut().end(call, (sent, now), &replies);
+        replies
     }
 }
 
 impl State {
-    fn end(&mut self, call: CallId, (sent, now): (Duration, Duration), answers: &[Answer]) {
-        self.checker.end(call, now, answers.iter().map(Answer::outcome));
+    fn end(&mut self, call: CallId, (sent, now): (Duration, Duration), replies: &[Reply]) {
+        self.checker.end(call, now, replies.iter().map(Reply::outcome));
         self.latency.record(now - sent);
         let mut lost = 0;
         let mut given = 0;
-        for answer in answers {
-            match answer {
-                Answer::Given { .. } => given += 1,
-                Answer::Failed(failure) => {
+        for reply in replies {
+            match reply {
+                Reply::Given { .. } => given += 1,
+                Reply::Failed(failure) => {
                     lost += failure.lost;
                     match self.reasons.get_mut(&failure.reason) {
                         Some(count) => *count += 1,
@@ -232,18 +232,18 @@ impl State {
         }
         self.unknown_calls += u64::from(lost > 0);
         if given > 0 {
-            self.longest_silence = self.longest_silence.max(now - self.last_answer);
-            self.last_answer = now;
+            self.longest_silence = self.longest_silence.max(now - self.last_reply);
+            self.last_reply = now;
         }
     }
 }
 
-/// The users without a number, with the failure of the worst of them: one that cannot be retried before all others.
-fn missing(users: &[User], answers: &[Answer]) -> Option<(Vec<User>, Rc<Failure>)> {
+/// The users without a number, with the worst failure: one that cannot be retried before all others.
+fn missing(users: &[User], replies: &[Reply]) -> Option<(Vec<User>, Rc<Failure>)> {
     let mut missing = Vec::new();
     let mut worst: Option<&Rc<Failure>> = None;
-    for (user, answer) in users.iter().zip(answers) {
-        if let Answer::Failed(failure) = answer {
+    for (user, reply) in users.iter().zip(replies) {
+        if let Reply::Failed(failure) = reply {
             missing.push(*user);
             if worst.is_none_or(|worst| worst.retryable && !failure.retryable) {
                 worst = Some(failure);

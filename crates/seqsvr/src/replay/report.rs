@@ -1,4 +1,4 @@
-//! What a replay says at its end: to people on a screen, to programs as one object.
+//! The report of a replay: as text, or as one JSON object.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::traffic::raises::RaiseWatch;
 use crate::traffic::verdict::Verdict;
 use crate::traffic::{Percentiles, Reasons, millis, per_second};
 
-/// The sums of a replay.
+/// The results of a replay.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     /// Whether Ctrl-C ended it early.
@@ -36,7 +36,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Sums a replay up. With `exclusive` a `prev` that nobody was given is a chain break.
+    /// Summarizes a replay. With `exclusive`, a `prev` that no reply contained is a chain break.
     pub(crate) fn new(
         trace: &Trace,
         state: &State,
@@ -92,7 +92,7 @@ impl Report {
         ))?;
         output.line(format_args!("calls           {}  {}", grouped(self.calls), self.latency))?;
         output.line(format_args!(
-            "retried         {} calls, {} of all without a full answer; longest silence {}",
+            "retried         {} calls, {} of all without a full reply; longest silence {}",
             grouped(self.retried),
             grouped(self.unknown_calls),
             millis(Duration::from_millis(self.longest_unanswered_ms))
@@ -101,11 +101,11 @@ impl Report {
             output.line(format_args!("  {reason:<24} {} items", grouped(*items)))?;
         }
         let raises = match (self.ceiling_raises, self.allocations_per_raise) {
-            (None, _) => "unknown: no allocator answered".to_owned(),
+            (None, _) => "unknown: no allocator responded".to_owned(),
             (Some(raises), None) => grouped(raises),
             (Some(raises), Some(each)) => format!("{}  {} numbers each", grouped(raises), grouped(each as u64)),
         };
-        // A restart is found by looking at the node now and then, so what it did last may not have been seen.
+        // Nodes are polled, so raises between the last poll and a restart may be missing.
         let unsure = if self.restarts > 0 { "  (or more: allocators restarted)" } else { "" };
         output.line(format_args!("ceiling raises  {raises}{unsure}"))?;
         self.verdict.print(output)?;
@@ -115,7 +115,7 @@ impl Report {
         }
     }
 
-    /// Ok only when everything was sent and every promise held.
+    /// Ok only if every message was sent and the order held.
     pub(crate) fn exit(&self) -> Exit {
         match (self.verdict.pass() && self.gave_up.is_none(), self.interrupted) {
             (false, _) => Exit::Failed,

@@ -1,4 +1,4 @@
-//! Reads a recorded message trace: who wrote in which group at which second.
+//! Reads a recorded message trace: the sender and the group of each message, with its second.
 //!
 //! A trace is CSV, plain or gzip, with the header `second,group,sender` and whole numbers, ascending by second. The
 //! members of a group are all senders that appear in it anywhere in the file. Every error names the file and the line.
@@ -14,19 +14,19 @@ use seq_core::limits::MAX_ITEMS;
 
 use seq_order::User;
 
-/// Most messages in a trace: they are held in memory, 16 bytes each at rest and 40 while reading.
+/// Limit on the messages of a trace: they are kept in memory, 16 bytes each and 40 while reading.
 const MAX_MESSAGES: usize = 50_000_000;
 
 /// The columns of a trace.
 const HEADER: [&str; 3] = ["second", "group", "sender"];
 
-/// The two bytes every gzip file starts with.
+/// The magic bytes of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A trace, ready to be replayed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
-    /// The messages in order of time.
+    /// The messages, in time order.
     pub(crate) messages: Vec<Message>,
     /// The members of each group, ascending.
     pub(crate) groups: Vec<Vec<User>>,
@@ -34,7 +34,7 @@ pub(crate) struct Trace {
     pub(crate) uids: Vec<Uid>,
 }
 
-/// One message: everybody in its group gets a number.
+/// One message: every member of its group gets a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     /// Seconds since the start of the trace.
@@ -97,13 +97,13 @@ impl Trace {
         read(&mut BufReader::new(File::open(path).map_err(|error| fail(None, Flaw::Read(error)))?))
     }
 
-    /// Numbers the whole trace takes: one for every member at every message.
+    /// Numbers that the whole trace allocates: one for every member of every message.
     #[cfg(test)]
     pub(crate) fn numbers(&self) -> u64 {
         self.messages.iter().map(|message| self.members(message).len() as u64).sum()
     }
 
-    /// Who gets a number at a message.
+    /// The users that get a number for a message.
     pub(crate) fn members(&self, message: &Message) -> &[User] {
         &self.groups[message.group as usize]
     }
@@ -134,7 +134,7 @@ impl Trace {
     }
 }
 
-/// What is known while lines are read: members are collected as they appear.
+/// State of the reader: members are collected as they appear.
 #[derive(Debug, Default)]
 struct Rows {
     messages: Vec<Message>,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_told_from_plain_text_and_a_cut_file_is_an_error() {
+    fn gzip_is_detected_and_a_truncated_file_is_an_error() {
         let text = b"second,group,sender\n0,1,1\n2,1,2\n";
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         packer.write_all(text).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slice_of_a_real_trace_is_what_its_readme_says() {
+    fn the_slice_of_a_real_trace_matches_its_readme() {
         let trace =
             Trace::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/irc_messages_slice.csv").as_ref());
         let trace = trace.unwrap();

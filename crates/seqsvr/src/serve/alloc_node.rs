@@ -1,7 +1,7 @@
-//! One AllocSvr: its keepers on a thread of their own, its doors on a thread for each core.
+//! One AllocSvr: its background tasks on one thread, its endpoints on one thread for each core.
 //!
-//! The keepers renew and raise; on a busy serving thread they would wait behind requests, and ceilings would be raised
-//! late just when numbers go fastest.
+//! The background tasks renew the lease and raise ceilings; on a busy serving thread they would queue behind requests,
+//! and ceilings would be raised late just under the highest load.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -20,34 +20,34 @@ use seq_kit::process;
 use seq_proto::v1;
 
 use crate::exit::{Exit, Failure};
-use crate::serve::{Stage, bind, linger};
+use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
 
-/// The sockets of an AllocSvr's ports: as many of each as it has serving threads.
+/// The sockets of an AllocSvr's ports: one of each for every serving thread.
 pub(crate) struct Ports {
     pub(crate) grpc: Vec<TcpListener>,
-    /// For clients of Redis, if the node has such a port.
+    /// The Redis port, if the node has one.
     redis: Option<(Vec<TcpListener>, RespConfig)>,
-    /// Whether a GET takes numbers, too.
+    /// Whether GET requests may allocate numbers.
     get_takes: bool,
 }
 
 impl Ports {
-    /// Binds the ports of a node, for so many threads.
+    /// Binds the ports of a node for `threads` threads.
     pub(crate) fn bind(spec: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
         let grpc = bind(&spec.addr, threads)?;
         let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.resp_config())));
         Ok(Ports { grpc, redis: redis.transpose()?, get_takes: settings.http.get_takes })
     }
 
-    /// Where clients of Redis find the node.
+    /// The address of the Redis port.
     pub(crate) fn redis_addr(&self) -> anyhow::Result<Option<String>> {
         let addr = self.redis.as_ref().and_then(|(listeners, _)| listeners.first()).map(TcpListener::local_addr);
         Ok(addr.transpose()?.map(|addr| addr.to_string()))
     }
 
-    /// The sockets of each thread, and what the Redis port is told.
+    /// The sockets of each thread, and the configuration of the Redis port.
     fn by_thread(self) -> (Vec<(TcpListener, Option<TcpListener>)>, Option<RespConfig>) {
         let (listeners, config) = self.redis.unzip();
         let mut redis = listeners.into_iter().flatten();
@@ -55,14 +55,14 @@ impl Ports {
     }
 }
 
-/// Starts an AllocSvr with one serving thread for each socket of a port. Its keepers and its doors go into the stages
-/// given.
+/// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
+/// the given stages.
 pub(crate) fn start(
     config: AllocConfig,
     ports: Ports,
-    keepers: &mut Stage,
-    doors: &mut Stage,
-    patience: Duration,
+    background: &mut Stage,
+    endpoints: &mut Stage,
+    timeout: Duration,
 ) -> anyhow::Result<Allocator> {
     let (node, set) = (config.name.clone(), config.spec.name.clone());
     let admission = Admission::new(&node, own_files(&config, ports.grpc.len()))
@@ -72,67 +72,67 @@ pub(crate) fn start(
         node: node.clone(),
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
     };
-    let allocator = start_keepers(config, keepers, patience)?;
+    let allocator = start_background(config, background, timeout)?;
     let admin = admin_view(allocator.clone(), identity);
     let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
     allocator.add_checks(&mut ready);
     let get_takes = ports.get_takes;
     let (sockets, resp) = ports.by_thread();
     let resp = resp.map(|config| RespNode::new(config, admission.clone()));
-    let door = grpc::Node { admin, ready, beside, admission, get_takes };
-    let (tasks, serving) = (doors.tasks().clone(), allocator.clone());
+    let grpc_node = grpc::Node { admin, ready, beside, admission, get_takes };
+    let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();
     let threads = Cores::start(&node, sockets, move |(listener, redis)| {
         let (tasks, opened) = (tasks.clone(), opened.clone());
-        let (serving, door, resp, set) = (serving.clone(), door.clone(), resp.clone(), set.clone());
+        let (serving, grpc_node, resp, set) = (serving.clone(), grpc_node.clone(), resp.clone(), set.clone());
         async move {
             let allocator = serving.for_doors_of_this_thread();
             let open = || {
                 if let (Some(listener), Some(node)) = (redis, &resp) {
                     resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
                 }
-                grpc::serve(allocator, door, listener, &tasks)
+                grpc::serve(allocator, grpc_node, listener, &tasks)
             };
             let outcome = open();
             let open = outcome.is_ok();
-            // The starter waits for every outcome; it is gone only when another thread failed.
+            // `start` receives every outcome; its receiver is dropped only when another thread failed.
             let _ = opened.send(outcome);
             if open {
-                linger(tasks, patience).await;
+                run_until_shutdown(tasks, timeout).await;
             }
         }
     })
     .context("cannot start the serving threads")?;
-    doors.threads(threads);
+    endpoints.threads(threads);
     for outcome in outcomes.iter().take(count) {
         outcome.context("cannot open the ports")?;
     }
-    keepers.allocator(allocator.clone());
+    background.allocator(allocator.clone());
     Ok(allocator)
 }
 
-/// What a node needs files for beside its callers. Each thread, and that of the keepers, has connections of its own to
-/// every other AllocSvr.
+/// What a node needs files for beside its clients. Each thread, and that of the background tasks, has connections of
+/// its own to every other AllocSvr.
 fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
     let threads = serving + 1;
     let peers = config.spec.allocs.len().saturating_sub(1);
     OwnFiles { dials: peers * config.tuning.connections * threads + config.spec.stores.len(), threads }
 }
 
-fn start_keepers(config: AllocConfig, stage: &mut Stage, patience: Duration) -> anyhow::Result<Allocator> {
+fn start_background(config: AllocConfig, stage: &mut Stage, timeout: Duration) -> anyhow::Result<Allocator> {
     let tasks = stage.tasks().clone();
-    let name = format!("{}-keepers", config.name);
+    let name = format!("{}-background", config.name);
     let (started, outcome) = mpsc::channel();
     let threads = Cores::start(&name, vec![config], move |config| {
         let (tasks, started) = (tasks.clone(), started.clone());
         async move {
             let allocator = Allocator::start(config, &tasks);
             let running = allocator.is_ok();
-            // Nobody listens any more only if the starter was dropped, and then the stage is too.
+            // The receiver is dropped only if `start` was, and then the stage is too.
             let _ = started.send(allocator);
             if running {
-                linger(tasks, patience).await;
+                run_until_shutdown(tasks, timeout).await;
             }
         }
     })
@@ -142,7 +142,7 @@ fn start_keepers(config: AllocConfig, stage: &mut Stage, patience: Duration) -> 
     Ok(allocator)
 }
 
-/// What the node says of itself that its allocator does not know.
+/// The parts of a node's status that its allocator does not have.
 struct Identity {
     set: String,
     node: String,
@@ -154,7 +154,7 @@ fn admin_view(allocator: Allocator, identity: Identity) -> AdminView {
     Arc::new(move || {
         let mut status = allocator.status();
         if status.store_addrs.is_empty() {
-            // The store has not stated its members yet.
+            // No response of the store has listed its members yet.
             status.store_addrs.clone_from(&identity.store_addrs);
         }
         v1::StatusResponse {

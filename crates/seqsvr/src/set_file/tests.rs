@@ -145,7 +145,7 @@ fn a_port_for_clients_of_redis_is_an_address_of_its_own() {
 }
 
 #[test]
-fn sets_are_held_against_each_other() {
+fn sets_are_checked_against_each_other() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.toml"), GOOD).unwrap();
     let other = GOOD.replace("\"im\"", "\"im-b\"").replace("0..1_000", "999..2_000").replace("h:", "g:");

@@ -1,41 +1,42 @@
-//! One sentence about a set: whether its sections are served, whether its store can commit, and what to do next.
+//! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
+//! next.
 
 use std::fmt::Write;
 
-/// How a set is, the worst first.
+/// The state of a set, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// No majority of the store's voters is there: nothing can be committed, and leases end.
+    /// The store has no majority of its voters: nothing can be committed, and leases expire.
     NoQuorum,
-    /// The store is well, and sections are not served.
+    /// The store has a quorum, and some sections are not served.
     Unserved,
-    /// All is served, and a node does not respond.
+    /// All sections are served, and a node does not respond.
     Degraded,
-    /// All is well.
+    /// All sections are served and all nodes respond.
     Ok,
 }
 
-/// What the verdict is about; from the answers of the nodes.
+/// The input of the verdict, from the responses of the nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// Every voter with whether it answered this command, by name; empty when no store answered.
+    /// Every voter by name, and whether it responded; empty if no store responded.
     pub(super) voters: Vec<(String, bool)>,
-    /// Whether a store that answered sees a majority.
+    /// Whether a responding store sees a majority.
     pub(super) quorum: bool,
-    /// Milliseconds since a store that answered last saw one; 0 when none knows.
+    /// Milliseconds since a responding store last saw one; 0 if unknown.
     pub(super) quorum_lost_ms: u64,
-    /// Sections of the set; 0 when no store answered.
+    /// Sections of the set; 0 if no store responded.
     pub(super) sections: u32,
-    /// Sections whose owner has a lease that has not ended.
+    /// Sections whose owner has a lease that has not expired.
     pub(super) served: u32,
     /// Allocators without a lease, by name.
     pub(super) unleased: Vec<String>,
-    /// Milliseconds that are left of the longest lease; 0 when none has one.
+    /// Milliseconds left of the longest lease; 0 if there is none.
     pub(super) lease_left_ms: u64,
-    /// Milliseconds since the last lease ended; 0 when one holds, or none ever did.
+    /// Milliseconds since the last lease expired; 0 if one is held, or none ever was.
     pub(super) lease_ended_ms: u64,
-    /// Nodes that do not answer, by name where it is known.
+    /// Nodes that do not respond, by name where it is known.
     pub(super) silent: Vec<String>,
 }
 
@@ -51,25 +52,25 @@ impl Facts {
         }
     }
 
-    /// Who did not answer; voters that could not be asked among them.
+    /// The nodes that did not respond, including voters without a known address.
     fn missing(&self) -> Vec<&str> {
         if !self.silent.is_empty() {
             return self.silent.iter().map(String::as_str).collect();
         }
-        self.voters.iter().filter(|(_, answers)| !answers).map(|(name, _)| name.as_str()).collect()
+        self.voters.iter().filter(|(_, responds)| !responds).map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The sentence.
+    /// The verdict as a sentence.
     pub(super) fn text(&self) -> String {
         match self.state() {
             State::NoQuorum => self.no_quorum(),
             State::Unserved => self.unserved(),
             State::Degraded => format!(
-                "DEGRADED: {}; no answer of {}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`",
+                "DEGRADED: {}; no response of {}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`",
                 self.served(),
                 self.missing().join(", ")
             ),
-            State::Ok => format!("ok: {}; {}", self.served(), self.answering()),
+            State::Ok => format!("ok: {}; {}", self.served(), self.responding()),
         }
     }
 
@@ -81,16 +82,16 @@ impl Facts {
         )
     }
 
-    fn answering(&self) -> String {
-        let answering = self.voters.iter().filter(|(_, answers)| *answers).count();
+    fn responding(&self) -> String {
+        let responding = self.voters.iter().filter(|(_, responds)| *responds).count();
         match self.voters.len() {
             0 => "no store answers".to_owned(),
-            all => format!("{answering} of {all} voters {}", if answering == 1 { "answers" } else { "answer" }),
+            all => format!("{responding} of {all} voters {}", if responding == 1 { "answers" } else { "answer" }),
         }
     }
 
     fn no_quorum(&self) -> String {
-        let mut text = format!("NO QUORUM: {}", self.answering());
+        let mut text = format!("NO QUORUM: {}", self.responding());
         let lost = self.quorum_lost_ms;
         if lost > 0 {
             let _ = write!(text, ", no majority since {}", age(lost));
@@ -102,7 +103,7 @@ impl Facts {
             (left, _) => drop(write!(text, "; leases end in {}", age(left))),
         }
         let gone: Vec<&str> =
-            self.voters.iter().filter(|(_, answers)| !answers).map(|(name, _)| name.as_str()).collect();
+            self.voters.iter().filter(|(_, responds)| !responds).map(|(name, _)| name.as_str()).collect();
         match (gone.is_empty(), self.silent.is_empty()) {
             (false, _) => drop(write!(text, "; next: start {} again", gone.join(", "))),
             (true, false) => drop(write!(text, "; next: start {} again", self.silent.join(", "))),
@@ -112,19 +113,19 @@ impl Facts {
     }
 
     fn unserved(&self) -> String {
-        let mut text = format!("UNSERVED: {}; {}", self.served(), self.answering());
+        let mut text = format!("UNSERVED: {}; {}", self.served(), self.responding());
         if !self.unleased.is_empty() {
             let _ = write!(text, "; without a lease: {}", self.unleased.join(", "));
         }
         if !self.silent.is_empty() {
-            let _ = write!(text, "; no answer of {}", self.silent.join(", "));
+            let _ = write!(text, "; no response of {}", self.silent.join(", "));
         }
         text.push_str("; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)");
         text
     }
 }
 
-/// A time as people say it.
+/// Formats a time span for people.
 pub(super) fn age(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{:.1} s", ms as f64 / 1_000.0),

@@ -1,4 +1,4 @@
-//! The answers of many nodes as one picture.
+//! Merges the responses of many nodes into one view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{AllocStatus, StatusResponse, StoreMember, StoreStatus};
 use serde::Serialize;
 
-use super::Answer;
+use super::StatusResult;
 use super::verdict::{Facts, State, age};
 use crate::output::{Table, digits, grouped};
 
-/// Everything that was learnt. Sets in order of name, nodes too.
+/// The merged responses; sets and nodes sorted by name.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
-    /// Every set is served and every node that was named answered.
+    /// Whether every set is served and every listed node responded.
     pub(super) healthy: bool,
-    /// That of the set which is worst.
+    /// The verdict of the worst set.
     verdict: String,
     sets: Vec<SetView>,
     stores: Vec<StoreView>,
@@ -31,9 +31,9 @@ struct SetView {
     #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
-    /// 0 when no store answered.
+    /// 0 if no store responded.
     sections: u32,
-    /// Those whose owner has a lease.
+    /// Sections whose owner has a lease.
     sections_served: u32,
     /// `ok`, `degraded`, `unserved` or `no_quorum`.
     state: Option<State>,
@@ -45,7 +45,7 @@ struct SetView {
     raises: u64,
     #[serde(skip)]
     facts: Facts,
-    /// Addresses and names of the members, as the store that knows best lists them; with how well it knows.
+    /// The members as listed by the most up-to-date store, with its rank.
     #[serde(skip)]
     members: Option<((bool, u64, u64), Vec<Voter>)>,
     #[serde(skip)]
@@ -66,11 +66,11 @@ struct StoreView {
     addr: String,
     id: u64,
     leader: bool,
-    /// Whether it sees a majority, and how long it has not.
+    /// Whether it sees a majority, and since when not.
     quorum: bool,
     quorum_lost_ms: u64,
     max_round_trip_ms: u64,
-    /// Of heartbeats, by member, on the leader.
+    /// Round trips of heartbeats by member, on the leader.
     round_trip_us: BTreeMap<String, u64>,
     term: u64,
     last_log_index: u64,
@@ -105,42 +105,42 @@ struct AllocView {
 #[derive(Debug, Serialize)]
 struct Unreachable {
     addr: String,
-    /// Name of the node, where an answer has it.
+    /// Name of the node, if a response has it.
     name: Option<String>,
-    /// Whether it is a member of no store that answered, any more.
+    /// Whether no responding store lists it as a member any more.
     removed: bool,
     why: String,
 }
 
 impl View {
-    /// From the answers of all nodes that were asked, those that the user named among them.
-    pub(super) fn new(answers: &BTreeMap<String, Answer>, seeds: &BTreeSet<String>) -> View {
+    /// Builds the view from the responses of all queried nodes; `seeds` are those that the user named.
+    pub(super) fn new(responses: &BTreeMap<String, StatusResult>, seeds: &BTreeSet<String>) -> View {
         let (sets, stores, allocs, unreachable) = Default::default();
         let mut view = View { healthy: true, verdict: String::new(), sets, stores, allocs, unreachable };
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
-        for (addr, answer) in answers {
-            let Ok(answer) = answer else { continue };
-            let set = sets.entry(&answer.set).or_default();
-            match &answer.role {
-                Some(Role::Store(store)) => view.stores.push(set.store(addr, answer, store)),
-                Some(Role::Alloc(alloc)) => view.allocs.push(set.alloc(addr, answer, alloc)),
+        for (addr, response) in responses {
+            let Ok(response) = response else { continue };
+            let set = sets.entry(&response.set).or_default();
+            match &response.role {
+                Some(Role::Store(store)) => view.stores.push(set.store(addr, response, store)),
+                Some(Role::Alloc(alloc)) => view.allocs.push(set.alloc(addr, response, alloc)),
                 None => {}
             }
         }
-        for (addr, answer) in answers {
-            let Err(why) = answer else { continue };
+        for (addr, response) in responses {
+            let Err(why) = response else { continue };
             let name = sets.values().find_map(|set| set.name_of(addr));
-            // An address of an old set file; the store that is well does not know it any more.
+            // An address of an outdated set file; a store with a quorum does not list it.
             let removed = name.is_none() && !seeds.contains(addr) && sets.values().all(|set| set.facts.quorum);
             if !removed {
                 let silent = name.as_ref().map_or_else(|| addr.clone(), |name| format!("{name} ({addr})"));
-                // Which set an unknown one is of is not known: all of them miss it.
+                // The set of an unknown node is not known: it is missing in all of them.
                 let missing = sets.values_mut().filter(|set| name.is_none() || set.name_of(addr).is_some());
                 missing.for_each(|set| set.facts.silent.push(silent.clone()));
             }
             view.unreachable.push(Unreachable { addr: addr.clone(), name, removed, why: why.clone() });
         }
-        view.sets = sets.into_iter().map(|(name, set)| set.judged(name, answers)).collect();
+        view.sets = sets.into_iter().map(|(name, set)| set.with_verdict(name, responses)).collect();
         view.stores.sort_by(|one, other| (&one.set, one.id).cmp(&(&other.set, other.id)));
         view.allocs.sort_by(|one, other| (&one.set, &one.name).cmp(&(&other.set, &other.name)));
         view.healthy = view.sets.iter().all(|set| set.state == Some(State::Ok));
@@ -180,7 +180,7 @@ impl View {
             text.push_str(&self.render_allocs(wide));
         }
         if !self.unreachable.is_empty() {
-            let mut table = Table::new(&["no answer", "addr", "why"]);
+            let mut table = Table::new(&["no response", "addr", "why"]);
             for Unreachable { addr, name, removed, why } in &self.unreachable {
                 let name = if *removed { "removed" } else { name.as_deref().unwrap_or("?") };
                 table.row([name.to_owned(), addr.clone(), why.clone()]);
@@ -224,7 +224,7 @@ impl View {
 
     fn render_allocs(&self, wide: bool) -> String {
         let narrow = ["alloc", "set", "addr", "sections", "lease", "numbers", "forwarded", "raises", "routes"];
-        let more = ["life", "refused", "memory", "uptime", "version"];
+        let more = ["incarnation", "refused", "memory", "uptime", "version"];
         let mut table = heading(&narrow, &more, wide).right(&[3, 5, 6, 7, 8]);
         for alloc in &self.allocs {
             let cells = [
@@ -263,16 +263,16 @@ impl SetView {
         store.or_else(|| self.allocs_named.get(addr).cloned())
     }
 
-    /// The set with its verdict, once all answers are in.
-    fn judged(mut self, name: &str, answers: &BTreeMap<String, Answer>) -> SetView {
-        let answering = |member: &&Voter| answers.get(&member.addr).is_some_and(Result::is_ok);
+    /// Adds the verdict, from all responses.
+    fn with_verdict(mut self, name: &str, responses: &BTreeMap<String, StatusResult>) -> SetView {
+        let answering = |member: &&Voter| responses.get(&member.addr).is_some_and(Result::is_ok);
         let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
         self.facts.voters = voters.map(|member| (member.name.clone(), answering(&member))).collect();
         (self.facts.sections, self.facts.served) = (self.sections, self.sections_served);
         SetView { name: name.to_owned(), state: Some(self.facts.state()), verdict: self.facts.text(), ..self }
     }
 
-    fn store(&mut self, addr: &str, answer: &StatusResponse, store: &StoreStatus) -> StoreView {
+    fn store(&mut self, addr: &str, response: &StatusResponse, store: &StoreStatus) -> StoreView {
         self.uid_start = store.uid_start;
         self.uid_end = store.uid_end;
         self.section_size = store.section_size;
@@ -280,7 +280,7 @@ impl SetView {
         self.stores += 1;
         self.route_version = self.route_version.max(store.route_version);
         let leads = store.leader == store.id && store.id != 0;
-        // The leader of a majority knows best; else the one with the newest log.
+        // The leader of a majority is authoritative; otherwise the store with the newest log.
         let rank = (leads && store.quorum, store.term, store.last_log_index);
         if self.members.as_ref().is_none_or(|(known, _)| rank > *known) && !store.members.is_empty() {
             let member = |member: &StoreMember| Voter {
@@ -291,7 +291,7 @@ impl SetView {
             self.members = Some((rank, store.members.iter().map(member).collect()));
             self.allocs_named = store.allocs.iter().map(|alloc| (alloc.addr.clone(), alloc.name.clone())).collect();
         }
-        // A follower that receives from a leader says so for it: the leader may be out of reach from here alone.
+        // A follower with a leader counts: the leader may be unreachable only from here.
         self.facts.quorum |= store.quorum;
         let lost = store.quorum_lost_ms;
         if lost > 0 && (self.facts.quorum_lost_ms == 0 || lost < self.facts.quorum_lost_ms) {
@@ -299,8 +299,8 @@ impl SetView {
         }
         let trips = store.members.iter().filter(|member| member.round_trip_us > 0);
         StoreView {
-            set: answer.set.clone(),
-            name: answer.node.clone(),
+            set: response.set.clone(),
+            name: response.node.clone(),
             addr: addr.to_owned(),
             id: store.id,
             leader: leads,
@@ -313,17 +313,17 @@ impl SetView {
             applied_index: store.applied_index,
             snapshot_index: store.snapshot_index,
             raises_applied: store.raises_applied,
-            uptime_ms: answer.uptime_ms,
-            version: answer.version.clone(),
-            revision: answer.revision.clone(),
+            uptime_ms: response.uptime_ms,
+            version: response.version.clone(),
+            revision: response.revision.clone(),
         }
     }
 
-    fn alloc(&mut self, addr: &str, answer: &StatusResponse, alloc: &AllocStatus) -> AllocView {
+    fn alloc(&mut self, addr: &str, response: &StatusResponse, alloc: &AllocStatus) -> AllocView {
         self.allocs += 1;
         match alloc.lease_remaining_ms {
             0 => {
-                self.facts.unleased.push(answer.node.clone());
+                self.facts.unleased.push(response.node.clone());
                 let ended = alloc.lease_ended_ms;
                 if ended > 0 && (self.facts.lease_ended_ms == 0 || ended < self.facts.lease_ended_ms) {
                     self.facts.lease_ended_ms = ended;
@@ -338,8 +338,8 @@ impl SetView {
         self.raises += alloc.raises;
         self.route_version = self.route_version.max(alloc.route_version);
         AllocView {
-            set: answer.set.clone(),
-            name: answer.node.clone(),
+            set: response.set.clone(),
+            name: response.node.clone(),
             addr: addr.to_owned(),
             incarnation: alloc.incarnation,
             sections: alloc.sections,
@@ -351,9 +351,9 @@ impl SetView {
             raises_refused: alloc.raises_refused,
             route_version: alloc.route_version,
             slot_bytes: alloc.slot_bytes,
-            uptime_ms: answer.uptime_ms,
-            version: answer.version.clone(),
-            revision: answer.revision.clone(),
+            uptime_ms: response.uptime_ms,
+            version: response.version.clone(),
+            revision: response.revision.clone(),
         }
     }
 }
@@ -363,13 +363,13 @@ fn heading(narrow: &[&str], more: &[&str], wide: bool) -> Table {
     Table::new(&columns)
 }
 
-/// The round trips that a leader measured, in milliseconds.
+/// Formats the round trips measured by a leader, in milliseconds.
 fn trips(trips: &BTreeMap<String, u64>) -> String {
     let one = |(name, us): (&String, &u64)| format!("{name} {:.1} ms", *us as f64 / 1_000.0);
     trips.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Uptime in the two units that matter.
+/// Formats an uptime in its two largest units.
 fn uptime(ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {

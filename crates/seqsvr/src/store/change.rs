@@ -1,7 +1,7 @@
 //! The commands that list and change the members of a store.
 //!
-//! Each is a few questions to the leader that may all be repeated: a command that was cut short is finished by the same command.
-//! What is allowed the leader judges; here it is only put into an order, so that a refusal comes before anything is done.
+//! Each is a few idempotent requests to the leader: an interrupted command is completed by repeating it. The leader
+//! decides what is allowed; the order of the requests here makes a refusal come before any change.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use super::wait;
 use crate::exit::{Exit, Failure};
-use crate::leader::{Addrs, Leader, Patience, Somewhere, load};
 use crate::node::confirmed;
 use crate::output::{Output, Table, grouped};
 use crate::set_file::SetFile;
+use crate::store_client::{Addrs, SetAddress, StoreClient, TimeoutArgs, load};
 
-/// Fewest voters that survive the loss of one.
+/// The smallest number of voters that survives the loss of one.
 const SAFE_VOTERS: usize = 3;
 
-/// A set whose file says where the new members are.
+/// A set whose file has the addresses of the new members.
 #[derive(Debug, Args)]
 struct Described {
     /// The set file, which names the new members.
@@ -30,13 +30,13 @@ struct Described {
     addrs: Addrs,
 }
 
-/// How a change of votes is made.
+/// Options of a change of voters.
 #[derive(Debug, Args)]
-struct How {
+struct ChangeOptions {
     /// Allows an even number of voters, which survive no more failures than one fewer.
     #[arg(long)]
     allow_even: bool,
-    /// Changes nothing; says who would vote.
+    /// Changes nothing; shows the resulting voters.
     #[arg(long)]
     dry_run: bool,
 }
@@ -47,9 +47,9 @@ struct How {
                         Exit code 3: the leader has no majority, so nothing can be committed.")]
 pub(super) struct MembersArgs {
     #[command(flatten)]
-    target: Somewhere,
+    target: SetAddress,
     #[command(flatten)]
-    patience: Patience,
+    timeout: TimeoutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -57,14 +57,14 @@ pub(super) struct MembersArgs {
                         seqsvr store --set five.toml --id 4 --data /var/lib/seqsvr/s4 --join   (and 5)\n  \
                         seqsvr store add 4 5 --set five.toml")]
 pub(super) struct AddArgs {
-    /// Ids of the new members, which no member ever had.
+    /// Ids of the new members, never used before.
     #[arg(value_name = "ID", required = true)]
     ids: Vec<u64>,
     #[command(flatten)]
     target: Described,
     #[command(flatten)]
-    how: How,
-    /// How long the new members may take to get the log, in seconds.
+    options: ChangeOptions,
+    /// Timeout until the new members have caught up with the log, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600)]
     patience_s: u64,
 }
@@ -72,23 +72,23 @@ pub(super) struct AddArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples, from five members to three:\n  seqsvr store remove 4 5 --set sets/five.toml\n  \
                         seqsvr store remove 4 5 --set sets/five.toml --yes    (in scripts)\n\n\
-                        A removed member never comes back: its id is used up. A change after which a majority of the voters would not answer is always refused.")]
+                        A removed member never comes back: its id is retired. A change after which a majority of the voters would not respond is always refused.")]
 pub(super) struct RemoveArgs {
     /// Ids of the members to take out.
     #[arg(value_name = "ID", required = true)]
     ids: Vec<u64>,
     #[command(flatten)]
-    target: Somewhere,
+    target: SetAddress,
     #[command(flatten)]
-    how: How,
-    /// Does not ask.
+    options: ChangeOptions,
+    /// Skips the confirmation.
     #[arg(long)]
     yes: bool,
     /// Allows fewer than three voters: with two a failure stops the set, with one a lost disk loses it.
     #[arg(long)]
     below_three: bool,
     #[command(flatten)]
-    patience: Patience,
+    timeout: TimeoutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -96,17 +96,17 @@ pub(super) struct RemoveArgs {
                         seqsvr store --set new.toml --id 4 --data /var/lib/seqsvr/s4 --join\n  \
                         seqsvr store replace 3 4 --set new.toml")]
 pub(super) struct ReplaceArgs {
-    /// Id of the member that goes.
+    /// Id of the member to remove.
     #[arg(value_name = "OLD")]
     old: u64,
-    /// Id of the member that comes, which no member ever had.
+    /// Id of the new member, never used before.
     #[arg(value_name = "NEW")]
     new: u64,
     #[command(flatten)]
     target: Described,
     #[command(flatten)]
-    how: How,
-    /// How long the new member may take to get the log, in seconds.
+    options: ChangeOptions,
+    /// Timeout until the new member has caught up with the log, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600)]
     patience_s: u64,
 }
@@ -114,20 +114,20 @@ pub(super) struct ReplaceArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr store lead --to 2 --set sets/three-node.toml")]
 pub(super) struct LeadArgs {
-    /// Id of the member that is to lead.
+    /// Id of the new leader.
     #[arg(long, value_name = "ID")]
     to: u64,
     #[command(flatten)]
-    target: Somewhere,
+    target: SetAddress,
     #[command(flatten)]
-    patience: Patience,
+    timeout: TimeoutArgs,
 }
 
 /// The outcome of a change.
 #[derive(Serialize)]
 struct Changed {
     set: String,
-    /// Whether anything was done, or would be.
+    /// Whether anything was changed, or would be.
     changed: bool,
     dry_run: bool,
     voters: Vec<u64>,
@@ -135,7 +135,7 @@ struct Changed {
 }
 
 pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Result<Exit> {
-    let list = args.target.leader(args.patience.duration())?.list().await?;
+    let list = args.target.client(args.timeout.duration())?.list().await?;
     if output.is_json() {
         output.json(&View::new(&list))?;
     } else {
@@ -154,34 +154,34 @@ pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Resu
 pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> {
     let set = load(&args.target.set)?;
     let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut leader = Leader::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
-    bring_in(&mut leader, new, &[], &args.how, args.patience_s, output).await
+    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
+    add_and_remove(&mut client, new, &[], &args.options, args.patience_s, output).await
 }
 
 pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
     let set = load(&args.target.set)?;
     let new = described(&set, args.new)?;
-    let mut leader = Leader::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
-    let list = leader.list().await?;
+    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
+    let list = client.list().await?;
     let votes = |id| list.members.iter().any(|member| member.id == id && member.voter);
     if votes(args.old) && votes(args.new) {
         let message = format!("store {} votes already, beside store {}", args.new, args.old);
         let hint = format!("`seqsvr store remove {}` takes it out without a new one", args.old);
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
-    bring_in(&mut leader, vec![new], &[args.old], &args.how, args.patience_s, output).await
+    add_and_remove(&mut client, vec![new], &[args.old], &args.options, args.patience_s, output).await
 }
 
 pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader(args.patience.duration())?;
-    let list = leader.list().await?;
-    let request = args.how.request(Vec::new(), args.ids);
-    // What would be refused is refused before anybody is asked.
-    let foreseen = leader.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
+    let mut client = args.target.client(args.timeout.duration())?;
+    let list = client.list().await?;
+    let request = args.options.request(Vec::new(), args.ids);
+    // A refusal by the leader comes before the confirmation.
+    let foreseen = client.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
     let before = list.members.iter().filter(|member| member.voter).count();
     check_count(before, foreseen.voters.len(), args.below_three)?;
     if request.dry_run {
-        return report(&mut leader, &request, foreseen.voters, false, output).await;
+        return report(&mut client, &request, foreseen.voters, false, output).await;
     }
     let ids = request.remove.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let what =
@@ -190,15 +190,15 @@ pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<
     if request.remove.iter().any(there) && !args.yes && !confirmed(&what)? {
         return Ok(Exit::Declined);
     }
-    leader.restart_time();
-    let answer = leader.change_voters(&request).await?;
-    report(&mut leader, &request, answer.voters, answer.changed, output).await
+    client.restart_time();
+    let response = client.change_voters(&request).await?;
+    report(&mut client, &request, response.voters, response.changed, output).await
 }
 
 pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader(args.patience.duration())?;
-    let before = leader.list().await?;
-    let now = leader.transfer(args.to).await?;
+    let mut client = args.target.client(args.timeout.duration())?;
+    let before = client.list().await?;
+    let now = client.transfer(args.to).await?;
     if output.is_json() {
         let voters = before.members.iter().filter(|member| member.voter).map(|member| member.id).collect();
         let changed = before.leader != now;
@@ -209,36 +209,36 @@ pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Adds members and takes others out, in one change of votes.
-async fn bring_in(
-    leader: &mut Leader,
+/// Adds members and removes others in one change of voters.
+async fn add_and_remove(
+    client: &mut StoreClient,
     new: Vec<NewMember>,
     remove: &[u64],
-    how: &How,
+    options: &ChangeOptions,
     patience_s: u64,
     output: &Output,
 ) -> anyhow::Result<Exit> {
     let ids: Vec<u64> = new.iter().map(|member| member.id).collect();
-    let request = how.request(ids.clone(), remove.to_vec());
-    // What would be refused at the end is refused before anybody is added.
-    let foreseen = leader.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
-    if how.dry_run {
-        return report(leader, &request, foreseen.voters, false, output).await;
+    let request = options.request(ids.clone(), remove.to_vec());
+    // A refusal of the final change comes before any member is added.
+    let foreseen = client.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
+    if options.dry_run {
+        return report(client, &request, foreseen.voters, false, output).await;
     }
-    let added = leader.add_learners(new).await?;
-    wait::caught_up(leader, &ids, Duration::from_secs(patience_s), output).await?;
-    let answer = leader.change_voters(&request).await?;
-    report(leader, &request, answer.voters, answer.changed || !added.is_empty(), output).await
+    let added = client.add_learners(new).await?;
+    wait::caught_up(client, &ids, Duration::from_secs(patience_s), output).await?;
+    let response = client.change_voters(&request).await?;
+    report(client, &request, response.voters, response.changed || !added.is_empty(), output).await
 }
 
 async fn report(
-    leader: &mut Leader,
+    client: &mut StoreClient,
     request: &ChangeVotersRequest,
     voters: Vec<u64>,
     changed: bool,
     output: &Output,
 ) -> anyhow::Result<Exit> {
-    let list = leader.list().await?;
+    let list = client.list().await?;
     if output.is_json() {
         let changed = Changed { set: list.set, changed, dry_run: request.dry_run, voters, leader: list.leader };
         output.json(&changed)?;
@@ -253,27 +253,27 @@ async fn report(
     Ok(Exit::Ok)
 }
 
-impl How {
+impl ChangeOptions {
     fn request(&self, add: Vec<u64>, remove: Vec<u64>) -> ChangeVotersRequest {
-        let How { allow_even, dry_run } = *self;
+        let ChangeOptions { allow_even, dry_run } = *self;
         ChangeVotersRequest { set: String::new(), add, remove, allow_even, dry_run }
     }
 }
 
-/// Refuses to leave fewer than three voters where there were more, unless that is wanted.
+/// Refuses to reduce the voters below three, unless `below_three`.
 fn check_count(before: usize, after: usize, below_three: bool) -> anyhow::Result<()> {
     if below_three || after >= SAFE_VOTERS || after >= before {
         return Ok(());
     }
     let message = format!(
-        "{after} of {before} voters would be left: one failure more stops the set or loses its data (BELOW_THREE)"
+        "{after} of {before} voters would be left: one more failure stops the set or loses its data (BELOW_THREE)"
     );
     let hint =
-        "`seqsvr store replace OLD NEW` puts a new member in the place of one; --below-three does it all the same";
+        "`seqsvr store replace OLD NEW` puts a new member in the place of one; --below-three overrides this check";
     Err(Failure::new(Exit::Failed, message).hint(hint).into())
 }
 
-/// A new member as the set file describes it.
+/// A new member from the set file.
 fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
     let Some(store) = set.spec.stores.iter().find(|store| store.id == id) else {
         let message = format!("{}: set {} has no store with id {id}", set.path.display(), set.spec.name);

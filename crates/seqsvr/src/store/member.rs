@@ -14,10 +14,10 @@ use crate::settings::{Settings, SettingsArgs};
 use crate::target::Chain;
 use crate::version::REVISION;
 
-/// Threads of the runtime: one can wait for the disk of others while the other answers heartbeats.
+/// Threads of the runtime: one can block on the disk while the other responds to heartbeats.
 const THREADS: usize = 2;
 
-/// What a member needs is optional only where a subcommand stands in its place.
+/// Arguments of a member; they are optional in the type because a subcommand replaces them.
 #[derive(Debug, Args)]
 pub(super) struct MemberArgs {
     /// The set file.
@@ -29,10 +29,10 @@ pub(super) struct MemberArgs {
     /// Directory of this member's data; it belongs to this id for good.
     #[arg(long, value_name = "DIR", required = true)]
     data: Option<PathBuf>,
-    /// Waits until `store add` or `store replace` makes it a member; never forms a store of its own.
+    /// Waits until `store add` or `store replace` makes it a member; never forms a new store.
     #[arg(long)]
     join: bool,
-    /// Forms a new store out of an empty directory, where the set has no other store that knows better.
+    /// Forms a new store from an empty directory, unless another store of the set already has data.
     #[arg(long, conflicts_with = "join")]
     form: bool,
     #[command(flatten)]
@@ -82,12 +82,12 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let exit = process.shutdown().await;
         anyhow::Ok(if removal() && exit == Exit::Ok { Exit::Removed } else { exit })
     })?;
-    runtime.shutdown_timeout(process.patience());
+    runtime.shutdown_timeout(process.shutdown_timeout());
     process.join();
     Ok(exit)
 }
 
-/// What cannot be cured by starting again ends with the code that says so.
+/// Maps a start error to an exit code; errors that a restart cannot cure have codes of their own.
 pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
     let exit = match error {
         StartError::Removed { .. } => Exit::Removed,

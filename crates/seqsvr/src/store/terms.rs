@@ -1,27 +1,27 @@
 //! The command `store terms`: shows the lease terms of a set, or changes them.
 //!
-//! They are data of the set, because promise 2 rests on them: all members of its store wait for the same time, whatever their
-//! settings are.
+//! They are replicated, because promise 2 depends on them: all members of the store use the same lease wait, whatever
+//! their settings are.
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::leader::{Patience, Somewhere};
 use crate::output::{Output, grouped};
+use crate::store_client::{SetAddress, TimeoutArgs};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr store terms --set sets/three-node.toml\n  \
                   seqsvr store terms --lease-wait-ms 4000 --set sets/three-node.toml\n\n\
-                  After a change, set store.lease_wait_ms of every member to the same: one that starts with another value ends.")]
+                  After a change, set store.lease_wait_ms of every member to the same value: a member that starts with another value exits.")]
 pub(super) struct TermsArgs {
-    /// How long an allocator may be silent before its sections are given away; without it nothing is changed.
+    /// How long an allocator may be silent before its sections are taken over; without it nothing is changed.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     lease_wait_ms: Option<u64>,
     #[command(flatten)]
-    target: Somewhere,
+    target: SetAddress,
     #[command(flatten)]
-    patience: Patience,
+    timeout: TimeoutArgs,
 }
 
 /// The terms in force.
@@ -33,9 +33,9 @@ struct InForce {
 }
 
 pub(super) async fn run(args: &TermsArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut leader = args.target.leader(args.patience.duration())?;
-    let set = leader.list().await?.set;
-    let terms = leader.terms(args.lease_wait_ms.unwrap_or(0)).await?;
+    let mut client = args.target.client(args.timeout.duration())?;
+    let set = client.list().await?.set;
+    let terms = client.terms(args.lease_wait_ms.unwrap_or(0)).await?;
     if output.is_json() {
         output.json(&InForce { set, lease_wait_ms: terms.lease_wait_ms, changed: terms.changed })?;
     } else {

@@ -1,4 +1,4 @@
-//! Waiting for new members to get the log, with a line on a terminal that says how far they are.
+//! Waits until new members have caught up with the log, with a progress line on a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -6,23 +6,23 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seq_proto::v1::{ListMembersResponse, MemberState};
 
 use crate::exit::{Exit, Failure};
-use crate::leader::Leader;
 use crate::output::{Output, grouped};
+use crate::store_client::StoreClient;
 
-/// How often the leader is asked how far they are.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval between requests for the members' progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits until all of these members have caught up.
 pub(super) async fn caught_up(
-    leader: &mut Leader,
+    client: &mut StoreClient,
     ids: &[u64],
-    patience: Duration,
+    timeout: Duration,
     output: &Output,
 ) -> anyhow::Result<()> {
     let line = line(output);
     let since = Instant::now();
     loop {
-        let list = leader.list().await?;
+        let list = client.list().await?;
         let behind: Vec<&MemberState> =
             list.members.iter().filter(|member| ids.contains(&member.id) && !member.caught_up).collect();
         if behind.is_empty() {
@@ -30,23 +30,23 @@ pub(super) async fn caught_up(
             return Ok(());
         }
         let text = behind.iter().map(|member| describe(member, &list)).collect::<Vec<_>>().join("; ");
-        if since.elapsed() > patience {
+        if since.elapsed() > timeout {
             line.finish_and_clear();
             let names = behind.iter().map(|member| member.id.to_string()).collect::<Vec<_>>().join(" ");
-            return Err(Failure::new(Exit::Deadline, format!("not caught up within {patience:?}: {text}"))
+            return Err(Failure::new(Exit::Deadline, format!("not caught up within {timeout:?}: {text}"))
                 .hint(format!(
-                    "does it run, with --join? Repeat the command to go on, or give up with `seqsvr store remove {names}`"
+                    "is it running, with --join? Repeat the command to continue, or give up with `seqsvr store remove {names}`"
                 ))
                 .into());
         }
         line.set_message(text);
         line.tick();
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 fn describe(member: &MemberState, list: &ListMembersResponse) -> String {
-    let state = if member.live { "catches up" } else { "does not answer" };
+    let state = if member.live { "catches up" } else { "does not respond" };
     let log = grouped(list.last_log_index + 1);
     format!("store {} {state}, {} of {log} entries to go", member.id, grouped(member.lag))
 }

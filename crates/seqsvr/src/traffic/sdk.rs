@@ -1,4 +1,4 @@
-//! The service behind the SDK.
+//! [`Service`] over the SDK.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use seq_client::{Allocation, CallError, Client};
 use seq_core::Seq;
 
 use super::raises::RaiseWatch;
-use super::{Answer, Failure, Service};
+use super::{Failure, Reply, Service};
 use crate::target::{Chain, Target, host_port};
 
 /// A connected SDK.
@@ -25,28 +25,28 @@ impl Sdk {
     }
 }
 
-/// Counts the ceiling raises of a cluster, over connections of its own.
+/// Counts the ceiling raises of a cluster, over its own connections.
 pub(crate) fn raise_watch(target: &Target) -> RaiseWatch {
     RaiseWatch::new(Pool::with_connections(1), target.addrs.iter().map(|addr| host_port(addr).to_owned()))
 }
 
 impl Service for Sdk {
-    async fn next_many(&self, uids: &[u64]) -> Vec<Answer> {
+    async fn next_many(&self, uids: &[u64]) -> Vec<Reply> {
         match self.client.next_many(uids).await {
-            Ok(results) => results.into_iter().map(answer).collect(),
-            Err(error) => vec![answer(Err(error)); uids.len()],
+            Ok(results) => results.into_iter().map(reply).collect(),
+            Err(error) => vec![reply(Err(error)); uids.len()],
         }
     }
 }
 
-pub(crate) fn answer(result: Result<Allocation, CallError>) -> Answer {
+pub(crate) fn reply(result: Result<Allocation, CallError>) -> Reply {
     match result {
-        Ok(Allocation { value, prev, lost, .. }) => Answer::Given { value: Seq(value), prev: Seq(prev), lost },
-        Err(error) => Answer::Failed(Rc::new(failure(&error))),
+        Ok(Allocation { value, prev, lost, .. }) => Reply::Given { value: Seq(value), prev: Seq(prev), lost },
+        Err(error) => Reply::Failed(Rc::new(failure(&error))),
     }
 }
 
-/// A call's error as the history and reports see it.
+/// A call's error in the form of the history and the reports.
 pub(crate) fn failure(error: &CallError) -> Failure {
     let (reason, attempts) = match error {
         CallError::UidOutside { .. } => ("UID_OUTSIDE", 0),
@@ -62,7 +62,7 @@ pub(crate) fn failure(error: &CallError) -> Failure {
         reason: reason.to_owned(),
         message: Chain(error).to_string(),
         retryable: error.is_retryable(),
-        // The SDK does not say which of its attempts was the lost one; more than there were cannot be.
+        // The SDK does not report how many attempts were lost: at most all of them.
         lost: if error.may_have_applied() { attempts.max(1) } else { 0 },
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_says_what_may_have_moved() {
+    fn a_failure_counts_attempts_that_may_have_advanced_the_counter() {
         let outside = failure(&CallError::UidOutside { uid: 7 });
         assert_eq!((&*outside.reason, outside.retryable, outside.lost), ("UID_OUTSIDE", false, 0));
         let late = failure(&CallError::DeadlineExceeded { attempts: 3, may_have_applied: true });

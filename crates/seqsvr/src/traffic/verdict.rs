@@ -1,4 +1,4 @@
-//! The verdict on a history, for people and for programs.
+//! The verdict on a history: whether the order held, as text and as JSON.
 
 use std::io;
 
@@ -8,16 +8,16 @@ use serde::Serialize;
 use crate::output::{Output, digits, grouped};
 use seq_order::{Checker, Fault, Tally, User, Violation};
 
-/// Whether the promise held, and where it did not.
+/// Whether the order held, and the violations.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     uids_watched: usize,
     decreases: u64,
     duplicates: u64,
     chain_breaks: u64,
-    /// Numbers that are missing although nothing may be.
+    /// Missing numbers in a run that allows none.
     gaps: u64,
-    /// Refused items although none may be.
+    /// Refused items in a run that allows none.
     unserved: u64,
     malformed: u64,
     foreign_prevs: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Verdict {
     violations: Vec<Broken>,
 }
 
-/// One violation with what is needed to find it in logs.
+/// One violation, with the values to find it in logs.
 #[derive(Debug, Serialize)]
 struct Broken {
     fault: &'static str,
@@ -42,8 +42,8 @@ struct Broken {
 }
 
 impl Verdict {
-    /// Judges a history in which `uid` names the users. When nobody else used the uids, `exclusive`, a `prev` that nobody
-    /// was given breaks the chain.
+    /// Evaluates a history in which `uid` names the users. With `exclusive` no other client used these uids: a `prev`
+    /// that no reply contained breaks the chain.
     pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
         let mut tally = checker.tally();
         if exclusive {
@@ -81,12 +81,12 @@ impl Verdict {
         }
     }
 
-    /// Whether every promise held.
+    /// Whether the order held.
     pub(crate) fn pass(&self) -> bool {
         self.pass
     }
 
-    /// Prints one line, and one more for each of the first violations.
+    /// Prints a summary line, and one line for each of the first violations.
     pub(crate) fn print(&self, output: &Output) -> io::Result<()> {
         let mut more = String::new();
         for (count, what) in [(self.malformed, "malformed"), (self.gaps, "gaps"), (self.unserved, "unserved")] {
@@ -105,7 +105,7 @@ impl Verdict {
         if self.foreign_prevs > 0 {
             let foreign = grouped(self.foreign_prevs);
             output.line(format_args!(
-                "  {foreign} previous numbers were nobody's of this run: others use these uids, or answers were lost"
+                "  {foreign} previous numbers were not allocated by this run: other clients use these uids, or responses were lost"
             ))?;
         }
         for Broken { fault, uid, value, prev, floor, sent_s, answered_s } in &self.violations {

@@ -1,5 +1,5 @@
-//! A crate with a `clippy.toml` of its own loses the root's: clippy reads only the nearest. So the crate's repeats every ban
-//! of the root, or says in a comment that it lifts it: `# lifted: path: why`.
+//! Nested `clippy.toml` files. Clippy reads only the nearest one, so the file of a crate must repeat every ban of the
+//! root, or lift it in a comment: `# lifted: path: why`.
 
 use crate::report::Finding;
 use crate::source::Source;

@@ -1,14 +1,14 @@
-//! Links between documents lead somewhere, and the decisions are numbered without a hole.
+//! Documents: links resolve, named Rust files exist, and the decision records are numbered without a gap.
 
 use std::collections::BTreeSet;
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Where the decision records lie.
+/// The directory of the decision records.
 const ADR_DIR: &str = "docs/adr/";
 
-/// The name of a file in general, not of one.
+/// A file name used as a pattern.
 const PATTERN: &str = "foo/tests.rs";
 
 /// The parts every decision record has.
@@ -63,7 +63,7 @@ fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Fin
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
-        // Every second part lies between back-ticks. The text of a link may, its target begins after them.
+        // Every second part is between back-ticks. The text of a link may be, its target begins after them.
         for part in line.split('`').step_by(2) {
             let targets = part.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
             found.extend(targets.map(|(target, _)| (number, target)));
@@ -82,7 +82,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors that a renderer makes of the headings: lower case, words joined by `-`, other signs dropped.
+/// The anchors of the headings, as a renderer derives them: lower case, words joined by `-`, other characters dropped.
 fn anchors(text: &str) -> BTreeSet<String> {
     let slug = |heading: &str| {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
@@ -110,8 +110,8 @@ fn resolve(from: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Decisions are `NNNN-title.md`, numbered from 0001 without a hole, with the number in the heading and the same parts.
-/// 0000 is the template.
+/// Decision records are `NNNN-title.md`, numbered from 0001 without a gap, with the number in the heading and the same
+/// parts. 0000 is the template.
 fn check_adrs(sources: &[Source], findings: &mut Vec<Finding>) {
     let mut expected = 0_u32;
     for source in sources {

@@ -1,4 +1,4 @@
-//! The table of metrics in the documentation is the catalogue in the code, row by row, and somebody records each metric.
+//! Metrics: the table in the documentation equals the catalogue in the code, row by row, and every metric is recorded.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -6,10 +6,10 @@ use crate::source::Source;
 const CATALOGUE: &str = "crates/seq-kit/src/metrics.rs";
 const TABLE: &str = "docs/operations.md";
 
-/// How a row about a metric starts.
+/// The start of a metric's row.
 const ROW: &str = "| `seqsvr_";
 
-/// How a metric is recorded past the catalogue. In two parts, because this file is checked as well.
+/// A metric recorded by a literal name, not by a constant. In two parts, because this file is checked as well.
 const LITERAL: &str = concat!("!(", "\"seqsvr_");
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -20,7 +20,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
         return;
     };
     for constant in constants(catalogue).filter(|constant| !is_recorded(constant, sources)) {
-        findings.push(Finding::new(CATALOGUE, 0, format!("nobody records {constant}: record it or remove it")));
+        findings.push(Finding::new(CATALOGUE, 0, format!("{constant} is never recorded: record it or remove it")));
     }
     for source in sources.iter().filter(|source| source.is("rs")) {
         for (number, _) in source.lines().filter(|(_, line)| line.contains(LITERAL)) {
@@ -53,7 +53,7 @@ fn rows(catalogue: &str) -> Vec<String> {
     lines.windows(2).filter_map(entry).collect()
 }
 
-/// The names of the constants that stand for metrics.
+/// The names of the metrics' constants.
 fn constants(catalogue: &str) -> impl Iterator<Item = &str> {
     catalogue.lines().filter_map(|line| line.trim().split_once(" = \"seqsvr_").map(|(constant, _)| constant))
 }

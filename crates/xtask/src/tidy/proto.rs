@@ -1,5 +1,5 @@
-//! The wire is documented: everything in `proto/` has a comment above it, numbers say what they count and how far they
-//! go, and names follow one style.
+//! Documentation of the protos: every element has a comment above it, comments of numbers state what they count and
+//! their range, and names follow one style.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,12 +23,12 @@ const MESSAGE_ONEOF: i32 = 8;
 const ENUM_VALUE: i32 = 2;
 const SERVICE_METHOD: i32 = 2;
 
-/// Words that say what a number counts. A comment on a number has one of them, or a range, which has a digit, or names
-/// in back-ticks the field that says it.
+/// Words that state what a number counts. A comment on a number has one of them, or a range, which has a digit, or
+/// names in back-ticks the field that defines it.
 const COUNTING: &[&str] =
     &["number", "index", "version", "epoch", "uid", "user", "section", "count", "term", "bytes", "since", "`"];
 
-/// Ends of field names that name a unit, and the word their comment has.
+/// Suffixes of field names with a unit, and the word that their comment must contain.
 const UNITS: &[(&str, &str)] = &[("_ms", "millisecond"), ("_seconds", "second"), ("_bytes", "byte")];
 
 pub(super) fn check(dir: &Path, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
@@ -120,7 +120,7 @@ impl Linter<'_> {
         for (index, field) in (0..).zip(&message.field) {
             self.field(&[at, &[MESSAGE_FIELD, index]].concat(), field);
         }
-        // A field marked `optional` has a oneof of its own, which nobody wrote.
+        // A field marked `optional` has a synthetic oneof.
         let unwritten = |index| message.field.iter().any(|f| f.proto3_optional() && f.oneof_index == Some(index));
         for (index, oneof) in (0..).zip(&message.oneof_decl).filter(|(index, _)| !unwritten(*index)) {
             self.commented(&[at, &[MESSAGE_ONEOF, index]].concat(), oneof.name());
@@ -142,7 +142,7 @@ impl Linter<'_> {
         }
         let counts = COUNTING.iter().any(|word| comment.contains(word));
         if !counts && !comment.contains(|c: char| c.is_ascii_digit()) {
-            self.find(at, format!("`{name}` is a number, and its comment says neither what it counts nor its range"));
+            self.find(at, format!("`{name}` is a number, and its comment states neither what it counts nor its range"));
         }
         if let Some((_, unit)) = UNITS.iter().find(|(end, unit)| name.ends_with(end) && !comment.contains(unit)) {
             self.find(at, format!("`{name}`: its comment does not name the unit, {unit}s"));

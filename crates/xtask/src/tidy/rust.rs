@@ -1,15 +1,15 @@
-//! Every Rust file says what it is for, stays small, and leaves nothing open.
+//! Rust files: a module comment at the top, a limit on the size, no marks of unfinished work.
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Above this many lines a file holds more than one idea. Tests do not count.
+/// Limit on the lines of a file without its tests: a longer one has more than one purpose.
 const MAX_LINES: usize = 900;
 
-/// Files that were longer when the rule came, with the length they may have at most. Entries only shrink or go.
+/// Files that exceeded the limit when the rule was added, with their own limit. Entries only shrink or go.
 const RATCHET: &[(&str, usize)] = &[];
 
-/// Marks of unfinished work. An open end belongs into an issue, where somebody sees it.
+/// Marks of unfinished work, which belongs in an issue.
 const OPEN_ENDS: &[&str] =
     &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("TO", "DO"), concat!("FIX", "ME")];
 
@@ -24,13 +24,13 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
 
 fn check_head(source: &Source, findings: &mut Vec<Finding>) {
     let generated = source.text.starts_with("// @generated");
-    // The unit tests of `foo.rs` in `foo/tests.rs` need no words beside their names.
+    // The unit tests of `foo.rs` in `foo/tests.rs` need no module comment.
     let unit_tests = source.path.contains("/src/") && source.path.ends_with("/tests.rs");
     if !generated && !unit_tests && !source.text.starts_with("//! ") {
         findings.push(Finding::new(
             &source.path,
             1,
-            "the file does not open with `//!`: say what it is for, its invariant, what it leaves to others",
+            "the file does not open with `//!`: state its purpose, its invariant, what it leaves to others",
         ));
     }
 }
@@ -45,7 +45,7 @@ fn check_size(source: &Source, ratchet: &[(&str, usize)], findings: &mut Vec<Fin
         findings.push(Finding::new(
             &source.path,
             0,
-            format!("{lines} lines without tests, {allowed} allowed: take an idea out into a file of its own"),
+            format!("{lines} lines without tests, {allowed} allowed: move a part into its own file"),
         ));
     }
 }
@@ -59,13 +59,13 @@ fn check_ratchet(sources: &[Source], ratchet: &[(&str, usize)], findings: &mut V
             findings.push(Finding::new(
                 path,
                 0,
-                format!("the file has {lines} lines now, its ratchet says {allowed}: {to}"),
+                format!("the file has {lines} lines now, its ratchet allows {allowed}: {to}"),
             ));
         }
     }
 }
 
-/// Lines before the file's unit tests.
+/// Number of lines before the file's unit tests.
 fn product_lines(source: &Source) -> usize {
     let lines: Vec<&str> = source.text.lines().collect();
     let tests = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests {"));

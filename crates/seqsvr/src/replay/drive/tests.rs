@@ -1,14 +1,14 @@
-//! Replays against services in memory: lawful ones, failing ones, and ones that break the promise.
+//! Replays against in-memory services: correct ones, failing ones, and ones that violate the order.
 
 use std::collections::BTreeMap;
 
 use seq_core::Seq;
 
 use super::*;
-use crate::traffic::Answer;
+use crate::traffic::Reply;
 
-/// What a service does to its calls, by their index from 0.
-type Whim = fn(call: u64, uids: &[u64], answers: &mut [Answer]);
+/// Changes the replies of a call, by its index from 0.
+type Interference = fn(call: u64, uids: &[u64], replies: &mut [Reply]);
 
 #[derive(Default)]
 struct Memory {
@@ -16,11 +16,11 @@ struct Memory {
     calls: Cell<u64>,
     in_flight: Cell<usize>,
     most_in_flight: Cell<usize>,
-    whim: Option<Whim>,
+    interference: Option<Interference>,
 }
 
 impl Service for &Memory {
-    async fn next_many(&self, uids: &[u64]) -> Vec<Answer> {
+    async fn next_many(&self, uids: &[u64]) -> Vec<Reply> {
         let call = self.calls.replace(self.calls.get() + 1);
         self.in_flight.set(self.in_flight.get() + 1);
         self.most_in_flight.set(self.most_in_flight.get().max(self.in_flight.get()));
@@ -29,24 +29,24 @@ impl Service for &Memory {
             let mut last = self.last.borrow_mut();
             let last = last.entry(*uid).or_default();
             *last += 1;
-            Answer::Given { value: Seq(*last), prev: Seq(*last - 1), lost: 0 }
+            Reply::Given { value: Seq(*last), prev: Seq(*last - 1), lost: 0 }
         };
-        let mut answers: Vec<_> = uids.iter().map(give).collect();
-        // Answers overtake each other.
+        let mut replies: Vec<_> = uids.iter().map(give).collect();
+        // Replies overtake each other.
         for _ in 0..call % 3 {
             tokio::task::yield_now().await;
         }
-        if let Some(whim) = self.whim {
-            whim(call, uids, &mut answers);
+        if let Some(interference) = self.interference {
+            interference(call, uids, &mut replies);
         }
         self.in_flight.set(self.in_flight.get() - 1);
-        answers
+        replies
     }
 }
 
-fn failed(retryable: bool, lost: u32) -> Answer {
+fn failed(retryable: bool, lost: u32) -> Reply {
     let reason = if retryable { "UNSERVED" } else { "EXHAUSTED" };
-    Answer::Failed(Rc::new(Failure { reason: reason.to_owned(), message: "no".to_owned(), retryable, lost }))
+    Reply::Failed(Rc::new(Failure { reason: reason.to_owned(), message: "no".to_owned(), retryable, lost }))
 }
 
 /// 600 messages in two groups of 4 and 3 members that share one.
@@ -58,11 +58,12 @@ fn trace() -> Trace {
     }
 }
 
-const PACE: Pace = Pace { concurrency: 8, speed: None, limit: usize::MAX, patience: Duration::from_secs(60) };
+const OPTIONS: ReplayOptions =
+    ReplayOptions { concurrency: 8, speed: None, limit: usize::MAX, timeout: Duration::from_secs(60) };
 
-async fn replay(service: &Memory, pace: Pace) -> State {
+async fn replay(service: &Memory, options: ReplayOptions) -> State {
     let trace = trace();
-    let drive = Drive::new(&trace, service, pace, Checker::new(trace.uids.len()));
+    let drive = Drive::new(&trace, service, options, Checker::new(trace.uids.len()));
     drive.run().await;
     drive.into_state()
 }
@@ -70,7 +71,7 @@ async fn replay(service: &Memory, pace: Pace) -> State {
 #[tokio::test(start_paused = true)]
 async fn every_member_of_every_message_gets_a_number() {
     let service = Memory::default();
-    let state = replay(&service, PACE).await;
+    let state = replay(&service, OPTIONS).await;
     let tally = state.checker.tally();
     assert_eq!((state.messages, tally.allocations), (600, trace().numbers()));
     assert_eq!((tally.violations(), tally.foreign_prevs, state.retried), (0, 0, 0));
@@ -79,31 +80,31 @@ async fn every_member_of_every_message_gets_a_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_got_no_number_is_asked_for_again() {
-    let whim: Whim = |call, _, answers| match call % 10 {
-        // Lost on its way back: the numbers are gone.
-        3 => answers.fill(failed(true, 1)),
-        7 => answers[0] = failed(true, 1),
+async fn members_without_a_number_are_retried() {
+    let interference: Interference = |call, _, replies| match call % 10 {
+        // The response is lost: the numbers are a gap.
+        3 => replies.fill(failed(true, 1)),
+        7 => replies[0] = failed(true, 1),
         _ => {}
     };
-    let service = Memory { whim: Some(whim), ..Memory::default() };
-    let state = replay(&service, PACE).await;
+    let service = Memory { interference: Some(interference), ..Memory::default() };
+    let state = replay(&service, OPTIONS).await;
     let tally = state.checker.tally();
     assert_eq!((state.messages, tally.allocations), (600, trace().numbers()));
-    assert_eq!((tally.violations(), tally.foreign_prevs), (0, 0), "the lost calls explain every hole");
+    assert_eq!((tally.violations(), tally.foreign_prevs), (0, 0), "the lost calls explain every gap");
     assert!(state.retried > 100 && state.unknown_calls > 100, "{} {}", state.retried, state.unknown_calls);
     assert_eq!(state.reasons.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_number_given_twice_is_found() {
-    let whim: Whim = |call, uids, answers| {
+async fn a_duplicate_number_is_found() {
+    let interference: Interference = |call, uids, replies| {
         if call == 300 && uids[0] == 1_000 {
-            answers[2] = Answer::Given { value: Seq(5), prev: Seq(4), lost: 0 };
+            replies[2] = Reply::Given { value: Seq(5), prev: Seq(4), lost: 0 };
         }
     };
-    let service = Memory { whim: Some(whim), ..Memory::default() };
-    let state = replay(&service, PACE).await;
+    let service = Memory { interference: Some(interference), ..Memory::default() };
+    let state = replay(&service, OPTIONS).await;
     let tally = state.checker.tally();
     assert_eq!((tally.duplicates, tally.decreases), (1, 1));
     let violation = state.checker.details()[0].item;
@@ -111,9 +112,9 @@ async fn a_number_given_twice_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_service_ends_the_patience() {
-    let service = Memory { whim: Some(|_, _, answers| answers.fill(failed(true, 0))), ..Memory::default() };
-    let state = replay(&service, Pace { patience: Duration::from_secs(5), ..PACE }).await;
+async fn an_unavailable_service_ends_the_replay_after_the_timeout() {
+    let service = Memory { interference: Some(|_, _, replies| replies.fill(failed(true, 0))), ..Memory::default() };
+    let state = replay(&service, ReplayOptions { timeout: Duration::from_secs(5), ..OPTIONS }).await;
     let gave_up = state.gave_up.unwrap();
     assert_eq!((state.messages, gave_up.uid), (0, Uid(1_000)));
     assert!(gave_up.after >= Duration::from_secs(5) && gave_up.after < Duration::from_secs(7), "{:?}", gave_up.after);
@@ -121,15 +122,15 @@ async fn a_dead_service_ends_the_patience() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_retried_ends_the_replay() {
-    let whim: Whim = |call, _, answers| {
+async fn a_failure_that_is_not_retryable_ends_the_replay() {
+    let interference: Interference = |call, _, replies| {
         if call == 20 {
-            answers[0] = failed(true, 0);
-            answers[2] = failed(false, 0);
+            replies[0] = failed(true, 0);
+            replies[2] = failed(false, 0);
         }
     };
-    let service = Memory { whim: Some(whim), ..Memory::default() };
-    let state = replay(&service, PACE).await;
+    let service = Memory { interference: Some(interference), ..Memory::default() };
+    let state = replay(&service, OPTIONS).await;
     let gave_up = state.gave_up.unwrap();
     assert_eq!((&*gave_up.failure.reason, gave_up.after), ("EXHAUSTED", Duration::ZERO));
     assert!(state.messages < 60, "{}", state.messages);
@@ -139,8 +140,8 @@ async fn what_cannot_be_retried_ends_the_replay() {
 async fn stopping_drops_messages_that_are_not_due() {
     let service = Memory::default();
     let trace = trace();
-    let pace = Pace { speed: Some(0.001), ..PACE };
-    let drive = Drive::new(&trace, &service, pace, Checker::new(trace.uids.len()));
+    let options = ReplayOptions { speed: Some(0.001), ..OPTIONS };
+    let drive = Drive::new(&trace, &service, options, Checker::new(trace.uids.len()));
     let (run, stop) = (drive.run(), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         drive.stop();
@@ -155,8 +156,8 @@ async fn stopping_drops_messages_that_are_not_due() {
 async fn messages_keep_their_recorded_pace() {
     let service = Memory::default();
     let trace = trace();
-    let pace = Pace { speed: Some(10.0), limit: 101, ..PACE };
-    let drive = Drive::new(&trace, &service, pace, Checker::new(trace.uids.len()));
+    let options = ReplayOptions { speed: Some(10.0), limit: 101, ..OPTIONS };
+    let drive = Drive::new(&trace, &service, options, Checker::new(trace.uids.len()));
     drive.run().await;
     // The message at 100 is ten seconds after the first.
     let took = drive.elapsed();

@@ -4,7 +4,7 @@ use seq_proto::v1::AllocMember;
 
 use super::*;
 
-fn response(node: &str, role: Role) -> Answer {
+fn response(node: &str, role: Role) -> StatusResult {
     let (version, revision) = ("0.1.0".to_owned(), "3f1c2aa".to_owned());
     let (set, node) = ("dev".to_owned(), node.to_owned());
     Ok(StatusResponse {
@@ -27,25 +27,25 @@ fn registered((addr, name): (&str, &str)) -> AllocMember {
     AllocMember { name: name.to_owned(), addr: addr.to_owned(), ..AllocMember::default() }
 }
 
-/// A store after the change.
-fn store_with(id: u64, change: impl FnOnce(&mut StoreStatus)) -> Answer {
-    let mut answer = store(id);
-    if let Ok(StatusResponse { role: Some(Role::Store(status)), .. }) = &mut answer {
+/// A store's response after `change`.
+fn store_with(id: u64, change: impl FnOnce(&mut StoreStatus)) -> StatusResult {
+    let mut response = store(id);
+    if let Ok(StatusResponse { role: Some(Role::Store(status)), .. }) = &mut response {
         change(status);
     }
-    answer
+    response
 }
 
-/// An allocator whose lease ended so many milliseconds ago.
-fn unleased(name: &str, sections: u32, ended: u64) -> Answer {
-    let mut answer = alloc(name, sections);
-    if let Ok(StatusResponse { role: Some(Role::Alloc(status)), .. }) = &mut answer {
+/// An allocator whose lease expired `ended` milliseconds ago.
+fn unleased(name: &str, sections: u32, ended: u64) -> StatusResult {
+    let mut response = alloc(name, sections);
+    if let Ok(StatusResponse { role: Some(Role::Alloc(status)), .. }) = &mut response {
         (status.lease_remaining_ms, status.lease_ended_ms) = (0, ended);
     }
-    answer
+    response
 }
 
-fn store(id: u64) -> Answer {
+fn store(id: u64) -> StatusResult {
     response(
         &format!("s{id}"),
         Role::Store(StoreStatus {
@@ -68,7 +68,7 @@ fn store(id: u64) -> Answer {
     )
 }
 
-fn alloc(name: &str, sections: u32) -> Answer {
+fn alloc(name: &str, sections: u32) -> StatusResult {
     response(
         name,
         Role::Alloc(AllocStatus {
@@ -85,13 +85,16 @@ fn alloc(name: &str, sections: u32) -> Answer {
     )
 }
 
-fn view(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> View {
-    view_of(answers, [])
+fn view(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> View {
+    view_of(responses, [])
 }
 
-fn view_of<const N: usize>(answers: impl IntoIterator<Item = (&'static str, Answer)>, seeds: [&str; N]) -> View {
-    let answers = answers.into_iter().map(|(addr, answer)| (addr.to_owned(), answer)).collect();
-    View::new(&answers, &seeds.map(str::to_owned).into())
+fn view_of<const N: usize>(
+    responses: impl IntoIterator<Item = (&'static str, StatusResult)>,
+    seeds: [&str; N],
+) -> View {
+    let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
+    View::new(&responses, &seeds.map(str::to_owned).into())
 }
 
 #[test]
@@ -121,9 +124,9 @@ fn a_healthy_set_is_a_page_of_columns() {
         s1     dev  h:1      3    1,204  1,204         0   1,531  1   yes                  1h02m   0.1.0 (3f1c2aa)
         s2*    dev  h:2      3    1,204  1,204         0   1,531  2   yes                  1h02m   0.1.0 (3f1c2aa)
 
-        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes  life  refused  memory  uptime  version
-        a1     dev  h:7          5  held   15,441,260          0   1,531      v4  1     0        64 KiB  1h02m   0.1.0 (3f1c2aa)
-        a2     dev  h:8          5  held   15,441,260          0   1,531      v4  1     0        64 KiB  1h02m   0.1.0 (3f1c2aa)
+        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes  incarnation  refused  memory  uptime  version
+        a1     dev  h:7          5  held   15,441,260          0   1,531      v4  1            0        64 KiB  1h02m   0.1.0 (3f1c2aa)
+        a2     dev  h:8          5  held   15,441,260          0   1,531      v4  1            0        64 KiB  1h02m   0.1.0 (3f1c2aa)
 
         dev: ok: 10 of 10 sections are served; 2 of 2 voters answer
     "#]].assert_eq(&view.render(true));
@@ -144,19 +147,19 @@ fn what_is_missing_is_shown_and_unhealthy() {
         alloc  set  addr  sections  lease     numbers  forwarded  raises  routes
         a1     dev  h:7         10  held   15,441,260          0   1,531      v4
 
-        no answer  addr  why
-        a2         h:8   connection refused
+        no response  addr  why
+        a2           h:8   connection refused
 
-        dev: DEGRADED: 10 of 10 sections are served; no answer of a2 (h:8); next: start it again, or `seqsvr store replace`, `seqsvr node drain`
+        dev: DEGRADED: 10 of 10 sections are served; no response of a2 (h:8); next: start it again, or `seqsvr store replace`, `seqsvr node drain`
     "#]]
     .assert_eq(&unreachable.render(false));
     assert!(!view([("h:2", store(2)), ("h:7", alloc("a1", 9))]).healthy, "a section is not served");
-    assert!(!view([("h:1", store(1)), ("h:7", alloc("a1", 10))]).healthy, "no leader answers");
-    assert!(!view([("h:7", alloc("a1", 10))]).healthy, "no store answers");
+    assert!(!view([("h:1", store(1)), ("h:7", alloc("a1", 10))]).healthy, "no leader responds");
+    assert!(!view([("h:7", alloc("a1", 10))]).healthy, "no store responds");
 }
 
 #[test]
-fn a_lost_quorum_is_the_verdict_and_nothing_counts_as_served() {
+fn a_lost_quorum_is_the_verdict_and_no_section_counts_as_served() {
     let gone = || Err("tcp connect error".to_owned());
     let alone = store_with(2, |status| {
         status.members = (1..=3).map(member).collect();
@@ -184,9 +187,9 @@ fn a_lost_quorum_is_the_verdict_and_nothing_counts_as_served() {
         a1     dev  h:7          5  ended 6.0 s ago  15,441,260          0   1,531      v4
         a2     dev  h:8          5  ended 6.3 s ago  15,441,260          0   1,531      v4
 
-        no answer  addr  why
-        s1         h:1   tcp connect error
-        s3         h:3   tcp connect error
+        no response  addr  why
+        s1           h:1   tcp connect error
+        s3           h:3   tcp connect error
 
         dev: NO QUORUM: 1 of 3 voters answers, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again
     "#]]
@@ -198,19 +201,20 @@ fn a_lost_quorum_is_the_verdict_and_nothing_counts_as_served() {
 }
 
 #[test]
-fn a_member_that_was_removed_is_not_missed() {
-    // The set file of an allocator names store 9, which the store's own list has not.
-    let answers = || [("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("h:9", Err("gone".to_owned()))];
-    let view = view_of(answers(), ["h:7"]);
+fn a_removed_member_is_not_missing() {
+    // The set file of an allocator lists store 9, which the store does not.
+    let responses =
+        || [("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("h:9", Err("gone".to_owned()))];
+    let view = view_of(responses(), ["h:7"]);
     assert!(view.healthy, "{}", view.verdict);
-    assert!(view.render(false).contains("removed    h:9   gone"), "{}", view.render(false));
-    // One that the user named is missed, whatever it is.
-    assert!(!view_of(answers(), ["h:7", "h:9"]).healthy);
+    assert!(view.render(false).contains("removed      h:9   gone"), "{}", view.render(false));
+    // A node that the user named counts as missing in any case.
+    assert!(!view_of(responses(), ["h:7", "h:9"]).healthy);
 }
 
 #[test]
 fn each_state_has_its_sentence() {
-    let verdict = |answers: Vec<(&'static str, Answer)>| view(answers).verdict;
+    let verdict = |responses: Vec<(&'static str, StatusResult)>| view(responses).verdict;
     expect!["ok: 10 of 10 sections are served; 2 of 2 voters answer"].assert_eq(&verdict(vec![
         ("h:1", store(1)),
         ("h:2", store(2)),

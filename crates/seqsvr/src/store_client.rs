@@ -1,10 +1,11 @@
-//! Questions to whichever member of a store leads, from any address of its set.
+//! Client of a store's leader: finds it from any address of the set and sends it requests.
 //!
-//! Every request may be repeated. A member that does not lead names the leader, an allocator names the stores; one that
-//! does not respond is passed over. A refusal that is not about who leads, and not transient, is the answer.
+//! Every request is idempotent. A member that does not lead returns the leader's address, an allocator those of the
+//! stores; a member that does not respond is skipped. A refusal that is neither transient nor about the leader is
+//! final.
 //!
-//! **Invariant:** no command outlasts its own deadline, whatever stands still; and one that cannot be carried out
-//! because no majority of the store is there ends at once with NO_MAJORITY.
+//! **Invariant:** no command outlasts its own deadline, whatever hangs; a command that needs a majority the store does
+//! not have ends at once with NO_MAJORITY.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,26 +29,25 @@ use crate::exit::{Exit, Failure};
 use crate::set_file::{self, SetFile};
 use crate::target::{DEFAULT_ADDR, host_port};
 
-/// How long a leader is looked for while members respond: several elections, and a hand-over that is under way.
-const SEARCH: Duration = Duration::from_secs(10);
+/// Bound on the search for a leader while members respond: several elections, and a leader transfer in progress.
+const LEADER_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long all members that respond may know no leader: an election takes less. After that there is no majority.
-const ELECTION: Duration = Duration::from_secs(3);
+/// How long all responding members may report no leader: longer than an election. After that there is no majority.
+const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long anybody is looked for: a store that starts responds within that.
-const SILENCE: Duration = Duration::from_secs(5);
+/// Bound on the search while no member responds: a starting store responds within it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the response to a request that only reads may take. A member that stands still must not hold the command
-/// up: another one is asked then.
-const READ: Duration = Duration::from_secs(2);
+/// Timeout of a read request. A member that hangs must not block the command: the next one is tried.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the response to a change may take: it waits for two entries, and a hand-over comes before it.
-const CHANGE: Duration = Duration::from_secs(15);
+/// Timeout of a change: it waits for two log entries, and a leader transfer may precede it.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Pause before the same question is asked again.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Pause between attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Where a store may be found.
+/// Seed addresses of a set.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Addrs {
     /// Address of a node of the set to start from, as http://host:port; repeat it for more.
@@ -55,85 +55,86 @@ pub(crate) struct Addrs {
     pub(crate) addrs: Vec<String>,
 }
 
-/// A set that may be found by its file or by an address.
+/// A set, named by its file or by an address.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Somewhere {
-    /// The set file: its stores are asked.
+pub(crate) struct SetAddress {
+    /// The set file: requests go to its stores.
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
     #[command(flatten)]
     addrs: Addrs,
 }
 
-impl Somewhere {
-    /// The way to the set's leader, for a command that may take so long.
-    pub(crate) fn leader(&self, patience: Duration) -> anyhow::Result<Leader> {
+impl SetAddress {
+    /// A client of the set's leader, for a command that may take up to `timeout`.
+    pub(crate) fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
         let set = self.set.as_deref().map(load).transpose()?;
-        Ok(Leader::new(set.as_ref(), &self.addrs, patience))
+        Ok(StoreClient::new(set.as_ref(), &self.addrs, timeout))
     }
 }
 
-/// How long a command may take.
+/// The time limit of a command.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Patience {
-    /// How long the command may take in all, in seconds.
+pub(crate) struct TimeoutArgs {
+    /// Time limit of the whole command, in seconds.
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     patience_s: u64,
 }
 
-impl Patience {
+impl TimeoutArgs {
     pub(crate) fn duration(self) -> Duration {
         Duration::from_secs(self.patience_s)
     }
 }
 
-/// The way to the leader.
-pub(crate) struct Leader {
+/// Sends requests to the leader of a store.
+pub(crate) struct StoreClient {
     pool: Pool,
-    /// Where to ask next, and then, in turn.
+    /// Known addresses, tried in turn from `next`.
     known: Vec<String>,
     next: usize,
     /// Name of the set, once it is known.
     set: String,
     since: Instant,
-    /// How long the command may take.
-    patience: Duration,
+    /// Time limit of the command.
+    timeout: Duration,
 }
 
-/// What the members called so far know of a leader, since one was last named.
+/// Responses about the leader since a member last named one.
 #[derive(Default)]
 struct Search {
-    /// When the first of them knew none.
+    /// When a member first reported no leader.
     leaderless_since: Option<Instant>,
     leaderless: BTreeSet<usize>,
     silent: BTreeSet<usize>,
-    /// Allocators: they name stores and lead nothing.
+    /// Allocators: they return addresses of stores and never lead.
     allocs: BTreeSet<usize>,
 }
 
 impl Search {
-    /// Whether no member of `known` that responds knows a leader, for longer than an election takes.
+    /// Whether none of the `known` addresses has reported a leader for longer than an election takes.
     fn is_over(&self, known: usize) -> bool {
-        let heard = &(&self.leaderless | &self.silent) | &self.allocs;
-        heard.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION)
+        let tried = &(&self.leaderless | &self.silent) | &self.allocs;
+        tried.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION_TIMEOUT)
     }
 }
 
-impl Leader {
-    /// From the stores of a set file, the addresses given, or else the development cluster's.
-    pub(crate) fn new(set: Option<&SetFile>, addrs: &Addrs, patience: Duration) -> Leader {
+impl StoreClient {
+    /// A client of the stores of a set file and of the given addresses, or else of the development cluster.
+    pub(crate) fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
         let stores = set.into_iter().flat_map(|set| &set.spec.stores).map(|store| store.addr.clone());
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
         if known.is_empty() {
             known.push(host_port(DEFAULT_ADDR).to_owned());
         }
         let set = set.map_or_else(String::new, |set| set.spec.name.clone());
-        Leader { pool: Pool::with_connections(1), known, next: 0, set, since: Instant::now(), patience }
+        StoreClient { pool: Pool::with_connections(1), known, next: 0, set, since: Instant::now(), timeout }
     }
 
-    /// The members. Learns the set's name where no file said it.
+    /// Lists the members. Takes the set's name from the response where no file gave it.
     pub(crate) async fn list(&mut self) -> anyhow::Result<ListMembersResponse> {
-        let list = self.ask(READ, async |to| StoreAdmin::new(to).list_members(ListMembersRequest {}).await).await?;
+        let list =
+            self.call(READ_TIMEOUT, async |to| StoreAdmin::new(to).list_members(ListMembersRequest {}).await).await?;
         self.learn_set(&list.set)?;
         Ok(list)
     }
@@ -143,7 +144,7 @@ impl Leader {
             stored.clone_into(&mut self.set);
         }
         if stored != self.set {
-            let message = format!("the store keeps set {stored}, and the file describes set {}", self.set);
+            let message = format!("the store holds set {stored}, but the file describes set {}", self.set);
             return Err(Failure::new(Exit::Usage, message).into());
         }
         Ok(())
@@ -151,9 +152,10 @@ impl Leader {
 
     pub(crate) async fn add_learners(&mut self, members: Vec<NewMember>) -> anyhow::Result<Vec<u64>> {
         let request = AddLearnersRequest { set: self.set.clone(), members };
-        let limit = self.left().min(CHANGE);
-        let added =
-            self.ask(CHANGE, async |to| StoreAdmin::new(to).add_learners(timed(request.clone(), limit)).await).await?;
+        let limit = self.left().min(CHANGE_TIMEOUT);
+        let added = self
+            .call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).add_learners(timed(request.clone(), limit)).await)
+            .await?;
         Ok(added.added)
     }
 
@@ -162,18 +164,19 @@ impl Leader {
         request: &ChangeVotersRequest,
     ) -> anyhow::Result<ChangeVotersResponse> {
         let request = ChangeVotersRequest { set: self.set.clone(), ..request.clone() };
-        let limit = self.left().min(CHANGE);
-        self.ask(CHANGE, async |to| StoreAdmin::new(to).change_voters(timed(request.clone(), limit)).await).await
+        let limit = self.left().min(CHANGE_TIMEOUT);
+        self.call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).change_voters(timed(request.clone(), limit)).await)
+            .await
     }
 
-    /// The AllocSvrs. Learns the set's name where no file said it.
+    /// Lists the AllocSvrs. Takes the set's name from the response where no file gave it.
     pub(crate) async fn nodes(&mut self) -> anyhow::Result<ListNodesResponse> {
-        let list = self.ask(READ, async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
+        let list = self.call(READ_TIMEOUT, async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
         self.learn_set(&list.set)?;
         Ok(list)
     }
 
-    /// Has a node drained, or not; asks what that would mean with `dry_run`.
+    /// Drains or undrains a node; with `dry_run`, only reports the effect.
     pub(crate) async fn drain(
         &mut self,
         node: &str,
@@ -181,38 +184,38 @@ impl Leader {
         dry_run: bool,
     ) -> anyhow::Result<DrainNodeResponse> {
         let request = DrainNodeRequest { set: self.set.clone(), node: node.to_owned(), drained, dry_run };
-        let limit = if dry_run { READ } else { self.left().min(CHANGE) };
-        self.ask(limit, async |to| NodeAdmin::new(to).drain_node(timed(request.clone(), limit)).await).await
+        let limit = if dry_run { READ_TIMEOUT } else { self.left().min(CHANGE_TIMEOUT) };
+        self.call(limit, async |to| NodeAdmin::new(to).drain_node(timed(request.clone(), limit)).await).await
     }
 
-    /// The set's lease terms, after changing them where `lease_wait_ms` is not 0.
+    /// Returns the set's lease terms, after changing them if `lease_wait_ms` is not 0.
     pub(crate) async fn terms(&mut self, lease_wait_ms: u64) -> anyhow::Result<SetTermsResponse> {
         let request = SetTermsRequest { set: self.set.clone(), lease_wait_ms };
-        let limit = if lease_wait_ms == 0 { READ } else { self.left().min(CHANGE) };
-        self.ask(limit, async |to| NodeAdmin::new(to).set_terms(timed(request.clone(), limit)).await).await
+        let limit = if lease_wait_ms == 0 { READ_TIMEOUT } else { self.left().min(CHANGE_TIMEOUT) };
+        self.call(limit, async |to| NodeAdmin::new(to).set_terms(timed(request.clone(), limit)).await).await
     }
 
     pub(crate) async fn transfer(&mut self, to: u64) -> anyhow::Result<u64> {
         let request = TransferLeaderRequest { set: self.set.clone(), to };
-        let limit = self.left().min(CHANGE);
-        let answer = self
-            .ask(CHANGE, async |to| StoreAdmin::new(to).transfer_leader(timed(request.clone(), limit)).await)
+        let limit = self.left().min(CHANGE_TIMEOUT);
+        let response = self
+            .call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).transfer_leader(timed(request.clone(), limit)).await)
             .await?;
-        Ok(answer.leader)
+        Ok(response.leader)
     }
 
-    /// Begins the command's time anew, after a person was asked.
+    /// Restarts the command's time limit, after a confirmation.
     pub(crate) fn restart_time(&mut self) {
         self.since = Instant::now();
     }
 
-    /// What is left of the command's time.
+    /// The time left for the command.
     fn left(&self) -> Duration {
-        self.patience.saturating_sub(self.since.elapsed())
+        self.timeout.saturating_sub(self.since.elapsed())
     }
 
-    /// Sends a request until the leader responds. `limit` is for one response.
-    async fn ask<T>(
+    /// Sends a request until the leader responds. `limit` is the timeout of one attempt.
+    async fn call<T>(
         &mut self,
         limit: Duration,
         send: impl AsyncFn(Channel) -> Result<Response<T>, Status>,
@@ -223,7 +226,7 @@ impl Leader {
             let channel = self.pool.get(&addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
             let limit = limit.min(self.left());
             let status = match tokio::time::timeout(limit, send(channel.clone())).await {
-                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Ok(response)) => return Ok(response.into_inner()),
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded(format!("{addr} did not respond within {limit:?}")),
             };
@@ -234,64 +237,65 @@ impl Leader {
                     if status::metadata(&status, "leader").is_some() {
                         search = Search::default();
                     }
-                    self.follow(&status);
+                    self.follow_leader(&status);
                 }
                 (Some("NO_LEADER"), _) => {
                     search.leaderless.insert(place);
                     search.leaderless_since.get_or_insert_with(Instant::now);
-                    self.turn();
+                    self.next_member();
                 }
                 (None, Code::Unimplemented) => {
                     search.allocs.insert(place);
                     self.learn_stores(channel).await;
                 }
-                (Some(_), Code::Unavailable | Code::Aborted | Code::DeadlineExceeded) => self.turn(),
+                (Some(_), Code::Unavailable | Code::Aborted | Code::DeadlineExceeded) => self.next_member(),
                 (None, _) => {
                     search.silent.insert(place);
-                    self.turn();
+                    self.next_member();
                 }
                 (Some(reason), _) => return Err(refused(reason, &status).into()),
             }
             if self.left().is_zero() {
-                return Err(too_late(self.patience, &addr, &status).into());
+                return Err(timed_out(self.timeout, &addr, &status).into());
             }
             if search.is_over(self.known.len()) {
                 return Err(no_majority(&search, &status).into());
             }
-            if since.elapsed() > if responded { SEARCH } else { SILENCE } {
+            if since.elapsed() > if responded { LEADER_SEARCH_TIMEOUT } else { CONNECT_TIMEOUT } {
                 return Err(no_leader(responded, &addr, &status).into());
             }
-            tokio::time::sleep(AGAIN.min(self.left())).await;
+            tokio::time::sleep(RETRY_INTERVAL.min(self.left())).await;
         }
     }
 
-    /// Asks the next one that is known.
-    fn turn(&mut self) {
+    /// Selects the next known address.
+    fn next_member(&mut self) {
         self.next = (self.next + 1) % self.known.len();
     }
 
-    /// Asks the leader that a member names, or another member.
-    fn follow(&mut self, status: &Status) {
+    /// Selects the leader that a response names, or the next member.
+    fn follow_leader(&mut self, status: &Status) {
         match status::metadata(status, "leader") {
-            Some(addr) => self.next = self.learn(&addr),
-            None => self.turn(),
+            Some(addr) => self.next = self.add_addr(&addr),
+            None => self.next_member(),
         }
     }
 
-    /// An allocator knows where the stores are.
+    /// Adds the addresses of the stores from an allocator's status.
     async fn learn_stores(&mut self, channel: Channel) {
         let mut admin = AdminServiceClient::new(channel);
-        if let Ok(Ok(answer)) = tokio::time::timeout(READ.min(self.left()), admin.status(StatusRequest {})).await
-            && let Some(Role::Alloc(alloc)) = answer.into_inner().role
+        if let Ok(Ok(response)) =
+            tokio::time::timeout(READ_TIMEOUT.min(self.left()), admin.status(StatusRequest {})).await
+            && let Some(Role::Alloc(alloc)) = response.into_inner().role
         {
             for addr in &alloc.store_addrs {
-                self.learn(addr);
+                self.add_addr(addr);
             }
         }
-        self.turn();
+        self.next_member();
     }
 
-    fn learn(&mut self, addr: &str) -> usize {
+    fn add_addr(&mut self, addr: &str) -> usize {
         self.known.iter().position(|known| known == addr).unwrap_or_else(|| {
             self.known.push(addr.to_owned());
             self.known.len() - 1
@@ -304,49 +308,50 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<SetFile> {
     Ok(set_file::load(path).map_err(|problems| set_file::failure(Exit::Usage, &problems))?)
 }
 
-/// The server gives up when the caller does.
+/// Sets the request's deadline, so the server gives up when the client does.
 fn timed<T>(request: T, limit: Duration) -> Request<T> {
     let mut request = Request::new(request);
     request.set_timeout(limit);
     request
 }
 
-/// A refusal as an error of this program, with what can be done about it.
+/// A refusal as a failure of the command, with a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
     let exit = if matches!(reason, "NOT_CAUGHT_UP" | "NO_MAJORITY") { Exit::Unhealthy } else { Exit::Failed };
     let failure = Failure::new(exit, format!("{} ({reason})", status.message()));
     match reason {
-        "EVEN_VOTERS" => failure.hint("name two members in one command, or say --allow-even"),
+        "EVEN_VOTERS" => failure.hint("name two members in one command, or pass --allow-even"),
         "UNKNOWN_NODE" => failure.hint("`seqsvr node list` lists them"),
         "LAST_NODE" => failure.hint("start another allocator, or undrain one, first"),
         "UNKNOWN_MEMBER" => failure.hint("`seqsvr store members` lists them"),
-        "NO_MAJORITY" => failure.hint(START_THEM),
+        "NO_MAJORITY" => failure.hint(START_SILENT_MEMBERS),
         _ => failure,
     }
 }
 
-/// What helps a store without a majority.
-const START_THEM: &str =
-    "start the silent members again, `seqsvr status` names them; members are changed only by a majority that responds";
+/// The hint for a store without a majority.
+const START_SILENT_MEMBERS: &str =
+    "restart the silent members, `seqsvr status` lists them; a change of members needs a majority that responds";
 
 fn no_majority(search: &Search, status: &Status) -> Failure {
     let (some, none) = (search.leaderless.len(), search.silent.len());
     let message = format!(
-        "no member of the store leads: {some} respond and {none} do not; the last one said: {} (NO_MAJORITY)",
+        "the store has no leader: {some} members respond and {none} do not; last error: {} (NO_MAJORITY)",
         status.message()
     );
-    Failure::new(Exit::Unhealthy, message).hint(START_THEM)
+    Failure::new(Exit::Unhealthy, message).hint(START_SILENT_MEMBERS)
 }
 
-fn too_late(patience: Duration, addr: &str, status: &Status) -> Failure {
-    let message = format!("not done within {patience:?}; {addr} said last: {}", status.message());
+fn timed_out(timeout: Duration, addr: &str, status: &Status) -> Failure {
+    let message = format!("not done within {timeout:?}; last error of {addr}: {}", status.message());
     Failure::new(Exit::Deadline, message).hint(
-        "what was begun goes on at the store: repeat the command, with a longer --patience-s; `seqsvr status` shows who responds",
+        "the change may continue at the store: repeat the command, with a longer --patience-s; `seqsvr status` shows which nodes respond",
     )
 }
 
-fn no_leader(answered: bool, addr: &str, status: &Status) -> Failure {
-    let exit = if answered { Exit::Unhealthy } else { Exit::CannotConnect };
-    let message = format!("no member of the store answered as its leader; {addr} said last: {}", status.message());
-    Failure::new(exit, message).hint("`seqsvr status` shows who answers; --set FILE or --addr URL says where to ask")
+fn no_leader(responded: bool, addr: &str, status: &Status) -> Failure {
+    let exit = if responded { Exit::Unhealthy } else { Exit::CannotConnect };
+    let message = format!("no leader of the store responded; last error of {addr}: {}", status.message());
+    Failure::new(exit, message)
+        .hint("`seqsvr status` shows which nodes respond; --set FILE or --addr URL names the store")
 }

@@ -1,4 +1,4 @@
-//! A run second by second, for a file that other programs draw.
+//! The time series of a run, one row a second, for a CSV file.
 
 use std::io;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use crate::traffic::Latency;
 
-/// The seconds of a measured part, in order. A call counts in the second in which it was answered.
+/// The seconds of the measured part, in order. A call counts in the second of its reply.
 #[derive(Debug, Default)]
-pub(crate) struct Seconds {
+pub(crate) struct TimeSeries {
     rows: Vec<Row>,
     now: Option<Second>,
 }
 
-/// One line of the file.
+/// One row of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
     second: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Row {
     max_us: u64,
 }
 
-/// The second under way.
+/// The current second.
 #[derive(Debug)]
 struct Second {
     number: u64,
@@ -36,8 +36,8 @@ struct Second {
     latency: Latency,
 }
 
-impl Seconds {
-    /// Adds calls that were answered `at` after the beginning.
+impl TimeSeries {
+    /// Adds calls whose replies came `at` after the start.
     pub(crate) fn add(&mut self, at: Duration, calls: u64, numbers: u64, failed: u64, took: Duration) {
         let number = at.as_secs();
         if self.now.as_ref().is_none_or(|second| second.number < number) {
@@ -51,7 +51,7 @@ impl Seconds {
         second.latency.record_n(took, calls);
     }
 
-    /// Ends the second under way. Seconds without an answer have rows, too.
+    /// Ends the current second. Seconds without a reply have rows, too.
     pub(crate) fn close(&mut self) {
         let Some(Second { number, calls, numbers, failed, latency }) = self.now.take() else { return };
         for second in self.rows.len() as u64..number {
@@ -77,8 +77,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_second_has_a_line() {
-        let mut seconds = Seconds::default();
+    fn every_second_has_a_row() {
+        let mut seconds = TimeSeries::default();
         let millis = Duration::from_millis;
         seconds.add(millis(10), 2, 20, 1, millis(3));
         seconds.add(millis(990), 1, 10, 0, millis(5));

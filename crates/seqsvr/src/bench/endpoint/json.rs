@@ -12,23 +12,24 @@ use hyper_util::rt::TokioIo;
 use seq_core::Seq;
 use tokio::net::TcpStream;
 
-use super::{Ways, failure};
-use crate::traffic::Answer;
+use super::{EndpointOptions, failure};
+use crate::traffic::Reply;
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>>>>;
 
-pub(crate) struct Lane {
+pub(crate) struct Transport {
     addr: String,
     deadline: Duration,
     batch: usize,
     open: Option<(SendRequest<Full<Bytes>>, Connection)>,
 }
 
-impl Lane {
-    pub(super) async fn connect(addr: &str, ways: &Ways) -> io::Result<Lane> {
-        let mut lane = Lane { addr: addr.to_owned(), deadline: ways.deadline, batch: ways.batch, open: None };
-        lane.dial().await?;
-        Ok(lane)
+impl Transport {
+    pub(super) async fn connect(addr: &str, options: &EndpointOptions) -> io::Result<Transport> {
+        let mut transport =
+            Transport { addr: addr.to_owned(), deadline: options.deadline, batch: options.batch, open: None };
+        transport.dial().await?;
+        Ok(transport)
     }
 
     async fn dial(&mut self) -> io::Result<()> {
@@ -39,7 +40,7 @@ impl Lane {
         Ok(())
     }
 
-    async fn call(&mut self, uids: &[u64]) -> io::Result<Vec<Answer>> {
+    async fn call(&mut self, uids: &[u64]) -> io::Result<Vec<Reply>> {
         if self.open.is_none() {
             self.dial().await?;
         }
@@ -63,51 +64,53 @@ impl Lane {
             Ok::<_, hyper::Error>((ok, response.into_body().collect().await?.to_bytes()))
         };
         let (ok, body) = tokio::select! {
-            answer = exchange => answer.map_err(io::Error::other)?,
+            reply = exchange => reply.map_err(io::Error::other)?,
             _ = connection => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
         let body: serde_json::Value = serde_json::from_slice(&body)?;
-        Ok(if ok { answers(&body, uids.len())? } else { vec![refused(&body); uids.len()] })
+        Ok(if ok { replies(&body, uids.len())? } else { vec![refused(&body); uids.len()] })
     }
 }
 
-impl super::Lane for Lane {
-    async fn round(&mut self, uids: &[u64], answers: &mut Vec<Answer>) {
+impl super::Transport for Transport {
+    async fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) {
         for uids in uids.chunks(self.batch) {
             let error = match tokio::time::timeout(self.deadline, self.call(uids)).await {
-                Ok(Ok(answered)) => {
-                    answers.extend(answered);
+                Ok(Ok(received)) => {
+                    replies.extend(received);
                     continue;
                 }
                 Ok(Err(error)) => failure("CONNECTION_LOST", &error.to_string(), true),
-                Err(_) => failure("DEADLINE_EXCEEDED", "no answer in time", true),
+                Err(_) => failure("DEADLINE_EXCEEDED", "no reply in time", true),
             };
             self.open = None;
-            answers.extend(std::iter::repeat_n(error, uids.len()));
+            replies.extend(std::iter::repeat_n(error, uids.len()));
         }
     }
 }
 
-/// The answers in the body of a call that succeeded. What is 0 or empty may be left out, as proto3 JSON does.
-fn answers(body: &serde_json::Value, items: usize) -> io::Result<Vec<Answer>> {
+/// Decodes the body of a successful response. As in proto3 JSON, fields that are 0 or empty may be absent.
+fn replies(body: &serde_json::Value, items: usize) -> io::Result<Vec<Reply>> {
     let number = |value: &serde_json::Value| value.as_str().and_then(|text| text.parse().ok());
     let given = |value: Option<u64>, prev: Option<u64>| match value {
-        Some(value) if value > 0 => Answer::Given { value: Seq(value), prev: Seq(prev.unwrap_or(0)), lost: 0 },
+        Some(value) if value > 0 => Reply::Given { value: Seq(value), prev: Seq(prev.unwrap_or(0)), lost: 0 },
         _ => failure("REFUSED", "an item without a number", false),
     };
     let (values, prevs) = (&body["values"], &body["prevs"]);
-    let answers: Vec<Answer> = match values.as_array() {
+    let replies: Vec<Reply> = match values.as_array() {
         None => vec![given(number(&body["value"]), number(&body["prev"]))],
         Some(values) => {
             values.iter().enumerate().map(|(index, value)| given(number(value), number(&prevs[index]))).collect()
         }
     };
-    let fits = answers.len() == items;
-    fits.then_some(answers).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "lists of other lengths"))
+    let fits = replies.len() == items;
+    fits.then_some(replies).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "the response has another number of items than the request")
+    })
 }
 
-/// A call that was refused as a whole.
-fn refused(body: &serde_json::Value) -> Answer {
+/// The reply for a request that was refused as a whole.
+fn refused(body: &serde_json::Value) -> Reply {
     let code = body["code"].as_str().unwrap_or("unknown");
     failure(&code.to_uppercase(), body["message"].as_str().unwrap_or_default(), code == "deadline_exceeded")
 }
@@ -118,10 +121,10 @@ mod tests {
 
     #[test]
     fn bodies_are_read_as_proto3_json_writes_them() {
-        let one = answers(&serde_json::json!({ "value": "7", "prev": "6", "epoch": "1" }), 1).unwrap();
-        assert!(matches!(one[..], [Answer::Given { value: Seq(7), prev: Seq(6), .. }]));
-        let many = answers(&serde_json::json!({ "values": ["7", "0"], "prevs": ["0", "0"] }), 2).unwrap();
-        assert!(matches!(many[..], [Answer::Given { .. }, Answer::Failed(_)]));
-        assert!(answers(&serde_json::json!({ "values": ["7"] }), 2).is_err());
+        let one = replies(&serde_json::json!({ "value": "7", "prev": "6", "epoch": "1" }), 1).unwrap();
+        assert!(matches!(one[..], [Reply::Given { value: Seq(7), prev: Seq(6), .. }]));
+        let many = replies(&serde_json::json!({ "values": ["7", "0"], "prevs": ["0", "0"] }), 2).unwrap();
+        assert!(matches!(many[..], [Reply::Given { .. }, Reply::Failed(_)]));
+        assert!(replies(&serde_json::json!({ "values": ["7"] }), 2).is_err());
     }
 }

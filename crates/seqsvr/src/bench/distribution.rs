@@ -1,4 +1,4 @@
-//! Which uids a load asks for: the same seed picks the same uids.
+//! Distribution of a load over the uids: the same seed samples the same uids.
 
 use std::ops::Range;
 
@@ -6,13 +6,14 @@ use fastrand::Rng;
 
 use seq_order::User;
 
-/// How the load spreads over the uids.
+/// The distribution of the load over the uids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Distribution {
-    /// Every uid is as likely.
+    /// Every uid is equally likely.
     #[default]
     Uniform,
-    /// A few uids take most of the load, as busy groups do: the k-th most likely is picked 1/k^0.99 as often as the first.
+    /// A few uids take most of the load, as busy groups do: the k-th most frequent uid is sampled 1/k^0.99 as often as
+    /// the first.
     Zipf,
     /// Always the first uid.
     Single,
@@ -23,53 +24,53 @@ pub(crate) enum Distribution {
 /// The skew of [`Distribution::Zipf`]; the usual one of key-value benchmarks.
 const SKEW: f64 = 0.99;
 
-/// Spreads the likely uids of [`Distribution::Zipf`] over all sections; a prime, so that no two ranks meet.
+/// Spreads the frequent uids of [`Distribution::Zipf`] over all sections; a prime, so that no two ranks collide.
 const SCATTER: u64 = 2_654_435_761;
 
-/// Picks users for one worker.
+/// Samples users for one worker.
 #[derive(Debug)]
-pub(crate) struct Picker {
+pub(crate) struct UidSampler {
     users: u64,
     rng: Rng,
-    way: Way,
+    sampling: Sampling,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Sampling {
     Uniform,
     Zipf(Zipf),
     Single,
     Sequential { next: u64 },
 }
 
-impl Picker {
-    /// The picker of worker `worker.start` of `worker.end` among `users` users, 1 or above.
-    pub(crate) fn new(distribution: Distribution, users: u32, seed: u64, worker: Range<usize>) -> Picker {
+impl UidSampler {
+    /// The sampler of worker `worker.start` of `worker.end`, over `users` users, 1 or above.
+    pub(crate) fn new(distribution: Distribution, users: u32, seed: u64, worker: Range<usize>) -> UidSampler {
         assert!(users > 0);
         let users = u64::from(users);
         // Neighbouring seeds give unrelated streams.
         let rng = Rng::with_seed(seed ^ (worker.start as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let way = match distribution {
-            Distribution::Uniform => Way::Uniform,
-            Distribution::Zipf => Way::Zipf(Zipf::new(users)),
-            Distribution::Single => Way::Single,
+        let sampling = match distribution {
+            Distribution::Uniform => Sampling::Uniform,
+            Distribution::Zipf => Sampling::Zipf(Zipf::new(users)),
+            Distribution::Single => Sampling::Single,
             Distribution::Sequential => {
-                Way::Sequential { next: users * worker.start as u64 / worker.end.max(1) as u64 }
+                Sampling::Sequential { next: users * worker.start as u64 / worker.end.max(1) as u64 }
             }
         };
-        Picker { users, rng, way }
+        UidSampler { users, rng, sampling }
     }
 
-    /// The next user.
-    pub(crate) fn pick(&mut self) -> User {
-        let user = match &mut self.way {
-            Way::Uniform => self.rng.u64(..self.users),
-            Way::Zipf(zipf) => {
+    /// Samples the next user.
+    pub(crate) fn sample(&mut self) -> User {
+        let user = match &mut self.sampling {
+            Sampling::Uniform => self.rng.u64(..self.users),
+            Sampling::Zipf(zipf) => {
                 let rank = u128::from(zipf.rank(&mut self.rng) - 1);
                 (rank * u128::from(SCATTER) % u128::from(self.users)) as u64
             }
-            Way::Single => 0,
-            Way::Sequential { next } => {
+            Sampling::Single => 0,
+            Sampling::Sequential { next } => {
                 let user = *next;
                 *next = (user + 1) % self.users;
                 user
@@ -85,7 +86,7 @@ struct Zipf {
     n: f64,
     /// The area under the curve left of rank 1 and up to the last.
     area: Range<f64>,
-    /// Ranks this close to where they were drawn are taken without a second look.
+    /// Ranks this close to the drawn point are accepted without the second test.
     near: f64,
 }
 
@@ -124,17 +125,17 @@ mod tests {
     use super::*;
 
     fn picks(distribution: Distribution, users: u32, seed: u64, count: usize) -> Vec<u32> {
-        let mut picker = Picker::new(distribution, users, seed, 1..4);
-        (0..count).map(|_| picker.pick().0).collect()
+        let mut sampler = UidSampler::new(distribution, users, seed, 1..4);
+        (0..count).map(|_| sampler.sample().0).collect()
     }
 
     #[test]
-    fn a_seed_picks_the_same_again_and_stays_in_range() {
-        for way in [Distribution::Uniform, Distribution::Zipf, Distribution::Single, Distribution::Sequential] {
+    fn a_seed_samples_the_same_uids_again_and_stays_in_range() {
+        for sampling in [Distribution::Uniform, Distribution::Zipf, Distribution::Single, Distribution::Sequential] {
             for users in [1, 2, 1_000, u32::MAX] {
-                let first = picks(way, users, 7, 500);
-                assert_eq!(first, picks(way, users, 7, 500));
-                assert!(first.iter().all(|user| *user < users), "{way:?} of {users}");
+                let first = picks(sampling, users, 7, 500);
+                assert_eq!(first, picks(sampling, users, 7, 500));
+                assert!(first.iter().all(|user| *user < users), "{sampling:?} of {users}");
             }
         }
         assert_ne!(picks(Distribution::Uniform, 1_000, 7, 50), picks(Distribution::Uniform, 1_000, 8, 50));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_scatters_without_meeting() {
+    fn zipf_scatters_without_collisions() {
         let users = 10_007u128;
         let mut places: Vec<_> = (0..users).map(|rank| rank * u128::from(SCATTER) % users).collect();
         places.sort_unstable();

@@ -1,7 +1,7 @@
-//! The commands `next` and `current`: one call each, and its answer.
+//! The commands `next` and `current`: one request each, and its response.
 //!
-//! As JSON both print one object with `items`, one for each uid in the order of the command line, whether it was answered
-//! or refused.
+//! As JSON both print one object with `items`, one for each uid in the order of the command line, whether it succeeded
+//! or was refused.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::output::{Output, Table, digits};
 use crate::target::{Chain, Target};
 use crate::traffic::sdk;
 
-/// Most refusals of one call that are printed one by one; as JSON all of them are.
+/// Limit on the refusals of one call in plain output; JSON has all of them.
 const REFUSALS_SHOWN: usize = 10;
 
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ const REFUSALS_SHOWN: usize = 10;
 pub(crate) struct NextArgs {
     /// The user.
     uid: u64,
-    /// How many numbers to take, 1 to 1,000,000; more than one print as first..=last.
+    /// How many numbers, 1 to 1,000,000; more than one are printed as first..=last.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     count: u32,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct NextArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n\n\
-                        Where some of the users are refused and others answered, the exit code is 5."
+                        Where some of the users are refused and others are not, the exit code is 5."
 )]
 pub(crate) struct CurrentArgs {
     /// The users.
@@ -49,7 +49,7 @@ pub(crate) struct CurrentArgs {
     deadline_ms: u64,
 }
 
-/// What came of one uid.
+/// The result of one uid.
 #[derive(Serialize)]
 struct Item<T> {
     #[serde(serialize_with = "digits")]
@@ -61,19 +61,19 @@ struct Item<T> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Outcome<T> {
-    Answered(T),
+    Ok(T),
     Refused { error: Refusal },
 }
 
-/// Why there is no answer, as the SDK reports it.
+/// The refusal of an item, as the SDK reports it.
 #[derive(Serialize)]
 struct Refusal {
-    /// In capitals, as `UID_OUTSIDE` or a server's own.
+    /// In capitals: of the SDK, such as `UID_OUTSIDE`, or of the server.
     reason: String,
     message: String,
-    /// Whether the same call can succeed later.
+    /// Whether the same request can succeed later.
     retryable: bool,
-    /// Whether numbers may have been consumed; they are a gap then.
+    /// Whether numbers may have been consumed, which leaves a gap.
     may_have_applied: bool,
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn next(args: NextArgs, output: &Output) -> anyhow::Result<Exit
     let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
     let result = client.next_n(args.uid, args.count).await.map(Taken::from);
     let items = items(&[args.uid], vec![result], &client, output)?;
-    for (uid, Taken { first, value, prev, epoch, .. }) in items.answered {
+    for (uid, Taken { first, value, prev, epoch, .. }) in items.replies {
         let numbers = if args.count == 1 { value.to_string() } else { format!("{first}..={value}") };
         if output.is_wide() {
             let mut table = Table::new(&["uid", "numbers", "prev", "epoch"]);
@@ -123,10 +123,10 @@ pub(crate) async fn current(args: CurrentArgs, output: &Output) -> anyhow::Resul
         Err(error) => args.uids.iter().map(|_| Err(error.clone())).collect(),
     };
     let items = items(&args.uids, results, &client, output)?;
-    if !items.answered.is_empty() {
+    if !items.replies.is_empty() {
         let heading: &[&str] = if output.is_wide() { &["uid", "value", "exactness", "epoch"] } else { &[] };
         let mut table = Table::new(heading);
-        for (uid, Read { value, exactness, epoch }) in items.answered {
+        for (uid, Read { value, exactness, epoch }) in items.replies {
             let epoch = output.is_wide().then(|| epoch.to_string());
             let uid = (args.uids.len() > 1 || output.is_wide()).then(|| uid.to_string());
             table.row(uid.into_iter().chain([value.to_string(), exactness.to_owned()]).chain(epoch));
@@ -149,13 +149,13 @@ impl From<Current> for Read {
     }
 }
 
-/// What is left to print for people, and how the command ends.
+/// The items still to print in plain output, and the failure of the command.
 struct Printable<T> {
-    answered: Vec<(u64, T)>,
+    replies: Vec<(u64, T)>,
     failure: Option<Failure>,
 }
 
-/// Prints all items where the output is JSON, and decides how the command ends.
+/// Prints all items as JSON if requested, and determines the failure of the command.
 fn items<T: Serialize>(
     uids: &[u64],
     results: Vec<Result<T, CallError>>,
@@ -163,20 +163,20 @@ fn items<T: Serialize>(
     output: &Output,
 ) -> anyhow::Result<Printable<T>> {
     let refused: Vec<CallError> = results.iter().filter_map(|result| result.as_ref().err().cloned()).collect();
-    let failure = ending(&refused, results.len(), client);
+    let failure = failure_of(&refused, results.len(), client);
     let pairs = uids.iter().copied().zip(results);
     if output.is_json() {
         let item = |(uid, result)| Item { uid, outcome: outcome(result) };
         output.json_items(&pairs.map(item).collect::<Vec<_>>())?;
-        return Ok(Printable { answered: Vec::new(), failure });
+        return Ok(Printable { replies: Vec::new(), failure });
     }
-    let answered = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
-    Ok(Printable { answered, failure })
+    let replies = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
+    Ok(Printable { replies, failure })
 }
 
 fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
     match result {
-        Ok(answer) => Outcome::Answered(answer),
+        Ok(reply) => Outcome::Ok(reply),
         Err(error) => {
             let failure = sdk::failure(&error);
             Outcome::Refused {
@@ -191,12 +191,12 @@ fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
     }
 }
 
-/// How a call for so many uids ends, of which some were refused: by the refusal where there is one item or all failed, as
-/// partly done otherwise.
-fn ending(refused: &[CallError], asked: usize, client: &Client) -> Option<Failure> {
-    let exit = if refused.len() < asked { Exit::Partial } else { exit_of(refused.first()?) };
+/// The failure of a call for `items` uids: the refusal if all items were refused, partly done if some were, none
+/// otherwise.
+fn failure_of(refused: &[CallError], items: usize, client: &Client) -> Option<Failure> {
+    let exit = if refused.len() < items { Exit::Partial } else { exit_of(refused.first()?) };
     let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];
-    // One line each; the last one comes with what can be done.
+    // One line each; the last one has a hint.
     let (last, others) = shown.split_last()?;
     for error in others {
         report_error(&Chain(error));

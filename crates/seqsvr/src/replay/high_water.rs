@@ -1,5 +1,5 @@
-//! Carries the largest number of every uid from one run to the next, so that the order is checked over their joined
-//! history: the second run holds every answer against the last one of the first.
+//! High-water marks: the largest number of every uid, carried from one run to the next. The second run checks every
+//! reply against them, so the order is checked over the joined history.
 //!
 //! The file is CSV, `uid,value`, replaced as a whole when a run ends.
 
@@ -12,18 +12,18 @@ use seq_core::{Seq, Uid};
 
 const HEADER: [&str; 2] = ["uid", "value"];
 
-/// The largest number answered for each uid.
-pub(crate) type Floors = BTreeMap<Uid, Seq>;
+/// The largest number allocated for each uid.
+pub(crate) type HighWaterMarks = BTreeMap<Uid, Seq>;
 
-/// A file that does not hold floors.
+/// An error in a file of high-water marks.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FloorsError {
+pub(crate) enum HighWaterError {
     /// The file cannot be read.
     #[error("{}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: csv::Error,
     },
     /// A line is not two whole numbers.
@@ -36,13 +36,13 @@ pub(crate) enum FloorsError {
     },
 }
 
-/// Reads floors; a file that does not exist holds none.
+/// Reads high-water marks; a file that does not exist has none.
 ///
 /// # Errors
-/// [`FloorsError`] names the file and the line.
-pub(crate) fn load(path: &Path) -> Result<Floors, FloorsError> {
-    let mut floors = Floors::new();
-    let fail = |source| FloorsError::Read { file: path.to_owned(), source };
+/// [`HighWaterError`] names the file and the line.
+pub(crate) fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
+    let mut floors = HighWaterMarks::new();
+    let fail = |source| HighWaterError::Read { file: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(floors),
@@ -58,37 +58,37 @@ pub(crate) fn load(path: &Path) -> Result<Floors, FloorsError> {
         let mut numbers = record.iter().map(|text| text.parse::<u64>().ok());
         match (numbers.next().flatten(), numbers.next().flatten(), numbers.next()) {
             (Some(uid), Some(value), None) if value <= Seq::MAX.0 => floors.insert(Uid(uid), Seq(value)),
-            _ => return Err(FloorsError::Line { file: path.to_owned(), line }),
+            _ => return Err(HighWaterError::Line { file: path.to_owned(), line }),
         };
     }
     Ok(floors)
 }
 
-/// The file that will replace another one at once: a reader sees the old floors or the new ones.
+/// A file that replaces another one atomically: a reader sees the old marks or the new ones.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct Replacement {
     path: PathBuf,
     beside: PathBuf,
     file: File,
 }
 
-impl Fresh {
-    /// Opens a file beside the one at `path`, which stays as it is.
+impl Replacement {
+    /// Creates a file beside the one at `path`, which is unchanged.
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub(crate) fn create(path: &Path) -> io::Result<Fresh> {
+    pub(crate) fn create(path: &Path) -> io::Result<Replacement> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        Ok(Fresh { path: path.to_owned(), file: File::create(&beside)?, beside })
+        Ok(Replacement { path: path.to_owned(), file: File::create(&beside)?, beside })
     }
 
-    /// Writes the floors and replaces the old file.
+    /// Writes the marks and replaces the old file.
     ///
     /// # Errors
-    /// When the disk cannot take them.
-    pub(crate) fn save(self, floors: &Floors) -> io::Result<()> {
+    /// When the disk write fails.
+    pub(crate) fn save(self, floors: &HighWaterMarks) -> io::Result<()> {
         let mut file = BufWriter::new(self.file);
         writeln!(file, "{},{}", HEADER[0], HEADER[1])?;
         for (uid, value) in floors {
@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floors_come_back_as_they_were_saved() {
+    fn marks_are_loaded_as_they_were_saved() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("floors.csv");
-        assert_eq!(load(&path).unwrap(), Floors::new());
-        let floors = Floors::from([(Uid(3), Seq(7)), (Uid(u64::MAX), Seq::MAX)]);
-        let fresh = Fresh::create(&path).unwrap();
-        assert_eq!(load(&path).unwrap(), Floors::new(), "nothing is replaced before it is saved");
-        fresh.save(&floors).unwrap();
+        assert_eq!(load(&path).unwrap(), HighWaterMarks::new());
+        let floors = HighWaterMarks::from([(Uid(3), Seq(7)), (Uid(u64::MAX), Seq::MAX)]);
+        let replacement = Replacement::create(&path).unwrap();
+        assert_eq!(load(&path).unwrap(), HighWaterMarks::new(), "nothing is replaced before it is saved");
+        replacement.save(&floors).unwrap();
         assert_eq!(load(&path).unwrap(), floors);
     }
 

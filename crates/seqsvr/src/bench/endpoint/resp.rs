@@ -1,4 +1,4 @@
-//! The Redis protocol: a round is one write of `INCR` commands, and as many replies.
+//! The Redis protocol: a round is one write of pipelined `INCR` commands, and as many replies.
 
 use std::io;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use seq_core::Seq;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Ways, failure};
-use crate::traffic::Answer;
+use super::{EndpointOptions, failure};
+use crate::traffic::Reply;
 
-/// Bytes read at a time: the replies of a deep pipeline.
+/// Bytes per read: the replies of a deep pipeline.
 const READ: usize = 64 * 1024;
 
-/// Longest reply that is waited for; numbers and errors are far shorter.
+/// Limit on the length of a reply; numbers and errors are far shorter.
 const MAX_LINE: usize = 4 * 1024;
 
-pub(crate) struct Lane {
+pub(crate) struct Transport {
     addr: String,
     prefix: String,
     deadline: Duration,
     stream: Option<TcpStream>,
-    /// What was sent and what was not read yet. Kept from round to round for their memory.
+    /// Buffers of the request and of unparsed input; kept to reuse their memory.
     out: Vec<u8>,
     input: Vec<u8>,
 }
 
-impl Lane {
-    pub(super) async fn connect(ways: &Ways) -> io::Result<Lane> {
-        let mut lane = Lane {
-            addr: ways.redis.clone(),
-            prefix: ways.prefix.clone(),
-            deadline: ways.deadline,
+impl Transport {
+    pub(super) async fn connect(options: &EndpointOptions) -> io::Result<Transport> {
+        let mut transport = Transport {
+            addr: options.redis.clone(),
+            prefix: options.prefix.clone(),
+            deadline: options.deadline,
             stream: None,
             out: Vec::new(),
             input: Vec::new(),
         };
-        lane.dial().await?;
-        Ok(lane)
+        transport.dial().await?;
+        Ok(transport)
     }
 
     async fn dial(&mut self) -> io::Result<()> {
@@ -48,8 +48,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Sends the round and adds its replies; those that are missing at an error never came.
-    async fn exchange(&mut self, uids: &[u64], answers: &mut Vec<Answer>) -> io::Result<()> {
+    /// Sends the round and adds its replies; after an error those not received are missing.
+    async fn exchange(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> io::Result<()> {
         if self.stream.is_none() {
             self.dial().await?;
         }
@@ -67,7 +67,7 @@ impl Lane {
         let mut read = 0;
         loop {
             while let Some(end) = line_end(&self.input[read..]) {
-                answers.push(reply(&self.input[read..read + end])?);
+                replies.push(reply(&self.input[read..read + end])?);
                 read += end + 2;
                 left -= 1;
                 if left == 0 {
@@ -88,18 +88,18 @@ impl Lane {
     }
 }
 
-impl super::Lane for Lane {
-    async fn round(&mut self, uids: &[u64], answers: &mut Vec<Answer>) {
-        let all = answers.len() + uids.len();
-        let ended = tokio::time::timeout(self.deadline, self.exchange(uids, answers)).await;
+impl super::Transport for Transport {
+    async fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) {
+        let all = replies.len() + uids.len();
+        let ended = tokio::time::timeout(self.deadline, self.exchange(uids, replies)).await;
         let error = match ended {
             Ok(Ok(())) => return,
             Ok(Err(error)) => failure("CONNECTION_LOST", &error.to_string(), true),
             Err(_) => failure("DEADLINE_EXCEEDED", "no reply in time", true),
         };
-        // Replies that still come belong to this round; the next one begins anew.
+        // Late replies belong to this round: the next one reconnects.
         self.stream = None;
-        answers.resize(all, error);
+        replies.resize(all, error);
     }
 }
 
@@ -109,13 +109,13 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// One reply, without its line end.
-fn reply(line: &[u8]) -> io::Result<Answer> {
+fn reply(line: &[u8]) -> io::Result<Reply> {
     let text = || String::from_utf8_lossy(line).into_owned();
     match line.split_first() {
         Some((b':', digits)) => {
             let value = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-            // The protocol does not tell the number before.
-            let given = value.map(|value| Answer::Given { value: Seq(value), prev: Seq(0), lost: 0 });
+            // The reply of `INCR` has no previous number.
+            let given = value.map(|value| Reply::Given { value: Seq(value), prev: Seq(0), lost: 0 });
             given.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text()))
         }
         Some((b'-', message)) => {
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn replies_are_numbers_or_errors() {
-        assert!(matches!(reply(b":42").unwrap(), Answer::Given { value: Seq(42), .. }));
-        let Answer::Failed(failure) = reply(b"-TRYAGAIN later").unwrap() else { panic!("no failure") };
+        assert!(matches!(reply(b":42").unwrap(), Reply::Given { value: Seq(42), .. }));
+        let Reply::Failed(failure) = reply(b"-TRYAGAIN later").unwrap() else { panic!("no failure") };
         assert_eq!((&*failure.reason, failure.lost), ("TRYAGAIN", 0));
         for bad in [&b":x"[..], b"", b"+OK"] {
             assert!(reply(bad).is_err(), "{bad:?}");

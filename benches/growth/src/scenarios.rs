@@ -1,4 +1,4 @@
-//! The curves: over uids, over sections, over allocators, over steps.
+//! The scenarios: scaling over uids, sections, allocators and steps.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use crate::plot::Plot;
 use crate::report::{Report, short};
 use crate::world::{World, ask};
 
-/// As in the set files.
+/// The step of the set files.
 const STEP: u64 = 10_000;
-/// So far that nothing is raised: the largest step there is.
+/// The largest step: no section is raised.
 const NO_RAISE: u64 = 1 << 32;
-/// What a number may cost beyond the smallest case, in misses of the cache as the bare array has them: the section, its
-/// page and the slot are three reads where the array has one.
+/// Limit on the cost of a number above the smallest case, in cache misses of the bare array: the section, its page and
+/// the slot are three reads, the array has one.
 const MOST_MISSES: f64 = 3.0;
 
 fn rate(numbers: u64, seconds: f64) -> f64 {
     numbers as f64 / seconds
 }
 
-/// Numbers a second of one core from 10^3 to 10^8 touched uids, in sections of 100,000.
+/// Numbers per second of one core with 10^3 to 10^8 touched uids, in sections of 100,000.
 pub(crate) fn uids(scale: Scale, report: &mut Report) -> io::Result<()> {
     let (most, numbers) = if scale == Scale::Full { (8, 4_000_000) } else { (5, 20_000) };
     let powers: Vec<u64> = (3..=most).map(|power| 10_u64.pow(power)).collect();
@@ -69,7 +69,7 @@ pub(crate) fn uids(scale: Scale, report: &mut Report) -> io::Result<()> {
     report.draw("uids", &rates("Numbers of one core over touched uids", "touched uids", lines))
 }
 
-/// The same over 1 to 42,950 sections that share 4.3 million touched uids.
+/// Numbers per second of one core with 4.3 million touched uids in 1 to 42,950 sections.
 pub(crate) fn sections(scale: Scale, report: &mut Report) -> io::Result<()> {
     let (uids, counts, numbers): (u64, &[u64], u64) = match scale {
         Scale::Full => (4_295_000, &[1, 10, 100, 1_000, 10_000, 42_950], 4_000_000),
@@ -117,7 +117,7 @@ pub(crate) fn sections(scale: Scale, report: &mut Report) -> io::Result<()> {
     report.draw("sections", &rates("Numbers of one core over sections", "sections", lines))
 }
 
-/// One to sixteen allocators in one process, each with its own uids, asked by one thread and by two.
+/// One to sixteen allocators in one process, each with its own uids, loaded by one thread and by two.
 pub(crate) fn allocators(scale: Scale, report: &mut Report) -> io::Result<()> {
     let (counts, numbers): (&[usize], u64) =
         if scale == Scale::Full { (&[1, 2, 4, 8, 16], 4_000_000) } else { (&[1, 2], 20_000) };
@@ -162,7 +162,7 @@ pub(crate) fn allocators(scale: Scale, report: &mut Report) -> io::Result<()> {
     )
 }
 
-/// Batches to the allocators in turn, each of its own uids.
+/// Sends batches to the allocators in turn, each of its own uids.
 fn drive(world: &World, owned: &[Vec<u64>], numbers: u64) -> Duration {
     let share = numbers / owned.len() as u64;
     let size = u64::from(world.layout.section_size());
@@ -175,7 +175,8 @@ fn drive(world: &World, owned: &[Vec<u64>], numbers: u64) -> Duration {
     start.elapsed()
 }
 
-/// Ten hot uids, each alone in its section, so that every number counts towards a raise: the most raises there can be.
+/// Ten hot uids, each alone in its section: every number counts towards a raise, which gives the highest rate of
+/// raises.
 pub(crate) fn steps(scale: Scale, report: &mut Report) -> io::Result<()> {
     let (steps, numbers): (&[u64], u64) = match scale {
         Scale::Full => (&[100, 1_000, 10_000, 100_000, 1_000_000], 5_000_000),
@@ -184,7 +185,7 @@ pub(crate) fn steps(scale: Scale, report: &mut Report) -> io::Result<()> {
     let bar = report.progress("steps", steps.len() + 1);
     let (mut rows, mut raising, mut tail, mut speed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let layout = Layout::new(0..HOT, 1).expect("a good layout");
-    // What has to wait for its first ceiling has waited before anything is measured.
+    // Warm-up: every section has its first ceiling before the measurement.
     let warm = |world: World| {
         singles(&world, 100 * HOT);
         world
@@ -242,9 +243,9 @@ pub(crate) fn steps(scale: Scale, report: &mut Report) -> io::Result<()> {
     report.draw("p999", &plot("p99.9 of a call over the step", "ns", vec![("p99.9", tail)]))
 }
 
-/// Uids that are asked for in the chapter about steps.
+/// Hot uids of the scenario over steps.
 const HOT: u64 = 10;
-/// Times that a world with raises and one without are measured in turn.
+/// Rounds in which a world with raises and one without are measured in turn.
 const ROUNDS: usize = 3;
 
 struct Singles {
@@ -253,17 +254,17 @@ struct Singles {
     p999_ns: f64,
 }
 
-/// One number a call, each call timed.
+/// Allocates one number a call, and times each call.
 fn singles(world: &World, numbers: u64) -> Singles {
     let allocator: &Allocator = &world.allocators[0];
-    let mut answers = Vec::with_capacity(1);
+    let mut replies = Vec::with_capacity(1);
     let mut random = Random::new();
     let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("good bounds");
     let mut waited = Duration::ZERO;
     let begin = Instant::now();
     let mut before = begin;
     for _ in 0..numbers {
-        waited += world.take(allocator, &[ask(random.below(HOT))], &mut answers);
+        waited += world.take(allocator, &[ask(random.below(HOT))], &mut replies);
         let now = Instant::now();
         times.saturating_record((now - before).as_nanos() as u64);
         before = now;
@@ -273,7 +274,7 @@ fn singles(world: &World, numbers: u64) -> Singles {
 
 type Lines = [Vec<(f64, f64)>; 3];
 
-/// Adds what was measured at `x` to a table and to the lines of a plot.
+/// Adds the measurement at `x` to a table and to the lines of a plot.
 fn push(rows: &mut Vec<Vec<String>>, lines: &mut Lines, x: u64, numbers: u64, times: &[f64]) {
     let rates: Vec<f64> = times.iter().map(|seconds| rate(numbers, *seconds)).collect();
     let mut row = vec![short(x as f64)];
