@@ -113,28 +113,28 @@ impl Frontend for Twin {
         self.take(ask)
     }
 
-    fn take_now(&self, _: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>) {
+    fn take_now(&self, _: Via, items: &[Asked], results: &mut Vec<Answered<Allocation>>) {
         let held = self.held.borrow();
-        for ask in asks {
-            let waits = ask.is_ok_and(|ask| held.contains(&ask.uid.0));
-            answers.push((!waits).then(|| ask.and_then(|ask| self.take(ask))));
+        for item in items {
+            let waits = item.is_ok_and(|item| held.contains(&item.uid.0));
+            results.push((!waits).then(|| item.and_then(|item| self.take(item))));
         }
     }
 
-    async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
+    async fn take_rest(&self, call: Call, items: &[Asked], results: &mut [Answered<Allocation>]) {
         self.inner.lock().calls.push(call);
-        for (ask, answer) in asks.iter().zip(answers) {
-            if answer.is_none() {
-                let ask = ask.unwrap();
-                self.held.subscribe().wait_for(|held| !held.contains(&ask.uid.0)).await.unwrap();
-                *answer = Some(self.take(ask));
+        for (item, result) in items.iter().zip(results) {
+            if result.is_none() {
+                let item = item.unwrap();
+                self.held.subscribe().wait_for(|held| !held.contains(&item.uid.0)).await.unwrap();
+                *result = Some(self.take(item));
             }
         }
     }
 
-    async fn next_many(&self, call: Call, asks: &[Asked]) -> Vec<Result<Allocation, Refusal>> {
+    async fn next_many(&self, call: Call, items: &[Asked]) -> Vec<Result<Allocation, Refusal>> {
         self.inner.lock().calls.push(call);
-        asks.iter().map(|ask| self.take((*ask)?)).collect()
+        items.iter().map(|item| self.take((*item)?)).collect()
     }
 
     async fn current(&self, call: Call, uid: Uid, _: Epoch) -> Result<Current, Refusal> {
