@@ -1,7 +1,7 @@
 """Generates the wire types in src/seqsvr/_proto from ../../proto: `python generate.py`, or `--check` to compare.
 
-They are committed: whoever installs the package needs no compiler of protos, and a reviewer sees what changes. CI holds them
-against proto/, so they cannot fall behind. Needs the version of grpcio-tools that pyproject.toml names.
+They are committed: installing the package needs no protoc, and a review shows their changes. CI compares them with proto/, so
+they are never stale. Needs the version of grpcio-tools in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILES = ["seqsvr/v1/route.proto", "seqsvr/v1/sequence.proto"]
 
 
 def generate(out: Path) -> None:
-    """Writes the modules and their types, as a part of the package instead of as `seqsvr.v1`."""
+    """Writes the modules and their types, as a part of the package instead of `seqsvr.v1`."""
     with tempfile.TemporaryDirectory() as directory:
         args = ["protoc", f"--proto_path={PROTO}", f"--python_out={directory}", f"--pyi_out={directory}", *FILES]
         if protoc.main(args) != 0:
@@ -42,7 +42,7 @@ def main() -> None:
         names = sorted(path.name for path in Path(directory).iterdir())
         _, other, missing = filecmp.cmpfiles(directory, OUT, names, shallow=False)
         if other or missing:
-            sys.exit(f"not as proto/ says: {', '.join(other + missing)}; run `python generate.py`")
+            sys.exit(f"stale against proto/: {', '.join(other + missing)}; run `python generate.py`")
 
 
 if __name__ == "__main__":

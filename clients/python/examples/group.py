@@ -7,7 +7,7 @@ from seqsvr import AsyncClient, SeqError
 
 
 async def main() -> None:
-    """Takes one number for each member; many such messages may be under way at a time."""
+    """Allocates one number for each member; many such messages may be in flight at a time."""
     seed, *members = sys.argv[1:]
     async with AsyncClient(seed) as client:
 

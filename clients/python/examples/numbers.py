@@ -1,4 +1,4 @@
-"""Takes the next number of each uid: `python examples/numbers.py 127.0.0.1:7100 42 43`."""
+"""Allocates the next number of each uid: `python examples/numbers.py 127.0.0.1:7100 42 43`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from seqsvr import Client, SeqError
 
 
 def main() -> None:
-    """Takes them in one call, and says what came of each."""
+    """Allocates them in one request, and prints each result."""
     seed, *uids = sys.argv[1:]
     with Client(seed, deadline=2.0) as client:
         for uid, result in zip(uids, client.next_many([int(uid) for uid in uids]), strict=True):

@@ -1,4 +1,4 @@
-"""A real cluster for the tests: `seqsvr dev`, three stores and two allocators in one process on ports of their own.
+"""A real cluster for the tests: `seqsvr dev`, three stores and two allocators in one process on random ports.
 
 The binary is `$SEQSVR`, or the one that cargo has built in target/debug.
 """
@@ -29,7 +29,7 @@ class Cluster:
     uid_end: int
 
     def forwarded(self) -> int:
-        """Calls that the allocators sent on to each other."""
+        """Number of requests that the allocators forwarded to each other."""
         command = [BINARY, "status", "-o", "json", "--addr", self.allocs[0]]
         status = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
         return sum(int(alloc["forwarded"]) for alloc in status["allocs"])

@@ -24,7 +24,7 @@ UIDS = count(50_000)
 """Uids that no other test uses."""
 
 
-async def test_many_calls_at_a_time_are_unique_and_in_order(cluster: Cluster) -> None:
+async def test_concurrent_calls_are_unique_and_in_order(cluster: Cluster) -> None:
     before = cluster.forwarded()
     uids = [next(UIDS), next(UIDS) + cluster.section_size]
     async with AsyncClient(cluster.allocs[0]) as client:
@@ -34,7 +34,7 @@ async def test_many_calls_at_a_time_are_unique_and_in_order(cluster: Cluster) ->
 
         taken = await asyncio.gather(*[take(uid) for uid in uids for _ in range(16)])
         for values in taken:
-            assert values == sorted(values), "what is asked later is greater"
+            assert values == sorted(values), "later requests get greater numbers"
         for index in range(2):
             together = sorted(chain.from_iterable(taken[index * 16 : index * 16 + 16]))
             assert together == list(range(1, 321))
@@ -64,7 +64,7 @@ async def test_errors_are_those_of_the_other_client(cluster: Cluster) -> None:
             await client.next(cluster.uid_end)
         with pytest.raises(DeadlineExceeded):
             await client.next(uid, deadline=0)
-        # Cancelling a call leaves the client as it was.
+        # A cancelled call leaves the client usable.
         task = asyncio.create_task(client.next(uid))
         await asyncio.sleep(0)
         task.cancel()
@@ -99,7 +99,7 @@ def test_another_event_loop_is_refused_by_name(cluster: Cluster) -> None:
         assert isinstance(wrong.value, RuntimeError)
 
 
-async def test_a_port_of_something_else_is_recognised(cluster: Cluster) -> None:
+async def test_a_port_of_another_service_is_recognised(cluster: Cluster) -> None:
     async with AsyncClient(cluster.stores[0], deadline=2) as client:
         with pytest.raises(ConnectError, match=r"is a store.*name an AllocSvr"):
             await client.next(1)

@@ -28,12 +28,12 @@ UIDS = count(1_000)
 """Uids that no other test uses."""
 
 
-def given(result: Allocation | SeqError) -> Allocation:
+def allocated(result: Allocation | SeqError) -> Allocation:
     assert isinstance(result, Allocation), result
     return result
 
 
-def test_numbers_follow_each_other_and_name_their_range(cluster: Cluster) -> None:
+def test_numbers_are_consecutive_and_results_hold_their_range(cluster: Cluster) -> None:
     uid = next(UIDS)
     with Client(cluster.allocs[0]) as client:
         assert client.current(uid) == Current(0, True, client.current(uid).epoch)
@@ -53,17 +53,17 @@ def test_calls_go_to_the_owner(cluster: Cluster) -> None:
         for uid in uids:
             client.next(uid)
             client.current(uid)
-        values = [given(result).value for result in client.next_many(uids)]
+        values = [allocated(result).value for result in client.next_many(uids)]
         reads = client.current_many(uids)
     assert [read.value for read in reads if isinstance(read, Current)] == values
     assert cluster.forwarded() == before
 
 
-def test_a_batch_answers_each_item_by_itself_in_order(cluster: Cluster) -> None:
+def test_each_item_of_a_batch_has_its_own_result_in_order(cluster: Cluster) -> None:
     a, b = next(UIDS), next(UIDS) + cluster.section_size
     with Client(*cluster.allocs) as client:
         results = client.next_many([a, b, a, cluster.uid_end, a], [1, 2, 3, 4, 5])
-        assert [given(results[index]).value for index in (0, 1, 2, 4)] == [1, 2, 4, 9]
+        assert [allocated(results[index]).value for index in (0, 1, 2, 4)] == [1, 2, 4, 9]
         assert isinstance(results[3], UidOutside)
         assert not results[3].retryable
         assert not results[3].may_have_applied
@@ -73,7 +73,7 @@ def test_a_batch_answers_each_item_by_itself_in_order(cluster: Cluster) -> None:
 def test_a_batch_above_the_limit_goes_in_order(cluster: Cluster) -> None:
     uid = next(UIDS)
     with Client(cluster.allocs[0]) as client:
-        values = [given(result).value for result in client.next_many([uid] * 25_000)]
+        values = [allocated(result).value for result in client.next_many([uid] * 25_000)]
     assert values == list(range(1, 25_001))
 
 
@@ -141,7 +141,7 @@ def test_a_closed_client_stays_closed(cluster: Cluster) -> None:
         assert not closed.value.retryable
     assert not client._channels, "no connection was opened again"
     client.close()
-    # A client that never called anything, too.
+    # An unused client, too.
     unused = Client(cluster.allocs[0])
     unused.close()
     with pytest.raises(ClientClosed):
@@ -150,7 +150,7 @@ def test_a_closed_client_stays_closed(cluster: Cluster) -> None:
         assert other.current(uid).value == 1, "nothing was taken"
 
 
-def test_closing_ends_calls_that_are_under_way() -> None:
+def test_close_ends_calls_in_flight() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
         client = Client(f"127.0.0.1:{silent.getsockname()[1]}", deadline=60)
         under_way = pool.submit(client.next, 1)
@@ -162,7 +162,7 @@ def test_closing_ends_calls_that_are_under_way() -> None:
                 under_way.result(timeout=30)
 
 
-def test_a_port_of_something_else_is_recognised(cluster: Cluster) -> None:
+def test_a_port_of_another_service_is_recognised(cluster: Cluster) -> None:
     with Client(cluster.stores[0], deadline=2) as client:
         with pytest.raises(ConnectError, match=r"is a store.*name an AllocSvr") as error:
             client.next(1)
@@ -171,16 +171,16 @@ def test_a_port_of_something_else_is_recognised(cluster: Cluster) -> None:
         client.next(1)
 
 
-def test_who_cannot_be_reached_is_named(cluster: Cluster) -> None:
+def test_an_unreachable_seed_is_named(cluster: Cluster) -> None:
     dead = "127.0.0.1:1"
     with Client(dead, deadline=2) as client, pytest.raises(ConnectError, match=dead):
         client.next(1)
-    # One living seed is enough.
+    # One reachable seed is enough.
     with Client(dead, cluster.allocs[0]) as client:
         assert client.next(next(UIDS)).value == 1
 
 
-def test_a_deadline_is_kept_and_says_what_is_known(cluster: Cluster) -> None:
+def test_a_deadline_is_kept_and_its_error_is_specific(cluster: Cluster) -> None:
     uid = next(UIDS)
     with Client(cluster.allocs[0]) as client:
         client.connect()
@@ -191,23 +191,23 @@ def test_a_deadline_is_kept_and_says_what_is_known(cluster: Cluster) -> None:
         assert isinstance(late.value, TimeoutError)
 
 
-def test_a_node_that_does_not_answer_is_followed_by_another(cluster: Cluster) -> None:
+def test_another_node_is_tried_after_an_unreachable_one(cluster: Cluster) -> None:
     uid = next(UIDS)
     with Client(cluster.allocs[0]) as client:
         client.connect()
-        # The owner, as this client has it, is somewhere where nobody answers.
+        # The owner's address in this client's routes has no listener.
         (known,) = client._shared.routes.sets
         owner = known.owners[0]
         known.nodes[owner] = "127.0.0.1:1"
         answer = client.next(uid)
         assert (answer.value, answer.lost) == (1, 0)
-        # Now no node is where it was; the seed still is.
+        # Now no node's address has a listener; the seed's has.
         for node in known.nodes:
             known.nodes[node] = "127.0.0.1:1"
-        assert given(client.next_many([uid])[0]).value == 2
+        assert allocated(client.next_many([uid])[0]).value == 2
 
 
-def test_nobody_there_is_told_as_such(cluster: Cluster) -> None:
+def test_a_set_without_reachable_nodes_is_an_error(cluster: Cluster) -> None:
     with Client(cluster.allocs[0]) as client:
         client.connect()
         (known,) = client._shared.routes.sets

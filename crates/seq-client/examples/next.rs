@@ -1,4 +1,4 @@
-//! Takes the next number of each uid: `cargo run -p seq-client --example next -- http://127.0.0.1:7100 42 43`.
+//! Allocates the next number of each uid: `cargo run -p seq-client --example next -- http://127.0.0.1:7100 42 43`.
 
 use std::time::Duration;
 

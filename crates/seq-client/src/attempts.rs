@@ -1,7 +1,8 @@
-//! One call's life: one deadline over all attempts, where the next attempt goes, and when there is none.
+//! The attempts of one call under one deadline: the target of each, the backoff between them, and the error of the
+//! last.
 //!
-//! Only what can succeed later is repeated: a refusal that says so, and a connection that failed. The wait doubles, is
-//! jittered, and is never shorter than the server asked for. A call that cannot wait ends at once with what it knows.
+//! Only a retryable refusal and a failed connection are retried. The backoff doubles, is jittered, and is never shorter
+//! than the server requested. A call whose next backoff does not fit its deadline fails at once with the last error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +15,27 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
 use crate::budget::Budget;
-use crate::coalesce::{Lanes, Seat};
+use crate::coalesce::{Batchers, StreamTarget};
 use crate::directory::Routes;
 use crate::error::{CallError, Refused, Unreachable};
 use crate::pool::{self, Pool};
 
-/// The first wait between attempts: longer than a node needs to adopt a route it was just sent.
+/// The first backoff: longer than a node needs to adopt a route it was just sent.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
-/// The longest wait that is not asked for by a server: short against a change of owner.
+/// The longest backoff unless a server requests a longer one: short against a change of owner.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// What all calls of a client share.
+/// State shared by all calls of a client.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) routes: Routes,
     pub(crate) seeds: Vec<Arc<str>>,
     pub(crate) budget: Budget,
-    /// `None` when every call goes alone.
-    pub(crate) lanes: Option<Lanes>,
-    /// When the directory was last asked for anew. Held while it is.
+    /// `None` when coalescing is off: every call is a unary request.
+    pub(crate) batchers: Option<Batchers>,
+    /// When the routes were last fetched from the seeds again. Locked during the fetch.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -44,36 +45,36 @@ pub(crate) struct Attempts<'a> {
     shared: &'a Shared,
     deadline: Instant,
     made: u32,
-    /// Attempts that ended without saying whether they moved a counter.
+    /// Attempts with unknown outcome: they may have moved a counter.
     lost: u32,
     /// The address that failed last.
-    avoid: Option<Arc<str>>,
+    excluded: Option<Arc<str>>,
 }
 
-/// Where one attempt goes, and what it says of the caller's routes.
+/// The node of one attempt, and the route information that its request carries.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<Channel>,
-    /// Version of the routes that sent the call there.
+    /// Version of the routes that chose the node.
     pub(crate) route_version: u64,
     /// Epoch of the uid's section in them.
     pub(crate) epoch: u64,
 }
 
 impl Shared {
-    /// The client of a node, with the limits of this SDK.
+    /// The gRPC client of a node, with the limits of this SDK.
     pub(crate) fn client(&self, addr: &str) -> Result<SequenceServiceClient<Channel>, pool::PoolError> {
         let client = SequenceServiceClient::new(self.pool.get(addr)?);
         Ok(client.max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES))
     }
 
-    /// Closes the connections to addresses that no route table names any more.
-    pub(crate) fn forget_unnamed(&self) {
+    /// Closes the connections to addresses that are in no route table any more.
+    pub(crate) fn drop_unused_addrs(&self) {
         let directory = self.routes.load();
-        let named = |addr: &str| directory.names(addr) || self.seeds.iter().any(|seed| &**seed == addr);
-        self.pool.retain(named);
-        if let Some(lanes) = &self.lanes {
-            lanes.retain(named);
+        let used = |addr: &str| directory.has_addr(addr) || self.seeds.iter().any(|seed| &**seed == addr);
+        self.pool.retain(used);
+        if let Some(batchers) = &self.batchers {
+            batchers.retain(used);
         }
     }
 }
@@ -82,16 +83,16 @@ impl<'a> Attempts<'a> {
     /// No attempt yet.
     pub(crate) fn new(shared: &'a Shared, deadline: Instant) -> Attempts<'a> {
         shared.budget.earn();
-        Attempts { shared, deadline, made: 0, lost: 0, avoid: None }
+        Attempts { shared, deadline, made: 0, lost: 0, excluded: None }
     }
 
-    /// Where the next attempt for a uid goes.
+    /// The node of the next attempt for a uid.
     pub(crate) fn target(&self, uid: u64) -> Result<Target, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
         let set = directory.set(directory.set_of(uid).ok_or(CallError::UidOutside { uid })?);
         let route = set.route(uid);
-        let addr = set.host(route.owner, self.avoid.as_deref(), |addr| shared.pool.is_suspect(addr));
+        let addr = set.host(route.owner, self.excluded.as_deref(), |addr| shared.pool.is_suspect(addr));
         match shared.client(&addr) {
             Ok(client) => {
                 Ok(Target { addr, client, route_version: shared.routes.known_version(set), epoch: route.epoch.0 })
@@ -100,10 +101,10 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Where the call can go together with others: the owner's lane, while the owner is well.
+    /// The batcher of the uid's owner; `None` while the owner is suspect or unknown, or coalescing is off.
     #[inline]
-    pub(crate) fn seat(&self, uid: u64) -> Option<Seat> {
-        let lanes = self.shared.lanes.as_ref()?;
+    pub(crate) fn stream_target(&self, uid: u64) -> Option<StreamTarget> {
+        let batchers = self.shared.batchers.as_ref()?;
         let directory = self.shared.routes.load();
         let set = directory.set(directory.set_of(uid)?);
         let route = set.route(uid);
@@ -112,17 +113,17 @@ impl<'a> Attempts<'a> {
             return None;
         }
         let route_version = self.shared.routes.known_version(set);
-        Some(Seat { lane: lanes.get(addr), route_version, epoch: route.epoch.0 })
+        Some(StreamTarget { batcher: batchers.get(addr), route_version, epoch: route.epoch.0 })
     }
 
-    /// Newest epoch known for each uid's section; empty when none is known.
+    /// The newest known epoch of each uid's section; 0 where none is known.
     pub(crate) fn epochs(&self, uids: &[u64]) -> Vec<u64> {
         let directory = self.shared.routes.load();
         let epoch = |uid: &u64| directory.set_of(*uid).map_or(0, |set| directory.set(set).route(*uid).epoch.0);
         uids.iter().map(epoch).collect()
     }
 
-    /// A request that tells the server how long the caller waits.
+    /// A request with the remaining time of the call as its timeout.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         request.set_timeout(self.deadline.saturating_duration_since(Instant::now()));
@@ -136,43 +137,44 @@ impl<'a> Attempts<'a> {
     ) -> Result<T, Status> {
         self.made += 1;
         match tokio::time::timeout_at(self.deadline, call).await {
-            Ok(answer) => answer.map(Response::into_inner),
+            Ok(response) => response.map(Response::into_inner),
             Err(_) => Err(Status::deadline_exceeded("the caller's deadline passed")),
         }
     }
 
-    /// Takes routes in that came with an answer. Bad ones are noted and otherwise ignored: the answer itself is good.
+    /// Adopts the routes of a response. Invalid routes are logged and otherwise ignored: the response itself is valid.
     pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &Arc<str>) {
         let Some(routes) = routes else { return };
         match self.shared.routes.adopt(routes, None) {
-            Ok(true) => self.shared.forget_unnamed(),
+            Ok(true) => self.shared.drop_unused_addrs(),
             Ok(false) => {}
-            Err(error) => tracing::warn!(from = &**from, %error, "routes in an answer were not adopted"),
+            Err(error) => tracing::warn!(from = &**from, %error, "routes in a response were not adopted"),
         }
     }
 
-    /// Judges a failed attempt and waits until the next one is due, or says why there is none.
-    pub(crate) async fn again(&mut self, uid: u64, addr: &Arc<str>, failed: Status) -> Result<(), CallError> {
-        match Kind::of(&failed) {
-            Kind::OutOfTime => {
+    /// Classifies a failed attempt and waits out the backoff of the next one; returns the call's error if there is
+    /// none.
+    pub(crate) async fn prepare_retry(&mut self, uid: u64, addr: &Arc<str>, failed: Status) -> Result<(), CallError> {
+        match FailureKind::of(&failed) {
+            FailureKind::TimedOut => {
                 self.lost += 1;
                 Err(self.deadline_exceeded())
             }
-            Kind::Connection => {
+            FailureKind::Connection => {
                 let sent = !pool::not_processed(&failed);
-                self.after_break(addr, failed, sent).await
+                self.retry_after_break(addr, failed, sent).await
             }
-            Kind::Refusal { reason } => {
-                self.lost += u32::from(moves_unseen(&reason));
-                self.heed(uid, &reason);
+            FailureKind::Refusal { reason } => {
+                self.lost += u32::from(is_outcome_unknown(&reason));
+                self.suspect_owner(uid, &reason);
                 let refused = self.refused(uid, &failed, reason);
-                self.after_refusal(addr, refused).await
+                self.retry_after_refusal(addr, refused).await
             }
         }
     }
 
-    /// As [`Attempts::again`], for an attempt in a stream that ended after the call was sent, or before.
-    pub(crate) async fn again_streamed(
+    /// As [`Attempts::prepare_retry`], for a call in a stream that ended; `sent` is whether the call had been sent.
+    pub(crate) async fn prepare_stream_retry(
         &mut self,
         uid: u64,
         addr: &Arc<str>,
@@ -180,48 +182,58 @@ impl<'a> Attempts<'a> {
         sent: bool,
     ) -> Result<(), CallError> {
         self.made += 1;
-        if sent { self.again(uid, addr, failed).await } else { self.after_break(addr, failed, false).await }
+        if sent {
+            self.prepare_retry(uid, addr, failed).await
+        } else {
+            self.retry_after_break(addr, failed, false).await
+        }
     }
 
-    /// As [`Attempts::again`], for an attempt that was refused within an answer to many.
-    pub(crate) async fn again_item(&mut self, uid: u64, addr: &Arc<str>, item: v1::ItemError) -> Result<(), CallError> {
+    /// As [`Attempts::prepare_retry`], for an item that was refused within the response to a batch.
+    pub(crate) async fn prepare_item_retry(
+        &mut self,
+        uid: u64,
+        addr: &Arc<str>,
+        item: v1::ItemError,
+    ) -> Result<(), CallError> {
         self.made += 1;
-        self.lost += u32::from(moves_unseen(&item.reason));
+        self.lost += u32::from(is_outcome_unknown(&item.reason));
         let refused = self.item(uid, item);
-        self.after_refusal(addr, refused).await
+        self.retry_after_refusal(addr, refused).await
     }
 
-    /// The error of an attempt in a stream that was not answered in time.
-    pub(crate) fn late(&mut self, sent: bool) -> CallError {
+    /// The error of a call in a stream that got no response before its deadline.
+    pub(crate) fn timed_out(&mut self, sent: bool) -> CallError {
         self.made += u32::from(sent);
         self.lost += u32::from(sent);
         self.deadline_exceeded()
     }
 
-    async fn after_break(&mut self, addr: &Arc<str>, failed: Status, sent: bool) -> Result<(), CallError> {
+    async fn retry_after_break(&mut self, addr: &Arc<str>, failed: Status, sent: bool) -> Result<(), CallError> {
         self.lost += u32::from(sent);
         self.shared.pool.suspect(addr);
-        let at_once = self.leave(addr);
+        let at_once = self.exclude(addr);
         let error = self.unreachable(addr.clone(), failed);
         self.retry(error, None, at_once).await
     }
 
-    async fn after_refusal(&mut self, addr: &Arc<str>, refused: Refused) -> Result<(), CallError> {
-        let at_once = refused.reason == "SHUTTING_DOWN" && self.leave(addr);
+    async fn retry_after_refusal(&mut self, addr: &Arc<str>, refused: Refused) -> Result<(), CallError> {
+        let at_once = refused.reason == "SHUTTING_DOWN" && self.exclude(addr);
         let wait_for = refused.retry_after;
         self.retry(CallError::Refused(Box::new(refused)), wait_for, at_once).await
     }
 
-    /// Goes elsewhere from now on; answers whether that need not wait, because it is the first time.
-    fn leave(&mut self, addr: &Arc<str>) -> bool {
-        self.avoid.replace(addr.clone()).is_none()
+    /// Excludes an address from further attempts. Returns `true` for the first one: its retry needs no backoff.
+    fn exclude(&mut self, addr: &Arc<str>) -> bool {
+        self.excluded.replace(addr.clone()).is_none()
     }
 
     async fn retry(&self, error: CallError, wait_for: Option<Duration>, at_once: bool) -> Result<(), CallError> {
         if error.is_retryable() && self.pause(wait_for, at_once).await { Ok(()) } else { Err(error) }
     }
 
-    /// Waits until the next attempt is due; answers `false` at once when there is none, for want of time or of budget.
+    /// Waits out the backoff of the next attempt. Returns `false` at once if the deadline or the retry budget allows
+    /// none.
     pub(crate) async fn pause(&self, at_least: Option<Duration>, at_once: bool) -> bool {
         let wait = if at_once { Duration::ZERO } else { backoff(self.made, at_least, fastrand::f64()) };
         let now = Instant::now();
@@ -232,13 +244,13 @@ impl<'a> Attempts<'a> {
         true
     }
 
-    /// The error of an item that a server refused within an answer.
+    /// The error of an item that a server refused within a response.
     pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
-        self.heed(uid, &item.reason);
+        self.suspect_owner(uid, &item.reason);
         Refused {
             uid,
             code: Code::from(i32::try_from(item.code).unwrap_or_default()),
-            may_have_applied: self.may_have_applied() || moves_unseen(&item.reason),
+            may_have_applied: self.may_have_applied() || is_outcome_unknown(&item.reason),
             reason: item.reason,
             message: item.message,
             retry_after: (item.retry_after_ms > 0).then(|| Duration::from_millis(item.retry_after_ms.into())),
@@ -246,8 +258,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Heeds what a node says of the owner: to ask it oneself would only be to wait for it once more.
-    fn heed(&self, uid: u64, reason: &str) {
+    /// Marks the owner suspect if another node could not reach it: a direct request would most likely time out as well.
+    fn suspect_owner(&self, uid: u64, reason: &str) {
         if !matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "OWNER_UNREACHABLE") {
             return;
         }
@@ -257,17 +269,17 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// When the call ends.
+    /// The deadline of the call.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// What all calls of the client share.
+    /// State shared by all calls of the client.
     pub(crate) fn shared(&self) -> &'a Shared {
         self.shared
     }
 
-    /// Attempts that ended without saying whether they moved a counter.
+    /// Attempts with unknown outcome: they may have moved a counter.
     pub(crate) fn lost(&self) -> u32 {
         self.lost
     }
@@ -276,7 +288,7 @@ impl<'a> Attempts<'a> {
         self.lost > 0
     }
 
-    /// The error of a call whose time is over.
+    /// The error of a call whose deadline has passed.
     fn deadline_exceeded(&self) -> CallError {
         CallError::DeadlineExceeded { attempts: self.made, may_have_applied: self.may_have_applied() }
     }
@@ -299,43 +311,43 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// What a failed attempt says.
-enum Kind {
-    /// The call's time is over, as seen here or by a server.
-    OutOfTime,
+/// Classification of a failed attempt.
+enum FailureKind {
+    /// The call's deadline passed, as noticed here or by a server.
+    TimedOut,
     /// The connection failed.
     Connection,
     /// A server refused; the reason is empty when it is not the sequence service's own.
     Refusal { reason: String },
 }
 
-impl Kind {
-    fn of(failed: &Status) -> Kind {
+impl FailureKind {
+    fn of(failed: &Status) -> FailureKind {
         if let Some(reason) = status::reason(failed) {
-            return Kind::Refusal { reason };
+            return FailureKind::Refusal { reason };
         }
         if pool::caused_by::<tonic::TimeoutExpired>(failed) {
-            return Kind::OutOfTime;
+            return FailureKind::TimedOut;
         }
         if pool::is_transport(failed) {
-            return Kind::Connection;
+            return FailureKind::Connection;
         }
-        // Nobody cancels this call but the timeout it carries, which a server may notice first.
+        // Only the request's own timeout cancels this call; a server may notice it first.
         match failed.code() {
-            Code::Cancelled | Code::DeadlineExceeded => Kind::OutOfTime,
-            _ => Kind::Refusal { reason: String::new() },
+            Code::Cancelled | Code::DeadlineExceeded => FailureKind::TimedOut,
+            _ => FailureKind::Refusal { reason: String::new() },
         }
     }
 }
 
-/// Whether a refusal with this reason may have moved a counter: a forwarded call got no answer, or somebody else than the
-/// sequence service refused.
-pub(crate) fn moves_unseen(reason: &str) -> bool {
+/// Whether a refusal with this reason may have moved a counter: a forwarded request got no response, or the refusal is
+/// not the sequence service's own.
+pub(crate) fn is_outcome_unknown(reason: &str) -> bool {
     matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "")
 }
 
-/// How long to wait after `made` attempts; `jitter` is in `0.0 .. 1.0` and shortens the doubled wait by up to half, or
-/// lengthens what the server asked for by up to half.
+/// The backoff after `made` attempts; `jitter` is in `0.0 .. 1.0` and shortens the doubled backoff by up to half, or
+/// lengthens the one that the server requested by up to half.
 fn backoff(made: u32, at_least: Option<Duration>, jitter: f64) -> Duration {
     let doubled = FIRST_BACKOFF.saturating_mul(1 << made.saturating_sub(1).min(16)).min(MAX_BACKOFF);
     let own = doubled.mul_f64(1.0 - jitter / 2.0);
@@ -347,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_are_jittered_and_never_shorter_than_asked() {
+    fn backoff_doubles_is_jittered_and_is_never_shorter_than_requested() {
         let ms = Duration::from_millis;
         assert_eq!([1, 2, 3, 7, 90].map(|made| backoff(made, None, 0.0)), [ms(10), ms(20), ms(40), ms(500), ms(500)]);
         assert_eq!(backoff(2, None, 1.0), ms(10));
@@ -357,13 +369,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_end_before_the_deadline() {
+    async fn backoff_never_passes_the_deadline() {
         let shared = Shared {
             pool: Pool::new(),
             routes: Routes::default(),
             seeds: Vec::new(),
             budget: Budget::new(Instant::now()),
-            lanes: None,
+            batchers: None,
             refreshed: tokio::sync::Mutex::default(),
         };
         let deadline = Instant::now() + Duration::from_secs(3);
@@ -373,7 +385,7 @@ mod tests {
             attempts.made += 1;
         }
         assert!(Instant::now() < deadline);
-        // Unshortened, the waits are 10, 20 .. 320 ms and then 500 ms each.
+        // Without jitter the backoffs are 10, 20 .. 320 ms and then 500 ms each.
         assert!((10..=20).contains(&attempts.made), "{} attempts", attempts.made);
         assert!(!attempts.pause(Some(Duration::from_secs(4)), false).await);
     }

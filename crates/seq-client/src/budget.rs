@@ -1,27 +1,27 @@
-//! The retry budget: retries may add a fifth to a client's calls, no more.
+//! The retry budget: retries add at most 20 % to a client's requests.
 //!
-//! When a node or a set fails, every caller wants to repeat; without a bound the repeats are the load that keeps it down.
-//! Calls earn, retries spend. A small income by time lets a quiet client ride out a change of owner.
+//! When a node or a set fails, every caller retries; without a bound the retries are the load that keeps it down.
+//! Calls earn, retries spend. A small income by time lets an idle client ride out a change of owner.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// What one call earns, in retries: 20 %.
+/// Retries that one call earns: 20 %.
 pub(crate) const RETRY_RATIO: f64 = 0.2;
 
-/// What a second earns, in retries: one caller who retries at the longest backoff, several times over.
+/// Retries that a second earns: several callers that retry at the longest backoff.
 pub(crate) const RETRIES_PER_SECOND: f64 = 10.0;
 
-/// Most retries that can be saved up, and what a new client starts with: the callers of one busy process, once each. They
-/// come together when a stream breaks that carried them all.
+/// Most retries that can be saved up, and the balance of a new client: one retry for each caller of a busy process.
+/// They are spent at once when a stream breaks that carried the requests of all of them.
 pub(crate) const MAX_SAVED_RETRIES: f64 = 1_000.0;
 
-/// What a client may still spend on retries.
+/// The retries that a client may still make.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Calls since the account was last looked at: the only thing that a call which succeeds writes.
+    /// Calls since the account was last updated: the only write of a call that succeeds.
     calls: AtomicU64,
     account: Mutex<Account>,
 }
@@ -29,28 +29,28 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 struct Account {
     saved: f64,
-    looked_at: Instant,
+    updated_at: Instant,
 }
 
 impl Budget {
     /// A full budget.
     pub(crate) fn new(now: Instant) -> Budget {
-        Budget { calls: AtomicU64::new(0), account: Mutex::new(Account { saved: MAX_SAVED_RETRIES, looked_at: now }) }
+        Budget { calls: AtomicU64::new(0), account: Mutex::new(Account { saved: MAX_SAVED_RETRIES, updated_at: now }) }
     }
 
-    /// Notes a call that is sent for the first time.
+    /// Counts a call, on its first attempt.
     pub(crate) fn earn(&self) {
         self.calls.fetch_add(1, Relaxed);
     }
 
-    /// Takes one retry; answers whether there was one.
+    /// Takes one retry; `false` when the budget is exhausted.
     pub(crate) fn spend(&self, now: Instant) -> bool {
         let mut account = self.account.lock();
         let calls = self.calls.swap(0, Relaxed) as f64;
-        let seconds = now.saturating_duration_since(account.looked_at).as_secs_f64();
+        let seconds = now.saturating_duration_since(account.updated_at).as_secs_f64();
         let earned = calls * RETRY_RATIO + seconds * RETRIES_PER_SECOND;
         account.saved = (account.saved + earned).min(MAX_SAVED_RETRIES);
-        account.looked_at = now;
+        account.updated_at = now;
         let granted = account.saved >= 1.0;
         if granted {
             account.saved -= 1.0;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_budget_ends_and_calls_earn_a_fifth() {
+    fn a_full_budget_is_exhausted_and_calls_earn_a_fifth() {
         let now = Instant::now();
         let budget = Budget::new(now);
         assert_eq!(spend_all(&budget, now), 1_000);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn time_earns_for_a_quiet_client() {
+    fn time_earns_for_an_idle_client() {
         let now = Instant::now();
         let budget = Budget::new(now);
         spend_all(&budget, now);

@@ -9,39 +9,38 @@ use seq_core::limits::{MAX_COUNT, MAX_ITEMS};
 use seq_proto::v1;
 use tokio::time::Instant;
 
-use crate::answer::{Allocation, Current};
-use crate::ask::{self, Ask, CurrentMany, NextMany};
+use crate::allocation::{Allocation, Current};
 use crate::attempts::{Attempts, Shared};
-use crate::batch::{Group, Place, Plan};
+use crate::batch_call::{self, BatchMethod, CurrentMany, NextMany};
+use crate::batch_plan::{Destination, Group, Plan};
 use crate::coalesce;
 use crate::connect::{self, ClientBuilder};
 use crate::error::{CallError, ConnectError};
 
-/// Results of a batch, one for each item in request order. The outer error says that nobody answered any item.
+/// Results of a batch, one per item in request order. The outer error means that no item got a response.
 pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 
 /// A handle on the sequence service. Clones share connections, routes and the retry budget; make one per process.
 ///
 /// # Deadline
-/// Each call has one deadline over everything it does, [`crate::DEADLINE`] unless set otherwise; servers are told it and
-/// stop working on the call when it passes.
+/// Each call has one deadline over all its attempts, [`crate::DEADLINE`] unless set otherwise. Requests carry it, and
+/// servers stop working on a request when it passes.
 ///
 /// # Retries
-/// What can succeed later is repeated until the deadline, as long as the client's retry budget lasts: a fifth of its
-/// calls, and ten a second. A connection that failed is followed by a call to another node of the set; any node answers
-/// for any uid.
+/// Retryable failures are retried until the deadline, within the client's retry budget: a fifth of its calls, and ten a
+/// second. After a connection failure the next attempt goes to another node of the set; any node serves any uid.
 ///
 /// # Concurrency
-/// Calls of [`Client::next`] and [`Client::next_n`] that are there at the same time share messages of a stream, one to each
-/// node; see [`ClientBuilder::coalesce`]. A call is never held back for company, and none waits for another's number.
-/// 65,536 calls to a node are under way at a time; more of them wait for room, up to their deadline.
+/// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node; see
+/// [`ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of another.
+/// At most 65,536 calls per node are in flight; more of them wait for a permit, up to their deadline.
 ///
 /// # Cancel safety
-/// Dropping the future of any call abandons it and leaves the client as it was. Numbers may have been consumed: they
+/// Dropping the future of any call abandons it and leaves the client usable. Numbers may have been consumed: they
 /// become a gap, never a duplicate.
 ///
 /// # Runtime
-/// The connections are driven by the tokio runtime that [`Client::connect`] was called on. Calls may be made from others.
+/// The tokio runtime that [`Client::connect`] was called on drives the connections. Calls may be made from others.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -57,7 +56,7 @@ impl Client {
         Client::builder().seed(url).connect().await
     }
 
-    /// Starts a client with several seeds or other settings.
+    /// A builder for a client with several seeds or other settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
@@ -72,16 +71,16 @@ impl Client {
         Client { shared: self.shared.clone(), deadline: deadline.min(connect::MAX_DEADLINE) }
     }
 
-    /// The uids of the sets that are known so far, in order, each range without its end.
+    /// The uid ranges of the sets known so far, in order, end exclusive.
     #[must_use]
     pub fn known_uids(&self) -> Vec<Range<u64>> {
         self.shared.routes.load().uids().collect()
     }
 
-    /// Takes the next number of a uid.
+    /// Allocates the next number of a uid.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::may_have_applied`] says whether a number may be lost to a gap.
+    /// [`CallError`]; with [`CallError::may_have_applied`] a number may be lost to a gap.
     ///
     /// # Cancel safety
     /// A call that is dropped may have consumed a number.
@@ -89,25 +88,25 @@ impl Client {
         self.next_n(uid, 1).await
     }
 
-    /// Takes the next `count` numbers of a uid, `1 ..= 1_000_000`; they follow each other without a gap.
+    /// Allocates the next `count` numbers of a uid, `1 ..= 1_000_000`; they are contiguous.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::may_have_applied`] says whether numbers may be lost to a gap.
+    /// [`CallError`]; with [`CallError::may_have_applied`] numbers may be lost to a gap.
     ///
     /// # Cancel safety
     /// A call that is dropped may have consumed its numbers.
     pub async fn next_n(&self, uid: u64, count: u32) -> Result<Allocation, CallError> {
         check_count(uid, count)?;
         let mut attempts = self.attempts();
-        if let Some(answer) = coalesce::ask(&mut attempts, uid, count).await? {
-            return Ok(answer);
+        if let Some(allocation) = coalesce::next(&mut attempts, uid, count).await? {
+            return Ok(allocation);
         }
-        // Boxed, so that the usual call does not carry the size of the rare one.
-        Box::pin(self.next_alone(attempts, uid, count)).await
+        // Boxed: keeps the future of the usual call small.
+        Box::pin(self.next_unary(attempts, uid, count)).await
     }
 
-    async fn next_alone(&self, mut attempts: Attempts<'_>, uid: u64, count: u32) -> Result<Allocation, CallError> {
-        self.know(uid, &attempts).await;
+    async fn next_unary(&self, mut attempts: Attempts<'_>, uid: u64, count: u32) -> Result<Allocation, CallError> {
+        self.refresh_if_outside(uid, &attempts).await;
         loop {
             let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::NextRequest {
@@ -118,24 +117,25 @@ impl Client {
                 hops: 0,
             });
             match attempts.attempt(target.client.next(request)).await {
-                Ok(answer) => {
-                    attempts.adopt(answer.routes.as_ref(), &target.addr);
-                    let checked = Allocation::checked(answer.value, answer.prev, answer.epoch, count, &target.addr);
-                    let lost = attempts.lost().saturating_add(answer.lost.unwrap_or(0));
-                    return checked.map(|answer| Allocation { lost, ..answer });
+                Ok(response) => {
+                    attempts.adopt(response.routes.as_ref(), &target.addr);
+                    let checked =
+                        Allocation::checked(response.value, response.prev, response.epoch, count, &target.addr);
+                    let lost = attempts.lost().saturating_add(response.lost.unwrap_or(0));
+                    return checked.map(|allocation| Allocation { lost, ..allocation });
                 }
-                Err(failed) => attempts.again(uid, &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
             }
         }
     }
 
-    /// Takes one number for each uid, in one call to each owner concerned. A uid that is named twice takes twice, in that
-    /// order, unless its first item had to be repeated. Any number of uids; more than 10,000 of one owner go in several
-    /// calls, one after the other.
+    /// Allocates one number for each uid, in one request to each owner concerned. A uid that occurs twice gets two
+    /// numbers, in that order, unless its first item had to be retried. Any number of uids; more than 10,000 of one
+    /// owner go in several requests, one after the other.
     ///
     /// # Errors
-    /// The inner ones are each item's own, [`CallError::UidOutside`] among them; the outer one says that nobody answered
-    /// any item, and then [`CallError::may_have_applied`] speaks for all.
+    /// The inner ones are each item's own, [`CallError::UidOutside`] among them; the outer one means that no item got a
+    /// response, and then [`CallError::may_have_applied`] covers all items.
     ///
     /// # Cancel safety
     /// A call that is dropped may have consumed numbers of any of the uids.
@@ -143,7 +143,8 @@ impl Client {
         self.batch::<NextMany>(uids, &[]).await
     }
 
-    /// Takes `count` numbers for each `(uid, count)`, as [`Client::next_many`] does; each count is `1 ..= 1_000_000`.
+    /// Allocates `count` numbers for each `(uid, count)`, as [`Client::next_many`] does; each count is `1 ..=
+    /// 1_000_000`.
     ///
     /// # Errors
     /// As [`Client::next_many`]; also an outer [`CallError::CountOutOfRange`], before anything is sent.
@@ -167,7 +168,7 @@ impl Client {
     /// Dropping it has no effect.
     pub async fn current(&self, uid: u64) -> Result<Current, CallError> {
         let mut attempts = self.attempts();
-        self.know(uid, &attempts).await;
+        self.refresh_if_outside(uid, &attempts).await;
         loop {
             let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::CurrentRequest {
@@ -177,16 +178,16 @@ impl Client {
                 hops: 0,
             });
             match attempts.attempt(target.client.current(request)).await {
-                Ok(answer) => {
-                    attempts.adopt(answer.routes.as_ref(), &target.addr);
-                    return Current::checked(answer.value, answer.exactness, answer.epoch, &target.addr);
+                Ok(response) => {
+                    attempts.adopt(response.routes.as_ref(), &target.addr);
+                    return Current::checked(response.value, response.exactness, response.epoch, &target.addr);
                 }
-                Err(failed) => attempts.again(uid, &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
             }
         }
     }
 
-    /// Reads the last number of each uid, in one call to each owner concerned. Moves nothing.
+    /// Reads the last number of each uid, in one request to each owner concerned. Moves nothing.
     ///
     /// # Errors
     /// As [`Client::next_many`].
@@ -197,7 +198,7 @@ impl Client {
         self.batch::<CurrentMany>(uids, &[]).await
     }
 
-    async fn batch<A: Ask>(&self, uids: &[u64], counts: &[u32]) -> BatchResult<A::Answer> {
+    async fn batch<A: BatchMethod>(&self, uids: &[u64], counts: &[u32]) -> BatchResult<A::Answer> {
         if uids.is_empty() {
             return Ok(Vec::new());
         }
@@ -213,7 +214,7 @@ impl Client {
         };
         let results = plan.merge(uids, results, |uid| Err(CallError::UidOutside { uid }));
         if results.iter().all(|result| matches!(result, Err(error) if error.is_unanswered())) {
-            return Err(whole(results));
+            return Err(batch_error(results));
         }
         Ok(results)
     }
@@ -222,22 +223,24 @@ impl Client {
         let directory = self.shared.routes.load();
         Plan::new(uids, counts, |uid| {
             let set = directory.set_of(uid)?;
-            Some(Place { set, owner: directory.set(set).route(uid).owner })
+            Some(Destination { set, owner: directory.set(set).route(uid).owner })
         })
     }
 
-    /// Asks one owner, in as many calls as the items need. They follow each other, so that a uid's items stay in order.
-    async fn group<A: Ask>(&self, group: &Group<'_>, deadline: Instant) -> Vec<Result<A::Answer, CallError>> {
+    /// Sends the items of one owner, in as many requests as they need. The requests are sequential, so a uid's items
+    /// stay in order.
+    async fn group<A: BatchMethod>(&self, group: &Group<'_>, deadline: Instant) -> Vec<Result<A::Answer, CallError>> {
         let mut results = Vec::new();
         let mut counts = group.counts.chunks(MAX_ITEMS);
         for uids in group.uids.chunks(MAX_ITEMS) {
             let counts = counts.next().unwrap_or_default();
-            let mut answered = ask::ask::<A>(Attempts::new(&self.shared, deadline), uids, counts).await;
+            let attempts = Attempts::new(&self.shared, deadline);
+            let mut chunk = batch_call::send_with_retries::<A>(attempts, uids, counts).await;
             if results.is_empty() {
-                // The usual group is one call; its results are not copied.
-                results = answered;
+                // The usual group is one request; its results are not copied.
+                results = chunk;
             } else {
-                results.append(&mut answered);
+                results.append(&mut chunk);
             }
         }
         results
@@ -247,8 +250,8 @@ impl Client {
         Attempts::new(&self.shared, Instant::now() + self.deadline)
     }
 
-    /// Looks for new sets once when a uid lies outside all that are known.
-    async fn know(&self, uid: u64, attempts: &Attempts<'_>) {
+    /// Fetches the routes of new sets, once, if a uid is outside every known set.
+    async fn refresh_if_outside(&self, uid: u64, attempts: &Attempts<'_>) {
         let known = self.shared.routes.load().set_of(uid).is_some();
         if !known {
             connect::refresh(&self.shared, attempts.deadline()).await;
@@ -260,8 +263,8 @@ fn check_count(uid: u64, count: u32) -> Result<(), CallError> {
     if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid, count }) }
 }
 
-/// The error of a batch of which no item was answered: the first item's, and whether any may have moved a counter.
-fn whole<T>(results: Vec<Result<T, CallError>>) -> CallError {
+/// The error of a batch without a response to any item: the first item's, with `may_have_applied` if any item has it.
+fn batch_error<T>(results: Vec<Result<T, CallError>>) -> CallError {
     let mut errors = results.into_iter().filter_map(Result::err);
     let first = errors.next().expect("a batch has items");
     let moved = errors.any(|error| error.may_have_applied());

@@ -1,4 +1,5 @@
-//! Getting to know the sets: from the seeds when a client is made, and once more for a uid that no known set holds.
+//! Discovery of the sets: fetches routes from the seeds when a client connects, and again for a uid outside every known
+//! set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +12,24 @@ use tonic::{Request, Status};
 use crate::attempts::{FIRST_BACKOFF, MAX_BACKOFF, Shared};
 use crate::budget::Budget;
 use crate::client::Client;
-use crate::coalesce::{Bounds, Lanes};
+use crate::coalesce::{Batchers, Bounds};
 use crate::directory::Routes;
 use crate::error::ConnectError;
 use crate::pool::{self, Dial, Pool, PoolError};
 
-/// The deadline of a call unless another is set: longer than a lost host's sections wait for their next owner.
+/// The default deadline of a call: longer than the sections of a lost host wait for their next owner.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The longest deadline of a call; a longer one is brought down to it, so that times do not overflow.
+/// The longest deadline of a call. A longer one is clamped to it: instants must not overflow.
 pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 
-/// How often at most the seeds are asked again because of uids outside every known set.
-pub(crate) const REFRESH_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between fetches from the seeds for uids outside every known set.
+pub(crate) const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most seeds of a client: half a pool, so that the nodes they name have room too.
+/// Most seeds of a client: half of a pool; the other half is for the nodes of their routes.
 pub(crate) const MAX_SEEDS: usize = pool::MAX_ADDRESSES / 2;
 
-/// The settings of a client to be.
+/// Settings of a new client.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `connect`"]
 pub struct ClientBuilder {
@@ -52,27 +53,28 @@ impl ClientBuilder {
         }
     }
 
-    /// Adds a node to ask for routes, as `http://host:port` or `host:port`. One node of each set is enough; more of them
-    /// let the client start while some are down.
+    /// Adds a node to fetch routes from, as `http://host:port` or `host:port`. One node of each set is enough; with
+    /// more of them the client can start while some are down.
     pub fn seed(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.seeds.push(url.as_ref().to_owned());
         self
     }
 
-    /// Sets the deadline of each call and of [`ClientBuilder::connect`], up to a day; [`DEADLINE`] unless set.
+    /// Sets the deadline of each call and of [`ClientBuilder::connect`], up to a day; [`DEADLINE`] by default.
     pub fn deadline(mut self, deadline: Duration) -> ClientBuilder {
         self.deadline = deadline.min(MAX_DEADLINE);
         self
     }
 
-    /// Sets the number of connections to each node, `1 ..=` [`pool::MAX_CONNECTIONS`]; [`pool::CONNECTIONS`] unless set.
+    /// Sets the number of connections to each node, `1 ..=` [`pool::MAX_CONNECTIONS`]; [`pool::CONNECTIONS`] by
+    /// default.
     pub fn connections(mut self, connections: usize) -> ClientBuilder {
         self.connections = connections;
         self
     }
 
-    /// Sets whether calls of [`Client::next`] and [`Client::next_n`] that are there at the same time share messages of a
-    /// stream, one to each node; they do unless set. No call waits for another in either case.
+    /// Sets whether concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per
+    /// node; `true` by default. No call waits for another in either case.
     pub fn coalesce(mut self, coalesce: bool) -> ClientBuilder {
         self.coalesce = coalesce;
         self
@@ -84,14 +86,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets what makes the connections; TCP unless set.
+    /// Sets the connector; TCP by default.
     pub fn dial(mut self, dial: Dial) -> ClientBuilder {
         self.dial = dial;
         self
     }
 
-    /// Asks every seed for its set's routes. Succeeds when at least one has them; a seed that answers but has none yet is
-    /// asked again until the deadline.
+    /// Fetches the routes of every seed's set. Succeeds when at least one seed has routes; a seed that replies without
+    /// routes is polled until the deadline.
     ///
     /// # Errors
     /// [`ConnectError`]; at once when no seed can be reached.
@@ -123,11 +125,11 @@ impl ClientBuilder {
             }
         }
         let (routes, budget) = (Routes::default(), Budget::new(Instant::now()));
-        let lanes = self.coalesce.then(|| Lanes::new(self.bounds));
-        let shared = Shared { pool, routes, seeds, budget, lanes, refreshed: tokio::sync::Mutex::default() };
+        let batchers = self.coalesce.then(|| Batchers::new(self.bounds));
+        let shared = Shared { pool, routes, seeds, budget, batchers, refreshed: tokio::sync::Mutex::default() };
         let mut wait = FIRST_BACKOFF;
         loop {
-            match gather(&shared, deadline).await {
+            match fetch_routes(&shared, deadline).await {
                 Ok(()) => return Ok(Client::new(shared, self.deadline)),
                 Err(ConnectError::NoRoutes { .. }) if Instant::now() + wait < deadline => {
                     tokio::time::sleep(wait).await;
@@ -146,35 +148,35 @@ fn address(url: &str) -> Result<&str, ConnectError> {
         None => Ok(url),
         Some(("http", rest)) => Ok(rest.strip_suffix('/').unwrap_or(rest)),
         Some(("https", _)) => Err(bad("TLS is not supported")),
-        Some(_) => Err(bad("only http:// is understood")),
+        Some(_) => Err(bad("only http:// is supported")),
     }
 }
 
-/// Asks the seeds again, because a uid lies outside every known set. Calls that come while it runs wait for it; within
-/// [`REFRESH_EVERY`] it does nothing.
+/// Fetches routes from the seeds again, for a uid outside every known set. Concurrent calls wait for the running fetch;
+/// within [`MIN_REFRESH_INTERVAL`] of the last one it does nothing.
 pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let refreshed = async {
         let mut refreshed = shared.refreshed.lock().await;
-        if refreshed.is_some_and(|at| at.elapsed() < REFRESH_EVERY) {
+        if refreshed.is_some_and(|at| at.elapsed() < MIN_REFRESH_INTERVAL) {
             return;
         }
-        if let Err(error) = gather(shared, deadline).await {
-            tracing::debug!(%error, "the seeds were asked again in vain");
+        if let Err(error) = fetch_routes(shared, deadline).await {
+            tracing::debug!(%error, "fetching routes from the seeds failed");
         }
         *refreshed = Some(Instant::now());
     };
-    // Out of time: the call goes on with what is known, and so ends.
+    // On timeout the call continues with the known routes, and fails with its own error.
     let _ = tokio::time::timeout_at(deadline, refreshed).await;
 }
 
-/// Asks every seed for its routes and takes in what is good. Fails when nothing is known afterwards, or when some routes
-/// were bad or contradict another set's.
-async fn gather(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
+/// Fetches the routes of every seed and adopts the valid ones. Fails when no set is known afterwards, or when some
+/// routes are invalid or overlap another set.
+async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut bad, mut failed) = (None, None);
-    let answers = join_all(shared.seeds.iter().map(|seed| ask(shared, seed, deadline))).await;
-    for (addr, answer) in shared.seeds.iter().zip(answers) {
+    let responses = join_all(shared.seeds.iter().map(|seed| get_routes(shared, seed, deadline))).await;
+    for (addr, response) in shared.seeds.iter().zip(responses) {
         let addr = addr.clone();
-        match answer.map(|answer| answer.routes) {
+        match response.map(|response| response.routes) {
             Ok(Some(routes)) => match shared.routes.adopt(&routes, Some(&addr)) {
                 Ok(_) => {}
                 Err(source) => bad = bad.or(Some(ConnectError::BadRoutes { addr, source })),
@@ -188,7 +190,7 @@ async fn gather(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> 
             Err(source) => failed = failed.or(Some(ConnectError::Unreachable { addr, source })),
         }
     }
-    shared.forget_unnamed();
+    shared.drop_unused_addrs();
     match (bad, failed) {
         (Some(bad), _) => Err(bad),
         (None, Some(failed)) if shared.routes.load().is_empty() => Err(failed),
@@ -196,12 +198,12 @@ async fn gather(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> 
     }
 }
 
-async fn ask(shared: &Shared, addr: &str, deadline: Instant) -> Result<v1::GetRoutesResponse, Status> {
+async fn get_routes(shared: &Shared, addr: &str, deadline: Instant) -> Result<v1::GetRoutesResponse, Status> {
     let mut client = shared.client(addr).map_err(|error| Status::unavailable(error.to_string()))?;
     let mut request = Request::new(v1::GetRoutesRequest { known_version: 0 });
     request.set_timeout(deadline.saturating_duration_since(Instant::now()));
     match tokio::time::timeout_at(deadline, client.get_routes(request)).await {
-        Ok(answer) => answer.map(tonic::Response::into_inner),
+        Ok(response) => response.map(tonic::Response::into_inner),
         Err(_) => Err(Status::deadline_exceeded("the deadline passed")),
     }
 }

@@ -1,7 +1,7 @@
-//! What the client knows of the world: uid range -> set -> section -> owner -> address.
+//! The client's routes: uid range -> set -> section -> owner -> address.
 //!
-//! Readers load a snapshot without a lock; answers bring newer routes in. Invariants: the sets of a directory do not
-//! overlap and stand in order of uid; the version of a set never falls.
+//! Readers load a snapshot without a lock; newer routes arrive in responses. Invariants: the sets of a directory do not
+//! overlap and are in order of uid; the route version of a set is monotonic.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,16 +16,17 @@ use seq_proto::v1;
 
 use crate::error::RoutesError;
 
-/// Most sets in a directory; with [`seq_core::limits::MAX_NODES`] each it stays within what a pool holds for usual sets.
+/// Most sets in a directory. A pool does not hold the addresses of that many sets of [`seq_core::limits::MAX_NODES`]
+/// nodes, but it does for sets of usual size.
 pub(crate) const MAX_SETS: usize = 256;
 
 /// The newest directory, shared by all calls of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     current: ArcSwap<Directory>,
-    /// Held while a new directory is made from the current one, so that no writer undoes another's work.
+    /// Serializes writers: a new directory is built from the current one.
     writer: Mutex<()>,
-    /// An answer held changes to a table that is not held here: the next call asks for the whole one.
+    /// A response had changes to a table version that is not known here: the next request asks for the whole table.
     want_whole: AtomicBool,
 }
 
@@ -41,19 +42,19 @@ pub(crate) struct Directory {
 pub(crate) struct SetRoutes {
     table: RouteTable,
     addrs: BTreeMap<NodeId, Arc<str>>,
-    /// Every address that answers for the set: its nodes, and the seeds that spoke for it. Never empty.
+    /// Every address that serves the set: its nodes, and the seeds that sent its routes. Never empty.
     hosts: Vec<Arc<str>>,
     /// The seeds among them.
     seeds: Vec<Arc<str>>,
 }
 
 impl Routes {
-    /// The newest snapshot. Not to be held across an await.
+    /// The newest snapshot. Must not be held across an await.
     pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
         self.current.load()
     }
 
-    /// Takes newer routes in; answers whether anything changed. `seed` is the seed that sent them, if one did.
+    /// Adopts newer routes; returns whether anything changed. `seed` is the seed that sent them, if one did.
     pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<bool, RoutesError> {
         if !self.load().would_change(routes, seed) {
             return Ok(false);
@@ -72,22 +73,22 @@ impl Routes {
         Ok(changed)
     }
 
-    /// The version that a call to `set` states: 0 asks for the whole table.
+    /// The route version in a request to `set`; 0 asks for the whole table.
     pub(crate) fn known_version(&self, set: &SetRoutes) -> u64 {
-        // Calls mostly read the flag; only the one that clears it writes.
+        // Almost all calls only read the flag; the one that clears it writes.
         if self.want_whole.load(Relaxed) && self.want_whole.swap(false, Relaxed) { 0 } else { set.table.version().0 }
     }
 }
 
 impl Directory {
-    /// The index of the set that holds a uid.
+    /// The index of the set of a uid.
     pub(crate) fn set_of(&self, uid: u64) -> Option<usize> {
         let after = self.sets.partition_point(|set| set.table.layout().uids().start <= uid);
         let index = after.checked_sub(1)?;
         self.sets[index].table.layout().uids().contains(&uid).then_some(index)
     }
 
-    /// The uids of every set, in order.
+    /// The uid ranges of all sets, in order.
     pub(crate) fn uids(&self) -> impl Iterator<Item = Range<u64>> {
         self.sets.iter().map(|set| set.table.layout().uids())
     }
@@ -97,30 +98,30 @@ impl Directory {
         &self.sets[index]
     }
 
-    /// Whether nothing is known.
+    /// Whether no set is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
     /// Whether any set has a node or seed at `addr`.
-    pub(crate) fn names(&self, addr: &str) -> bool {
+    pub(crate) fn has_addr(&self, addr: &str) -> bool {
         self.sets.iter().any(|set| set.hosts.iter().any(|host| &**host == addr))
     }
 
-    /// A cheap look before anything is converted or copied: most answers hold nothing new.
+    /// A cheap check before anything is converted or copied: most responses hold nothing new.
     fn would_change(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> bool {
-        self.named(&routes.set).is_none_or(|index| {
+        self.index_of(&routes.set).is_none_or(|index| {
             let set = &self.sets[index];
             set.table.version().0 < routes.version || seed.is_some_and(|seed| !set.seeds.contains(seed))
         })
     }
 
-    fn named(&self, name: &str) -> Option<usize> {
+    fn index_of(&self, name: &str) -> Option<usize> {
         self.sets.iter().position(|set| set.table.set() == name)
     }
 
     fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<bool, RoutesError> {
-        let known = self.named(&update.set);
+        let known = self.index_of(&update.set);
         let mut seeds = known.map_or_else(Vec::new, |index| self.sets[index].seeds.clone());
         let new_seed = seed.filter(|seed| !seeds.contains(seed)).cloned();
         let seed_changed = new_seed.is_some();
@@ -128,7 +129,7 @@ impl Directory {
 
         let mut newer = known.is_none();
         let table = match known {
-            // Answers speak of the set that was asked; only a seed brings a new one in, so every set has a host.
+            // Only a seed adds a set, so that every set has a host; other responses are about the set of their request.
             None => seed.and_then(|_| RouteTable::from_whole(update)),
             Some(index) => {
                 let mut table = self.sets[index].table.clone();
@@ -138,7 +139,7 @@ impl Directory {
                         Some(table)
                     }
                     Adopted::NotNewer => Some(table),
-                    // The set was laid out anew: only a whole and newer table can say so.
+                    // The layout of the set changed: accepted only with a whole and newer table.
                     Adopted::Mismatch if update.version > table.version() => {
                         newer = true;
                         RouteTable::from_whole(update)
@@ -161,7 +162,7 @@ impl Directory {
         Ok(true)
     }
 
-    /// Holds a table against the other sets.
+    /// Checks a table against the other sets.
     fn check(&self, table: &RouteTable, known: Option<usize>) -> Result<(), RoutesError> {
         let uids = table.layout().uids();
         for (index, other) in self.sets.iter().enumerate() {
@@ -191,38 +192,39 @@ impl SetRoutes {
         SetRoutes { table, addrs, hosts, seeds }
     }
 
-    /// The route of a uid of this set; without an owner when nobody serves it now.
+    /// The route of a uid of this set; without an owner while its section is unserved.
     #[inline]
     pub(crate) fn route(&self, uid: u64) -> Route {
         let located = self.table.layout().locate(Uid(uid));
         located.ok().and_then(|(section, _)| self.table.get(section)).unwrap_or_default()
     }
 
-    /// Where the owner of a uid answers.
+    /// The address of a uid's owner.
     pub(crate) fn owner(&self, uid: u64) -> Option<&Arc<str>> {
         self.addr(self.route(uid).owner?)
     }
 
-    /// Where a node answers.
+    /// The address of a node.
     pub(crate) fn addr(&self, node: NodeId) -> Option<&Arc<str>> {
         self.addrs.get(&node)
     }
 
-    /// Whom to ask: the owner if it is well, else somebody who is well and forwards, else anybody but `avoid`.
+    /// The target of a request: the owner unless it is suspect or excluded, else a random other host, which forwards,
+    /// with the same condition, else one that is not excluded, else any.
     pub(crate) fn host(
         &self,
         owner: Option<NodeId>,
-        avoid: Option<&str>,
+        excluded: Option<&str>,
         is_suspect: impl Fn(&str) -> bool,
     ) -> Arc<str> {
-        let avoided = |host: &str| Some(host) == avoid;
-        let well = |host: &&Arc<str>| !avoided(host) && !is_suspect(host);
-        if let Some(owner) = owner.and_then(|owner| self.addrs.get(&owner)).filter(well) {
+        let is_excluded = |host: &str| Some(host) == excluded;
+        let is_good = |host: &&Arc<str>| !is_excluded(host) && !is_suspect(host);
+        if let Some(owner) = owner.and_then(|owner| self.addrs.get(&owner)).filter(is_good) {
             return owner.clone();
         }
         let (back, front) = self.hosts.split_at(fastrand::usize(..self.hosts.len()));
-        let turn = || front.iter().chain(back);
-        let host = turn().find(well).or_else(|| turn().find(|host| !avoided(host))).or_else(|| turn().next());
+        let hosts = || front.iter().chain(back);
+        let host = hosts().find(is_good).or_else(|| hosts().find(|host| !is_excluded(host))).or_else(|| hosts().next());
         host.expect("a set has a host").clone()
     }
 }

@@ -1,4 +1,4 @@
-//! Why a call or a connection did not work, with what is needed to decide what to do next.
+//! Errors of calls and of connecting, with what a caller needs to decide on a retry.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,85 +7,85 @@ use std::time::Duration;
 use seq_core::limits::MAX_COUNT;
 use tonic::{Code, Status};
 
-/// Why a call, or one item of a batch, was not answered. Cheap to clone.
+/// Error of a call, or of one item of a batch. Cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// No set that the seeds know holds the uid. Nothing was sent.
+    /// The uid is in no set that the seeds know. Nothing was sent.
     #[error("uid {uid} is outside every known set")]
     UidOutside {
-        /// The uid asked for.
+        /// The requested uid.
         uid: u64,
     },
-    /// A count of nothing, or of more than one item may take. Nothing was sent.
+    /// The count is 0 or above the limit of an item. Nothing was sent.
     #[error("uid {uid}: count {count} is not in 1..={MAX_COUNT}")]
     CountOutOfRange {
-        /// The uid asked for.
+        /// The requested uid.
         uid: u64,
-        /// The count asked for.
+        /// The requested count.
         count: u32,
     },
-    /// A server refused, and repeating did not help or would not.
+    /// A server refused the request, and retries failed or would fail as well.
     #[error(transparent)]
     Refused(Box<Refused>),
-    /// No connection carried the call to an answer.
+    /// Every connection failed before a response arrived.
     #[error(transparent)]
     Unreachable(Arc<Unreachable>),
-    /// The deadline passed before an answer came.
-    #[error("no answer before the deadline, after {attempts} attempts")]
+    /// The deadline passed before a response arrived.
+    #[error("no response before the deadline, after {attempts} attempts")]
     DeadlineExceeded {
-        /// How often the call was sent.
+        /// Number of times that the request was sent.
         attempts: u32,
         /// Whether numbers may have been consumed.
         may_have_applied: bool,
     },
-    /// A server answered something that is not an answer to this call; it speaks another protocol or is broken.
-    #[error("{addr} sent a bad answer: {what}")]
+    /// A server sent a response that does not match the request; it implements another protocol or has a bug.
+    #[error("{addr} sent an invalid response: {what}")]
     BadAnswer {
-        /// Who answered.
+        /// The server's address.
         addr: Arc<str>,
-        /// What was wrong with it.
+        /// What is wrong with the response.
         what: &'static str,
     },
 }
 
-/// A server's refusal. It moved no counter, unless [`CallError::may_have_applied`] says otherwise.
+/// A server's refusal. It moved no counter, unless [`CallError::may_have_applied`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("uid {uid}: {message}")]
 pub struct Refused {
-    /// The uid asked for.
+    /// The requested uid.
     pub uid: u64,
     /// The gRPC code.
     pub code: Code,
     /// The reason in capitals, as `UNSERVED`; empty when the refusal is not the sequence service's own.
     pub reason: String,
-    /// What was wrong, for people.
+    /// Human-readable description.
     pub message: String,
-    /// When the server expects that calling again can succeed; `None` where it says that it cannot.
+    /// When the server expects a retry to succeed; `None` for a permanent refusal.
     pub retry_after: Option<Duration>,
-    /// How often the item was sent.
+    /// Number of times that the item was sent.
     pub attempts: u32,
     /// Whether numbers may have been consumed, by this attempt or an earlier one.
     pub may_have_applied: bool,
 }
 
-/// The connection failed under the call, the last time it was tried.
+/// The last attempt of a call failed in its connection.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the call to {addr} failed after {attempts} attempts")]
 pub struct Unreachable {
     /// The address tried last.
     pub addr: Arc<str>,
-    /// How often the call was sent, or a dial for it failed.
+    /// Number of times that the request was sent, or a dial for it failed.
     pub attempts: u32,
     /// Whether numbers may have been consumed.
     pub may_have_applied: bool,
-    /// What the connection said.
+    /// The error of the connection.
     pub source: Status,
 }
 
 impl CallError {
-    /// Whether the same call can succeed later. Repeating it never yields a duplicate; where
-    /// [`CallError::may_have_applied`], it can leave a gap.
+    /// Whether the same call can succeed later. A retry never yields a duplicate; with [`CallError::may_have_applied`]
+    /// it can leave a gap.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -95,7 +95,7 @@ impl CallError {
         }
     }
 
-    /// Whether numbers may have been consumed although none was answered.
+    /// Whether numbers may have been consumed although none was returned.
     #[must_use]
     pub fn may_have_applied(&self) -> bool {
         match self {
@@ -118,7 +118,7 @@ impl CallError {
         self
     }
 
-    /// Whether nobody answered: neither numbers nor a refusal.
+    /// Whether there was no valid response: neither numbers nor a refusal.
     pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self, CallError::Unreachable(_) | CallError::DeadlineExceeded { .. } | CallError::BadAnswer { .. })
     }
@@ -132,7 +132,7 @@ impl Refused {
     }
 }
 
-/// Why a client could not be made.
+/// Error of connecting a client.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -150,25 +150,25 @@ pub enum ConnectError {
     /// More seeds than a client has connections for.
     #[error("{seeds} seeds are more than a client can hold")]
     TooManySeeds {
-        /// How many were given.
+        /// Number of seeds given.
         seeds: usize,
     },
-    /// No seed could be asked.
+    /// No seed could be reached.
     #[error("no seed answered; {addr} failed last")]
     Unreachable {
         /// One of the seeds.
         addr: Arc<str>,
-        /// Why it could not be asked.
+        /// The error of its request.
         source: Status,
     },
-    /// Seeds answered, but before the deadline none had routes: their set is starting.
-    #[error("{addr} answers, but has no routes yet")]
+    /// Seeds responded, but none had routes before the deadline: their set is starting.
+    #[error("{addr} responds, but has no routes yet")]
     NoRoutes {
         /// One of the seeds.
         addr: Arc<str>,
     },
-    /// A seed's routes make no sense.
-    #[error("the routes of {addr} are bad")]
+    /// The routes of a seed are invalid.
+    #[error("the routes of {addr} are invalid")]
     BadRoutes {
         /// The seed.
         addr: Arc<str>,
@@ -185,23 +185,23 @@ impl ConnectError {
     }
 }
 
-/// Why a route table was not taken in.
+/// Reason why a route table was not adopted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoutesError {
     /// The message is not a route table.
     #[error(transparent)]
     Bad(#[from] seq_proto::convert::RoutesError),
-    /// It is the newer part of a table of which the older part is not known here.
+    /// It holds changes to a version of the table that is not known here.
     #[error("the routes of set {set:?} build on a version that is not known here")]
     Mismatch {
-        /// The set it names.
+        /// Name of the table's set.
         set: String,
     },
     /// Two sets claim the same uids.
     #[error("set {set:?} with uids {}..{} overlaps set {other:?} with uids {}..{}", uids.start, uids.end, other_uids.start, other_uids.end)]
     Overlap {
-        /// The set it names.
+        /// Name of the table's set.
         set: String,
         /// That set's uids.
         uids: Range<u64>,
@@ -213,7 +213,7 @@ pub enum RoutesError {
     /// More sets than a client holds.
     #[error("set {set:?} is one more than the {} a client holds", crate::directory::MAX_SETS)]
     TooManySets {
-        /// The set it names.
+        /// Name of the table's set.
         set: String,
     },
 }

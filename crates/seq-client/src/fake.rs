@@ -1,5 +1,5 @@
-//! A server for the tests of code that uses this crate: the real protocol on a loopback port, counters in memory, and
-//! faults on demand.
+//! A server for tests of code that uses this crate: the real protocol on a loopback port, counters in memory, and
+//! faults on request.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -14,8 +14,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each server runs on a thread and runtime of its own, so a test may pause its clock. Several servers of one set share
-//! their counters: any of them answers for any uid, as if it had forwarded the call to the owner.
+//! Each server runs on a thread and runtime of its own, so a test may pause its clock. The servers of one set share
+//! their counters: any of them serves any uid, as if it had forwarded the request to the owner.
 
 mod service;
 mod world;
@@ -39,14 +39,14 @@ pub use service::Seen;
 use service::{Node, Service};
 use world::World;
 
-/// A set of fake servers to be.
+/// Configuration of a set of fake servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeSet {
     /// Name of the set, a DNS label.
     pub name: String,
     /// Its uids, end exclusive.
     pub uids: Range<u64>,
-    /// Uids in a section, `1 ..= 16_777_216`; neighbouring sections belong to the servers in turn.
+    /// Uids per section, `1 ..= 16_777_216`; the servers own the sections in turn.
     pub section_size: u32,
     /// Number of servers, 1 or above.
     pub servers: usize,
@@ -76,10 +76,10 @@ impl Default for FakeSet {
 }
 
 impl FakeSet {
-    /// Starts the servers; they answer when this returns.
+    /// Starts the servers; they accept requests when this returns.
     ///
     /// # Panics
-    /// When the set cannot be, or there is no loopback port or thread to be had.
+    /// If the configuration is invalid, or no loopback port or thread is available.
     #[must_use]
     pub fn start(&self) -> Vec<FakeServer> {
         let listeners: Vec<_> = (0..self.servers)
@@ -101,13 +101,13 @@ impl FakeServer {
     /// Starts the one server of [`FakeSet::default`].
     ///
     /// # Panics
-    /// When there is no loopback port or thread to be had.
+    /// If no loopback port or thread is available.
     #[must_use]
     pub fn start() -> FakeServer {
         FakeSet::default().start().pop().expect("one server")
     }
 
-    /// What [`crate::Client::connect`] takes.
+    /// The server's URL, for [`crate::Client::connect`].
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
@@ -116,7 +116,7 @@ impl FakeServer {
     /// Closes the port and every connection, as a killed process does. Counters and routes of the set stay.
     pub fn stop(&self) {
         if let Some(Running { stop, thread }) = self.running.lock().take() {
-            // An error means that the server stopped by itself; its panic is told by the join.
+            // An error means that the server stopped by itself; the join returns its panic.
             let _ = stop.send(());
             if thread.join().is_err() && !std::thread::panicking() {
                 panic!("the fake server at {} panicked", self.addr);
@@ -124,71 +124,71 @@ impl FakeServer {
         }
     }
 
-    /// Answers the next calls with these refusals, one each, in order. They move no counter.
+    /// Refuses the next requests with these statuses, one each, in order. They move no counter.
     pub fn refuse(&self, refusals: impl IntoIterator<Item = Status>) {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
-    /// Refuses the next items of a uid, one each, in whatever calls they come, without moving its counter.
+    /// Refuses the next items of a uid, one each, whatever requests they are in, without moving its counter.
     pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
     }
 
-    /// Waits so long before each call is looked at; zero is the usual state.
+    /// Delays the handling of each request; zero by default.
     pub fn delay(&self, delay: Duration) {
         self.node.faults.lock().delay = delay;
     }
 
-    /// Holds every call that comes, after it was seen and before it moves a counter, until told otherwise.
+    /// Holds every request, after it was recorded and before it moves a counter, until called with `false`.
     pub fn hold(&self, hold: bool) {
         self.node.held.send_replace(hold);
     }
 
-    /// Lets the server have routes or, as at the start of a set, not yet.
+    /// Sets whether the server has routes; `false` is the state at the start of a set.
     pub fn know_routes(&self, known: bool) {
         self.node.faults.lock().no_routes = !known;
     }
 
-    /// Lets the server have `NextStream` or, as one of an older version, not. Streams that are open stay.
+    /// Sets whether the server implements `NextStream`; `false` is an older version. Open streams stay open.
     pub fn know_streams(&self, known: bool) {
         self.node.faults.lock().no_streams = !known;
     }
 
-    /// Gives the uid's section to this server as in a planned move: a new epoch, no gap, newer routes.
+    /// Moves the uid's section to this server, as a handover does: a new epoch, no gap, newer routes.
     ///
     /// # Panics
-    /// When the set does not hold the uid.
+    /// If the uid is not in the set.
     pub fn take_section_of(&self, uid: u64) {
         self.world.assign(uid, Some(self.index));
     }
 
-    /// Leaves the uid's section without an owner. Calls to it are refused until a server takes it.
+    /// Leaves the uid's section without an owner. Requests for it are refused until a server takes it.
     ///
     /// # Panics
-    /// When the set does not hold the uid.
+    /// If the uid is not in the set.
     pub fn orphan_section_of(&self, uid: u64) {
         self.world.assign(uid, None);
     }
 
-    /// Gives the uid's section to this server as after a crash of its owner: a new epoch, every uid at the ceiling, reads
-    /// inexact until the next allocation.
+    /// Moves the uid's section to this server, as a takeover after a crash of its owner does: a new epoch, every uid at
+    /// the ceiling, reads inexact until the next allocation.
     ///
     /// # Panics
-    /// When the set does not hold the uid.
+    /// If the uid is not in the set.
     pub fn take_over_section_of(&self, uid: u64) {
         self.world.crash(uid);
         self.world.assign(uid, Some(self.index));
     }
 
-    /// The calls for numbers and reads that came, oldest first; the newest 4,096 of them.
+    /// The received requests for numbers and reads, oldest first; the newest 4,096 of them.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         self.node.seen.lock().iter().cloned().collect()
     }
 
-    /// Waits until `calls` calls for numbers or reads came since the start. Cancel safe.
+    /// Waits until the server has received `calls` requests for numbers or reads since its start. Cancel safe.
     pub async fn until_seen(&self, calls: u64) {
-        // The sender lives in the node, which lives as long as this borrow.
+        // The sender is in the node, which outlives this borrow: the wait cannot fail.
         let _ = self.node.calls.subscribe().wait_for(|seen| *seen >= calls).await;
     }
 

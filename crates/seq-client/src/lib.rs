@@ -1,6 +1,7 @@
 //! The Rust SDK: routes, deadlines, retries with a budget.
 //!
-//! A [`Client`] learns from its seeds which node owns which uid, asks the owner, and learns about changes from the answers.
+//! A [`Client`] fetches the routes, uid to owner, from its seed nodes, sends each request to the owner, and adopts
+//! newer routes from the responses.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,7 +13,7 @@
 //! let next = client.next(42).await?;
 //! println!("{} after {}", next.value, next.prev);
 //!
-//! // A message to a group: one number for each member, each answered by itself.
+//! // A message to a group: one number for each member, each with a result of its own.
 //! let members = [7, 42, 1_001];
 //! for (member, result) in members.iter().zip(client.next_many(&members).await?) {
 //!     match result {
@@ -24,15 +25,16 @@
 //! # }
 //! ```
 //!
-//! [`pool`] is the part that servers use among themselves. With the feature `fake` there is a server for tests, `fake`.
+//! [`pool`] is the connection pool; servers use it among themselves. The feature `fake` adds `fake`, a server for
+//! tests.
 //!
-//! **Architecture Invariant:** nothing is kept per uid. Order and uniqueness are the servers'; a client that prefetched or
-//! remembered numbers could break the order between two processes that share a uid.
+//! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
+//! that prefetched or cached numbers could break the order between two processes that share a uid.
 
-mod answer;
-mod ask;
+mod allocation;
 mod attempts;
-mod batch;
+mod batch_call;
+mod batch_plan;
 mod budget;
 mod client;
 mod coalesce;
@@ -45,7 +47,7 @@ pub mod pool;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Allocation, Current};
+pub use allocation::{Allocation, Current};
 pub use client::{BatchResult, Client};
 pub use connect::{ClientBuilder, DEADLINE};
 pub use error::{CallError, ConnectError, Refused, RoutesError, Unreachable};

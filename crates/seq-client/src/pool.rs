@@ -1,12 +1,13 @@
-//! Connections by address: dialled on first use, shared by all callers, forgotten when no route names the address.
+//! Connection pool, by address: connections are dialled on first use, shared by all callers, and dropped when the
+//! address is in no route any more.
 //!
-//! A node has a few connections and callers are spread over them in turn. A connection that breaks is dialled again by the
-//! next call; one that goes silent is found by HTTP/2 pings. An address that could not be reached lately is *suspect*: who
-//! has a choice goes elsewhere.
+//! Each node has a few connections, used round-robin. A broken connection is dialled again by the next request; HTTP/2
+//! pings detect a half-open one. An address that could not be reached recently is *suspect*: requests go to another one
+//! if there is one.
 //!
-//! **Runtime:** every connection of a pool is driven by the tokio runtime the pool was made on, whichever thread calls.
-//! A server with a runtime per core makes a pool on each, so that no call leaves its core. Calls hang while that runtime is
-//! not running, and fail once it is gone.
+//! **Runtime:** the tokio runtime that the pool was created on drives every connection, whichever thread sends the
+//! request. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
+//! while that runtime is not running, and fail once it has shut down.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,27 +24,28 @@ use tonic::transport::{Channel, Endpoint};
 
 pub use seq_proto::dial::Dial;
 
-/// Connections to one node: enough that one connection's task is not the bottleneck, few enough that 1,000 clients do not
-/// exhaust a node's files.
+/// Default number of connections to one node: enough that one connection's task is not the bottleneck, few enough that
+/// 1,000 clients do not exhaust a node's file descriptors.
 pub const CONNECTIONS: usize = 4;
 
-/// Most connections to one node that may be asked for.
+/// Most connections to one node.
 pub const MAX_CONNECTIONS: usize = 64;
 
 /// Most addresses in a pool: the nodes of four full sets.
 pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
 
-/// How long a dial may take: two SYN retransmissions do not fit, and another node can answer instead.
+/// Timeout of a dial: shorter than two SYN retransmissions; another node can serve the request instead.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time between pings of a connection, also of an idle one; a half-open connection is found within this and
-/// [`KEEP_ALIVE_TIMEOUT`], before a lost host's sections have a new owner, so that nobody waits longer than for the owner.
+/// Interval of pings on a connection, also an idle one. A half-open connection is detected within this plus
+/// [`KEEP_ALIVE_TIMEOUT`], before the sections of a lost host have a new owner: no request waits longer than for the
+/// owner.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a ping may stay unanswered: longer than a busy node is away from its sockets.
+/// Timeout of a ping: longer than a busy node leaves its sockets unread.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// How long an address stays suspect after a failure: one caller a second finds out whether it is back.
+/// How long an address stays suspect after a failure: about one request a second then probes whether it is back.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
 /// Connections by address. Clones are handles on the same pool.
@@ -59,32 +61,32 @@ struct Inner {
     runtime: Handle,
     /// Times in this pool are milliseconds since this instant.
     made: Instant,
-    /// In order: when connections end together, as they do with the pool, each run of a simulation ends them alike.
+    /// Ordered, for deterministic simulation: connections that end together, as with the pool, end in the same order.
     nodes: RwLock<BTreeMap<Box<str>, Node>>,
 }
 
 #[derive(Debug)]
 struct Node {
     channels: Box<[Channel]>,
-    /// Whose turn it is.
+    /// Round-robin counter.
     turn: AtomicUsize,
-    /// Until when the node is suspect, in milliseconds of the pool's time; 0 while it is not.
+    /// End of the node's time as suspect, in milliseconds of the pool's time; 0 if it is not.
     suspect_until_ms: AtomicU64,
 }
 
-/// Why there is no connection to an address.
+/// Error of getting a connection to an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// The address is not `host:port`.
     #[error("{addr:?} is not an address of the form host:port")]
     BadAddress {
-        /// The address asked for.
+        /// The requested address.
         addr: String,
     },
-    /// The pool holds as many addresses as it may; see [`Pool::retain`].
+    /// The pool is full; see [`Pool::retain`].
     #[error("no room for {addr:?}: the pool holds {MAX_ADDRESSES} addresses")]
     Full {
-        /// The address asked for.
+        /// The requested address.
         addr: String,
     },
 }
@@ -124,10 +126,10 @@ impl Pool {
         Pool { inner: Arc::new(inner) }
     }
 
-    /// A connection to `addr`, as `host:port`. Does not wait: the first call on it dials.
+    /// A connection to `addr`, as `host:port`. Does not block: the first request on it dials.
     ///
     /// # Errors
-    /// [`PoolError`]; an address that nobody answers on is an error of the call instead.
+    /// [`PoolError`]; an unreachable address is an error of the request instead.
     pub fn get(&self, addr: &str) -> Result<Channel, PoolError> {
         if let Some(node) = self.inner.nodes.read().get(addr) {
             return Ok(node.next());
@@ -140,22 +142,22 @@ impl Pool {
         Ok(nodes.entry(addr.into()).or_insert(node).next())
     }
 
-    /// Forgets the addresses that `keep` does not want. Calls on their connections run to their end.
+    /// Drops the addresses for which `keep` is false. Requests on their connections run to completion.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.inner.nodes.write().retain(|addr, _| keep(addr));
     }
 
-    /// Notes that `addr` could not be reached just now.
+    /// Marks `addr` suspect: it could not be reached just now.
     pub fn suspect(&self, addr: &str) {
         if let Some(node) = self.inner.nodes.read().get(addr) {
             node.suspect_until_ms.store(self.inner.now_ms() + SUSPECT_FOR.as_millis() as u64, Relaxed);
         }
     }
 
-    /// Whether `addr` could not be reached lately.
+    /// Whether `addr` could not be reached recently.
     #[must_use]
     pub fn is_suspect(&self, addr: &str) -> bool {
-        // The clock is read only for the rare node that has failed before.
+        // The clock is read only for a node that has failed before, which is rare.
         self.inner.nodes.read().get(addr).is_some_and(|node| match node.suspect_until_ms.load(Relaxed) {
             0 => false,
             until => self.inner.now_ms() < until,
@@ -186,44 +188,44 @@ impl Default for Pool {
     }
 }
 
-/// Whether a server certainly did not process a failed call: the dial failed, the connection closed before the call was sent,
-/// or the server said so, as one does that ends (GOAWAY with an earlier last stream, or REFUSED_STREAM). Repeating such a call
-/// costs nothing.
+/// Whether a failed request was certainly not processed: the dial failed, the connection closed before the request was
+/// sent, or the server rejected the stream unprocessed, as at its shutdown (GOAWAY with an earlier last stream, or
+/// REFUSED_STREAM). A retry of such a request is free of risk.
 #[must_use]
 pub fn not_processed(status: &Status) -> bool {
     causes(status).any(|error| {
         error.is::<tonic::ConnectError>()
             || error.downcast_ref::<hyper::Error>().is_some_and(|error| error.is_canceled() || error.is_closed())
-            || error.downcast_ref::<h2::Error>().is_some_and(left_out)
+            || error.downcast_ref::<h2::Error>().is_some_and(is_rejected_stream)
     })
 }
 
-/// Whether the other side said that it did not process the stream. Only streams after the last one that a GOAWAY names fail with
-/// it; the others run on, and fail as the connection does.
-fn left_out(error: &h2::Error) -> bool {
+/// Whether the peer rejected the stream unprocessed. A GOAWAY fails only the streams after the last one that it names;
+/// the others continue, and fail with the connection.
+fn is_rejected_stream(error: &h2::Error) -> bool {
     let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || refused)
 }
 
-/// Whether a failed call ended in the connection, before any server answered it. A refusal by a server is not.
+/// Whether a failed request failed in the connection, before a server responded. False for a refusal by a server.
 #[must_use]
 pub fn is_transport(status: &Status) -> bool {
-    // What a server sends has no source: only errors made on this side carry one.
+    // Only errors created on this side have a source; a status from a server has none.
     status.source().is_some()
 }
 
-/// Whether a failed call ended because its connection broke, rather than because its time was over.
+/// Whether a failed request failed because its connection broke, not because of its timeout.
 #[must_use]
 pub fn is_broken(status: &Status) -> bool {
     is_transport(status) && !caused_by::<tonic::TimeoutExpired>(status)
 }
 
-/// Whether an error of type `E` stands behind a status.
+/// Whether an error of type `E` is among the sources of a status.
 pub(crate) fn caused_by<E: Error + 'static>(status: &Status) -> bool {
     causes(status).any(|error| error.is::<E>())
 }
 
-/// What stands behind a status, the nearest first.
+/// The chain of sources of a status, nearest first.
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(status.source(), |&error| error.source())
 }
@@ -235,7 +237,7 @@ impl Inner {
             return Err(bad());
         }
         let endpoint = Endpoint::from_shared(format!("http://{addr}")).map_err(|_| bad())?;
-        // Exactly host and port: no user, path or query that would change where the calls go.
+        // Exactly host and port: no user, path or query that would change the target.
         let uri = endpoint.uri();
         let exact = uri.authority().is_some_and(|authority| authority.as_str() == addr && !addr.contains('@'));
         if !exact || uri.port_u16().is_none_or(|port| port == 0) || uri.host().is_none_or(str::is_empty) {
@@ -256,7 +258,7 @@ impl Inner {
     }
 
     fn now_ms(&self) -> u64 {
-        // From 1, so that 0 can mean "never".
+        // Starts at 1: 0 means "never".
         self.made.elapsed().as_millis() as u64 + 1
     }
 }
@@ -268,8 +270,8 @@ impl Node {
     }
 }
 
-/// Runs the tasks that drive connections on the pool's runtime. They end with the last clone of their channel, so nobody
-/// has to wait for them.
+/// Runs the tasks that drive connections on the pool's runtime. They end with the last clone of their channel and need
+/// no join.
 struct OnRuntime(Handle);
 
 impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for OnRuntime {
@@ -287,7 +289,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_is_opened_once_and_forgotten_when_unwanted() {
+    async fn an_address_is_opened_once_and_dropped_when_not_retained() {
         let pool = Pool::with_connections(2);
         for _ in 0..3 {
             pool.get("127.0.0.1:7100").unwrap();
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn suspicion_passes() {
+    async fn a_suspect_address_recovers_after_a_while() {
         let pool = Pool::new();
         pool.get("127.0.0.1:7100").unwrap();
         assert!(!pool.is_suspect("127.0.0.1:7100"));
@@ -331,16 +333,16 @@ mod tests {
         assert!(!pool.is_suspect("127.0.0.1:7100"));
     }
 
-    /// A server that reads a call and then sends these frames and closes, or closes at once. What the call comes to.
-    async fn answered_by(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
+    /// The status of a request to a server that reads it, sends these frames, if any, and closes the connection.
+    async fn status_after(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pool = Pool::with_connections(1);
         let channel = pool.get(&listener.local_addr().unwrap().to_string()).unwrap();
         let server = async {
             let (mut connection, _) = listener.accept().await.unwrap();
-            let stream = until_called(&mut connection).await;
+            let stream = until_headers(&mut connection).await;
             connection.write_all(&frames(stream)).await.unwrap();
-            // Its end follows what was written.
+            // The end of the connection follows the frames.
             connection.shutdown().await.unwrap();
             let _ = connection.read_to_end(&mut Vec::new()).await;
         };
@@ -349,9 +351,9 @@ mod tests {
         tokio::join!(call, server).0.unwrap_err()
     }
 
-    /// Reads a connection's preface and frames up to the headers of a call; its stream.
-    async fn until_called(connection: &mut tokio::net::TcpStream) -> [u8; 4] {
-        // Settings without a value.
+    /// Reads a connection's preface and frames up to the headers of a request; returns its stream id.
+    async fn until_headers(connection: &mut tokio::net::TcpStream) -> [u8; 4] {
+        // An empty SETTINGS frame.
         connection.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
         connection.read_exact(&mut [0; 24]).await.unwrap();
         loop {
@@ -366,22 +368,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_a_server_says_it_did_not_process_is_known_as_one() {
+    async fn a_rejected_stream_counts_as_not_processed() {
         // GOAWAY without an error, with 0 as the last stream that was processed.
-        let left_out = answered_by(|_| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+        let left_out = status_after(|_| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
         assert!(not_processed(&left_out), "{left_out:?}");
-        let refused = answered_by(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 7]).await;
+        let refused = status_after(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 7]).await;
         assert!(not_processed(&refused), "{refused:?}");
     }
 
     #[tokio::test]
-    async fn a_call_whose_connection_broke_may_have_been_processed() {
-        // GOAWAY that names the call's own stream, then the end.
-        let cut = answered_by(|[a, b, c, d]| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0]).await;
+    async fn a_request_whose_connection_broke_may_have_been_processed() {
+        // GOAWAY that names the request's own stream, then the end.
+        let cut = status_after(|[a, b, c, d]| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0]).await;
         assert!(!not_processed(&cut) && is_broken(&cut), "{cut:?}");
-        let closed = answered_by(|_| Vec::new()).await;
+        let closed = status_after(|_| Vec::new()).await;
         assert!(!not_processed(&closed) && is_broken(&closed), "{closed:?}");
-        let cancelled = answered_by(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 8]).await;
+        let cancelled = status_after(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 8]).await;
         assert!(!not_processed(&cancelled), "{cancelled:?}");
     }
 }

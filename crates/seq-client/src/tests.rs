@@ -2,9 +2,9 @@
 
 mod batches;
 mod calls;
+mod coalescing;
 mod connecting;
 mod failures;
-mod together;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use std::time::Duration;
 use crate::fake::{FakeServer, FakeSet};
 use crate::{Allocation, Client, ClientBuilder};
 
-/// How long a test waits for what must happen. Far longer than it takes, so that only a hang fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a test's waits. Far longer than they take: only a hang fails.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Servers of one set with sections of 10 uids, which belong to the servers in turn.
+/// Servers of one set with sections of 10 uids; the servers own them in turn.
 fn servers(name: &str, uids: Range<u64>, servers: usize) -> Vec<FakeServer> {
     FakeSet { name: name.to_owned(), uids, section_size: 10, servers }.start()
 }
 
 fn seeds<'a>(servers: impl IntoIterator<Item = &'a FakeServer>) -> ClientBuilder {
-    servers.into_iter().fold(Client::builder(), |builder, server| builder.seed(server.url())).deadline(PATIENCE)
+    servers.into_iter().fold(Client::builder(), |builder, server| builder.seed(server.url())).deadline(TIMEOUT)
 }
 
 async fn client<'a>(servers: impl IntoIterator<Item = &'a FakeServer>) -> Client {
     seeds(servers).connect().await.expect("fake servers have routes")
 }
 
-/// The uids of every call a server saw.
-fn asked(server: &FakeServer) -> Vec<Vec<u64>> {
+/// The uids of every request that a server received.
+fn requested(server: &FakeServer) -> Vec<Vec<u64>> {
     server.seen().into_iter().map(|seen| seen.uids).collect()
 }
 
-/// The answer to a caller who took all numbers up to `value` one by one.
-fn given(value: u64) -> Allocation {
+/// The allocation of a caller that took all numbers up to `value` one by one.
+fn allocated(value: u64) -> Allocation {
     Allocation { value, prev: value - 1, epoch: 1, count: 1, lost: 0 }
 }
 
 async fn within<T>(wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, wait).await.expect("it happens in time")
+    tokio::time::timeout(TIMEOUT, wait).await.expect("it happens in time")
 }

@@ -1,7 +1,7 @@
-//! One port, three protocols: gRPC goes to its services, everything else to the HTTP side, by content type.
+//! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
 //!
-//! **Invariant:** the way of a gRPC call for numbers allocates nothing here and looks at two header fields, one of the request and
-//! one of the response.
+//! **Invariant:** a gRPC request to `SequenceService` allocates no memory here and reads two header fields, one of the
+//! request and one of the response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,27 +19,27 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::service::Routes;
 
-use crate::calls::Sequence;
-use crate::http as door;
-use crate::sequence;
+use crate::grpc_service;
+use crate::handlers::Handlers;
+use crate::http as http_handlers;
 
 /// The services of a port. Clones are handles.
 pub(crate) struct Dispatch<F>(Arc<Inner<F>>);
 
 struct Inner<F> {
-    sequence: Arc<Sequence<F>>,
-    /// Apart from the others: looking a path up among them costs more than giving a number out.
-    numbers: SequenceServiceServer<sequence::Service<F>>,
+    handlers: Arc<Handlers<F>>,
+    /// Separate from the others: the path lookup among them costs more than an allocation.
+    sequences: SequenceServiceServer<grpc_service::Service<F>>,
     services: Routes,
 }
 
 impl<F: Frontend> Dispatch<F> {
-    /// The calls for numbers go to `sequence`, the other gRPC calls to `services`.
-    pub(crate) fn new(sequence: Arc<Sequence<F>>, services: Routes) -> Dispatch<F> {
-        let numbers = SequenceServiceServer::new(sequence::Service(sequence.clone()))
+    /// Sends requests of `SequenceService` to the handlers, other gRPC requests to `services`.
+    pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes) -> Dispatch<F> {
+        let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
             .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        Dispatch(Arc::new(Inner { sequence, numbers, services }))
+        Dispatch(Arc::new(Inner { handlers, sequences, services }))
     }
 }
 
@@ -52,27 +52,27 @@ impl<F> Clone for Dispatch<F> {
 impl<F: Frontend> Service<Request<Body>> for Dispatch<F> {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answer {
+    fn call(&mut self, request: Request<Body>) -> ResponseFuture {
         if !is_grpc(&request) {
-            let sequence = self.0.sequence.clone();
-            return Answer::Http(Box::pin(async move { Ok(door::answer(&sequence, request).await) }));
+            let handlers = self.0.handlers.clone();
+            return ResponseFuture::Http(Box::pin(async move { Ok(http_handlers::handle(&handlers, request).await) }));
         }
-        if is_for_numbers(request.uri().path()) {
-            return Answer::Grpc(self.0.numbers.clone().call(request));
+        if is_sequence_service(request.uri().path()) {
+            return ResponseFuture::Grpc(self.0.sequences.clone().call(request));
         }
         let mut services = self.0.services.clone();
-        Answer::Grpc(Box::pin(async move { services.call(request).await }))
+        ResponseFuture::Grpc(Box::pin(async move { services.call(request).await }))
     }
 }
 
-/// Whether a request is gRPC as this port speaks it: protobuf over HTTP/2. Other kinds (gRPC-Web, other codecs, HTTP/1.1) need
-/// another framing of the response: their callers could not read the number that was taken for them.
+/// Whether a request is gRPC as supported here: protobuf over HTTP/2. Other kinds (gRPC-Web, other codecs, HTTP/1.1)
+/// need another framing of the response: their clients could not read the allocated number.
 fn is_grpc(request: &Request<Body>) -> bool {
     let suffix = request.headers().get(CONTENT_TYPE).and_then(|is| is.as_bytes().strip_prefix(b"application/grpc"));
     let Some(suffix) = suffix else { return false };
@@ -80,30 +80,32 @@ fn is_grpc(request: &Request<Body>) -> bool {
     request.version() == Version::HTTP_2 && matches!(parameters.first(), None | Some(b';' | b' '))
 }
 
-fn is_for_numbers(path: &str) -> bool {
+fn is_sequence_service(path: &str) -> bool {
     path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// The answer to come.
-pub(crate) enum Answer {
+/// The future of a response.
+pub(crate) enum ResponseFuture {
     Grpc(BoxFuture<Response<Body>, Infallible>),
     Http(BoxFuture<Response<Body>, Infallible>),
 }
 
-impl Future for Answer {
+impl Future for ResponseFuture {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Answer::Http(answer) => answer.as_mut().poll(context),
-            Answer::Grpc(answer) => answer.as_mut().poll(context).map(|answer| answer.map(in_our_words)),
+            ResponseFuture::Http(response) => response.as_mut().poll(context),
+            ResponseFuture::Grpc(response) => {
+                response.as_mut().poll(context).map(|response| response.map(normalize_status))
+            }
         }
     }
 }
 
-/// What the library says of a message it could not read gets this service's code and reason. A status is in the head of a
-/// response only when there is no message.
-fn in_our_words(response: Response<Body>) -> Response<Body> {
+/// Replaces the library's status for an undecodable message by this service's code and reason. A status is in the head
+/// of a response only if there is no message.
+fn normalize_status(response: Response<Body>) -> Response<Body> {
     if !response.headers().contains_key(Status::GRPC_STATUS) {
         return response;
     }

@@ -1,7 +1,8 @@
-//! The gRPC port of an AllocSvr: sequences, status, health and reflection on one listener, and JSON beside them.
+//! The gRPC endpoint of an AllocSvr: sequences, status, health and reflection on one listener, and JSON on the same
+//! port.
 //!
-//! One door runs on one core's runtime with a listener of its own; the kernel spreads connections over the doors of a
-//! port. Every bound of a connection is named here.
+//! One endpoint runs per core, on the core's runtime and with a listener of its own; the kernel spreads the connections
+//! of a port over its endpoints. All limits of a connection are named here.
 
 use std::io;
 use std::sync::Arc;
@@ -20,22 +21,22 @@ use seq_proto::v1::sequence_service_server;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use crate::calls::Sequence;
 use crate::dispatch::Dispatch;
+use crate::handlers::Handlers;
 
-/// Calls of one connection that are held at a time: enough for a busy client, which has several connections. With
-/// [`limits::MAX_CALL_BYTES`] and an answer of about the same size, what one peer can make the server hold stays under 192 MiB
-/// (docs/operations.md). The next calls wait at the client.
+/// Concurrent requests of one connection: enough for a busy client, which has several connections. With
+/// [`limits::MAX_CALL_BYTES`] and a response of about the same size, the memory that one peer can occupy stays under
+/// 192 MiB (docs/operations.md). Further requests wait at the client.
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// Bytes of one call that may be on the way unread: a full batch arrives without waiting for the window, and so does the next
+/// HTTP/2 flow-control window of one request: a full batch arrives without waiting for the window, and so does the next
 /// one of a stream.
 const STREAM_WINDOW: u32 = 512 << 10;
 
-/// Bytes of one connection that may be on the way unread: several full batches.
+/// HTTP/2 flow-control window of one connection: several full batches.
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// What one connection may hold.
+/// Limits of one connection.
 const BOUNDS: Bounds = Bounds {
     streams: MAX_STREAMS_PER_CONNECTION,
     stream_window: STREAM_WINDOW,
@@ -43,35 +44,35 @@ const BOUNDS: Bounds = Bounds {
     drain: Duration::from_secs(3),
 };
 
-/// Answers `AdminService.Status`.
+/// Builds the response of `AdminService.Status`.
 pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
 
-/// What a node has besides its numbers. Its doors, one for each core, have clones.
+/// What a node serves besides sequences. Its endpoints, one per core, have clones.
 #[derive(Clone)]
 pub struct Node {
-    /// Answers what the node knows of itself.
+    /// The node's status.
     pub admin: AdminView,
-    /// Whether the node takes traffic; health says so.
+    /// Readiness of the node, as reported by the health service.
     pub ready: Checks,
-    /// What the nodes of the set call each other for, served on the same port.
+    /// Node-to-node services of the set, on the same port.
     pub beside: Routes,
-    /// Who may connect.
+    /// Admission of connections.
     pub admission: Admission,
-    /// Whether `GET /api/seq/next/{uid}` takes numbers as POST does.
+    /// Whether `GET /api/seq/next/{uid}` allocates numbers as POST does.
     pub get_takes: bool,
 }
 
-/// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
 ///
 /// # Errors
-/// When the runtime cannot take the listener over.
+/// If the listener cannot be registered with the runtime.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
 pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>, group: &TaskGroup) -> io::Result<()> {
     let Node { admin, ready, beside, admission, get_takes } = node;
     let port = Port {
-        name: "grpc door",
+        name: "grpc endpoint",
         admission,
         bounds: BOUNDS,
         ready,
@@ -79,10 +80,10 @@ pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>
         descriptors: seq_proto::DESCRIPTORS,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
-    let sequence = Arc::new(Sequence::new(frontend, &admin().set, group.token(), get_takes));
+    let handlers = Arc::new(Handlers::new(frontend, &admin().set, group.token(), get_takes));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
-    port.serve(Dispatch::new(sequence, services), listener.into(), group)
+    port.serve(Dispatch::new(handlers, services), listener.into(), group)
 }
 
 struct Admin {

@@ -1,8 +1,8 @@
-//! The HTTP side of the gRPC port: JSON as the Connect protocol defines it, plain text for shells, and what describes both.
+//! HTTP on the gRPC port: JSON as the Connect protocol defines it, plain text for shells, and the description of both.
 //!
-//! Every answer is made of one whole request, bounded in bytes and in time. HTTP/1.1 and HTTP/2 are alike here. A request that
-//! is refused early is read to its end first, within bounds: a connection that is closed over unread bytes takes the refusal
-//! with it.
+//! Every response is built from one whole request, bounded in bytes and in time, the same for HTTP/1.1 and HTTP/2. A
+//! request that is refused early is read to its end first, within limits: closing a connection with unread bytes
+//! discards the refusal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,42 +17,42 @@ use seq_proto::status;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use crate::calls::Sequence;
+use crate::handlers::Handlers;
 
 mod connect;
 mod text;
 
-/// What all of it is, for people and programs.
+/// The OpenAPI description of the HTTP endpoints.
 const OPENAPI: &str = include_str!("../api/openapi.json");
 
 const HINT: &str = "seqsvr gives out sequence numbers.\n\n\
-    POST /api/seq/next/{uid}       takes the next number, as text; ?n=10 takes ten and answers the last one\n\
+    POST /api/seq/next/{uid}       takes the next number, as text; ?n=10 takes ten and returns the last one\n\
     GET  /api/seq/current/{uid}    the last number given out\n\
     POST /seqsvr.v1.SequenceService/{Next,NextMany,Current,CurrentMany,Advance,GetRoutes}    JSON, as Connect defines it\n\
     GET  /api/openapi.json         describes them\n\n\
     gRPC is on this port as well.\n";
 
-/// Most bytes of a refused request that are read and dropped: the largest message and some more.
+/// Most bytes of a refused request that are read and discarded: the largest message and some more.
 const DRAIN_BYTES: usize = 2 << 20;
 
-/// How long that may take. A sender that is slower loses the refusal, and nothing else.
+/// Timeout of that. A slower sender loses the refusal, nothing else.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Answers what is not gRPC.
-pub(crate) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, request: Request<Body>) -> Response<Body> {
+/// Handles a request that is not gRPC.
+pub(crate) async fn handle<F: Frontend>(handlers: &Arc<Handlers<F>>, request: Request<Body>) -> Response<Body> {
     let (head, mut body) = request.into_parts();
-    let response = respond_to(sequence, &head, &mut body).await;
-    // A body that did not arrive in its call's time is not waited for again.
+    let response = respond_to(handlers, &head, &mut body).await;
+    // A body that timed out is not waited for again.
     if response.status() != StatusCode::GATEWAY_TIMEOUT {
         drain(&head, &mut body).await;
     }
     response
 }
 
-async fn respond_to<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Parts, body: &mut Body) -> Response<Body> {
+async fn respond_to<F: Frontend>(handlers: &Arc<Handlers<F>>, head: &Parts, body: &mut Body) -> Response<Body> {
     let path = head.uri.path();
     if is_any_grpc(head) {
         let text = "gRPC here is application/grpc or application/grpc+proto over HTTP/2. Over HTTP/1.1, and from browsers, send \
@@ -60,10 +60,10 @@ async fn respond_to<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Parts, body
         return respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, text);
     }
     if let Some(method) = connect::method(path) {
-        return connect::answer(sequence, method, head, body).await;
+        return connect::handle(handlers, method, head, body).await;
     }
     if path.starts_with(text::PREFIX) {
-        return text::answer(sequence, head).await;
+        return text::handle(handlers, head).await;
     }
     let (content_type, page) = match path {
         "/" => (TEXT, HINT),
@@ -73,13 +73,13 @@ async fn respond_to<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Parts, body
     if head.method == Method::GET { respond(StatusCode::OK, content_type, page) } else { not_allowed("GET") }
 }
 
-/// Whether the content type is one of gRPC's; what can be served as gRPC does not come here.
+/// Whether the content type is one of gRPC's; requests that can be served as gRPC do not get here.
 fn is_any_grpc(head: &Parts) -> bool {
     let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |is| is.as_bytes());
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
 }
 
-/// Reads what is left of a body, up to its bounds.
+/// Reads and discards the rest of a body, up to the limits.
 async fn drain(head: &Parts, body: &mut Body) {
     // A client that waits for "100 Continue" has not sent the body.
     if body.is_end_stream() || head.headers.contains_key(EXPECT) {
@@ -101,13 +101,13 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<bytes::
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // A number that a cache answers would be given out twice.
+    // A cached response would hand out a number twice.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
 fn not_found(path: &str) -> Response<Body> {
-    respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is at {path:?}; GET / says what there is\n"))
+    respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is at {path:?}; GET / lists what there is\n"))
 }
 
 fn not_allowed(allowed: &'static str) -> Response<Body> {
@@ -116,14 +116,14 @@ fn not_allowed(allowed: &'static str) -> Response<Body> {
     response
 }
 
-/// Adds when to call again to a refusal, in the whole seconds that HTTP knows.
+/// Adds `retry-after` to a refusal, in whole seconds, as HTTP defines it.
 fn hint_retry(response: &mut Response<Body>, status: &Status) {
     if let Some(after) = status::retry_after(status) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1_000) as u64));
     }
 }
 
-/// The HTTP status that the Connect protocol gives a code.
+/// The HTTP status of a code, as the Connect protocol defines it.
 fn http_status(code: Code) -> StatusCode {
     let number = match code {
         Code::Ok => 200,

@@ -1,7 +1,7 @@
-//! How long calls take, from a sample of them.
+//! Latency of requests, sampled.
 //!
-//! Reading the clock twice and keeping a sample costs several times what giving a number out does, so not every call
-//! pays for it. Which calls are measured does not depend on how long they take, so the distribution is that of all calls.
+//! Two clock reads and a histogram record cost several times as much as an allocation, so only a sample of the requests
+//! is measured. The sample does not depend on the latency, so its distribution is that of all requests.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -10,10 +10,10 @@ use metrics::{Histogram, histogram};
 use seq_kit::frontend::Via;
 use seq_kit::metrics::REQUEST_SECONDS;
 
-/// One call in so many is measured, the first one of a door included.
+/// Sampling interval in requests, starting with the first one of an endpoint.
 const ONE_IN: u32 = 16;
 
-/// The measurements of one door.
+/// The latency histograms of one endpoint.
 pub(crate) struct Latency {
     turn: AtomicU32,
     seconds: [Histogram; Via::ALL.len()],
@@ -25,14 +25,14 @@ impl Latency {
         Latency { turn: AtomicU32::new(0), seconds: Via::ALL.map(seconds) }
     }
 
-    /// Measures until the answer is dropped, when it is this call's turn.
+    /// Measures this request, if it is in the sample, until the returned value is dropped.
     pub(crate) fn sample(&self, via: Via) -> Option<Sample<'_>> {
         let turn = self.turn.fetch_add(1, Relaxed);
         turn.is_multiple_of(ONE_IN).then(|| Sample { began: Instant::now(), seconds: &self.seconds[via as usize] })
     }
 }
 
-/// A call under measurement.
+/// A running measurement of one request.
 pub(crate) struct Sample<'a> {
     began: Instant,
     seconds: &'a Histogram,

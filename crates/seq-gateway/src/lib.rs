@@ -1,16 +1,17 @@
-//! The doors onto one `Frontend`: gRPC, and JSON and plain text over HTTP on the same port, and the protocol of Redis.
+//! The endpoints in front of a `Frontend`: gRPC, JSON and plain text over HTTP on one port, and the Redis protocol on
+//! another.
 //!
-//! A door checks what comes in, bounds it in size and time, and turns answers and refusals into its protocol's words. It
-//! decides nothing about numbers.
+//! An endpoint decodes and validates requests, bounds them in size and time, and encodes responses and refusals. It
+//! makes no decision about numbers.
 
-mod calls;
+mod batch_response;
 mod dispatch;
 pub mod grpc;
+mod grpc_service;
+mod handlers;
 mod http;
 mod latency;
-mod many;
 pub mod resp;
 mod routes;
-mod sequence;
 mod stream;
 mod timeout;

@@ -1,8 +1,8 @@
-//! The port of an AllocSvr for clients of Redis: a sequence is a key, and INCR takes its next number.
+//! The Redis endpoint of an AllocSvr: a sequence is a key, and INCR allocates its next number.
 //!
-//! One door runs on one core's runtime with a listener of its own, as the gRPC door does. What a connection may hold is bounded:
-//! [`MAX_CONNECTION_BYTES`] of memory, and its time wherever it makes the door wait. Numbers only grow: whatever would lower or
-//! remove one is refused.
+//! One endpoint runs per core, on the core's runtime and with a listener of its own, as the gRPC endpoint does. A
+//! connection is bounded in memory, [`MAX_CONNECTION_BYTES`], and by a timeout wherever the endpoint waits for it.
+//! Numbers only grow: commands that would lower or remove one are refused.
 
 use std::io;
 use std::sync::Arc;
@@ -25,38 +25,38 @@ mod auth;
 mod commands;
 mod connection;
 mod encode;
-mod gather;
+mod incr_batch;
 pub mod parse;
 mod tables;
 mod transaction;
 
-/// Longest prefix of keys, in bytes: ten thousand of the longest keys fit into [`parse::MAX_COMMAND_BYTES`].
+/// Longest key prefix, in bytes: ten thousand of the longest keys fit into [`parse::MAX_COMMAND_BYTES`].
 pub const MAX_PREFIX_BYTES: usize = 24;
 
-/// Longest password, in bytes; it comes as one argument.
+/// Longest password, in bytes: one argument.
 pub const MAX_PASSWORD_BYTES: usize = parse::MAX_BULK_BYTES;
 
-/// What a connection takes of this process' memory at worst: a command of the largest size that has not come to its end, and
-/// the commands of a transaction, and the replies to the largest batch while the client does not read them. A quiet one takes
-/// less than 1 KiB. What the kernel keeps of both directions comes on top.
+/// Memory of a connection in this process, at worst: an incomplete command of the largest size, the commands of a
+/// transaction, and the replies to the largest batch while the client does not read them. An idle connection takes less
+/// than 1 KiB. The kernel's socket buffers come on top.
 pub const MAX_CONNECTION_BYTES: usize = 3 << 20;
 
-/// How long a peer that says nothing goes unasked whether it lives, how often it is asked then, and how many times: a
-/// half-open connection ends within a minute.
+/// TCP keep-alive: idle time before the first probe, interval, and number of probes. A half-open connection ends within
+/// a minute.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// What a port for clients of Redis is told.
+/// Settings of a Redis port.
 #[derive(Clone)]
 pub struct RespConfig {
-    /// What stands before the uid in a key.
+    /// Prefix of the uid in a key.
     pub prefix: String,
-    /// What clients must say first; `None`: nothing.
+    /// Password that clients must send first; `None`: none.
     pub password: Option<String>,
-    /// After how long without a command a connection is closed; `None`: never.
+    /// Idle timeout, after which a connection without a command is closed; `None`: never.
     pub idle: Option<Duration>,
 }
 
-/// A setting that cannot be.
+/// An invalid setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RespConfigError {
     /// The prefix is too long.
@@ -65,16 +65,16 @@ pub enum RespConfigError {
         /// Its length.
         bytes: usize,
     },
-    /// A prefix with blanks or digits at its end: a key could not be read in one way only.
+    /// The prefix contains blanks or ends in a digit: keys would be ambiguous.
     #[error("a prefix has no blanks, no control characters, and no digit at its end")]
     Prefix,
-    /// The password is too long, or has bytes that not every client can send.
+    /// The password is too long, or contains bytes that not every client can send.
     #[error("a password is up to {MAX_PASSWORD_BYTES} bytes without blanks and control characters")]
     Password,
 }
 
 impl RespConfig {
-    /// What a port is told unless somebody says otherwise.
+    /// The default settings.
     #[must_use]
     pub fn defaults() -> RespConfig {
         RespConfig { prefix: "seq:".to_owned(), password: None, idle: None }
@@ -98,16 +98,16 @@ impl RespConfig {
     }
 }
 
-/// What the doors of one node share. Clones are handles on it.
+/// State shared by the Redis endpoints of one node. Clones are handles on it.
 #[derive(Clone)]
 pub struct RespNode(Arc<Node>);
 
 struct Node {
     config: RespConfig,
-    /// Who may connect.
+    /// Admission of connections.
     admission: Admission,
-    guesses: auth::Guesses,
-    /// Of the newest connection.
+    auth_failures: auth::AuthFailures,
+    /// Id of the newest connection.
     last_id: AtomicU64,
     started: Instant,
 }
@@ -116,32 +116,33 @@ impl RespNode {
     /// A node whose connections of all ports are counted by `admission`.
     #[must_use]
     pub fn new(config: RespConfig, admission: Admission) -> RespNode {
-        let guesses = auth::Guesses::new(admission.node());
-        RespNode(Arc::new(Node { config, admission, guesses, last_id: AtomicU64::new(0), started: Instant::now() }))
+        let auth_failures = auth::AuthFailures::new(admission.node());
+        let (last_id, started) = (AtomicU64::new(0), Instant::now());
+        RespNode(Arc::new(Node { config, admission, auth_failures, last_id, started }))
     }
 }
 
-/// What the connections of one door share.
-struct Door<F> {
+/// State shared by the connections of one endpoint.
+struct Endpoint<F> {
     frontend: F,
     latency: Latency,
     node: Arc<Node>,
-    /// Set when connections shall end, before `stop` wakes those that wait.
+    /// Set when connections must end, before `stop` wakes those that wait.
     stopping: AtomicBool,
     stop: CancellationToken,
 }
 
-impl<F: Frontend> Door<F> {
-    /// Whether the node has no routes yet: nobody is known to ask, and it serves nothing itself.
-    fn knows_nobody(&self) -> bool {
+impl<F: Frontend> Endpoint<F> {
+    /// Whether the node has no routes yet: it knows no owner, and serves nothing itself.
+    fn has_no_routes(&self) -> bool {
         self.frontend.route_version() == RouteVersion(0)
     }
 }
 
-/// Opens the door: serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
 ///
 /// # Errors
-/// When the runtime cannot take the listener over.
+/// If the listener cannot be registered with the runtime.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -156,9 +157,9 @@ pub fn serve<F: Frontend>(
     let shutdown = group.token();
     let (latency, node) = (Latency::new(set), node.0.clone());
     let (stopping, stop) = (AtomicBool::new(false), CancellationToken::new());
-    let door = Arc::new(Door { frontend, latency, node, stopping, stop });
+    let endpoint = Arc::new(Endpoint { frontend, latency, node, stopping, stop });
     let tasks = group.clone();
-    group.spawn("redis door", Kind::Critical, async move {
+    group.spawn("redis endpoint", Kind::Critical, async move {
         loop {
             let accepted = tokio::select! {
                 accepted = incoming.next() => accepted,
@@ -166,24 +167,24 @@ pub fn serve<F: Frontend>(
             };
             let Some(accepted) = accepted else { break };
             let Ok(connection) = accepted else { continue };
-            tasks.spawn("redis connection", Kind::Disposable, serve_one(door.clone(), connection));
+            tasks.spawn("redis connection", Kind::Disposable, serve_one(endpoint.clone(), connection));
         }
-        door.stopping.store(true, Release);
-        door.stop.cancel();
+        endpoint.stopping.store(true, Release);
+        endpoint.stop.cancel();
     });
     Ok(())
 }
 
-async fn serve_one<F: Frontend>(door: Arc<Door<F>>, mut stream: Connection) {
-    let Some(_place) = door.node.admission.admit(stream.peer()) else {
-        // A fresh socket takes so little at once, or it is not worth waiting for.
+async fn serve_one<F: Frontend>(endpoint: Arc<Endpoint<F>>, mut stream: Connection) {
+    let Some(_permit) = endpoint.node.admission.admit(stream.peer()) else {
+        // The buffer of a new socket has space for this; one that has none is not worth waiting for.
         let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
         let _ = tokio::time::timeout(connection::LINGER, refused).await;
         return;
     };
     let (idle, every, tries) = KEEPALIVE;
     if let Err(error) = stream.keep_alive(idle, every, tries) {
-        tracing::debug!(%error, "a connection cannot be kept alive");
+        tracing::debug!(%error, "TCP keep-alive could not be set");
     }
-    connection::Client::new(door, stream).run().await;
+    connection::Client::new(endpoint, stream).run().await;
 }

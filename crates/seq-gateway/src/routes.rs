@@ -1,7 +1,7 @@
-//! The routes a stale caller gets, made once for each version callers come with.
+//! Cache of route updates for callers with stale routes, one per version of the callers.
 //!
-//! When an owner changes, every client of the set is stale at once and most of them by the same step. Finding the changes
-//! reads the whole table, so it is done once; later callers get a copy of the message.
+//! When an owner changes, every client of the set is stale at once, most of them at the same version. Computing the
+//! changes reads the whole table, so it is done once per version; further requests get a copy of the message.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use seq_core::RouteVersion;
 use seq_kit::frontend::Frontend;
 use seq_proto::v1;
 
-/// How many versions callers may come with before the oldest is made anew: clients are refreshed by each answer, so they
-/// are few versions apart.
-const KEPT: usize = 16;
+/// Most cached versions; above it the oldest is evicted. Each response refreshes its client, so clients are few
+/// versions apart.
+const MAX_CACHED: usize = 16;
 
-/// The messages made for the newest version.
+/// The cached messages for the newest version.
 #[derive(Debug, Default)]
 pub(crate) struct RoutesCache {
     made: Mutex<Made>,
@@ -22,14 +22,14 @@ pub(crate) struct RoutesCache {
 
 #[derive(Debug, Default)]
 struct Made {
-    /// The version all messages lead to.
+    /// The version that all messages lead to.
     version: RouteVersion,
-    /// Oldest first, by the version they build on.
+    /// Oldest first, by the version that they build on.
     since: Vec<(RouteVersion, Arc<v1::Routes>)>,
 }
 
 impl RoutesCache {
-    /// What a caller that knows `known` does not know yet; `None` also when the caller keeps no routes.
+    /// The changes since version `known`; `None` if there are none, or if the caller keeps no routes.
     pub(crate) fn newer<F: Frontend>(&self, frontend: &F, known: Option<u64>) -> Option<v1::Routes> {
         let known = RouteVersion(known?);
         if known >= frontend.route_version() {
@@ -52,7 +52,7 @@ impl RoutesCache {
             made.version = RouteVersion(routes.version);
             made.since.clear();
         }
-        if made.since.len() == KEPT {
+        if made.since.len() == MAX_CACHED {
             made.since.remove(0);
         }
         made.since.push((known, routes.clone()));

@@ -1,40 +1,41 @@
-//! How long a call may be held: what the caller says in `grpc-timeout`, within the server's bounds.
+//! Deadlines of requests: the caller's `grpc-timeout`, within the server's limits.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
-/// Time of a call that states none, as JSON and Redis clients do: longer than a failover, so that the crash of a node is a slow
-/// call and not an error. By default the store waits 2.5 s for a silent node and looks every 50 ms or so; its decision, the
-/// renewal by which the next owner learns it, and the waiting call's next try take some 0.5 s on a busy machine.
+/// Timeout of a request that states none, such as those of JSON and Redis clients: longer than a failover, so that the
+/// crash of a node is a slow request and not an error. By default the store waits 2.5 s for a silent node and checks
+/// every 50 ms or so; its decision, the renewal by which the next owner learns it, and the next attempt of the waiting
+/// request take some 0.5 s on a busy machine.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Most time a call gets, whatever it asks for: each waiting call holds memory, and nothing it waits for takes longer
-/// unless it is broken.
+/// Longest timeout of a request, whatever it states: each waiting request holds memory, and nothing that it waits for
+/// takes longer unless it is broken.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The part of a call's time that is kept for its answer: a call that waits in vain is told why, and not just cut off by
-/// its own timeout, which the transport enforces on both sides.
-const ANSWER_SHARE: u32 = 8;
+/// Divisor of a request's timeout for the part that is reserved for the response: a request that waits in vain gets
+/// the reason, and is not just cut off by its own timeout, which the transport enforces on both sides.
+const RESPONSE_SHARE: u32 = 8;
 
-/// Most time kept for the answer, whatever the call's time is: a round trip between far places.
-const ANSWER_TIME: Duration = Duration::from_millis(100);
+/// Most time reserved for the response, whatever the timeout: a round trip between distant sites.
+const RESPONSE_TIME: Duration = Duration::from_millis(100);
 
-/// Until when a call may be held.
+/// The deadline of a gRPC request.
 pub(crate) fn deadline(metadata: &MetadataMap) -> Instant {
-    let asked = metadata.get("grpc-timeout").and_then(|value| parse(value.as_encoded_bytes()));
-    after(asked.unwrap_or(DEFAULT_TIMEOUT))
+    let stated = metadata.get("grpc-timeout").and_then(|value| parse(value.as_encoded_bytes()));
+    after(stated.unwrap_or(DEFAULT_TIMEOUT))
 }
 
-/// Until when a call may be held whose caller waits for `time`.
+/// The deadline of a request whose caller waits for `time`.
 pub(crate) fn after(time: Duration) -> Instant {
     let time = time.min(MAX_TIMEOUT);
-    Instant::now() + (time - (time / ANSWER_SHARE).min(ANSWER_TIME))
+    Instant::now() + (time - (time / RESPONSE_SHARE).min(RESPONSE_TIME))
 }
 
-/// Reads a `TimeoutValue TimeoutUnit` of the gRPC protocol: one to eight digits and a unit. Anything else is ignored, as
-/// the protocol's libraries do.
+/// Parses a `TimeoutValue TimeoutUnit` of the gRPC protocol: one to eight digits and a unit. Anything else is ignored,
+/// as gRPC libraries do.
 fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_is_read_and_nonsense_is_not() {
+    fn every_unit_is_parsed_and_nonsense_is_ignored() {
         let table: [(&str, Option<Duration>); 12] = [
             ("2H", Some(Duration::from_secs(7_200))),
             ("3M", Some(Duration::from_secs(180))),
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_bounds_what_the_caller_asks_for() {
+    fn the_server_bounds_the_stated_timeout() {
         let of = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().unwrap());
@@ -86,8 +87,8 @@ mod tests {
         };
         let now = Instant::now();
         let (longest, usual) = (of("99999999H"), deadline(&MetadataMap::new()));
-        assert!(longest >= now + MAX_TIMEOUT - ANSWER_TIME && longest < Instant::now() + MAX_TIMEOUT);
-        assert!(usual >= now + DEFAULT_TIMEOUT - ANSWER_TIME && usual < longest);
+        assert!(longest >= now + MAX_TIMEOUT - RESPONSE_TIME && longest < Instant::now() + MAX_TIMEOUT);
+        assert!(usual >= now + DEFAULT_TIMEOUT - RESPONSE_TIME && usual < longest);
         assert!(of("8m") < usual);
     }
 }

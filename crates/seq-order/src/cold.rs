@@ -1,39 +1,41 @@
-//! What few users need: holes in their numbers, what was read of them, and numbers that were named but given to no call.
+//! Rarely needed state of a user: holes in their numbers, what was read of them, and numbers that were named but given
+//! to no call.
 
 use std::time::Duration;
 
 use crate::runs::{Run, RunSet};
 
-/// Unexplained numbers kept per user; of more of them only the number is kept.
+/// Most unexplained numbers kept per user; further ones are only counted.
 pub(super) const MAX_ORPHANS: usize = 64;
 
-/// Lost attempts kept per user with what they can explain; the oldest of more are taken to explain everything.
+/// Most lost attempts kept per user with what they can explain; the oldest beyond that are assumed to explain
+/// everything.
 const MAX_LOST: usize = 1_024;
 
-/// What is known of a user beside the newest run of numbers.
+/// State of a user besides its newest run of numbers.
 #[derive(Debug, Default)]
 pub(super) struct Cold {
     /// Runs below the newest one.
     pub(super) older: RunSet,
-    /// Numbers between a `prev` and its first number: no call may be given one.
+    /// Numbers between a `prev` and its first number: no call may get one.
     pub(super) closed: RunSet,
-    /// Numbers of a call before its last one, while reads are in flight: no exact read answers one.
+    /// Numbers of a call before its last one, while reads are in flight: no exact read may return one.
     pub(super) inner: RunSet,
-    /// Targets of advances that were sent: an exact read may name one from then on.
+    /// Targets of advances that were sent: an exact read may return one from then on.
     pub(super) targets: RunSet,
-    /// Numbers that were named and given to no call so far, or not when they were named; the oldest are only counted in
-    /// `orphans_dropped`.
+    /// Numbers that were named and that no call has got so far, or had not when they were named; the oldest are only
+    /// counted, in `orphans_dropped`.
     pub(super) orphans: Vec<Orphan>,
     pub(super) orphans_dropped: u64,
-    /// The lowest number of the history, once a hole was seen; what came before it is unknown.
+    /// The lowest number of the history, once a hole was seen; numbers before it are unknown.
     pub(super) begin: Option<u64>,
-    /// Attempts without an answer, and how many older ones are only counted.
+    /// Attempts without a response, and how many older ones are only counted.
     lost: Vec<Attempt>,
     lost_dropped: usize,
     /// The largest number read or advanced to, and the largest one that was read as an upper bound.
     pub(super) read: u64,
     pub(super) read_bound: u64,
-    /// Length of the sets at which folding is tried next.
+    /// Length of the sets at which the next folding is due.
     pub(super) fold_at: usize,
 }
 
@@ -43,12 +45,12 @@ pub(super) struct Orphan {
     pub(super) number: u64,
     /// Whether a read named it.
     pub(super) read: bool,
-    /// When it was named first: by the count of events, and by the clock of the history.
+    /// When it was first named: in events, and on the clock of the history.
     pub(super) named: u64,
     pub(super) at: Duration,
 }
 
-/// An attempt that may have taken a number: when its call was sent, by the count of events, and the call's floor.
+/// An attempt that may have taken a number: when its call was sent, in events, and the call's floor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) started: u64,
@@ -56,15 +58,15 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Whether the attempt may have been given the number: it was sent before the number was named, and what it was given
-    /// lies above its floor.
+    /// Whether the attempt may have got the number: it was sent before the number was named, and its numbers are above
+    /// its floor.
     fn explains(self, orphan: &Orphan) -> bool {
         self.started < orphan.named && self.floor < orphan.number
     }
 }
 
 impl Cold {
-    /// Notes a number that was named as given out. The call that it was given to may end later.
+    /// Records a number that was named as allocated. The call that got it may end later.
     pub(super) fn must_be_given(&mut self, top: Run, orphan: Orphan) {
         let number = orphan.number;
         let is_target = orphan.read && self.targets.contains(number);
@@ -85,14 +87,14 @@ impl Cold {
         self.orphans.push(orphan);
     }
 
-    /// Forgets the numbers that a call was given meanwhile.
+    /// Removes the orphans that a call has got meanwhile.
     pub(super) fn settle(&mut self, top: Run) {
         let older = &self.older;
         self.orphans.retain(|orphan| !top.contains(orphan.number) && !older.contains(orphan.number));
     }
 
-    /// Takes the numbers of a call in: orphans among them were given. Answers how many exact reads a sound call contradicts,
-    /// because they answered a number before its last one or one in its gap.
+    /// Adds the numbers of a call: orphans among them are explained. Returns how many exact reads a sound call
+    /// contradicts, because they returned a number before its last one or one in its gap.
     pub(super) fn take_in(&mut self, run: Run, gap: Option<Run>, sound: bool) -> u64 {
         let inner = inner(run);
         let mut inexact = 0;
@@ -105,11 +107,11 @@ impl Cold {
         inexact
     }
 
-    /// Notes attempts whose outcome stayed unknown.
+    /// Records attempts with unknown outcome.
     pub(super) fn lose(&mut self, attempt: Attempt, attempts: u32) {
         for _ in 0..attempts {
             if self.lost.len() == MAX_LOST {
-                // The one that was sent first explains more than any other already.
+                // The attempt that was sent first explains the most.
                 let oldest = (0..MAX_LOST).min_by_key(|at| self.lost[*at].started).expect("there are some");
                 self.lost.swap_remove(oldest);
                 self.lost_dropped += 1;
@@ -120,8 +122,8 @@ impl Cold {
 
     /// The orphans above `begin` that neither a lost attempt nor a call in flight explains, and how many dropped ones.
     ///
-    /// What explains an orphan are all attempts up to some point: later ones have a later start and no lower floor. So taking
-    /// the orphans that fewest attempts explain first leaves as few as possible without one.
+    /// The attempts that explain an orphan are all those up to some point: later ones have a later start and no lower
+    /// floor. So matching the orphans with the fewest candidates first leaves as few as possible unexplained.
     pub(super) fn unexplained(&self, top: Run, begin: u64, flights: &[Attempt]) -> (Vec<Orphan>, u64) {
         let given = |number| top.contains(number) || self.older.contains(number);
         let mut open: Vec<(usize, Orphan)> = self

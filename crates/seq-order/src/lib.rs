@@ -1,27 +1,27 @@
-//! Checks the order promise over a history of calls, while they run: for every test and tool that drives a cluster.
+//! Online checker of the order promise over a history of calls: for every test and tool that drives a cluster.
 //!
-//! At a call's start the largest number answered so far is its *floor*, per user. At its answer every number must lie
-//! above the floor and never have been answered before: that is exact for "unique, and ordered in real time", with
-//! overlapping calls free to be answered in either order. The chain is held against the same history: the number an
-//! allocation names as `prev` lies below its first one, not below the floor, and nothing between the two was ever given
-//! out. A call without an answer is "maybe": it raises no floor, and may explain one number that was named as given out and
-//! that no other call was given, if it was sent before that and the number lies above its floor.
+//! The *floor* of a call, per user, is the largest number returned before its request was sent. Every number of its
+//! response must be above the floor and never have been returned before: that is exact for "unique, and ordered in real
+//! time"; overlapping calls may be ordered either way. The chain is checked against the same history: the `prev` of an
+//! allocation is below its first number, not below the floor, and no number between the two was ever allocated. A call
+//! without a response is "maybe": it raises no floor, and may explain one number that was named as allocated and that
+//! no other call got, if it was sent before that and the number is above its floor.
 //!
-//! A read has a floor as well: the largest number answered or read before it was sent. What it answers is never below. A
-//! number that it calls exact was the last one given out at some time between its start and its end: it is the last number
-//! of a call that was sent before the read ended (or the target of an advance), lies inside of no call's numbers, and no
-//! `prev` skips it. Reads of which that is to be checked begin with [`Checker::start_read`].
+//! A read has a floor as well: the largest number returned or read before its request was sent. Its value is never
+//! below it. An exact value was the last allocated number at some time between the read's start and end: it is the last
+//! number of a call that was sent before the read ended (or the target of an advance), is not inside the numbers of a
+//! call, and no `prev` skips it. Reads for which this is checked begin with [`Checker::start_read`].
 //!
-//! An advance raises a user to a number: once it is done, later numbers are above it and reads not below. An exact read may
-//! name the target; a `prev` may not, because no call was given it.
+//! An advance raises a user to a number: once it is done, later numbers are above it and reads not below. An exact read
+//! may return the target; a `prev` may not, because no call got it.
 //!
-//! In a complete history ([`Checker::complete`]) there are no other callers, so each number that was named must be explained.
-//! While sections only move as planned ([`Checker::seamless`]), no item may go without a number, and each begins right behind
-//! its `prev`.
+//! A complete history ([`Checker::complete`]) has no other callers: each number that was named must be explained. While
+//! sections move only by planned handover ([`Checker::seamless`]), every item must get a number, and each begins right
+//! after its `prev`.
 //!
-//! Invariant: the caller reports a start before the request leaves and an end after the answer arrived; then a violation
-//! here is one of the service. The checker reads no clock and sends nothing. It keeps one run of numbers per user and
-//! more only where there are holes, so that it can watch millions of numbers a second.
+//! Invariant: the caller reports a start before the request is sent and an end after the response arrived; then a
+//! violation here is one of the service. The checker reads no clock and sends nothing. It keeps one run of numbers per
+//! user, and more only for holes, so that it can check millions of numbers a second.
 
 use std::time::Duration;
 
@@ -39,25 +39,25 @@ use runs::Run;
 /// The largest number there is.
 pub const MAX_SEQ: u64 = (1 << 63) - 1;
 
-/// Violations kept with their details; the rest is only counted. Enough to see a pattern on one screen.
+/// Most violations kept with their details; further ones are only counted. Enough to see a pattern on one screen.
 const MAX_DETAILS: usize = 20;
 
-/// Runs of one user after which the oldest are folded away, unless a call in flight still needs them.
+/// Most runs of one user; above it the oldest are dropped, unless a call in flight still needs them.
 const MAX_RUNS: usize = 64;
 
 /// The history of a set of users.
 #[derive(Debug)]
 pub struct Checker {
     users: Vec<State>,
-    /// What few users need; a user's `cold` is an index into it, plus one.
+    /// Rarely needed state; a user's `cold` is an index into it, plus one.
     cold: Vec<Cold>,
     calls: Vec<Flight>,
     free: Vec<usize>,
-    /// A user with many runs, to be looked at when the call that ends has no item left to judge.
+    /// A user with too many runs, to be folded after the last item of the ending call.
     full: Option<User>,
     seamless: bool,
     complete: bool,
-    /// Starts and ends so far: what came before what.
+    /// Number of starts and ends so far: a logical clock.
     events: u64,
     /// Reads in flight.
     reads: usize,
@@ -65,7 +65,7 @@ pub struct Checker {
     details: Vec<Violation>,
 }
 
-/// The newest run of a user's numbers. Its last number is the largest answered one.
+/// The newest run of a user's numbers. Its last number is the largest returned one.
 #[derive(Clone, Copy, Debug)]
 struct State {
     top: Run,
@@ -81,10 +81,10 @@ struct Flight {
     kind: Kind,
 }
 
-/// What a call is, as far as its start says.
+/// Kind of a call, as known at its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
-    /// An allocation, or a read that did not say so.
+    /// An allocation, or a read that began with [`Checker::start`].
     #[default]
     Any,
     Read,
@@ -111,48 +111,50 @@ impl Checker {
         }
     }
 
-    /// Joins an earlier history of which only the largest number of a user is known. Before the user's first call.
+    /// Continues an earlier history of which only the largest number of a user is known. Must precede the user's first
+    /// call.
     pub fn join_floor(&mut self, user: User, floor: u64) {
         let state = &mut self.users[user.0 as usize];
-        assert!(state.top.is_empty(), "a floor joins before the first answer");
+        assert!(state.top.is_empty(), "a floor is joined before the first response");
         if floor > 0 {
             state.top = Run { first: floor, last: floor };
         }
     }
 
-    /// The largest number answered for a user, 0 when there is none.
+    /// The largest number returned for a user, 0 if there is none.
     pub fn floor(&self, user: User) -> u64 {
         self.users[user.0 as usize].top.last
     }
 
-    /// From here on sections only move as planned: every item gets a number, right behind the one before. A user's first
-    /// number has none before; whatever else hides the one before, a crash, must lie in the past of the user's last call.
+    /// From here on sections move only by planned handover: every item must get a number, right after the previous one.
+    /// A user's first number has none before; a crash, which hides the previous number, must precede the user's last
+    /// call.
     pub fn seamless(&mut self) {
         self.seamless = true;
     }
 
-    /// The history has every call of its users from their first number on: a number that a `prev` or an exact read names and
-    /// that no call explains is a violation.
+    /// The history contains every call of its users from their first number on: a number that a `prev` or an exact read
+    /// names and that no call explains is a violation.
     pub fn complete(&mut self) {
         self.complete = true;
     }
 
-    /// Notes that a call or a read is about to be sent. A read that is to be checked for being exact begins with
-    /// [`Checker::start_read`].
+    /// Records the start of an allocation or a read, before its request is sent. A read whose exactness is checked
+    /// begins with [`Checker::start_read`].
     pub fn start(&mut self, now: Duration, items: impl IntoIterator<Item = User>) -> CallId {
         self.begin(now, Kind::Any, items)
     }
 
-    /// Notes that a read is about to be sent.
+    /// Records the start of a read, before its request is sent.
     pub fn start_read(&mut self, now: Duration, items: impl IntoIterator<Item = User>) -> CallId {
         self.reads += 1;
         self.begin(now, Kind::Read, items)
     }
 
-    /// Notes that an advance of a user to a number is about to be sent.
+    /// Records the start of an advance of a user to a number, before its request is sent.
     pub fn start_advance(&mut self, now: Duration, user: User, to: u64) -> CallId {
         if to > 0 {
-            // From here on the counter may stand there, whatever the answer.
+            // From here on the counter may be at the target, whatever the response.
             self.cold(user).1.targets.insert(Run { first: to, last: to });
         }
         self.begin(now, Kind::Advance { to }, [user])
@@ -171,7 +173,7 @@ impl Checker {
         CallId(id)
     }
 
-    /// Notes how an allocation ended: one outcome per item, in the order of its start.
+    /// Records the end of an allocation: one outcome per item, in the order of its start.
     pub fn end(&mut self, id: CallId, now: Duration, outcomes: impl IntoIterator<Item = Outcome>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -204,7 +206,7 @@ impl Checker {
         self.free.push(id.0);
     }
 
-    /// Notes how a read ended: one reading per item, in the order of its start.
+    /// Records the end of a read: one reading per item, in the order of its start.
     pub fn end_read(&mut self, id: CallId, now: Duration, readings: impl IntoIterator<Item = Reading>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -228,7 +230,7 @@ impl Checker {
         self.give_back(id, flight);
     }
 
-    /// Notes how an advance ended.
+    /// Records the end of an advance.
     pub fn end_advance(&mut self, id: CallId, now: Duration, ended: Advancing) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -260,7 +262,7 @@ impl Checker {
         tally
     }
 
-    /// The numbers that were named as given out and that nothing explains, as far as they are kept.
+    /// The unexplained numbers: named as allocated, but no call of the history got them. Only those that are kept.
     pub fn phantoms(&self) -> Vec<Phantom> {
         let phantom = |user, Orphan { number, read, at, .. }: Orphan| Phantom { user, number, read, named: at };
         self.unexplained()
@@ -268,7 +270,7 @@ impl Checker {
             .collect()
     }
 
-    /// Per user, the numbers that were named and that nothing explains, and how many of those that are not kept.
+    /// The unexplained numbers per user, and how many more are not kept.
     fn unexplained(&self) -> impl Iterator<Item = (User, Vec<Orphan>, u64)> {
         let users = (0..).map(User).zip(&self.users).filter(|(_, state)| state.cold != 0);
         users.filter_map(|(user, State { top, cold })| {
@@ -276,7 +278,7 @@ impl Checker {
             if cold.orphans.is_empty() && cold.orphans_dropped == 0 {
                 return None;
             }
-            // What lies below the history's first number was given out before it began.
+            // Numbers below the history's first one were allocated before it began.
             let begin = cold.begin.or((!top.is_empty()).then_some(top.first)).unwrap_or(u64::MAX);
             let begin = if self.complete { 0 } else { begin };
             let (orphans, dropped) = cold.unexplained(*top, begin, &self.in_flight(user));
@@ -307,7 +309,7 @@ impl Checker {
         assert!(count > 0, "a call asks for at least one number");
         self.tally.allocations += u64::from(count);
         let State { top, cold } = &mut self.users[user.0 as usize];
-        // Only a read can tell the numbers of a call from each other.
+        // Only reads need the numbers of a call individually.
         let unread = count == 1 || (self.reads == 0 && *cold == 0);
         // Nearly always the next numbers of the user, chained to the last: above every floor, unseen, without a hole.
         if prev == top.last && value == top.last + u64::from(count) && value <= MAX_SEQ && floor <= prev && unread {
@@ -319,7 +321,7 @@ impl Checker {
         }
     }
 
-    /// The way of everything but the next numbers of a user.
+    /// Slow path: every item except the direct successor of a user's last number.
     #[cold]
     fn judge(&mut self, item: Item) {
         let Item { user, value, count, prev, floor, answered, .. } = item;
@@ -330,7 +332,7 @@ impl Checker {
             cold.older.insert(*top);
         }
         let gap = Run { first: prev.saturating_add(1), last: run.first - 1 };
-        // Two links that cross put a first number into a gap, so nothing else needs to be compared.
+        // Crossing links put a first number into a gap: no other comparison is needed.
         let holds = !cold.closed.overlaps(run)
             && (prev == 0 || (prev < run.first && prev >= floor && !cold.older.overlaps(gap)));
         let duplicate = cold.older.insert(run);
@@ -347,12 +349,12 @@ impl Checker {
             if !gap.is_empty() {
                 cold.closed.insert(gap);
             }
-            // The floor was given out by definition, even when its run is folded away; not so a bound that was read.
+            // The floor was allocated by definition, even if its run was dropped; an upper bound that was read was not.
             if prev != floor || prev <= cold.read_bound {
                 cold.must_be_given(*top, Orphan { number: prev, read: false, named, at: answered });
             }
         }
-        // The first numbers after an advance follow its target.
+        // The first number after an advance follows its target.
         let follows = run.first == prev.saturating_add(1) || (prev == 0 && cold.targets.contains(run.first - 1));
         if cold.older.len() + cold.closed.len() + cold.inner.len() > cold.fold_at.max(MAX_RUNS) {
             self.full = Some(user);
@@ -363,7 +365,7 @@ impl Checker {
         if duplicate {
             self.fault(Fault::Duplicate, item);
         }
-        // A number that is wrong itself fits no chain either; that is one fault, not two.
+        // A number that is wrong itself fits no chain either: one fault, not two.
         if !holds && !decrease && !duplicate {
             self.fault(Fault::ChainBreak, item);
         }
@@ -393,7 +395,7 @@ impl Checker {
         }
     }
 
-    /// Forgets runs that no call in flight can meet: a number in them lies below every floor there will be.
+    /// Drops runs that no call in flight can touch: their numbers are below every present and future floor.
     fn fold(&mut self, user: User) {
         let in_flight = self.calls.iter().flat_map(|call| &call.items).filter(|item| item.0 == user).map(|item| item.1);
         let floor = in_flight.min().unwrap_or(self.users[user.0 as usize].top.last);
@@ -402,7 +404,7 @@ impl Checker {
         cold.older.forget(floor, MAX_RUNS / 4);
         cold.closed.forget(floor, MAX_RUNS / 4);
         cold.inner.forget(floor, MAX_RUNS / 4);
-        // One at the floor may still be named.
+        // A target at the floor may still be named.
         cold.targets.forget(floor.saturating_sub(1), MAX_RUNS / 4);
         cold.fold_at = 2 * (cold.older.len() + cold.closed.len() + cold.inner.len());
     }
@@ -443,7 +445,7 @@ impl Checker {
     }
 }
 
-/// The largest number answered or read for a user.
+/// The largest number returned or read for a user.
 #[inline]
 fn floor(users: &[State], cold: &[Cold], user: User) -> u64 {
     let state = &users[user.0 as usize];

@@ -10,7 +10,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// No number; the first one there is would extend it.
+    /// Empty; the first number would extend it.
     pub(super) const EMPTY: Run = Run { first: 1, last: 0 };
 
     pub(super) fn is_empty(self) -> bool {
@@ -33,7 +33,7 @@ pub(super) struct RunSet {
 }
 
 impl RunSet {
-    /// Adds a run that is not empty; answers whether a number of it was there already.
+    /// Adds a run that is not empty; returns whether the set contained one of its numbers already.
     pub(super) fn insert(&mut self, run: Run) -> bool {
         assert!(!run.is_empty());
         let from = self.runs.partition_point(|other| other.last + 1 < run.first);
@@ -60,7 +60,7 @@ impl RunSet {
         self.overlaps(Run { first: number, last: number })
     }
 
-    /// Takes the highest run out.
+    /// Removes the highest run.
     pub(super) fn pop(&mut self) -> Option<Run> {
         self.runs.pop()
     }

@@ -1,4 +1,4 @@
-//! The checker against a twin that keeps everything and compares everything with everything.
+//! The checker against a quadratic twin, which keeps the whole history and compares every pair of items.
 
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn run_as(events: &[Event], complete: bool) -> Tally {
     tally
 }
 
-/// A step of a made-up service: the counters move at a call's serving, somewhere between its start and its end.
+/// A step of a simulated service: the counters move when a call is served, between its start and its end.
 #[derive(Clone, Debug)]
 enum Step {
     Start { users: Vec<u32>, count: u32 },
@@ -77,7 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What a call of the made-up service wants.
+/// The request of a simulated call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wish {
     Take(u32),
@@ -85,7 +85,7 @@ enum Wish {
     Advance(u64),
 }
 
-/// A call of the made-up service.
+/// A call of the simulated service.
 struct Made {
     users: Vec<u32>,
     wish: Wish,
@@ -93,7 +93,7 @@ struct Made {
     ended: bool,
 }
 
-/// What a call was served: the value, the number before it, and whether the value is the last number for sure.
+/// The response of a call: the value, the number before it, and whether the value is exact.
 #[derive(Clone, Copy)]
 struct Served {
     value: u64,
@@ -101,7 +101,7 @@ struct Served {
     exact: bool,
 }
 
-/// One user's counter: the last number, the `prev` of the next one, and whether the last number was given out.
+/// One user's counter: the last number, the `prev` of the next one, and whether the last number was allocated.
 #[derive(Clone, Copy)]
 struct Counter {
     last: u64,
@@ -130,7 +130,7 @@ impl Counter {
     }
 }
 
-/// The history of a service that keeps its promises under any overlap, loss and crash.
+/// The history of a correct service under any overlap, loss and crash.
 fn lawful(steps: &[Step]) -> Vec<Event> {
     let mut counters = [Counter { last: 0, prev: 0, exact: true }; USERS as usize];
     let mut calls: Vec<Made> = Vec::new();
@@ -165,7 +165,7 @@ fn lawful(steps: &[Step]) -> Vec<Event> {
                     events.push(ended(&calls[index], index, *answer));
                 }
             }
-            // A new owner starts above everything and does not know the last number.
+            // A new owner starts above every number and does not know the last one.
             Step::Crash { user, jump } => {
                 let last = counters[*user as usize].last + jump;
                 counters[*user as usize] = Counter { last, prev: 0, exact: last == 0 };
@@ -207,7 +207,7 @@ fn pick<T>(calls: &mut [T], at: usize) -> Option<&mut T> {
     if len == 0 { None } else { calls.get_mut(at % len) }
 }
 
-/// Small numbers, so that every kind of collision happens by itself.
+/// Arbitrary histories with small numbers: every kind of collision occurs.
 fn wild() -> impl Strategy<Value = Vec<Event>> {
     let outcome = prop_oneof![
         8 => (0..14u64, 0..14u64, 1..4u32, 0..2u32).prop_map(|(value, prev, count, lost)| Outcome::Given {
@@ -249,7 +249,7 @@ fn wild() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// How a made-up call, read or advance ends.
+/// How a generated call, read or advance ends.
 #[derive(Clone, Debug)]
 enum Ends {
     Call(Vec<Outcome>),
@@ -305,7 +305,7 @@ proptest! {
             && let Event::EndRead(call, readings) = &events[at]
             && let Reading::UpperBound(value) = readings[0]
         {
-            // A crash that skipped nothing left the last number where it was; only the owner does not know.
+            // A crash that skipped nothing left the last number unchanged; only the owner does not know it.
             let truly = places(&events).iter().any(|place| place.value == value);
             events[at] = Event::EndRead(*call, vec![Reading::Exact(value)]);
             let tally = run_as(&events, true);
@@ -344,14 +344,14 @@ proptest! {
     }
 }
 
-/// An answered item of a history.
+/// A completed item of a history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     event: usize,
     item: usize,
     user: u32,
     value: u64,
-    /// The largest value answered before its call started.
+    /// The largest value returned before its call started.
     floor: u64,
 }
 
@@ -390,7 +390,7 @@ fn targets(events: &[Event]) -> Vec<u64> {
     events.iter().filter_map(target).collect()
 }
 
-/// Makes an item answer another number.
+/// Replaces the number of an item by another one.
 fn plant(events: &mut [Event], place: Place, value: u64) {
     match &mut events[place.event] {
         Event::End(_, outcomes) => outcomes[place.item] = one(value, 0)[0],
@@ -402,9 +402,9 @@ fn one(value: u64, prev: u64) -> Vec<Outcome> {
     vec![Outcome::Given { value, prev, count: 1, lost: 0 }]
 }
 
-/// The history `script` of one user: `(` starts a call, a number ends the oldest open one with that value (`+N` after it: as
-/// the last of so many), `=` and `~` end it as a read, exact or as an upper bound, `!` and `.` as an advance to a number,
-/// done or past.
+/// The history `script` of one user: `(` starts a call, a number ends the oldest open one with that value (`+N` after
+/// it: as the last of N), `=` and `~` end it as a read, exact or as an upper bound, `!` and `.` as an advance to a
+/// number, done or past.
 fn check(script: &str) -> Tally {
     check_as(script, false)
 }
@@ -445,7 +445,7 @@ fn check_as(script: &str, complete: bool) -> Tally {
 }
 
 #[test]
-fn overlapping_calls_may_be_answered_in_either_order() {
+fn overlapping_calls_may_be_ordered_either_way() {
     assert_eq!(check("( ( 1<2 0<1 ( 2<3").violations(), 0);
 }
 
@@ -479,7 +479,7 @@ fn a_lost_call_explains_one_foreign_prev() {
     assert_eq!(check("( 0<1 ( ? ( 2<3").foreign_prevs, 0);
     assert_eq!(check("( 0<1 ( 2<3").foreign_prevs, 1);
     assert_eq!(check("( 0<1 ( ? ( 2<3 ( 4<5").foreign_prevs, 1);
-    // What came before the history is nobody's fault.
+    // Numbers from before the history are no fault.
     assert_eq!(check("( 9<10").foreign_prevs, 0);
 }
 
@@ -491,7 +491,7 @@ fn numbers_outside_of_the_range_are_faults_and_move_nothing() {
 }
 
 #[test]
-fn a_read_is_never_below_what_was_answered_or_read_before() {
+fn a_read_is_never_below_numbers_returned_or_read_before() {
     assert_eq!(check("( 0<5 ( =5 ( ~7 ( ~7").violations(), 0);
     assert_eq!(check("( 0<5 ( =4").stale_reads, 1);
     assert_eq!(check("( 0<5 ( ~9 ( =5").stale_reads, 1);
@@ -500,29 +500,29 @@ fn a_read_is_never_below_what_was_answered_or_read_before() {
 }
 
 #[test]
-fn what_was_read_is_below_the_next_number() {
+fn the_next_number_is_above_the_last_read() {
     assert_eq!(check("( 0<5 ( ~9 ( 5<9").decreases, 1);
     assert_eq!(check("( 0<5 ( ~9 ( 0<10").violations(), 0);
-    // The bound was nobody's number, so nothing follows it.
+    // The bound was not allocated: no `prev` may name it.
     assert_eq!(check("( 0<5 ( ~9 ( 9<10").foreign_prevs, 1);
-    // The next numbers of a user, but a read between says that they were gone.
+    // The direct successor, but a read in between returned it already.
     assert_eq!(check("( 0<1 ( =2 ( 1<2").decreases, 1);
 }
 
 #[test]
-fn an_exact_read_is_somebodys_number() {
+fn an_exact_read_returns_an_allocated_number() {
     assert_eq!(check("( 0<5 ( =6").foreign_prevs, 1);
     assert_eq!(check("( 0<5 ( ? ( =6").foreign_prevs, 0);
-    // Its answer overlaps the read.
+    // The allocation overlaps the read.
     let tally = check("( 0<5 ( ( =6 5<6");
     assert_eq!((tally.foreign_prevs, tally.violations()), (0, 0));
-    // What came before the history is nobody's fault.
+    // Numbers from before the history are no fault.
     assert_eq!(check("( =9 ( 9<10").foreign_prevs, 0);
 }
 
 #[test]
 fn an_exact_read_is_the_last_number_of_a_call() {
-    // Inside of what one call took, whichever is answered first.
+    // Inside the numbers of one call, whichever response comes first.
     assert_eq!(check("( ( 0<5+5 =3").inexact_reads, 1);
     assert_eq!(check("( =3 ( ~3").inexact_reads, 0);
     let events = [
@@ -533,25 +533,25 @@ fn an_exact_read_is_the_last_number_of_a_call() {
     ];
     assert_eq!((run(&events).inexact_reads, run(&events)), (1, twin(&events, false)));
     assert_eq!(check("( ( 0<5+5 =5").inexact_reads, 0);
-    // A `prev` says that there was nothing between 2 and 9.
+    // A `prev` excludes any number between 2 and 9.
     assert_eq!(check("( 0<2 ( ( 2<9 =5").inexact_reads, 1);
-    // The same with a lost call, which cannot have been given it.
+    // The same with a lost call, which cannot have got it.
     assert_eq!(check("( ? ( 0<2 ( ( 2<9 =5").inexact_reads, 1);
 }
 
 #[test]
-fn a_lost_call_explains_only_what_it_can_have_been_given() {
+fn a_lost_call_explains_only_numbers_that_it_can_have_got() {
     // It was sent after the number was named.
     assert_eq!(check("( 0<1 ( =5 ( ?").foreign_prevs, 1);
-    // It was sent after a larger number was answered.
+    // It was sent after a larger number was returned.
     assert_eq!(check_as("( ( 0<9 ( 3<4 ?", true).phantoms, 1);
     assert_eq!(check("( 0<1 ( ( ( ? =3 =3").foreign_prevs, 0);
-    // One explains one.
+    // One lost call explains one number.
     assert_eq!(check("( 0<1 ( ? ( =3 ( ~3 ( =7").foreign_prevs, 1);
 }
 
 #[test]
-fn in_a_complete_history_everything_is_explained() {
+fn in_a_complete_history_every_number_is_explained() {
     assert_eq!(check("( ~40 ( 40<41").violations(), 0);
     assert_eq!(check_as("( ~40 ( 40<41", true).phantoms, 1);
     assert_eq!(check_as("( =40", true).phantoms, 1);
@@ -559,26 +559,26 @@ fn in_a_complete_history_everything_is_explained() {
 }
 
 #[test]
-fn what_follows_an_advance_is_above_it() {
+fn numbers_after_an_advance_are_above_it() {
     assert_eq!(check_as("( !7 ( 0<8 ( =8", true).violations(), 0);
-    // The target was given to no call, unless to one without an answer.
+    // No call got the target, unless one without a response.
     assert_eq!(check_as("( !7 ( 7<8", true).phantoms, 1);
     assert_eq!(check_as("( ? ( !7 ( 7<8", true).violations(), 0);
     assert_eq!(check_as("( 0<1 ( !7 ( =7 ( 0<8", true).violations(), 0);
     assert_eq!(check("( !7 ( 0<7").decreases, 1);
     assert_eq!(check("( !7 ( =6").stale_reads, 1);
-    // A number that was given out before is no prev any more.
+    // A number that was allocated before the advance is no `prev` any more.
     assert_eq!(check("( 0<1 ( !7 ( 1<8").chain_breaks, 1);
-    // It was refused, and overlapped what it was refused for.
+    // It was refused, and overlapped the call that it was refused for.
     assert_eq!(check_as("( ( 0<9 .7 ( 9<10", true).violations(), 0);
-    // Its answer says that the counter is no lower than what was answered before.
+    // Done means that the counter is not below the numbers returned before.
     assert_eq!(check("( 0<9 ( !7").stale_reads, 1);
     // Named before it was sent.
     assert_eq!(check_as("( =7 ( !7", true).phantoms, 1);
 }
 
 #[test]
-fn a_seamless_history_has_no_gap_and_nobody_without_a_number() {
+fn a_seamless_history_has_no_gap_and_no_item_without_a_number() {
     let mut checker = Checker::new(2);
     checker.seamless();
     let mut call = |user, outcome| {
@@ -589,7 +589,7 @@ fn a_seamless_history_has_no_gap_and_nobody_without_a_number() {
     };
     assert_eq!(call(0, one(1, 0)[0]), (0, 0, 0));
     assert_eq!(call(0, one(2, 1)[0]), (0, 0, 0));
-    // An owner that does not know the one before, and one that leaves numbers out.
+    // An owner that does not know the previous number, and one that skips numbers.
     assert_eq!(call(0, one(3, 0)[0]), (1, 0, 1));
     assert_eq!(call(0, one(5, 3)[0]), (2, 0, 2));
     assert_eq!(call(1, one(7, 0)[0]), (3, 0, 3));
@@ -614,7 +614,7 @@ fn a_seamless_history_has_no_gap_and_nobody_without_a_number() {
 }
 
 #[test]
-fn a_joined_floor_counts_as_answered() {
+fn a_joined_floor_counts_as_returned() {
     let mut checker = Checker::new(1);
     checker.join_floor(User(0), 10);
     let mut call = |value, prev| {
@@ -627,7 +627,7 @@ fn a_joined_floor_counts_as_answered() {
     assert_eq!(checker.floor(User(0)), 11);
 }
 
-/// Gives one user the numbers 3, 6, 9 ..., each with a hole before it.
+/// Allocates 3, 6, 9 ... for one user, each with a hole before it.
 fn holes(checker: &mut Checker, thirds: std::ops::Range<u64>) {
     for third in thirds {
         let id = checker.start(Duration::ZERO, [User(0)]);
@@ -646,7 +646,7 @@ fn holes_are_folded_away_and_faults_still_found() {
 }
 
 #[test]
-fn what_a_call_in_flight_may_still_meet_is_kept() {
+fn runs_that_a_call_in_flight_may_touch_are_kept() {
     let mut checker = Checker::new(1);
     let [unseen, seen] = [(); 2].map(|()| checker.start(Duration::ZERO, [User(0)]));
     holes(&mut checker, 1..5_000);

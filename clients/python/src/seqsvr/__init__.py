@@ -9,7 +9,6 @@
 """
 
 from seqsvr._aio import AsyncClient
-from seqsvr._answers import Allocation, Current
 from seqsvr._attempts import DEADLINE
 from seqsvr._client import Client
 from seqsvr._errors import (
@@ -24,6 +23,7 @@ from seqsvr._errors import (
     UidOutside,
     Unreachable,
 )
+from seqsvr._results import Allocation, Current
 
 __all__ = [
     "DEADLINE",

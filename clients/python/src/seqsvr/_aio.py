@@ -13,13 +13,13 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from seqsvr import _attempts
-from seqsvr._answers import Allocation, Current
 from seqsvr._attempts import DEADLINE, Attempt, Call, Shared
 from seqsvr._errors import ClientClosed, OtherEventLoop, SeqError
 from seqsvr._proto import sequence_pb2 as pb
-from seqsvr._seeds import METHODS, OPTIONS, REFRESH_EVERY, Gather, Seed, addresses, serialize
+from seqsvr._results import Allocation, Current
+from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, serialize
 
-Answer = TypeVar("Answer", Allocation, Current)
+Result = TypeVar("Result", Allocation, Current)
 
 
 class AsyncClient:
@@ -38,8 +38,8 @@ class AsyncClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._methods: dict[tuple[str, str], grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
-        self._gathering = asyncio.Lock()
-        self._gathered_at: float | None = None
+        self._fetch_lock = asyncio.Lock()
+        self._fetched_at: float | None = None
 
     async def __aenter__(self) -> AsyncClient:
         """Is the client."""
@@ -50,7 +50,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections for good; calls that are under way and later ones raise ClientClosed. May be repeated."""
+        """Closes the connections; calls in flight and later ones raise ClientClosed. Idempotent."""
         self._enter()
         self._closed = True
         channels = list(self._channels.values())
@@ -60,23 +60,23 @@ class AsyncClient:
             await channel.close()
 
     async def connect(self) -> None:
-        """Asks the seeds for routes now instead of at the first call. Raises ConnectError."""
+        """Fetches the routes from the seeds now instead of at the first call. Raises ConnectError."""
         self._enter()
         self._check_open()
-        await self._gather(self._deadline)
+        await self._fetch_routes(self._deadline)
 
     async def next(self, uid: int, *, deadline: float | None = None) -> Allocation:
-        """Takes the next number of a uid; see `Client.next`."""
+        """Allocates the next number of a uid; see `Client.next`."""
         return await self.next_n(uid, 1, deadline=deadline)
 
     async def next_n(self, uid: int, count: int, *, deadline: float | None = None) -> Allocation:
-        """Takes the next `count` numbers of a uid, 1 to 1,000,000; see `Client.next_n`."""
+        """Allocates the next `count` numbers of a uid, 1 to 1,000,000; see `Client.next_n`."""
         return (await self._run([uid], [count], deadline, _attempts.Next())).one()
 
     async def next_many(
         self, uids: Sequence[int], counts: Sequence[int] | None = None, *, deadline: float | None = None
     ) -> list[Allocation | SeqError]:
-        """Takes numbers for many uids, an Allocation or a SeqError for each; see `Client.next_many`."""
+        """Allocates numbers for many uids, an Allocation or a SeqError for each; see `Client.next_many`."""
         counts = [1] * len(uids) if counts is None else counts
         return (await self._run(uids, counts, deadline, _attempts.NextMany())).many()
 
@@ -89,23 +89,23 @@ class AsyncClient:
         return (await self._run(uids, [1] * len(uids), deadline, _attempts.CurrentMany())).many()
 
     async def _run(
-        self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, asks: _attempts.Asks[Answer]
-    ) -> Call[Answer]:
+        self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, method: _attempts.Method[Result]
+    ) -> Call[Result]:
         self._enter()
         self._check_open()
-        call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, asks)
+        call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, method)
         if call.is_outside:
-            await self._gather(call.remaining)
+            await self._fetch_routes(call.remaining)
         while attempts := call.round():
             outcomes = await asyncio.gather(*map(self._send, attempts))
             for attempt, outcome in zip(attempts, outcomes, strict=True):
                 if isinstance(outcome, grpc.RpcError):
                     if self._closed:
-                        # Closing the connection cancelled it: it may have reached the server.
+                        # Cancelled by `close`: the request may have reached the server.
                         raise ClientClosed(may_have_applied=True) from outcome
-                    call.failed(attempt, outcome)
+                    call.on_failure(attempt, outcome)
                 else:
-                    call.answered(attempt, outcome)
+                    call.on_response(attempt, outcome)
             if wait := call.pause():
                 await asyncio.sleep(wait)
         return call
@@ -123,15 +123,15 @@ class AsyncClient:
             raise ClientClosed
 
     async def _send(self, attempt: Attempt) -> Message | grpc.RpcError:
-        return await self._ask(attempt.addr, attempt.method, attempt.request, attempt.timeout)
+        return await self._request(attempt.addr, attempt.method, attempt.request, attempt.timeout)
 
-    async def _ask(self, addr: str, method: str, request: Message, timeout: float) -> Message | grpc.RpcError:
+    async def _request(self, addr: str, method: str, request: Message, timeout: float) -> Message | grpc.RpcError:
         try:
-            answer = await self._method(addr, method)(request, timeout=timeout)
+            response = await self._method(addr, method)(request, timeout=timeout)
         except grpc.RpcError as error:
             return error
-        assert isinstance(answer, Message)
-        return answer
+        assert isinstance(response, Message)
+        return response
 
     def _method(self, addr: str, name: str) -> grpc.aio.UnaryUnaryMultiCallable[Any, Any]:
         self._check_open()
@@ -147,19 +147,21 @@ class AsyncClient:
             )
         return method
 
-    async def _gather(self, deadline: float) -> None:
-        """Asks the seeds; does nothing if that was done a moment ago."""
-        async with self._gathering:
+    async def _fetch_routes(self, deadline: float) -> None:
+        """Fetches the routes from the seeds; does nothing within MIN_REFRESH_INTERVAL of the last time."""
+        async with self._fetch_lock:
             routes = self._shared.routes
-            recent = self._gathered_at is not None and time.monotonic() - self._gathered_at < REFRESH_EVERY
+            recent = self._fetched_at is not None and time.monotonic() - self._fetched_at < MIN_REFRESH_INTERVAL
             if recent and routes.sets:
                 return
-            gather = Gather(routes, self._seeds, deadline)
+            fetch = RouteFetch(routes, self._seeds, deadline)
             wait: float | None = 0.0
             while wait is not None:
                 await asyncio.sleep(wait)
-                asks = [self._ask(seed, "GetRoutes", pb.GetRoutesRequest(), gather.timeout) for seed in self._seeds]
-                answers = await asyncio.gather(*asks)
+                requests = [self._request(seed, "GetRoutes", pb.GetRoutesRequest(), fetch.timeout) for seed in self._seeds]
+                responses = await asyncio.gather(*requests)
                 self._check_open()
-                wait = gather.done(answer for answer in answers if isinstance(answer, pb.GetRoutesResponse | grpc.RpcError))
-            self._gathered_at = time.monotonic()
+                wait = fetch.done(
+                    response for response in responses if isinstance(response, pb.GetRoutesResponse | grpc.RpcError)
+                )
+            self._fetched_at = time.monotonic()

@@ -1,8 +1,8 @@
-"""The life of a call, without any I/O: where its attempts go, what an answer or a failure means, when it is over.
+"""State machine of a call, without any I/O: targets of its attempts, handling of responses and failures, retries.
 
-`Client` and `AsyncClient` do what a `Call` says: they send each `Attempt` of a `round`, bring back what came of it, and
-wait as `pause` says, until there is no round. Only what can succeed later is repeated; numbers of an attempt that was lost
-are a gap, never given to anybody else.
+`Client` and `AsyncClient` drive a `Call`: they send each `Attempt` of a `round`, pass the response or the failure back, and
+sleep for `pause` seconds, until a round is empty. Only retryable failures are retried; numbers of a lost attempt are a gap,
+no other caller gets them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import grpc
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from seqsvr import _answers
-from seqsvr._answers import Allocation, Current
+from seqsvr import _results
 from seqsvr._budget import Budget, backoff
 from seqsvr._errors import BadAnswer, CountOutOfRange, DeadlineExceeded, Refused, SeqError, UidOutside, Unreachable
 from seqsvr._proto import route_pb2
 from seqsvr._proto import sequence_pb2 as pb
+from seqsvr._results import Allocation, Current
 from seqsvr._routes import Routes, SetRoutes
 
 DEADLINE = 5.0
-"""Seconds a call may take unless told otherwise: longer than a lost host's sections wait for their next owner."""
+"""Default timeout of a call, in seconds: longer than the sections of a lost host wait for their next owner."""
 
 MAX_COUNT = 1_000_000
 """Most numbers of one item."""
@@ -36,13 +36,13 @@ MAX_ITEMS = 10_000
 
 DOMAIN = "seqsvr"
 
-Answer = TypeVar("Answer", Allocation, Current)
-Answer_co = TypeVar("Answer_co", Allocation, Current, covariant=True)
+Result = TypeVar("Result", Allocation, Current)
+Result_co = TypeVar("Result_co", Allocation, Current, covariant=True)
 
 
 @dataclass
 class Shared:
-    """What all calls of a client share."""
+    """State shared by all calls of a client."""
 
     routes: Routes = field(default_factory=Routes)
     budget: Budget = field(default_factory=Budget)
@@ -50,7 +50,7 @@ class Shared:
 
 @dataclass
 class Attempt:
-    """A request on its way, the items in it, and where it goes."""
+    """A request to send, its target, and its items."""
 
     addr: str
     method: str
@@ -60,7 +60,7 @@ class Attempt:
 
 
 class ManyResponse(Protocol):
-    """What answers to batches have in common."""
+    """Common fields of responses to batches."""
 
     @property
     def errors(self) -> Sequence[pb.ItemError]: ...
@@ -78,23 +78,23 @@ class _Item:
 
 @dataclass
 class _Group:
-    """Items that one owner is asked for, in order: a uid's items are all in one group."""
+    """Items of one owner, in order: all items of a uid are in one group."""
 
     items: list[int]
     made: int = 0
-    avoid: str | None = None
+    excluded: str | None = None
 
 
-class Call(Generic[Answer]):
+class Call(Generic[Result]):
     """One call of a client: one item or many."""
 
-    def __init__(self, shared: Shared, uids: Sequence[int], counts: Sequence[int], deadline: float, asks: Asks[Answer]):
-        """Begins the call. Raises CountOutOfRange, and TypeError or ValueError for what is no uid."""
+    def __init__(self, shared: Shared, uids: Sequence[int], counts: Sequence[int], deadline: float, method: Method[Result]):
+        """Starts the call. Raises CountOutOfRange, and TypeError or ValueError for an invalid uid."""
         self._shared = shared
-        self._asks: Asks[Answer] = asks
-        self._ends = time.monotonic() + deadline
+        self._method: Method[Result] = method
+        self._deadline_at = time.monotonic() + deadline
         self._items = [_Item(_uid(uid), _count(uid, count)) for uid, count in zip(uids, counts, strict=True)]
-        self.results: list[Answer | SeqError | None] = [None] * len(self._items)
+        self.results: list[Result | SeqError | None] = [None] * len(self._items)
         self._groups: list[_Group] = []
         self._planned = False
         self._wait: float | None = 0.0
@@ -102,15 +102,15 @@ class Call(Generic[Answer]):
     @property
     def remaining(self) -> float:
         """Seconds until the deadline."""
-        return self._ends - time.monotonic()
+        return self._deadline_at - time.monotonic()
 
     @property
     def is_outside(self) -> bool:
-        """Whether an item lies outside every known set, so that it is worth looking for new ones."""
+        """Whether an item is outside every known set, so that the routes must be fetched again."""
         return any(self._shared.routes.set_of(item.uid) is None for item in self._items)
 
     def round(self) -> list[Attempt]:
-        """What to send now, all at the same time; nothing when the call is over."""
+        """The requests to send now, in parallel; empty if the call is complete."""
         if not self._planned:
             self._plan()
         attempts = []
@@ -136,7 +136,7 @@ class Call(Generic[Answer]):
             key = (known.name, known.route(item.uid).owner)
             groups.setdefault(key, _Group([])).items.append(index)
         for group in groups.values():
-            # In order: a part is done before the next one is sent.
+            # Sequential: a part of MAX_ITEMS is complete before the next one is sent.
             self._groups.append(group)
             self._shared.budget.earn()
 
@@ -151,82 +151,82 @@ class Call(Generic[Answer]):
         uid = self._items[items[0]].uid
         known = self._shared.routes.set_of(uid)
         assert known is not None, "sets are never forgotten"
-        addr = self._host(known, known.route(uid).owner, group.avoid)
+        addr = self._host(known, known.route(uid).owner, group.excluded)
         uids = [self._items[index].uid for index in items]
         counts = [self._items[index].count for index in items]
         version = self._shared.routes.known_version(known)
         epochs = [known.route(uid).epoch if known.uid_start <= uid < known.uid_end else 0 for uid in uids]
-        method, request = self._asks.request(uids, counts, version, epochs)
+        method, request = self._method.request(uids, counts, version, epochs)
         return Attempt(addr, method, request, timeout, items)
 
-    def _host(self, known: SetRoutes, owner: str | None, avoid: str | None) -> str:
-        """Whom to ask: the owner if it is well, else somebody who is well and forwards, else anybody but `avoid`."""
+    def _host(self, known: SetRoutes, owner: str | None, excluded: str | None) -> str:
+        """The owner unless suspect or excluded, else a random host that is neither, else any that is not excluded."""
 
-        def is_well(addr: str) -> bool:
-            return addr != avoid and not self._shared.budget.is_suspect(addr)
+        def is_good(addr: str) -> bool:
+            return addr != excluded and not self._shared.budget.is_suspect(addr)
 
-        if owner is not None and is_well(owner):
+        if owner is not None and is_good(owner):
             return owner
         hosts = list(known.hosts)
         random.shuffle(hosts)
-        others = [host for host in hosts if host != avoid]
-        return next(filter(is_well, hosts), (others or hosts)[0])
+        others = [host for host in hosts if host != excluded]
+        return next(filter(is_good, hosts), (others or hosts)[0])
 
     def _group(self, attempt: Attempt) -> _Group:
         return next(group for group in self._groups if attempt.items[0] in group.items)
 
-    def answered(self, attempt: Attempt, response: Message) -> None:
-        """Takes an answer in."""
+    def on_response(self, attempt: Attempt, response: Message) -> None:
+        """Handles a response."""
         group = self._group(attempt)
         group.made += 1
-        routes, answers = self._asks.answers(response)
+        routes, decoder = self._method.decode(response)
         if routes is not None:
             self._shared.routes.adopt(routes)
         try:
-            results = list(answers(attempt.addr, [self._items[index] for index in attempt.items]))
+            results = list(decoder(attempt.addr, [self._items[index] for index in attempt.items]))
             if len(results) != len(attempt.items):
                 raise BadAnswer(attempt.addr, "lists of other lengths than the request's")
         except BadAnswer as error:
             bad = error
             self._fail(group, attempt.items, lambda _: bad)
             return
-        again: list[tuple[int, Refused]] = []
+        retries: list[tuple[int, Refused]] = []
         for index, result in zip(attempt.items, results, strict=True):
             item = self._items[index]
             if isinstance(result, pb.ItemError):
-                item.lost += _moves_unseen(result.reason)
+                item.lost += _is_outcome_unknown(result.reason)
                 retry_after = result.retry_after_ms / 1_000 if result.retry_after_ms else None
                 code = _code_name(result.code)
                 refused = self._refused(index, group, code, result.reason, result.message, retry_after)
                 if refused.retryable:
-                    again.append((index, refused))
+                    retries.append((index, refused))
                 else:
                     self.results[index] = refused
             else:
                 self.results[index] = result
-        if again:
-            wait = max((refused.retry_after or 0.0 for _, refused in again), default=None)
-            if not self._may_repeat(group, wait):
-                for index, refused in again:
+        if retries:
+            wait = max((refused.retry_after or 0.0 for _, refused in retries), default=None)
+            if not self._may_retry(group, wait):
+                for index, refused in retries:
                     self.results[index] = refused
 
-    def failed(self, attempt: Attempt, error: grpc.RpcError) -> None:
-        """Takes a failure of a whole attempt in."""
+    def on_failure(self, attempt: Attempt, error: grpc.RpcError) -> None:
+        """Handles the failure of a whole request."""
         group = self._group(attempt)
         group.made += 1
         failure = _Failure(error)
         reason, retry_after = failure.reason, failure.retry_after
         if reason is None and failure.code in ("DEADLINE_EXCEEDED", "CANCELLED"):
-            self._doubt(attempt.items, 1)
+            self._add_lost(attempt.items, 1)
             self._fail(group, group.items, lambda lost: DeadlineExceeded(may_have_applied=lost > 0, attempts=group.made))
             return
         if reason is None and failure.code == "UNAVAILABLE":
-            # No server said so: the connection failed.
-            self._doubt(attempt.items, 0 if failure.never_sent else 1)
-            first = group.avoid is None
+            # Without a reason it is not from a server: the connection failed.
+            self._add_lost(attempt.items, 0 if failure.never_sent else 1)
+            first = group.excluded is None
             self._shared.budget.suspect(attempt.addr)
-            group.avoid = attempt.addr
-            if not self._may_repeat(group, None, at_once=first):
+            group.excluded = attempt.addr
+            if not self._may_retry(group, None, at_once=first):
                 message = failure.message
                 self._fail(
                     group,
@@ -234,25 +234,25 @@ class Call(Generic[Answer]):
                     lambda lost: Unreachable(attempt.addr, message, may_have_applied=lost > 0, attempts=group.made),
                 )
             return
-        self._doubt(attempt.items, _moves_unseen(reason or ""))
-        at_once = reason == "SHUTTING_DOWN" and group.avoid is None
+        self._add_lost(attempt.items, _is_outcome_unknown(reason or ""))
+        at_once = reason == "SHUTTING_DOWN" and group.excluded is None
         if reason == "SHUTTING_DOWN":
-            group.avoid = attempt.addr
+            group.excluded = attempt.addr
         refused = [
             self._refused(index, group, failure.code, reason or "", failure.message, retry_after) for index in attempt.items
         ]
-        if not refused[0].retryable or not self._may_repeat(group, retry_after, at_once=at_once):
+        if not refused[0].retryable or not self._may_retry(group, retry_after, at_once=at_once):
             for index, each in zip(attempt.items, refused, strict=True):
                 self.results[index] = each
 
-    def _may_repeat(self, group: _Group, at_least: float | None, at_once: bool = False) -> bool:
+    def _may_retry(self, group: _Group, at_least: float | None, at_once: bool = False) -> bool:
         wait = 0.0 if at_once else backoff(group.made, at_least)
         if wait >= self.remaining or not self._shared.budget.spend():
             return False
         self._wait = max(self._wait or 0.0, wait)
         return True
 
-    def _doubt(self, items: Sequence[int], lost: int) -> None:
+    def _add_lost(self, items: Sequence[int], lost: int) -> None:
         for index in items:
             self._items[index].lost += lost
 
@@ -264,7 +264,7 @@ class Call(Generic[Answer]):
     def _refused(self, index: int, group: _Group, code: str, reason: str, message: str, retry_after: float | None) -> Refused:
         item = self._items[index]
         if reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", "OWNER_UNREACHABLE"):
-            # To ask the owner oneself would only be to wait for it once more.
+            # Another node could not reach the owner: a direct request would most likely time out as well.
             known = self._shared.routes.set_of(item.uid)
             owner = known.route(item.uid).owner if known else None
             if owner is not None:
@@ -279,18 +279,18 @@ class Call(Generic[Answer]):
             attempts=group.made,
         )
 
-    def one(self) -> Answer:
-        """The answer of a call for one item. Raises its error."""
+    def one(self) -> Result:
+        """The result of a call for one item. Raises its error."""
         (result,) = self.results
         if isinstance(result, SeqError):
             raise result
-        assert result is not None, "a call that is over has its results"
+        assert result is not None, "a complete call has its results"
         return result
 
-    def many(self) -> list[Answer | SeqError]:
-        """The results of a batch. Raises when nobody answered any item."""
+    def many(self) -> list[Result | SeqError]:
+        """The results of a batch. Raises if no item got a response."""
         results = [result for result in self.results if result is not None]
-        assert len(results) == len(self.results), "a call that is over has its results"
+        assert len(results) == len(self.results), "a complete call has its results"
         unanswered = (Unreachable, DeadlineExceeded, BadAnswer)
         if results and all(isinstance(result, unanswered) for result in results):
             first = results[0]
@@ -300,50 +300,50 @@ class Call(Generic[Answer]):
         return results
 
 
-Answered = Callable[[str, Sequence[_Item]], Iterator[Answer_co | pb.ItemError]]
-"""Reads the answers to the items, in their order; the address is whose they are."""
+Decoder = Callable[[str, Sequence[_Item]], Iterator[Result_co | pb.ItemError]]
+"""Decodes the results of the items, in order; the address is the server's."""
 
 
-class Asks(Protocol[Answer_co]):
-    """A question, as requests and answers on the wire."""
+class Method(Protocol[Result_co]):
+    """An RPC: encodes its request and decodes its response."""
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
         """The method and the request."""
         ...
 
-    def answers(self, response: Message) -> tuple[route_pb2.Routes | None, Answered[Answer_co]]:
-        """The newer routes in a response, and its answers."""
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Result_co]]:
+        """The newer routes in a response, and the decoder of its results."""
         ...
 
 
 class Next:
-    """Takes numbers of one uid."""
+    """Allocates numbers of one uid."""
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Asks`."""
+        """See `Method`."""
         return "Next", pb.NextRequest(uid=uids[0], count=counts[0], route_version=version, epoch=epochs[0])
 
-    def answers(self, response: Message) -> tuple[route_pb2.Routes | None, Answered[Allocation]]:
-        """See `Asks`."""
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Allocation]]:
+        """See `Method`."""
         assert isinstance(response, pb.NextResponse)
         value, prev, epoch, lost = response.value, response.prev, response.epoch, response.lost
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation]:
-            yield _answers.allocation(addr, value, prev, epoch, items[0].count, items[0].lost + lost)
+            yield _results.allocation(addr, value, prev, epoch, items[0].count, items[0].lost + lost)
 
         return _routes(response), read
 
 
 class NextMany:
-    """Takes numbers of many uids."""
+    """Allocates numbers of many uids."""
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Asks`."""
+        """See `Method`."""
         counts = [] if all(count == 1 for count in counts) else counts
         return "NextMany", pb.NextManyRequest(uids=uids, counts=counts, route_version=version, known_epochs=epochs)
 
-    def answers(self, response: Message) -> tuple[route_pb2.Routes | None, Answered[Allocation]]:
-        """See `Asks`."""
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Allocation]]:
+        """See `Method`."""
         assert isinstance(response, pb.NextManyResponse)
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation | pb.ItemError]:
@@ -354,7 +354,7 @@ class NextMany:
                 if index in errors:
                     yield errors[index]
                 else:
-                    yield _answers.allocation(addr, value, prev, epoch, item.count, item.lost + lost.get(index, 0))
+                    yield _results.allocation(addr, value, prev, epoch, item.count, item.lost + lost.get(index, 0))
 
         return _routes(response), read
 
@@ -363,16 +363,16 @@ class CurrentOne:
     """Reads the last number of one uid."""
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Asks`."""
+        """See `Method`."""
         return "Current", pb.CurrentRequest(uid=uids[0], route_version=version, epoch=epochs[0])
 
-    def answers(self, response: Message) -> tuple[route_pb2.Routes | None, Answered[Current]]:
-        """See `Asks`."""
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Current]]:
+        """See `Method`."""
         assert isinstance(response, pb.CurrentResponse)
         value, exactness, epoch = response.value, response.exactness, response.epoch
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Current]:
-            yield _answers.current(addr, value, exactness, epoch)
+            yield _results.current(addr, value, exactness, epoch)
 
         return _routes(response), read
 
@@ -381,11 +381,11 @@ class CurrentMany:
     """Reads the last numbers of many uids."""
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Asks`."""
+        """See `Method`."""
         return "CurrentMany", pb.CurrentManyRequest(uids=uids, route_version=version)
 
-    def answers(self, response: Message) -> tuple[route_pb2.Routes | None, Answered[Current]]:
-        """See `Asks`."""
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Current]]:
+        """See `Method`."""
         assert isinstance(response, pb.CurrentManyResponse)
 
         def read(addr: str, items: Sequence[_Item]) -> Iterator[Current | pb.ItemError]:
@@ -395,7 +395,7 @@ class CurrentMany:
                 if index in errors:
                     yield errors[index]
                 else:
-                    yield _answers.current(addr, value, exactness, epoch)
+                    yield _results.current(addr, value, exactness, epoch)
 
         return _routes(response), read
 
@@ -422,8 +422,8 @@ def _count(uid: int, count: int) -> int:
     return count
 
 
-def _moves_unseen(reason: str) -> int:
-    """1 if a refusal with this reason may have moved a counter: a forwarded call got no answer, or others refused."""
+def _is_outcome_unknown(reason: str) -> int:
+    """1 if a refusal with this reason may have moved a counter: no response to a forwarded request, or no seqsvr reason."""
     return int(reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", ""))
 
 
@@ -432,7 +432,7 @@ def _code_name(code: int) -> str:
 
 
 class _Failure:
-    """What a failed call says."""
+    """Status, reason and retry hint of a failed request."""
 
     def __init__(self, error: grpc.RpcError) -> None:
         code = error.code()
@@ -440,7 +440,7 @@ class _Failure:
         self.message: str = error.details() or self.code
         self.reason: str | None = None
         self.retry_after: float | None = None
-        # What gRPC says when no connection could be made for the call; anything else may have been sent.
+        # The text of grpcio if no connection could be established; with any other the request may have been sent.
         self.never_sent = self.message.startswith("failed to connect to all addresses")
         metadata: Any = error.trailing_metadata() or ()
         for key, value in metadata:

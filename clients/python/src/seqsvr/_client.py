@@ -12,29 +12,28 @@ import grpc
 from google.protobuf.message import Message
 
 from seqsvr import _attempts
-from seqsvr._answers import Allocation, Current
 from seqsvr._attempts import DEADLINE, Attempt, Call, Shared
 from seqsvr._errors import ClientClosed, SeqError
 from seqsvr._proto import sequence_pb2 as pb
-from seqsvr._seeds import METHODS, OPTIONS, REFRESH_EVERY, Gather, Seed, addresses, serialize
+from seqsvr._results import Allocation, Current
+from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, serialize
 
-Answer = TypeVar("Answer", Allocation, Current)
+Result = TypeVar("Result", Allocation, Current)
 
 
 class Client:
     """A handle on the sequence service, for use from any number of threads. Make one per process.
 
-    Calls go to the node that owns the uid; which that is, is learnt from the seeds and from answers. Each call has one
-    deadline over everything it does. What can succeed later is repeated until then, as long as the client's retry budget
-    lasts: a fifth of its calls, and ten a second. A node that fails is followed by another one; any node answers for any
-    uid of its set.
+    Requests go to the owner of the uid; the routes come from the seeds and from responses. Each call has one deadline over all
+    its attempts. Retryable failures are retried until then, within the client's retry budget: a fifth of its calls, and ten a
+    second. After a connection failure the next attempt goes to another node; any node serves any uid of its set.
     """
 
     def __init__(self, *seeds: Seed, deadline: float = DEADLINE) -> None:
-        """Names one node of each set, as `host:port` or `http://host:port`; more let the client start while some are down.
+        """Takes one node of each set, as `host:port` or `http://host:port`; more let the client start while some are down.
 
         seeds: strings, or iterables of them.
-        deadline: seconds that a call may take, unless the call says otherwise.
+        deadline: default timeout of a call, in seconds.
 
         Nothing is sent before the first call, or `connect`. Raises ConnectError for a seed that is no address.
         """
@@ -45,8 +44,8 @@ class Client:
         self._closed = False
         self._channels: dict[str, grpc.Channel] = {}
         self._methods: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
-        self._gathering = threading.Lock()
-        self._gathered_at: float | None = None
+        self._fetch_lock = threading.Lock()
+        self._fetched_at: float | None = None
 
     def __enter__(self) -> Client:
         """Is the client."""
@@ -57,7 +56,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections for good; calls that are under way and later ones raise ClientClosed. May be repeated."""
+        """Closes the connections; calls in flight and later ones raise ClientClosed. Idempotent."""
         with self._lock:
             self._closed = True
             channels = list(self._channels.values())
@@ -67,20 +66,20 @@ class Client:
             channel.close()
 
     def connect(self) -> None:
-        """Asks the seeds for routes now instead of at the first call. Raises ConnectError."""
+        """Fetches the routes from the seeds now instead of at the first call. Raises ConnectError."""
         self._check_open()
-        self._gather(self._deadline)
+        self._fetch_routes(self._deadline)
 
     def next(self, uid: int, *, deadline: float | None = None) -> Allocation:
-        """Takes the next number of a uid, an int of a set that is served.
+        """Allocates the next number of a uid, an int of a set that is served.
 
-        Raises UidOutside, Refused, Unreachable, DeadlineExceeded, BadAnswer; their `may_have_applied` says whether a number
-        may be lost to a gap. Raises ConnectError when no seed answers the first call, ClientClosed after `close`.
+        Raises UidOutside, Refused, Unreachable, DeadlineExceeded, BadAnswer; with `may_have_applied` a number may be lost to a
+        gap. Raises ConnectError if no seed responds to the first call, ClientClosed after `close`.
         """
         return self.next_n(uid, 1, deadline=deadline)
 
     def next_n(self, uid: int, count: int, *, deadline: float | None = None) -> Allocation:
-        """Takes the next `count` numbers of a uid, 1 to 1,000,000; they follow each other without a gap.
+        """Allocates the next `count` numbers of a uid, 1 to 1,000,000; they are contiguous.
 
         Raises CountOutOfRange before anything is sent, and what `next` raises.
         """
@@ -89,14 +88,14 @@ class Client:
     def next_many(
         self, uids: Sequence[int], counts: Sequence[int] | None = None, *, deadline: float | None = None
     ) -> list[Allocation | SeqError]:
-        """Takes one number for each uid, or `counts[i]` for `uids[i]`, in one request to each owner concerned.
+        """Allocates one number for each uid, or `counts[i]` for `uids[i]`, in one request to each owner concerned.
 
-        Each item succeeds or fails by itself: the list has an Allocation or a SeqError for each uid, in order. A uid that is
-        named twice takes twice, in that order, unless its first item had to be repeated. Any number of uids; more than
+        Each item succeeds or fails independently: the list has an Allocation or a SeqError for each uid, in order. A uid that
+        occurs twice gets numbers twice, in that order, unless its first item had to be retried. Any number of uids; more than
         10,000 of one owner go in several requests, one after the other.
 
-        Raises CountOutOfRange before anything is sent; Unreachable, DeadlineExceeded or BadAnswer when nobody answered any
-        item, and then `may_have_applied` speaks for all.
+        Raises CountOutOfRange before anything is sent; Unreachable, DeadlineExceeded or BadAnswer if no item got a response,
+        and then `may_have_applied` covers all items.
         """
         counts = [1] * len(uids) if counts is None else counts
         return self._run(uids, counts, deadline, _attempts.NextMany()).many()
@@ -106,27 +105,27 @@ class Client:
         return self._run([uid], [1], deadline, _attempts.CurrentOne()).one()
 
     def current_many(self, uids: Sequence[int], *, deadline: float | None = None) -> list[Current | SeqError]:
-        """Reads the last number of each uid, as `next_many` takes them. Moves nothing."""
+        """Reads the last number of each uid, in requests as those of `next_many`. Moves nothing."""
         return self._run(uids, [1] * len(uids), deadline, _attempts.CurrentMany()).many()
 
     def _run(
-        self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, asks: _attempts.Asks[Answer]
-    ) -> Call[Answer]:
+        self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, method: _attempts.Method[Result]
+    ) -> Call[Result]:
         self._check_open()
-        call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, asks)
+        call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, method)
         if call.is_outside:
-            self._gather(call.remaining)
+            self._fetch_routes(call.remaining)
         while attempts := call.round():
-            # All of them first, so that owners are asked at the same time.
+            # Sends all requests before it waits: the owners work in parallel.
             sent = [(attempt, self._send(attempt)) for attempt in attempts]
             for attempt, future in sent:
                 try:
-                    call.answered(attempt, future.result())
+                    call.on_response(attempt, future.result())
                 except grpc.RpcError as error:
                     if self._closed:
-                        # Closing the connection cancelled it: it may have reached the server.
+                        # Cancelled by `close`: the request may have reached the server.
                         raise ClientClosed(may_have_applied=True) from error
-                    call.failed(attempt, error)
+                    call.on_failure(attempt, error)
             time.sleep(call.pause())
         return call
 
@@ -141,7 +140,7 @@ class Client:
         try:
             return self._method(addr, name).future(request, timeout=timeout)
         except ValueError as error:
-            # The library's word for a connection that was closed in the meantime.
+            # grpcio raises it for a channel that was closed in the meantime.
             if self._closed and not isinstance(error, ClientClosed):
                 raise ClientClosed from error
             raise
@@ -161,29 +160,29 @@ class Client:
                 )
         return method
 
-    def _gather(self, deadline: float) -> None:
-        """Asks the seeds; does nothing if that was done a moment ago."""
-        with self._gathering:
+    def _fetch_routes(self, deadline: float) -> None:
+        """Fetches the routes from the seeds; does nothing within MIN_REFRESH_INTERVAL of the last time."""
+        with self._fetch_lock:
             routes = self._shared.routes
-            recent = self._gathered_at is not None and time.monotonic() - self._gathered_at < REFRESH_EVERY
+            recent = self._fetched_at is not None and time.monotonic() - self._fetched_at < MIN_REFRESH_INTERVAL
             if recent and routes.sets:
                 return
-            gather = Gather(routes, self._seeds, deadline)
+            fetch = RouteFetch(routes, self._seeds, deadline)
             wait: float | None = 0.0
             while wait is not None:
                 time.sleep(wait)
                 request = pb.GetRoutesRequest()
-                futures = [self._start(seed, "GetRoutes", request, gather.timeout) for seed in self._seeds]
+                futures = [self._start(seed, "GetRoutes", request, fetch.timeout) for seed in self._seeds]
                 outcomes = [_outcome(future) for future in futures]
                 self._check_open()
-                wait = gather.done(outcomes)
-            self._gathered_at = time.monotonic()
+                wait = fetch.done(outcomes)
+            self._fetched_at = time.monotonic()
 
 
 def _outcome(future: Any) -> pb.GetRoutesResponse | grpc.RpcError:
     try:
-        answer = future.result()
+        response = future.result()
     except grpc.RpcError as error:
         return error
-    assert isinstance(answer, pb.GetRoutesResponse)
-    return answer
+    assert isinstance(response, pb.GetRoutesResponse)
+    return response

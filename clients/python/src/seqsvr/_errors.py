@@ -1,21 +1,21 @@
-"""Why a call did not work, with what is needed to decide what to do next."""
+"""Errors of calls, with what a caller needs to decide on a retry."""
 
 from __future__ import annotations
 
 
 class SeqError(Exception):
-    """A call, or one item of a batch, that got no answer.
+    """Error of a call, or of one item of a batch.
 
-    reason: in capitals, as `UNSERVED`; the server's own where it refused.
-    retryable: whether the same call can succeed later. Repeating it never yields a duplicate.
-    may_have_applied: whether numbers may have been consumed although none was answered; they are a gap then.
-    attempts: how often the call was sent.
+    reason: in capitals, as `UNSERVED`; the server's own if it refused.
+    retryable: whether the same call can succeed later. A retry never yields a duplicate.
+    may_have_applied: whether numbers may have been consumed although none was returned; they are a gap then.
+    attempts: number of times that the request was sent.
     """
 
     def __init__(
         self, message: str, *, reason: str, retryable: bool, may_have_applied: bool = False, attempts: int = 0
     ) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         super().__init__(message)
         self.reason = reason
         self.retryable = retryable
@@ -24,19 +24,19 @@ class SeqError(Exception):
 
 
 class UidOutside(SeqError, ValueError):
-    """No set that the seeds know holds the uid. Nothing was sent."""
+    """The uid is in no set that the seeds know. Nothing was sent."""
 
     def __init__(self, uid: int) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         super().__init__(f"uid {uid} is outside every known set", reason="UID_OUTSIDE", retryable=False)
         self.uid = uid
 
 
 class CountOutOfRange(SeqError, ValueError):
-    """A count of nothing, or of more than one item may take. Nothing was sent."""
+    """The count is 0 or above the limit of an item. Nothing was sent."""
 
     def __init__(self, uid: int, count: int, limit: int) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         message = f"uid {uid}: count {count} is not in 1..={limit}"
         super().__init__(message, reason="COUNT_OUT_OF_RANGE", retryable=False)
         self.uid = uid
@@ -44,10 +44,10 @@ class CountOutOfRange(SeqError, ValueError):
 
 
 class Refused(SeqError):
-    """A server refused, and repeating did not help or would not.
+    """A server refused the request, and retries failed or would fail as well.
 
     code: the gRPC code, as `"UNAVAILABLE"`.
-    retry_after: seconds after which the server expects that calling again can succeed; None where it says that it cannot.
+    retry_after: seconds after which the server expects a retry to succeed; None for a permanent refusal.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Refused(SeqError):
         may_have_applied: bool,
         attempts: int,
     ) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         super().__init__(
             f"uid {uid}: {message}",
             reason=reason or "REFUSED_BY_OTHERS",
@@ -75,10 +75,10 @@ class Refused(SeqError):
 
 
 class Unreachable(SeqError):
-    """The connection failed under the call, the last time it was tried. `addr` is where."""
+    """The last attempt of a call failed in its connection, to `addr`."""
 
     def __init__(self, addr: str, message: str, *, may_have_applied: bool, attempts: int) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         super().__init__(
             f"the call to {addr} failed after {attempts} attempts: {message}",
             reason="UNREACHABLE",
@@ -90,12 +90,12 @@ class Unreachable(SeqError):
 
 
 class DeadlineExceeded(SeqError, TimeoutError):
-    """The deadline passed before an answer came."""
+    """The deadline passed before a response arrived."""
 
     def __init__(self, *, may_have_applied: bool, attempts: int) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         super().__init__(
-            f"no answer before the deadline, after {attempts} attempts",
+            f"no response before the deadline, after {attempts} attempts",
             reason="DEADLINE_EXCEEDED",
             retryable=True,
             may_have_applied=may_have_applied,
@@ -104,22 +104,22 @@ class DeadlineExceeded(SeqError, TimeoutError):
 
 
 class BadAnswer(SeqError):
-    """A server answered something that is no answer to the call; it speaks another protocol or is broken."""
+    """A server sent a response that does not match the request; it implements another protocol or has a bug."""
 
     def __init__(self, addr: str, what: str) -> None:
-        """Makes the error; clients do."""
-        message = f"{addr} sent a bad answer: {what}"
+        """Raised by clients."""
+        message = f"{addr} sent an invalid response: {what}"
         super().__init__(message, reason="BAD_ANSWER", retryable=False, may_have_applied=True, attempts=1)
         self.addr = addr
 
 
 class ClientClosed(SeqError, ValueError):
-    """The client was closed: before the call, and then nothing was sent, or while it was under way."""
+    """The client was closed: before the call, and then nothing was sent, or while the call was in flight."""
 
     def __init__(self, *, may_have_applied: bool = False) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         super().__init__(
-            "the client is closed; make a new one",
+            "the client is closed; create a new one",
             reason="CLIENT_CLOSED",
             retryable=False,
             may_have_applied=may_have_applied,
@@ -130,14 +130,14 @@ class OtherEventLoop(SeqError, RuntimeError):
     """An AsyncClient was used from an event loop other than the one of its first call. Nothing was sent."""
 
     def __init__(self) -> None:
-        """Makes the error; clients do."""
-        message = "this AsyncClient belongs to another event loop, that of its first call; make one client for each loop"
+        """Raised by clients."""
+        message = "this AsyncClient belongs to another event loop, that of its first call; create one client for each loop"
         super().__init__(message, reason="OTHER_EVENT_LOOP", retryable=False)
 
 
 class ConnectError(SeqError):
-    """No seed could be asked for routes, or what they said makes no sense."""
+    """No seed could be reached for routes, or the routes are invalid."""
 
     def __init__(self, message: str, *, retryable: bool) -> None:
-        """Makes the error; clients do."""
+        """Raised by clients."""
         super().__init__(message, reason="CONNECT", retryable=retryable)

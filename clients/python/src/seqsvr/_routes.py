@@ -1,7 +1,7 @@
-"""What a client knows of the world: uid range -> set -> section -> owner -> address.
+"""The client's routes: uid range -> set -> section -> owner -> address.
 
-Readers take a snapshot without a lock; answers bring newer routes in. Invariants: sets do not overlap, and the version of a
-set never falls.
+Readers take a snapshot without a lock; newer routes arrive in responses. Invariants: sets do not overlap, and the route
+version of a set is monotonic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seqsvr._proto import route_pb2 as pb
 
 
 class Route(NamedTuple):
-    """Who owns a uid's section: the node's address, None when nobody does, and the epoch of the ownership."""
+    """The owner of a uid's section, by address, None if it has none, and the epoch of the ownership."""
 
     owner: str | None
     epoch: int
@@ -25,7 +25,7 @@ class Route(NamedTuple):
 
 @dataclass(frozen=True)
 class SetRoutes:
-    """One set's routes. Never changed: newer routes make another."""
+    """One set's routes. Immutable: newer routes are a new object."""
 
     name: str
     version: int
@@ -34,14 +34,14 @@ class SetRoutes:
     section_size: int
     nodes: dict[int, str]
     owners: array[int]
-    """Node id by section; 0 where nobody owns it."""
+    """Node id by section; 0 for a section without an owner."""
     epochs: array[int]
     seeds: tuple[str, ...]
-    """The seeds that spoke for the set."""
+    """The seeds that sent the set's routes."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every address that answers for the set."""
+        """Every address that serves the set."""
         return tuple(dict.fromkeys([*self.nodes.values(), *self.seeds]))
 
     def route(self, uid: int) -> Route:
@@ -50,7 +50,7 @@ class SetRoutes:
         return Route(self.nodes.get(self.owners[section]), self.epochs[section])
 
     def apply(self, routes: pb.Routes, seeds: tuple[str, ...]) -> SetRoutes | None:
-        """The routes with newer ones, or None when those build on a version that is not known here."""
+        """The routes with newer ones applied, or None if those build on a version that is not known here."""
         same = (self.uid_start, self.uid_end, self.section_size) == (
             routes.uid_start,
             routes.uid_end,
@@ -63,10 +63,10 @@ class SetRoutes:
 
 def _whole(routes: pb.Routes, seeds: tuple[str, ...]) -> SetRoutes:
     if routes.version == 0 or routes.uid_end <= routes.uid_start or routes.section_size == 0:
-        raise ConnectError(f"the routes of set {routes.set!r} are bad", retryable=False)
+        raise ConnectError(f"the routes of set {routes.set!r} are invalid", retryable=False)
     sections = -(-(routes.uid_end - routes.uid_start) // routes.section_size)
     if any(run.first_section + run.sections > sections for run in routes.runs):
-        raise ConnectError(f"the routes of set {routes.set!r} name sections that it does not have", retryable=False)
+        raise ConnectError(f"the routes of set {routes.set!r} contain sections that it does not have", retryable=False)
     return _filled(routes, array("I", [0]) * sections, array("Q", [0]) * sections, seeds)
 
 
@@ -82,35 +82,35 @@ def _filled(routes: pb.Routes, owners: array[int], epochs: array[int], seeds: tu
 
 
 class Routes:
-    """The newest routes of every known set, shared by all calls of a client and by its threads."""
+    """The newest routes of every known set. Thread-safe; shared by all calls of a client."""
 
     def __init__(self) -> None:
-        """Knows nothing yet."""
+        """Starts without routes."""
         self._lock = threading.Lock()
-        # The sets in order of uid and where each starts, replaced as one.
+        # The sets in order of uid, and the first uid of each; replaced together.
         self._known: tuple[list[SetRoutes], list[int]] = ([], [])
         self._want_whole = False
 
     @property
     def sets(self) -> list[SetRoutes]:
-        """The sets, in order of uid; not to be changed."""
+        """The sets, in order of uid; must not be modified."""
         return self._known[0]
 
     def set_of(self, uid: int) -> SetRoutes | None:
-        """The set that holds a uid."""
+        """The set of a uid."""
         sets, starts = self._known
         index = bisect_right(starts, uid) - 1
         return sets[index] if index >= 0 and uid < sets[index].uid_end else None
 
     def known_version(self, routes: SetRoutes) -> int:
-        """The version that a call states: 0 asks for the whole table."""
+        """The route version in a request; 0 asks for the whole table."""
         if self._want_whole:
             self._want_whole = False
             return 0
         return routes.version
 
     def adopt(self, routes: pb.Routes, seed: str | None = None) -> None:
-        """Takes newer routes in. Only what a seed sent makes a new set known. Raises ConnectError for nonsense of a seed."""
+        """Adopts newer routes. Only a seed adds a new set. Raises ConnectError for invalid routes of a seed."""
         with self._lock:
             known = next((known for known in self.sets if known.name == routes.set), None)
             if known is None and seed is None:

@@ -1,4 +1,4 @@
-"""Getting to know the sets: what the seeds say, without any I/O."""
+"""Discovery of the sets: routes from the seeds, without any I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from seqsvr._errors import ConnectError
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._routes import Routes
 
-REFRESH_EVERY = 1.0
-"""How often at most the seeds are asked again because of uids outside every known set, in seconds."""
+MIN_REFRESH_INTERVAL = 1.0
+"""Minimum interval between fetches from the seeds for uids outside every known set, in seconds."""
 
 METHODS: dict[str, type[Message]] = {
     "Next": pb.NextResponse,
@@ -23,23 +23,23 @@ METHODS: dict[str, type[Message]] = {
     "CurrentMany": pb.CurrentManyResponse,
     "GetRoutes": pb.GetRoutesResponse,
 }
-"""The methods that a client calls, and what they are answered with."""
+"""The methods that a client calls, and their response types."""
 
 OPTIONS: Sequence[tuple[str, int]] = (
-    # Repeating is this client's own business: a hidden retry would hide a gap.
+    # This client makes the retries itself: a retry inside grpcio would hide a gap.
     ("grpc.enable_retries", 0),
-    # Nodes are named by address, and no proxy stands before them.
+    # Nodes are reached by address, without a proxy.
     ("grpc.enable_http_proxy", 0),
-    # A node that comes back is found soon, as with any other call.
+    # Reconnects soon to a node that comes back.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A silent connection is found while a call waits, and before.
+    # Detects a half-open connection while a request waits, and before.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # The answer to a full batch of 10,000 items, with routes.
+    # The response to a full batch of 10,000 items, with routes.
     ("grpc.max_receive_message_length", 16 << 20),
 )
 """Options of every connection."""
@@ -55,7 +55,7 @@ Seed = str | Iterable[str]
 
 
 def addresses(seeds: Iterable[Seed]) -> list[str]:
-    """The addresses in seeds. Raises ConnectError, TypeError for what is no text, ValueError where there is none."""
+    """The addresses in seeds. Raises ConnectError, TypeError for a seed that is no str, ValueError if there is none."""
     found = [address(one) for seed in seeds for one in ([seed] if isinstance(seed, str) else _several(seed))]
     if not found:
         raise ValueError("name at least one node as host:port")
@@ -81,30 +81,30 @@ def address(url: str) -> str:
     return addr
 
 
-class Gather:
-    """Asks every seed for its routes until one has some, or the deadline passes."""
+class RouteFetch:
+    """Fetches routes from every seed until one has some, or the deadline passes."""
 
     def __init__(self, routes: Routes, seeds: Sequence[str], deadline: float) -> None:
-        """Has asked nobody yet."""
+        """Starts the deadline."""
         self._routes = routes
         self._seeds = seeds
-        self._ends = time.monotonic() + deadline
+        self._deadline_at = time.monotonic() + deadline
         self._wait = FIRST_BACKOFF
 
     @property
     def timeout(self) -> float:
-        """Seconds that a question may take."""
-        return max(self._ends - time.monotonic(), 0.001)
+        """Timeout of a request, in seconds."""
+        return max(self._deadline_at - time.monotonic(), 0.001)
 
-    def done(self, answers: Iterable[pb.GetRoutesResponse | grpc.RpcError]) -> float | None:
-        """Takes one answer of each seed. None when that is all, else seconds to wait before asking again."""
+    def done(self, responses: Iterable[pb.GetRoutesResponse | grpc.RpcError]) -> float | None:
+        """Handles one response per seed. None if the fetch is complete, else seconds to wait before the next one."""
         starting, failed, retryable = False, "", False
-        for seed, answer in zip(self._seeds, answers, strict=True):
-            if isinstance(answer, grpc.RpcError):
-                failed = f"{seed} {_why(answer)}"
-                retryable = retryable or answer.code() != grpc.StatusCode.UNIMPLEMENTED
-            elif answer.HasField("routes"):
-                self._routes.adopt(answer.routes, seed)
+        for seed, response in zip(self._seeds, responses, strict=True):
+            if isinstance(response, grpc.RpcError):
+                failed = f"{seed} {_describe(response)}"
+                retryable = retryable or response.code() != grpc.StatusCode.UNIMPLEMENTED
+            elif response.HasField("routes"):
+                self._routes.adopt(response.routes, seed)
             else:
                 starting = True
         if self._routes.sets:
@@ -113,12 +113,12 @@ class Gather:
         if starting and self._wait < self.timeout:
             return self._wait
         if starting:
-            raise ConnectError("the seeds answer, but have no routes yet", retryable=True)
+            raise ConnectError("the seeds respond, but have no routes yet", retryable=True)
         raise ConnectError(f"no seed answered; {failed}", retryable=retryable)
 
 
-def _why(error: grpc.RpcError) -> str:
-    """Why a seed did not answer, and what it is where the error shows that it is no AllocSvr."""
+def _describe(error: grpc.RpcError) -> str:
+    """Describes the failure of a seed, and what it is if the error shows that it is no AllocSvr."""
     code, details = error.code(), error.details() or ""
     if code == grpc.StatusCode.UNIMPLEMENTED and "http2 header" in details:
         return "speaks HTTP but not gRPC; name the gRPC port of an AllocSvr"

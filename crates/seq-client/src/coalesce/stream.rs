@@ -1,8 +1,8 @@
-//! The task between a line and a `NextStream`: opens it, hands answers out, tells who is late, and opens it again while
-//! somebody is in line.
+//! The task between a queue and a `NextStream`: opens the stream, completes calls from its responses, expires calls,
+//! and reopens the stream while calls are pending.
 //!
-//! What is sent is gathered by [`Messages`], which the connection polls when it has room: HTTP/2's windows are the
-//! back-pressure, and while they are shut calls gather.
+//! [`Messages`] builds the messages when the connection polls it for one: HTTP/2 flow control is the back-pressure, and
+//! while its windows are full, pending calls accumulate.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -18,67 +18,68 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use super::lane::Ends;
-use super::line::{self, End, Gathered, Generation};
+use super::node_batcher::SharedQueue;
+use super::queue::{self, Generation, NextMessage, StreamEnd};
 use crate::pool;
 
-/// How long a node that does not know streams is not asked for one: it must be restarted to learn them.
-const NOT_SERVED_FOR: Duration = Duration::from_secs(60);
+/// Interval before the next attempt to open a stream to a node that does not implement them: only a restart changes
+/// that.
+const UNSUPPORTED_FOR: Duration = Duration::from_secs(60);
 
-/// A stream that ended without a word about the calls in it.
+/// A stream that ended without a status for the calls in it.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream ended: {0}")]
 struct StreamEnded(String);
 
 /// Starts the task of one generation.
 pub(super) fn start(
-    ends: Arc<Ends>,
+    queue: Arc<SharedQueue>,
     generation: Generation,
     client: SequenceServiceClient<Channel>,
     runtime: &Handle,
 ) -> AbortHandle {
-    // Made here: a runtime that is gone drops the task without a look at it.
-    let task = Task { ends, generation };
+    // Built before the spawn: a runtime that has shut down drops the future unpolled, and `Task::drop` ends the stream.
+    let task = Task { queue, generation };
     runtime.spawn(task.run(client)).abort_handle()
 }
 
-/// The failure of a connection, as far as callers are concerned.
-pub(super) fn ended(why: &str) -> Status {
-    Status::from_error(Box::new(StreamEnded(why.to_owned())))
+/// A status that callers treat as a connection failure.
+pub(super) fn ended(reason: &str) -> Status {
+    Status::from_error(Box::new(StreamEnded(reason.to_owned())))
 }
 
 struct Task {
-    ends: Arc<Ends>,
+    queue: Arc<SharedQueue>,
     generation: Generation,
 }
 
 impl Task {
     async fn run(mut self, client: SequenceServiceClient<Channel>) {
         loop {
-            let end = self.talk(client.clone()).await;
+            let end = self.serve(client.clone()).await;
             tracing::debug!(?end, "a stream ended");
-            match self.ends.end(self.generation, end) {
+            match self.queue.end(self.generation, end) {
                 Some(generation) => self.generation = generation,
                 None => return,
             }
         }
     }
 
-    /// Keeps one stream open, beside the clock.
-    async fn talk(&self, client: SequenceServiceClient<Channel>) -> End {
-        let mut talking = pin!(talk(&self.ends, self.generation, client));
+    /// Runs one stream and the queue's timer.
+    async fn serve(&self, client: SequenceServiceClient<Channel>) -> StreamEnd {
+        let mut stream = pin!(run_stream(&self.queue, self.generation, client));
         loop {
-            let timer = self.ends.line.lock().timer();
-            let late = async {
+            let timer = self.queue.calls.lock().timer();
+            let due = async {
                 match timer {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                end = &mut talking => return end,
-                () = late => self.ends.expire(Instant::now()),
-                () = self.ends.sooner.notified() => {}
+                end = &mut stream => return end,
+                () = due => self.queue.expire(Instant::now()),
+                () = self.queue.timer_moved.notified() => {}
             }
         }
     }
@@ -86,40 +87,44 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // After an end that the task has seen this changes nothing.
-        self.ends.end(self.generation, End::Gone(ended("the client's runtime is gone")));
+        // No effect if the task has ended the generation already.
+        self.queue.end(self.generation, StreamEnd::RuntimeGone(ended("the client's runtime has shut down")));
     }
 }
 
-async fn talk(ends: &Arc<Ends>, generation: Generation, mut client: SequenceServiceClient<Channel>) -> End {
-    let messages = Messages { ends: ends.clone(), generation };
-    let mut answers = match client.next_stream(messages).await {
-        Ok(answers) => answers.into_inner(),
-        Err(status) if pool::not_processed(&status) => return End::NeverSent(status),
+async fn run_stream(
+    queue: &Arc<SharedQueue>,
+    generation: Generation,
+    mut client: SequenceServiceClient<Channel>,
+) -> StreamEnd {
+    let messages = Messages { queue: queue.clone(), generation };
+    let mut responses = match client.next_stream(messages).await {
+        Ok(responses) => responses.into_inner(),
+        Err(status) if pool::not_processed(&status) => return StreamEnd::NeverSent(status),
         Err(status) if status.code() == Code::Unimplemented && !pool::is_transport(&status) => {
-            return End::NotServed { until: Instant::now() + NOT_SERVED_FOR };
+            return StreamEnd::Unsupported { until: Instant::now() + UNSUPPORTED_FOR };
         }
-        Err(status) => return End::Broke(as_break(status)),
+        Err(status) => return StreamEnd::Broke(as_break(status)),
     };
     loop {
-        match answers.message().await {
+        match responses.message().await {
             Ok(Some(v1::NextStreamResponse { tag, outcome })) => {
-                let answered = ends.line.lock().answered(tag);
-                let Some((calls, wake)) = answered else {
-                    return End::Broke(ended("an answer to a message that was not sent"));
+                let taken = queue.calls.lock().take_message(tag);
+                let Some((calls, wake)) = taken else {
+                    return StreamEnd::Broke(ended("a response to a message that is not in flight"));
                 };
                 if let Some(waker) = wake {
                     waker.wake();
                 }
-                line::tell(calls, outcome);
+                queue::complete(calls, outcome);
             }
-            Ok(None) => return End::Broke(ended("the node closed it")),
-            Err(status) => return End::Broke(as_break(status)),
+            Ok(None) => return StreamEnd::Broke(ended("closed by the node")),
+            Err(status) => return StreamEnd::Broke(as_break(status)),
         }
     }
 }
 
-/// Codes that a server gives to a stream, and not to the calls in it.
+/// Turns the codes that a server sets for a stream as a whole, not for its calls, into a connection failure.
 fn as_break(status: Status) -> Status {
     match status.code() {
         Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal if !pool::is_transport(&status) => {
@@ -129,9 +134,9 @@ fn as_break(status: Status) -> Status {
     }
 }
 
-/// What one stream sends.
+/// The messages that a stream sends.
 struct Messages {
-    ends: Arc<Ends>,
+    queue: Arc<SharedQueue>,
     generation: Generation,
 }
 
@@ -139,10 +144,10 @@ impl Stream for Messages {
     type Item = v1::NextStreamRequest;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<v1::NextStreamRequest>> {
-        match self.ends.line.lock().gather(self.generation, context.waker(), Instant::now) {
-            Gathered::Message(message) => Poll::Ready(Some(message)),
-            Gathered::Nothing => Poll::Pending,
-            Gathered::Over => Poll::Ready(None),
+        match self.queue.calls.lock().next_message(self.generation, context.waker(), Instant::now) {
+            NextMessage::Ready(message) => Poll::Ready(Some(message)),
+            NextMessage::Pending => Poll::Pending,
+            NextMessage::Closed => Poll::Ready(None),
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Whole routes of a set with nodes a1 and a2 that own one section each.
+/// The whole route table of a set with nodes a1 and a2 that own one section each.
 fn whole(set: &str, uids: std::ops::Range<u64>, version: u64) -> v1::Routes {
     let section_size = u32::try_from((uids.end - uids.start).div_ceil(2)).unwrap();
     let node = |id: u32| v1::RouteNode { id, name: format!("a{id}"), addr: format!("{set}-{id}:1") };
@@ -34,7 +34,7 @@ fn owner(routes: &Routes, uid: u64) -> Option<(u32, u64)> {
 }
 
 #[test]
-fn uids_are_found_in_their_set_and_nowhere_else() {
+fn each_uid_is_found_in_its_set_only() {
     let routes = Routes::default();
     for (set, uids) in [("c", 50..60), ("a", 10..20), ("b", 20..30)] {
         assert_eq!(routes.adopt(&whole(set, uids, 1), seed().as_ref()), Ok(true));
@@ -51,7 +51,7 @@ fn uids_are_found_in_their_set_and_nowhere_else() {
 }
 
 #[test]
-fn versions_never_fall() {
+fn route_versions_are_monotonic() {
     let routes = Routes::default();
     routes.adopt(&whole("a", 0..10, 5), seed().as_ref()).unwrap();
     assert_eq!(routes.adopt(&moved("a", 0..10, 5, 6), None), Ok(true));
@@ -63,7 +63,7 @@ fn versions_never_fall() {
 }
 
 #[test]
-fn changes_to_an_unknown_table_ask_for_the_whole_one_once() {
+fn changes_to_an_unknown_table_request_the_whole_one_once() {
     let routes = Routes::default();
     routes.adopt(&whole("a", 0..10, 5), seed().as_ref()).unwrap();
     assert!(matches!(routes.adopt(&moved("a", 0..10, 7, 8), None), Err(RoutesError::Mismatch { .. })));
@@ -73,7 +73,7 @@ fn changes_to_an_unknown_table_ask_for_the_whole_one_once() {
 }
 
 #[test]
-fn a_set_may_be_laid_out_anew_but_not_over_another() {
+fn a_set_may_change_its_layout_but_not_overlap_another() {
     let routes = Routes::default();
     routes.adopt(&whole("a", 0..10, 1), seed().as_ref()).unwrap();
     routes.adopt(&whole("b", 20..30, 1), seed().as_ref()).unwrap();
@@ -85,7 +85,7 @@ fn a_set_may_be_laid_out_anew_but_not_over_another() {
 }
 
 #[test]
-fn only_a_seed_brings_a_new_set() {
+fn only_a_seed_adds_a_set() {
     let routes = Routes::default();
     assert!(matches!(routes.adopt(&whole("a", 0..10, 1), None), Err(RoutesError::Mismatch { .. })));
     assert!(routes.load().is_empty());
@@ -99,12 +99,12 @@ fn bad_routes_are_refused() {
 }
 
 #[test]
-fn the_owner_is_asked_unless_it_is_unwell() {
+fn the_owner_is_chosen_unless_suspect_or_excluded() {
     let routes = Routes::default();
     routes.adopt(&whole("a", 0..10, 1), seed().as_ref()).unwrap();
     let set = routes.load().set(0).clone();
     let owner = set.route(0).owner;
-    let host = |avoid: Option<&str>, suspects: &[&str]| set.host(owner, avoid, |addr| suspects.contains(&addr));
+    let host = |excluded: Option<&str>, suspects: &[&str]| set.host(owner, excluded, |addr| suspects.contains(&addr));
     for _ in 0..50 {
         assert_eq!(&*host(None, &[]), "a-1:1");
         assert_ne!(&*host(Some("a-1:1"), &[]), "a-1:1");
@@ -112,5 +112,5 @@ fn the_owner_is_asked_unless_it_is_unwell() {
         assert_eq!(&*host(Some("a-1:1"), &["a-2:1"]), "seed:1");
         assert_ne!(&*host(Some("a-1:1"), &["a-1:1", "a-2:1", "seed:1"]), "a-1:1");
     }
-    assert!(routes.load().names("a-2:1") && routes.load().names("seed:1") && !routes.load().names("b-1:1"));
+    assert!(["a-2:1", "seed:1"].iter().all(|addr| routes.load().has_addr(addr)) && !routes.load().has_addr("b-1:1"));
 }

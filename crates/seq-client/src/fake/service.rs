@@ -1,4 +1,4 @@
-//! The sequence service over a fake world, with faults.
+//! The sequence service of a fake server, with fault injection.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -18,28 +18,28 @@ use tonic_types::StatusExt;
 
 use super::world::World;
 
-/// Most calls that a server remembers: more than a test looks at.
+/// Most requests that a server records: more than a test checks.
 const MAX_SEEN: usize = 4_096;
 
-/// Messages of a stream that are under way at a time, as of a real server.
+/// Most messages of a stream in flight, as in a real server.
 const MAX_HELD: usize = 512;
 
-/// A call as a fake server saw it.
+/// A request as a fake server received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The method, as `NextMany`.
     pub method: &'static str,
-    /// The uids asked for.
+    /// The requested uids.
     pub uids: Vec<u64>,
     /// Newest epochs that the caller knows, one for each uid; empty for reads of many.
     pub epochs: Vec<u64>,
     /// Version of the caller's routes, if it keeps any.
     pub route_version: Option<u64>,
-    /// Whether the caller told how long it waits.
+    /// Whether the request carried a timeout.
     pub has_deadline: bool,
 }
 
-/// One server's faults and what it saw.
+/// The faults of one server, and the requests it received.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) faults: Mutex<Faults>,
@@ -64,7 +64,7 @@ pub(super) struct Service {
 }
 
 impl Node {
-    /// Notes a call, then does to it what the test asked for.
+    /// Records a request, then injects the configured faults.
     async fn admit(
         &self,
         method: &'static str,
@@ -73,7 +73,7 @@ impl Node {
         route_version: Option<u64>,
         has_deadline: bool,
     ) -> Result<(), Status> {
-        // Before the call shows: a test that has seen it sets other faults for the next one.
+        // Read before the request is visible in `seen`: a test that has seen it sets other faults for the next one.
         let (refusal, delay) = {
             let mut faults = self.faults.lock();
             (faults.refusals.pop_front(), faults.delay)
@@ -89,7 +89,7 @@ impl Node {
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        // The sender is this node's own, so the wait ends only when the test says so.
+        // The sender is in this node: the wait ends only when the test releases it.
         let _ = self.held.subscribe().wait_for(|held| !held).await;
         refusal.map_or(Ok(()), Err)
     }
@@ -112,7 +112,7 @@ impl Service {
 }
 
 impl Service {
-    async fn answer_many(
+    async fn next_many_response(
         &self,
         request: v1::NextManyRequest,
         has_deadline: bool,
@@ -122,7 +122,7 @@ impl Service {
         self.node.admit(method, &uids, &known_epochs, route_version, has_deadline).await?;
         let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &counts, &known_epochs));
         let items = checked.map_err(|refusal| status::to_status(&refusal))?;
-        let mut answer = v1::NextManyResponse { routes: self.routes(route_version), ..Default::default() };
+        let mut response = v1::NextManyResponse { routes: self.routes(route_version), ..Default::default() };
         for ((uid, count, epoch), index) in items.iter().zip(0..) {
             let next = || {
                 let count = count?;
@@ -130,18 +130,18 @@ impl Service {
                 self.world.next(uid, count, epoch)
             };
             let (value, prev, epoch) = next().unwrap_or_else(|refusal| {
-                answer.errors.push(status::to_item(index, &refusal));
+                response.errors.push(status::to_item(index, &refusal));
                 Default::default()
             });
-            answer.values.push(value.0);
-            answer.prevs.push(prev.0);
-            answer.epochs.push(epoch.0);
+            response.values.push(value.0);
+            response.prevs.push(prev.0);
+            response.epochs.push(epoch.0);
         }
-        Ok(answer)
+        Ok(response)
     }
 }
 
-/// A refused call, as a stream tells it.
+/// The refusal of a whole message, as encoded in a stream.
 fn refusal(status: &Status) -> v1::ItemError {
     let details = status.get_error_details();
     let retry_after = details.retry_info().and_then(|retry| retry.retry_delay);
@@ -177,7 +177,7 @@ impl SequenceService for Service {
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
         let has_deadline = has_deadline(&request);
-        self.answer_many(request.into_inner(), has_deadline, "NextMany").await.map(Response::new)
+        self.next_many_response(request.into_inner(), has_deadline, "NextMany").await.map(Response::new)
     }
 
     type NextStreamStream = Pin<Box<dyn Stream<Item = Result<v1::NextStreamResponse, Status>> + Send>>;
@@ -190,31 +190,31 @@ impl SequenceService for Service {
             return Err(Status::unimplemented(""));
         }
         let service = self.clone();
-        // A message that is held does not hold up the others, as with a real server.
-        let answers = request.into_inner().map(move |message| {
+        // Messages are handled concurrently, as in a real server: one that is held does not block the others.
+        let responses = request.into_inner().map(move |message| {
             let service = service.clone();
             async move {
                 let v1::NextStreamRequest { tag, ask, timeout_ms, now_only } = message?;
-                let answer = service.answer_many(ask.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
-                let outcome = match answer {
-                    Ok(mut answer) => {
-                        // A real server would hold these until their time is over.
+                let response = service.next_many_response(ask.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
+                let outcome = match response {
+                    Ok(mut response) => {
+                        // A real server would hold these items until their deadline.
                         let held = |item: &&mut v1::ItemError| ["UNSERVED", "STALE_EPOCH"].contains(&&*item.reason);
                         if now_only {
-                            answer
+                            response
                                 .errors
                                 .iter_mut()
                                 .filter(held)
                                 .for_each(|item| *item = status::would_wait(item.index));
                         }
-                        Outcome::Answer(answer)
+                        Outcome::Answer(response)
                     }
                     Err(status) => Outcome::Refusal(refusal(&status)),
                 };
                 Ok(v1::NextStreamResponse { tag, outcome: Some(outcome) })
             }
         });
-        Ok(Response::new(Box::pin(answers.buffer_unordered(MAX_HELD))))
+        Ok(Response::new(Box::pin(responses.buffer_unordered(MAX_HELD))))
     }
 
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
@@ -241,23 +241,23 @@ impl SequenceService for Service {
         self.node.admit("CurrentMany", &uids, &[], route_version, has_deadline).await?;
         let checked = convert::check_hops(hops).and_then(|()| convert::check_items(&uids));
         checked.map_err(|refusal| status::to_status(&refusal))?;
-        let mut answer = v1::CurrentManyResponse { routes: self.routes(route_version), ..Default::default() };
+        let mut response = v1::CurrentManyResponse { routes: self.routes(route_version), ..Default::default() };
         for (uid, index) in uids.into_iter().zip(0..) {
             match self.node.check(uid).and_then(|()| self.world.current(Uid(uid), Epoch(0))) {
                 Ok((reading, epoch)) => {
-                    answer.values.push(reading.value.0);
-                    answer.exactness.push(exactness(reading.exact).into());
-                    answer.epochs.push(epoch.0);
+                    response.values.push(reading.value.0);
+                    response.exactness.push(exactness(reading.exact).into());
+                    response.epochs.push(epoch.0);
                 }
                 Err(refusal) => {
-                    answer.errors.push(status::to_item(index, &refusal));
-                    answer.values.push(0);
-                    answer.exactness.push(v1::Exactness::Unspecified.into());
-                    answer.epochs.push(0);
+                    response.errors.push(status::to_item(index, &refusal));
+                    response.values.push(0);
+                    response.exactness.push(v1::Exactness::Unspecified.into());
+                    response.epochs.push(0);
                 }
             }
         }
-        Ok(Response::new(answer))
+        Ok(Response::new(response))
     }
 
     async fn advance(&self, request: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {

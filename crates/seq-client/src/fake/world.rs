@@ -1,4 +1,4 @@
-//! What the servers of a fake set share: counters under an endless ceiling, and the one route table.
+//! State shared by the servers of a fake set: counters without a ceiling, and the route table.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use seq_core::{
 
 use super::FakeSet;
 
-/// How far above every number given out a section goes on after a crash: the usual step.
+/// Distance of a section's new base above every allocated number after a crash: the usual step.
 const STEP: u64 = 10_000;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct State {
     sections: HashMap<SectionId, Counters>,
 }
 
-/// A section and the highest number it gave out.
+/// A section and the highest number it allocated.
 #[derive(Debug)]
 struct Counters {
     section: Section,
@@ -115,7 +115,7 @@ impl World {
         assert_eq!(state.table.adopt(&update), Adopted::Newer);
     }
 
-    /// Forgets the exact counters of a uid's section.
+    /// Drops the exact counters of a uid's section, as a crash of the owner does.
     pub(super) fn crash(&self, uid: u64) {
         let mut state = self.state.lock();
         let section = state.section_of(uid);
@@ -130,7 +130,7 @@ impl State {
         self.table.layout().locate(Uid(uid)).expect("a uid of the set").0
     }
 
-    /// The epoch under which a section is served, if it is.
+    /// The epoch of a section's owner; a refusal if the section has no owner or the caller has seen a newer epoch.
     fn serve(&self, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
         let route = self.table.get(section).unwrap_or_default();
         match route.owner {
@@ -150,8 +150,8 @@ impl State {
 impl Counters {
     fn new(uids: u32, base: Seq) -> Counters {
         let section = Section::takeover(uids, base, Step(STEP));
-        // As if one raise had gone all the way: a fake set never waits for a store.
-        assert!(!section.raised(Seq::MAX), "nothing is wanted of a new section");
+        // One raise to the maximum: a fake set never waits for a store.
+        assert!(!section.raised(Seq::MAX), "a new section has no pending raise");
         Counters { section, highest: base }
     }
 }

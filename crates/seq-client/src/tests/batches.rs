@@ -1,4 +1,4 @@
-//! Batches: one call to each owner, every item with its own result, in request order.
+//! Batches: one request to each owner, every item with its own result, in request order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use seq_core::{Refusal, SectionId, Uid};
 
-use crate::answer::{Allocation, Current};
+use crate::allocation::{Allocation, Current};
 use crate::error::CallError;
 use crate::fake::FakeServer;
 
-use super::{asked, client, servers, within};
+use super::{client, requested, servers, within};
 
 const UNSERVED: Refusal = Refusal::Unserved { section: SectionId(0) };
 
@@ -20,13 +20,13 @@ fn values(results: &[Result<Allocation, CallError>]) -> Vec<Option<u64>> {
 }
 
 #[tokio::test]
-async fn each_owner_gets_one_call_and_duplicates_stay_in_order() {
+async fn each_owner_gets_one_request_and_duplicates_stay_in_order() {
     let servers = servers("a", 0..100, 3);
     let client = client(&servers).await;
     let results = client.next_many_n(&[(25, 1), (5, 10), (5, 1), (15, 3), (25, 1), (5, 1)]).await.unwrap();
     assert_eq!(values(&results), [Some(1), Some(10), Some(11), Some(3), Some(2), Some(12)]);
     assert_eq!(results[1].as_ref().unwrap().numbers(), 1..=10);
-    assert_eq!(servers.iter().map(asked).collect::<Vec<_>>(), [[vec![5, 5, 5]], [vec![15]], [vec![25, 25]]]);
+    assert_eq!(servers.iter().map(requested).collect::<Vec<_>>(), [[vec![5, 5, 5]], [vec![15]], [vec![25, 25]]]);
     let reads = client.current_many(&[5, 25, 99]).await.unwrap();
     let reads: Vec<Current> = reads.into_iter().map(Result::unwrap).collect();
     assert_eq!(
@@ -36,11 +36,11 @@ async fn each_owner_gets_one_call_and_duplicates_stay_in_order() {
 }
 
 #[tokio::test]
-async fn an_empty_batch_is_answered_at_once() {
+async fn an_empty_batch_sends_nothing() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     assert_eq!(client.next_many(&[]).await.unwrap().len(), 0);
-    assert_eq!(asked(&server), [[]; 0]);
+    assert_eq!(requested(&server), [[]; 0]);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn batches_agree_with_a_map_of_counters() {
     let batches = prop::collection::vec((0u64..130, 1u32..5), 1..60);
     let config = Config { cases: 48, failure_persistence: None, ..Config::default() };
     let run = TestRunner::new(config).run(&batches, |items| {
-        let results = runtime.block_on(client.next_many_n(&items)).expect("somebody answers");
+        let results = runtime.block_on(client.next_many_n(&items)).expect("the servers are up");
         prop_assert_eq!(results.len(), items.len());
         for ((uid, count), result) in items.iter().zip(results) {
             if (0..60).contains(uid) || (80..120).contains(uid) {
@@ -73,7 +73,7 @@ fn batches_agree_with_a_map_of_counters() {
 }
 
 #[tokio::test]
-async fn a_batch_above_the_limit_goes_in_several_calls_in_order() {
+async fn a_batch_above_the_limit_is_sent_in_several_requests_in_order() {
     let servers = servers("a", 0..20, 2);
     let client = client(&servers).await;
     let item = |index: u32| (if index.is_multiple_of(5) { 15 } else { 5 }, 1 + index / 7 % 3);
@@ -85,12 +85,12 @@ async fn a_batch_above_the_limit_goes_in_several_calls_in_order() {
         *last += u64::from(*count);
         assert_eq!(result.unwrap().value, *last);
     }
-    let sizes = |server| asked(server).iter().map(Vec::len).collect::<Vec<_>>();
+    let sizes = |server| requested(server).iter().map(Vec::len).collect::<Vec<_>>();
     assert_eq!((sizes(&servers[0]), sizes(&servers[1])), (vec![10_000, 10_000], vec![5_000]));
 }
 
 #[tokio::test]
-async fn only_items_refused_for_now_are_repeated() {
+async fn only_items_with_a_retryable_refusal_are_retried() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await;
     servers[0].refuse_uid(6, [UNSERVED, UNSERVED]);
@@ -98,43 +98,43 @@ async fn only_items_refused_for_now_are_repeated() {
     servers[0].refuse_uid(8, [Refusal::Exhausted { uid: Uid(8), count: 4 }]);
     let results = client.next_many_n(&[(5, 1), (6, 2), (15, 1), (7, 3), (8, 4)]).await.unwrap();
     assert_eq!(values(&results), [Some(1), Some(2), Some(1), Some(3), None]);
-    assert_eq!(asked(&servers[0]), [vec![5, 6, 7, 8], vec![6, 7], vec![6]]);
-    assert_eq!(asked(&servers[1]), [[15]]);
+    assert_eq!(requested(&servers[0]), [vec![5, 6, 7, 8], vec![6, 7], vec![6]]);
+    assert_eq!(requested(&servers[1]), [[15]]);
     let Err(CallError::Refused(refused)) = &results[4] else { panic!("{:?}", results[4]) };
     assert_eq!((refused.uid, refused.reason.as_str(), refused.attempts), (8, "EXHAUSTED", 1));
     assert!(!refused.is_retryable() && !refused.may_have_applied);
 }
 
 #[tokio::test]
-async fn an_item_does_not_forget_that_it_may_have_moved() {
+async fn an_unknown_outcome_of_an_item_survives_retries() {
     let server = FakeServer::start();
     let client = client([&server]).await;
-    let in_doubt = Refusal::OwnerTimedOut { section: SectionId(0), owner: seq_core::NodeId(1) };
-    server.refuse_uid(7, [in_doubt]);
-    let repeated = client.next_many(&[6, 7]).await.unwrap();
-    assert_eq!(values(&repeated), [Some(1), Some(1)]);
-    // Refused in doubt, then refused for good: the doubt stays, and only for that item.
-    let for_good = |uid| Refusal::Exhausted { uid: Uid(uid), count: 1 };
-    server.refuse_uid(7, [in_doubt, for_good(7)]);
-    server.refuse_uid(8, [UNSERVED, for_good(8)]);
+    let unknown = Refusal::OwnerTimedOut { section: SectionId(0), owner: seq_core::NodeId(1) };
+    server.refuse_uid(7, [unknown]);
+    let retried = client.next_many(&[6, 7]).await.unwrap();
+    assert_eq!(values(&retried), [Some(1), Some(1)]);
+    // An unknown outcome, then a permanent refusal: `may_have_applied` stays, and only for that item.
+    let permanent = |uid| Refusal::Exhausted { uid: Uid(uid), count: 1 };
+    server.refuse_uid(7, [unknown, permanent(7)]);
+    server.refuse_uid(8, [UNSERVED, permanent(8)]);
     let results = client.next_many(&[6, 7, 8]).await.unwrap();
     assert!(results[0].is_ok());
-    let doubts = results[1..].iter().map(|result| {
+    let flags = results[1..].iter().map(|result| {
         let error = result.as_ref().unwrap_err();
         (error.is_retryable(), error.may_have_applied())
     });
-    assert_eq!(doubts.collect::<Vec<_>>(), [(false, true), (false, false)]);
+    assert_eq!(flags.collect::<Vec<_>>(), [(false, true), (false, false)]);
 }
 
 #[tokio::test]
-async fn what_one_owner_answered_is_kept_when_another_is_silent() {
+async fn results_of_one_owner_are_kept_when_another_does_not_respond() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await.with_deadline(Duration::from_secs(2));
     servers[1].hold(true);
     let results = within(client.next_many(&[5, 15, 6])).await.unwrap();
     assert_eq!(values(&results), [Some(1), None, Some(1)]);
     assert!(matches!(results[1], Err(CallError::DeadlineExceeded { attempts: 1, may_have_applied: true })));
-    // When nobody answers, the whole call says so.
+    // Without any response the whole call fails.
     let error = within(client.next_many(&[15, 16])).await.unwrap_err();
     assert!(error.is_retryable() && error.may_have_applied(), "{error:?}");
 }

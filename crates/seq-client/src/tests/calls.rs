@@ -1,13 +1,13 @@
-//! Single calls: where they go, what they answer, how routes grow newer.
+//! Single calls: their targets, their results, and the adoption of newer routes.
 
-use crate::answer::{Allocation, Current};
+use crate::allocation::{Allocation, Current};
 use crate::error::CallError;
 use crate::fake::FakeServer;
 
-use super::{asked, client, servers};
+use super::{client, requested, servers};
 
 #[tokio::test]
-async fn numbers_follow_each_other_and_name_their_range() {
+async fn numbers_are_consecutive_and_results_hold_their_range() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     assert_eq!(client.current(42).await.unwrap(), Current { value: 0, exact: true, epoch: 1 });
@@ -28,36 +28,36 @@ async fn calls_go_to_the_owner() {
         client.next(uid).await.unwrap();
         client.current(uid).await.unwrap();
     }
-    assert_eq!(asked(&servers[0]), [[5], [5], [25], [25]]);
-    assert_eq!(asked(&servers[1]), [[15], [15], [35], [35]]);
+    assert_eq!(requested(&servers[0]), [[5], [5], [25], [25]]);
+    assert_eq!(requested(&servers[1]), [[15], [15], [35], [35]]);
 }
 
 #[tokio::test]
-async fn newer_routes_come_with_an_answer_and_are_followed() {
+async fn newer_routes_of_a_response_are_adopted() {
     let servers = servers("a", 0..100, 2);
     let client = client([&servers[0]]).await;
     servers[1].take_section_of(5);
     assert_eq!(client.next(5).await.unwrap().epoch, 2);
-    assert_eq!(asked(&servers[0]), [[5]], "the old owner is asked, and forwards");
+    assert_eq!(requested(&servers[0]), [[5]], "the old owner gets the request and forwards it");
     assert_eq!(client.next(5).await.unwrap().value, 2);
     assert_eq!(client.next_many(&[5]).await.unwrap()[0].as_ref().unwrap().value, 3);
-    assert_eq!(asked(&servers[1]), [[5], [5]]);
+    assert_eq!(requested(&servers[1]), [[5], [5]]);
     let versions: Vec<_> = servers.iter().flat_map(FakeServer::seen).map(|seen| seen.route_version).collect();
     assert_eq!(versions, [Some(1), Some(2), Some(2)]);
 }
 
 #[tokio::test]
-async fn a_batch_brings_newer_routes_too() {
+async fn newer_routes_of_a_batch_are_adopted_too() {
     let servers = servers("a", 0..100, 2);
     let client = client([&servers[0]]).await;
     servers[1].take_section_of(5);
     client.current_many(&[5]).await.unwrap();
     client.next(5).await.unwrap();
-    assert_eq!(asked(&servers[1]), [[5]]);
+    assert_eq!(requested(&servers[1]), [[5]]);
 }
 
 #[tokio::test]
-async fn after_a_crash_reads_are_bounds_until_the_next_number() {
+async fn reads_after_a_crash_are_bounds_until_the_next_number() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     client.next_n(7, 3).await.unwrap();
@@ -70,18 +70,18 @@ async fn after_a_crash_reads_are_bounds_until_the_next_number() {
 }
 
 #[tokio::test]
-async fn several_sets_are_served_by_one_client() {
+async fn one_client_uses_several_sets() {
     let (low, high) = (servers("low", 0..100, 1), servers("high", 100..200, 2));
-    // A version of its own, so that one set's is never sent to the other.
+    // Different versions: one set's must never be sent to the other.
     high[0].take_section_of(100);
     let client = client([&low[0], &high[1]]).await;
     let uids = [99, 100, 110, 0];
     for (uid, result) in uids.iter().zip(client.next_many(&uids).await.unwrap()) {
         assert_eq!(result.unwrap().value, 1, "uid {uid}");
     }
-    assert_eq!(asked(&low[0]), [[99, 0]]);
-    assert_eq!(asked(&high[0]), [[100]]);
-    assert_eq!(asked(&high[1]), [[110]]);
+    assert_eq!(requested(&low[0]), [[99, 0]]);
+    assert_eq!(requested(&high[0]), [[100]]);
+    assert_eq!(requested(&high[1]), [[110]]);
     assert_eq!(low[0].seen()[0].route_version, Some(1));
     assert_eq!(high[0].seen()[0].route_version, Some(2));
 }
@@ -97,7 +97,7 @@ async fn a_count_out_of_range_is_refused_before_anything_is_sent() {
         let error = client.next_many_n(&[(2, 1), (3, count)]).await.unwrap_err();
         assert!(matches!(error, CallError::CountOutOfRange { uid: 3, .. }));
     }
-    assert_eq!(asked(&server), [[]; 0]);
+    assert_eq!(requested(&server), [[]; 0]);
     assert_eq!(client.next_n(3, 1_000_000).await.unwrap().numbers(), 1..=1_000_000);
 }
 

@@ -1,4 +1,4 @@
-//! Getting to know the sets.
+//! Connecting: seeds and the discovery of sets.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::{Client, Code};
 
 use super::{client, seeds, servers, within};
 
-/// An address on which nobody answers: its port was free a moment ago.
+/// An address without a listener: its port was free a moment ago.
 fn dead() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -44,7 +44,7 @@ async fn urls_may_leave_out_the_scheme_or_end_in_a_slash() {
 }
 
 #[tokio::test]
-async fn a_dead_seed_is_named_at_once_and_a_living_one_is_enough() {
+async fn an_unreachable_seed_is_named_at_once_and_one_reachable_is_enough() {
     let (server, dead) = (FakeServer::start(), dead());
     let error = within(Client::connect(&dead)).await.unwrap_err();
     assert!(
@@ -56,7 +56,7 @@ async fn a_dead_seed_is_named_at_once_and_a_living_one_is_enough() {
 }
 
 #[tokio::test]
-async fn a_seed_without_routes_is_asked_until_it_has_some() {
+async fn a_seed_without_routes_is_polled_until_it_has_some() {
     let server = FakeServer::start();
     server.know_routes(false);
     let error = seeds([&server]).deadline(Duration::from_millis(100)).connect().await.unwrap_err();
@@ -79,7 +79,7 @@ async fn sets_that_claim_the_same_uids_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_uid_outside_is_refused_here_after_one_look_for_new_sets() {
+async fn a_uid_outside_is_refused_locally_after_one_fetch_of_new_sets() {
     let (low, high) = (servers("low", 0..100, 1), servers("high", 100..200, 1));
     high[0].know_routes(false);
     let client = client([&low[0], &high[0]]).await;

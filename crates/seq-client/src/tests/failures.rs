@@ -1,4 +1,4 @@
-//! Servers that refuse, hang or die: what is repeated, what is not, and what the caller is told.
+//! Servers that refuse, hang or crash: what is retried, what is not, and the error of the call.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use crate::error::CallError;
 use crate::fake::FakeServer;
 use crate::{Client, Code};
 
-use super::{asked, client, servers, within};
+use super::{client, requested, servers, within};
 
 const UNSERVED: Refusal = Refusal::Unserved { section: SectionId(0) };
 
 #[tokio::test]
-async fn when_the_owner_is_down_another_node_is_asked() {
+async fn another_node_is_tried_when_the_owner_is_down() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await;
     client.next(5).await.unwrap();
     servers[0].stop();
-    // More calls than there are retries: only the first ones may meet the dead node.
+    // More calls than there are retries: only the first ones may reach the dead node.
     for value in 2..300 {
         assert_eq!(client.next(5).await.unwrap().value, value);
     }
@@ -34,16 +34,16 @@ async fn when_the_owner_is_down_another_node_is_asked() {
 }
 
 #[tokio::test]
-async fn an_owner_that_a_node_cannot_reach_is_not_asked() {
+async fn an_owner_that_a_node_cannot_reach_is_not_tried() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await;
     servers[0].refuse_uid(5, [Refusal::OwnerTimedOut { section: SectionId(0), owner: NodeId(1) }]);
     assert_eq!(client.next(5).await.unwrap().value, 1);
-    assert_eq!((asked(&servers[0]), asked(&servers[1])), (vec![vec![5]], vec![vec![5]]));
+    assert_eq!((requested(&servers[0]), requested(&servers[1])), (vec![vec![5]], vec![vec![5]]));
 }
 
 #[tokio::test]
-async fn a_call_that_never_left_says_so() {
+async fn a_request_that_was_never_sent_has_not_applied() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     server.stop();
@@ -51,7 +51,7 @@ async fn a_call_that_never_left_says_so() {
     let client = client.with_deadline(Duration::from_secs(1));
     let _ = client.next(1).await;
     let error = loop {
-        // The deadline may pass in the midst of a dial.
+        // The deadline may pass during a dial.
         match client.next(1).await.unwrap_err() {
             CallError::DeadlineExceeded { .. } => {}
             error => break error,
@@ -63,7 +63,7 @@ async fn a_call_that_never_left_says_so() {
 }
 
 #[tokio::test]
-async fn a_section_without_an_owner_is_waited_for() {
+async fn a_call_waits_for_the_owner_of_its_section() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     server.orphan_section_of(5);
@@ -76,7 +76,7 @@ async fn a_section_without_an_owner_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_is_not_repeated() {
+async fn a_permanent_refusal_is_not_retried() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     server.refuse_uid(5, [Refusal::Exhausted { uid: Uid(5), count: 1 }]);
@@ -85,8 +85,8 @@ async fn a_refusal_for_good_is_not_repeated() {
     assert_eq!((refused.code, refused.reason.as_str()), (Code::ResourceExhausted, "EXHAUSTED"));
     assert_eq!(error.to_string(), "uid 5: uid 5 has no 1 numbers left below 2^63");
     assert!(!error.is_retryable() && !error.may_have_applied());
-    assert_eq!(asked(&server), [[5]]);
-    // A refusal that is not the service's own is told as it is.
+    assert_eq!(requested(&server), [[5]]);
+    // A refusal that is not the service's own is returned unchanged.
     server.refuse([Status::permission_denied("no")]);
     let error = client.next(5).await.unwrap_err();
     assert!(matches!(&error, CallError::Refused(refused) if refused.reason.is_empty() && refused.message == "no"));
@@ -94,11 +94,11 @@ async fn a_refusal_for_good_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn doubt_about_an_earlier_attempt_is_not_forgotten() {
+async fn an_unknown_outcome_of_an_earlier_attempt_is_kept() {
     let server = FakeServer::start();
     let client = client([&server]).await;
-    let in_doubt = Refusal::OwnerTimedOut { section: SectionId(0), owner: NodeId(1) };
-    server.refuse([in_doubt, UNSERVED, Refusal::EmptyBatch].map(|refusal| to_status(&refusal)));
+    let unknown = Refusal::OwnerTimedOut { section: SectionId(0), owner: NodeId(1) };
+    server.refuse([unknown, UNSERVED, Refusal::EmptyBatch].map(|refusal| to_status(&refusal)));
     let error = client.next(5).await.unwrap_err();
     let CallError::Refused(refused) = &error else { panic!("{error:?}") };
     assert_eq!((refused.reason.as_str(), refused.attempts), ("EMPTY_BATCH", 3));
@@ -106,7 +106,7 @@ async fn doubt_about_an_earlier_attempt_is_not_forgotten() {
 }
 
 #[tokio::test]
-async fn a_call_ends_at_its_deadline_and_the_client_goes_on() {
+async fn a_call_ends_at_its_deadline_and_the_client_stays_usable() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     server.hold(true);
@@ -117,7 +117,7 @@ async fn a_call_ends_at_its_deadline_and_the_client_goes_on() {
 }
 
 #[tokio::test]
-async fn a_wait_that_does_not_fit_the_deadline_is_not_begun() {
+async fn a_backoff_beyond_the_deadline_fails_at_once() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     let hour = Some(Duration::from_secs(3_600));
@@ -128,7 +128,7 @@ async fn a_wait_that_does_not_fit_the_deadline_is_not_begun() {
 }
 
 #[tokio::test]
-async fn retries_end_with_the_budget() {
+async fn the_budget_bounds_retries() {
     const CALLS: usize = 400;
     let server = FakeServer::start();
     let client = client([&server]).await.with_deadline(Duration::from_secs(3));
@@ -138,8 +138,8 @@ async fn retries_end_with_the_budget() {
     assert!(results.iter().all(Result::is_err));
     // Saved up, earned by calls, earned by time.
     let granted = 1_000.0 + 0.2 * CALLS as f64 + 10.0 * began.elapsed().as_secs_f64();
-    let alone = server.seen().iter().filter(|seen| seen.method == "Next").count();
-    let retries = alone - CALLS;
+    let unary = server.seen().iter().filter(|seen| seen.method == "Next").count();
+    let retries = unary - CALLS;
     assert!(retries as f64 <= granted, "{retries} retries, {granted} granted");
     assert!(retries >= 1, "the budget starts full");
 }
@@ -161,17 +161,17 @@ async fn a_dropped_call_leaves_the_client_usable() {
 }
 
 #[tokio::test]
-async fn a_node_that_shuts_down_is_left_for_another() {
+async fn a_node_that_shuts_down_is_replaced_by_another() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await;
     servers[0].refuse([to_status(&Refusal::ShuttingDown)]);
     assert_eq!(client.next(5).await.unwrap().value, 1);
-    assert_eq!((asked(&servers[0]).len(), asked(&servers[1]).len()), (1, 1));
+    assert_eq!((requested(&servers[0]).len(), requested(&servers[1]).len()), (1, 1));
 }
 
 #[tokio::test]
 async fn a_server_that_breaks_the_protocol_is_named() {
-    // Anything that is not the sequence service: here a listener that answers HTTP/1.
+    // Any other protocol: here a listener that replies in HTTP/1.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let answer = async {
@@ -182,7 +182,7 @@ async fn a_server_that_breaks_the_protocol_is_named() {
     let connect = Client::connect(addr.to_string());
     let error = tokio::select! {
         error = within(connect) => error.unwrap_err(),
-        () = answer => unreachable!("it waits for ever"),
+        () = answer => unreachable!("it waits forever"),
     };
     assert!(error.to_string().contains(&addr.to_string()), "{error}");
 }

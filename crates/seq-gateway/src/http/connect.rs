@@ -1,8 +1,7 @@
-//! Unary calls as <https://connectrpc.com/docs/protocol> defines them, in both of its codecs: JSON and protobuf.
+//! Unary requests as <https://connectrpc.com/docs/protocol> defines them, in both codecs: JSON and protobuf.
 //!
-//! JSON is read and written by the mapping of proto3: 64-bit numbers are written as strings and read as strings or numbers. A
-//! field that the message does not have is ignored, as in protobuf, so that a newer client can call an older node. Errors are
-//! JSON in both codecs.
+//! JSON follows the proto3 mapping: 64-bit numbers are encoded as strings and decoded from strings or numbers. Unknown
+//! fields are ignored, as in protobuf, so that a newer client can call an older node. Errors are JSON in both codecs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +26,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::{JSON, TEXT, hint_retry, http_status, not_allowed, respond};
-use crate::calls::{Arrival, Sequence};
+use crate::handlers::{Handlers, RequestContext};
 use crate::timeout;
 
 /// Largest message in JSON: a full batch with counts and epochs, each number at its widest and in quotes, is 560 KB.
@@ -36,22 +35,22 @@ const MAX_JSON_BYTES: usize = 1024 * 1024;
 /// The content type of messages in protobuf, the default of most Connect clients.
 const PROTO: &str = "application/proto";
 
-/// What the content types of Connect's streams begin with.
+/// Prefix of the content types of Connect streams.
 const STREAM: &str = "application/connect+";
 
 /// The flag of the message that ends a stream.
 const END_OF_STREAM: u8 = 0b10;
 
-/// How long the caller waits, in milliseconds.
+/// Header: the caller's timeout in milliseconds.
 const TIMEOUT: &str = "connect-timeout-ms";
 
-/// Most digits of [`TIMEOUT`]; the protocol's bound.
+/// Most digits of [`TIMEOUT`]; the protocol's limit.
 const MAX_TIMEOUT_DIGITS: usize = 10;
 
-/// The version of the protocol, which callers may leave out.
+/// Header: the version of the protocol; optional.
 const VERSION: &str = "connect-protocol-version";
 
-/// How messages are encoded.
+/// The encoding of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Codec {
     Json,
@@ -59,7 +58,7 @@ enum Codec {
 }
 
 impl Codec {
-    /// The codec that the content type names, with or without parameters.
+    /// The codec of the content type, with or without parameters.
     fn of(headers: &HeaderMap) -> Option<Codec> {
         let content_type = media_type(headers)?;
         [Codec::Json, Codec::Proto].into_iter().find(|codec| content_type.eq_ignore_ascii_case(codec.content_type()))
@@ -87,25 +86,25 @@ impl Codec {
         }
     }
 
-    fn encode(self, answer: Result<impl Serialize + Message, Refusal>) -> Result<Vec<u8>, Status> {
-        let answer = answer.map_err(|refusal| status::to_status(&refusal))?;
+    fn encode(self, response: Result<impl Serialize + Message, Refusal>) -> Result<Vec<u8>, Status> {
+        let response = response.map_err(|refusal| status::to_status(&refusal))?;
         match self {
-            Codec::Json => serde_json::to_vec(&answer).map_err(|error| Status::internal(error.to_string())),
-            Codec::Proto => Ok(answer.encode_to_vec()),
+            Codec::Json => serde_json::to_vec(&response).map_err(|error| Status::internal(error.to_string())),
+            Codec::Proto => Ok(response.encode_to_vec()),
         }
     }
 }
 
-/// What a path below the service names.
+/// The target of a path below the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Called<'a> {
-    /// A method that has one message each way.
+    /// A unary method.
     Unary(Unary),
-    /// Something else: a stream, or nothing.
+    /// Anything else: a streaming or an unknown method.
     Other(&'a str),
 }
 
-/// A method of the service that has one message each way.
+/// A unary method of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unary {
     Next,
@@ -116,7 +115,7 @@ pub(super) enum Unary {
     GetRoutes,
 }
 
-/// What a path names of the service; `None` when it is not below the service.
+/// The method of a path; `None` if the path is not below the service.
 pub(super) fn method(path: &str) -> Option<Called<'_>> {
     let name = path.strip_prefix('/')?.strip_prefix(SERVICE_NAME)?.strip_prefix('/')?;
     Some(Called::Unary(match name {
@@ -130,8 +129,8 @@ pub(super) fn method(path: &str) -> Option<Called<'_>> {
     }))
 }
 
-pub(super) async fn answer<F: Frontend>(
-    sequence: &Arc<Sequence<F>>,
+pub(super) async fn handle<F: Frontend>(
+    handlers: &Arc<Handlers<F>>,
     called: Called<'_>,
     head: &Parts,
     body: &mut Body,
@@ -149,13 +148,13 @@ pub(super) async fn answer<F: Frontend>(
         response.headers_mut().insert("accept-post", HeaderValue::from_static("application/json, application/proto"));
         return response;
     };
-    match unary(sequence, method, codec, &head.headers, body).await {
-        Ok(answer) => respond(StatusCode::OK, codec.content_type(), answer),
+    match unary(handlers, method, codec, &head.headers, body).await {
+        Ok(message) => respond(StatusCode::OK, codec.content_type(), message),
         Err(status) => refused(&status),
     }
 }
 
-/// Refuses what is no unary method of the service, in the form that the caller reads: a stream ends with its error.
+/// Refuses a path that is no unary method, in the form that its caller can decode: a stream ends with the error.
 fn unimplemented(name: &str, headers: &HeaderMap) -> Response<Body> {
     let text = format!("{SERVICE_NAME} has no unary method {name:?}; streams are served over gRPC");
     let status = status::with_reason(Code::Unimplemented, "UNKNOWN_METHOD", text, [], None);
@@ -173,22 +172,22 @@ fn unimplemented(name: &str, headers: &HeaderMap) -> Response<Body> {
 }
 
 async fn unary<F: Frontend>(
-    sequence: &Sequence<F>,
+    handlers: &Handlers<F>,
     method: Unary,
     codec: Codec,
     headers: &HeaderMap,
     body: &mut Body,
 ) -> Result<Vec<u8>, Status> {
-    let arrival = Arrival { deadline: deadline(headers)?, via: Via::Json };
+    let context = RequestContext { deadline: deadline(headers)?, via: Via::Json };
     check(headers)?;
-    let body = read(headers, body, codec.most(), arrival.deadline).await?;
+    let body = read(headers, body, codec.most(), context.deadline).await?;
     match method {
-        Unary::Next => codec.encode(sequence.next(arrival, codec.decode(&body)?).await),
-        Unary::NextMany => codec.encode(sequence.next_many(arrival, codec.decode(&body)?).await),
-        Unary::Current => codec.encode(sequence.current(arrival, codec.decode(&body)?).await),
-        Unary::CurrentMany => codec.encode(sequence.current_many(arrival, codec.decode(&body)?).await),
-        Unary::Advance => codec.encode(sequence.advance(arrival, codec.decode(&body)?).await),
-        Unary::GetRoutes => codec.encode(Ok(sequence.get_routes(codec.decode(&body)?))),
+        Unary::Next => codec.encode(handlers.next(context, codec.decode(&body)?).await),
+        Unary::NextMany => codec.encode(handlers.next_many(context, codec.decode(&body)?).await),
+        Unary::Current => codec.encode(handlers.current(context, codec.decode(&body)?).await),
+        Unary::CurrentMany => codec.encode(handlers.current_many(context, codec.decode(&body)?).await),
+        Unary::Advance => codec.encode(handlers.advance(context, codec.decode(&body)?).await),
+        Unary::GetRoutes => codec.encode(Ok(handlers.get_routes(codec.decode(&body)?))),
     }
 }
 
@@ -214,13 +213,13 @@ fn check(headers: &HeaderMap) -> Result<(), Status> {
     match headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         None => Ok(()),
         Some(encoding) => {
-            let text = format!("the content encoding {encoding:?} is not supported; send it as it is");
+            let text = format!("the content encoding {encoding:?} is not supported; send the body uncompressed");
             Err(status::with_reason(Code::Unimplemented, "UNSUPPORTED_ENCODING", text, [], None))
         }
     }
 }
 
-/// The whole body, no more of it than there may be, and no longer than its caller waits.
+/// Reads the whole body, up to `most` bytes and until the request's deadline.
 async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Instant) -> Result<Bytes, Status> {
     let stated = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|length| length > most as u64) {
@@ -240,7 +239,7 @@ async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Insta
 fn decode_json<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
     serde_json::from_slice(body)
         .or_else(|_| {
-            // Once more, noting the way to each field: it costs only those whose message is wrong.
+            // Decodes again with the path of each field, for the error: the cost is on invalid messages only.
             let mut json = serde_json::Deserializer::from_slice(body);
             let message = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
             json.end().map_err(|error| error.to_string())?;
@@ -255,7 +254,7 @@ fn refused(status: &Status) -> Response<Body> {
     response
 }
 
-/// A status as the protocol writes it.
+/// A status in the protocol's JSON form.
 fn error(status: &Status) -> serde_json::Value {
     let details: Vec<_> = status::details(status)
         .into_iter()
@@ -267,7 +266,7 @@ fn error(status: &Status) -> serde_json::Value {
     json!({ "code": code_name(status.code()), "message": status.message(), "details": details })
 }
 
-/// A detail as people read it.
+/// The human-readable form of a detail.
 fn debug(status: &Status, name: &str) -> serde_json::Value {
     match name {
         "google.rpc.ErrorInfo" => json!({ "reason": status::reason(status), "domain": status::DOMAIN }),
@@ -297,7 +296,7 @@ fn code_name(code: Code) -> &'static str {
         Code::Unavailable => "unavailable",
         Code::DataLoss => "data_loss",
         Code::Unauthenticated => "unauthenticated",
-        // A refusal is never Ok.
+        // A refusal never has the code Ok.
         Code::Unknown | Code::Ok => "unknown",
     }
 }

@@ -1,7 +1,8 @@
 //! Numbers as plain text, for shells: `curl -sX POST HOST/api/seq/next/42`.
 //!
-//! GET only reads: it is prefetched, crawled and repeated by proxies. An operator may allow it to take numbers, for shells that
-//! can do nothing else. Pages of other sites take none in either way. No answer may be cached.
+//! GET only reads: browsers prefetch it, crawlers follow it, proxies retry it. A setting lets it allocate numbers, for
+//! shells that support nothing else. Requests from pages of other sites are refused in either case. No response may be
+//! cached.
 
 use std::sync::Arc;
 
@@ -15,19 +16,19 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::{TEXT, hint_retry, http_status, not_allowed, not_found, respond};
-use crate::calls::{Arrival, Sequence};
+use crate::handlers::{Handlers, RequestContext};
 use crate::timeout;
 
-/// What the paths begin with.
+/// Prefix of the paths.
 pub(super) const PREFIX: &str = "/api/seq/";
 
-/// Why a request is refused, for programs.
+/// Header: the machine-readable reason of a refusal.
 const REASON: &str = "seq-reason";
 
-/// Whether a number read is exact.
+/// Header: whether a number read is exact.
 const EXACTNESS: &str = "seq-exactness";
 
-pub(super) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Parts) -> Response<Body> {
+pub(super) async fn handle<F: Frontend>(handlers: &Arc<Handlers<F>>, head: &Parts) -> Response<Body> {
     let uri = &head.uri;
     let path = uri.path().strip_prefix(PREFIX).and_then(|path| path.split_once('/'));
     let Some((verb @ ("next" | "current"), uid)) = path else { return not_found(uri.path()) };
@@ -35,7 +36,7 @@ pub(super) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Part
         return not_found(uri.path());
     }
     let allowed: &[Method] = match verb {
-        "next" if sequence.get_takes => &[Method::GET, Method::POST],
+        "next" if handlers.get_takes => &[Method::GET, Method::POST],
         "next" => &[Method::POST],
         _ => &[Method::GET],
     };
@@ -46,18 +47,19 @@ pub(super) async fn answer<F: Frontend>(sequence: &Arc<Sequence<F>>, head: &Part
             _ => "POST",
         });
     }
-    let arrival = Arrival { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json };
-    let answered = match verb {
+    let context = RequestContext { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json };
+    let response = match verb {
         "next" => match unsolicited(head) {
-            Some(why) => Err(status::with_reason(Code::PermissionDenied, "UNSOLICITED", why, [], None)),
-            None => next(sequence, arrival, uid, uri.query()).await,
+            Some(text) => Err(status::with_reason(Code::PermissionDenied, "UNSOLICITED", text, [], None)),
+            None => next(handlers, context, uid, uri.query()).await,
         },
-        _ => current(sequence, arrival, uid, uri.query()).await,
+        _ => current(handlers, context, uid, uri.query()).await,
     };
-    answered.unwrap_or_else(|status| refused(&status))
+    response.unwrap_or_else(|status| refused(&status))
 }
 
-/// Why a browser sent a request that its user did not mean: for a page of another site, or ahead of time. `None`: it is meant.
+/// Detects a request that a browser sent without its user's intent, for a page of another site or as a prefetch.
+/// Returns the text of the refusal, or `None` if the request is intended.
 fn unsolicited(head: &Parts) -> Option<String> {
     let header = |name: &str| head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     if let Some(site) = header("sec-fetch-site").filter(|site| !matches!(&**site, "same-origin" | "none")) {
@@ -74,8 +76,8 @@ fn unsolicited(head: &Parts) -> Option<String> {
 }
 
 async fn next<F: Frontend>(
-    sequence: &Sequence<F>,
-    arrival: Arrival,
+    handlers: &Handlers<F>,
+    context: RequestContext,
     uid: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
@@ -86,26 +88,26 @@ async fn next<F: Frontend>(
                 let n = number("n", value, u32::MAX.into())? as u32;
                 count = Some(Count::new(n).map_err(status_of)?.get());
             }
-            key => return Err(status::malformed(format!("query: {key:?} is not n, or is there twice"))),
+            key => return Err(status::malformed(format!("query: {key:?} is not n, or occurs twice"))),
         }
     }
     let request = v1::NextRequest { uid, count: count.unwrap_or(1), ..v1::NextRequest::default() };
-    let given = sequence.next(arrival, request).await.map_err(status_of)?;
-    Ok(respond(StatusCode::OK, TEXT, format!("{}\n", given.value)))
+    let allocation = handlers.next(context, request).await.map_err(status_of)?;
+    Ok(respond(StatusCode::OK, TEXT, format!("{}\n", allocation.value)))
 }
 
 async fn current<F: Frontend>(
-    sequence: &Sequence<F>,
-    arrival: Arrival,
+    handlers: &Handlers<F>,
+    context: RequestContext,
     uid: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
     let uid = number("uid", uid, u64::MAX)?;
     if let Some((key, _)) = parameters(query).next() {
-        return Err(status::malformed(format!("query: {key:?} is nothing here")));
+        return Err(status::malformed(format!("query: {key:?} is not a parameter of current")));
     }
     let request = v1::CurrentRequest { uid, ..v1::CurrentRequest::default() };
-    let current = sequence.current(arrival, request).await.map_err(status_of)?;
+    let current = handlers.current(context, request).await.map_err(status_of)?;
     let exactness = if current.exactness() == v1::Exactness::Exact { "exact" } else { "upper_bound" };
     let mut response = respond(StatusCode::OK, TEXT, format!("{}\n", current.value));
     response.headers_mut().insert(EXACTNESS, HeaderValue::from_static(exactness));
@@ -117,7 +119,7 @@ fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// Digits alone, up to `most`.
+/// Parses a number of digits only, up to `most`.
 fn number(name: &str, text: &str, most: u64) -> Result<u64, Status> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|number| digits && *number <= most);

@@ -1,7 +1,7 @@
-//! The password of the port, and what a guess at it costs.
+//! Password authentication of the Redis port, with rate limiting of wrong passwords.
 //!
-//! A wrong password is answered after a delay, one at a time for the whole node however many connections guess, and a connection
-//! has few tries. A right one is answered at once.
+//! The reply to a wrong password is delayed, one at a time for the whole node however many connections guess, and a
+//! connection has few attempts. The reply to the right password is immediate.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,60 +16,62 @@ use tokio_util::sync::CancellationToken;
 
 use crate::resp::RespConfig;
 
-/// Wrong passwords after which a connection is cut: a person's typing errors.
+/// Wrong passwords after which a connection is closed: enough for typing errors.
 const MAX_WRONG: u32 = 5;
 
 /// Delay of the reply to a wrong password: ten guesses a second for a node, and no cost to a typing error.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Most wrong passwords that wait, so that the last one waits some three seconds. The next ones end their connection at once.
+/// Most delayed replies: the last one waits some three seconds. Beyond it a wrong password closes its connection at
+/// once.
 const MAX_WAITING: usize = 32;
 
-/// Least time between two lines of the log about wrong passwords.
+/// Minimum interval between log lines about wrong passwords.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// What a client is to the port before it is admitted.
+/// Outcome of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It may send every command.
+pub(super) enum AuthOutcome {
+    /// The client may send every command.
     Admitted,
-    /// There is no password, and it named no user.
+    /// No password is configured, and the client named no user.
     NotNeeded,
     /// Name or password is wrong.
     Wrong,
 }
 
-/// Judges a name and a password; without a name only the password was sent. Takes as long for every password of one length.
-pub(super) fn judge(config: &RespConfig, user: Option<&[u8]>, password: &[u8]) -> Verdict {
+/// Checks a user and a password; `user` is `None` if only the password was sent. Constant time for passwords of one
+/// length.
+pub(super) fn check(config: &RespConfig, user: Option<&[u8]>, password: &[u8]) -> AuthOutcome {
     let is_default = user.is_none_or(|user| user == b"default");
     match &config.password {
-        // As in Redis, the default user without a password is admitted with any.
-        None if user.is_some() && is_default => Verdict::Admitted,
-        None if is_default => Verdict::NotNeeded,
-        Some(right) if bool::from(right.as_bytes().ct_eq(password)) && is_default => Verdict::Admitted,
-        _ => Verdict::Wrong,
+        // As in Redis, the default user without a configured password is admitted with any.
+        None if user.is_some() && is_default => AuthOutcome::Admitted,
+        None if is_default => AuthOutcome::NotNeeded,
+        Some(right) if bool::from(right.as_bytes().ct_eq(password)) && is_default => AuthOutcome::Admitted,
+        _ => AuthOutcome::Wrong,
     }
 }
 
-/// The wrong passwords of a node.
-pub(super) struct Guesses {
+/// Wrong passwords of all connections of a node.
+pub(super) struct AuthFailures {
     failures: Counter,
     waiting: Semaphore,
-    /// Held while one of them is delayed.
+    /// Locked by the reply that is being delayed.
     turn: Mutex<()>,
     logged: Mutex<Log>,
     total: AtomicU64,
 }
 
-/// When wrong passwords were logged last.
+/// Time of the last log line about wrong passwords.
 #[derive(Default)]
 struct Log {
     last: Option<Instant>,
 }
 
-impl Guesses {
-    pub(super) fn new(node: &str) -> Guesses {
-        Guesses {
+impl AuthFailures {
+    pub(super) fn new(node: &str) -> AuthFailures {
+        AuthFailures {
             failures: counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned()),
             waiting: Semaphore::new(MAX_WAITING),
             turn: Mutex::new(()),
@@ -78,8 +80,9 @@ impl Guesses {
         }
     }
 
-    /// Counts a connection's wrong password, its `wrong`th, and delays it. Answers whether the connection may try again.
-    pub(super) async fn on_wrong(&self, peer: Option<SocketAddr>, wrong: u32, stop: &CancellationToken) -> bool {
+    /// Counts the `wrong`th wrong password of a connection and delays its reply. Returns whether the connection may try
+    /// again.
+    pub(super) async fn delay_reply(&self, peer: Option<SocketAddr>, wrong: u32, stop: &CancellationToken) -> bool {
         self.failures.increment(1);
         let total = self.total.fetch_add(1, Relaxed) + 1;
         self.log(peer, total);
@@ -114,29 +117,29 @@ mod tests {
             |password: Option<&str>| RespConfig { password: password.map(str::to_owned), ..RespConfig::defaults() };
         let user = |name: &'static str| Some(name.as_bytes());
         let table = [
-            (Some("secret"), None, "secret", Verdict::Admitted),
-            (Some("secret"), user("default"), "secret", Verdict::Admitted),
-            (Some("secret"), user("other"), "secret", Verdict::Wrong),
-            (Some("secret"), None, "secreT", Verdict::Wrong),
-            (Some("secret"), None, "secre", Verdict::Wrong),
-            (Some("secret"), None, "", Verdict::Wrong),
-            (None, None, "any", Verdict::NotNeeded),
-            (None, user("default"), "any", Verdict::Admitted),
-            (None, user("other"), "any", Verdict::Wrong),
+            (Some("secret"), None, "secret", AuthOutcome::Admitted),
+            (Some("secret"), user("default"), "secret", AuthOutcome::Admitted),
+            (Some("secret"), user("other"), "secret", AuthOutcome::Wrong),
+            (Some("secret"), None, "secreT", AuthOutcome::Wrong),
+            (Some("secret"), None, "secre", AuthOutcome::Wrong),
+            (Some("secret"), None, "", AuthOutcome::Wrong),
+            (None, None, "any", AuthOutcome::NotNeeded),
+            (None, user("default"), "any", AuthOutcome::Admitted),
+            (None, user("other"), "any", AuthOutcome::Wrong),
         ];
-        for (password, user, sent, verdict) in table {
-            assert_eq!(judge(&with(password), user, sent.as_bytes()), verdict, "{password:?} {user:?} {sent:?}");
+        for (password, user, sent, expected) in table {
+            assert_eq!(check(&with(password), user, sent.as_bytes()), expected, "{password:?} {user:?} {sent:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn guesses_of_all_connections_are_answered_one_after_another() {
-        let (guesses, stop) = (Guesses::new("a1"), CancellationToken::new());
+    async fn wrong_passwords_of_all_connections_are_delayed_one_by_one() {
+        let (failures, stop) = (AuthFailures::new("a1"), CancellationToken::new());
         let began = Instant::now();
-        let tries = (0..100).map(|_| guesses.on_wrong(None, 1, &stop));
-        let again = futures::future::join_all(tries).await.into_iter().filter(|again| *again).count();
-        assert_eq!(again, MAX_WAITING, "the others are cut");
+        let tries = (0..100).map(|_| failures.delay_reply(None, 1, &stop));
+        let admitted = futures::future::join_all(tries).await.into_iter().filter(|may_retry| *may_retry).count();
+        assert_eq!(admitted, MAX_WAITING, "the others are closed");
         assert!(began.elapsed() >= DELAY * MAX_WAITING as u32, "{:?}", began.elapsed());
-        assert!(!guesses.on_wrong(None, MAX_WRONG, &stop).await, "a connection has few tries");
+        assert!(!failures.delay_reply(None, MAX_WRONG, &stop).await, "a connection has few attempts");
     }
 }

@@ -1,7 +1,7 @@
-//! Every command but the run of takes: reads, SET, and what clients ask before they begin.
+//! Commands other than batches of INCR: reads, SET, and what clients send at connection setup.
 //!
-//! A command that is refused has moved nothing. Refusals that pass are told as `-TRYAGAIN`, or `-LOADING` while the node knows
-//! no owner at all: both are what clients of Redis try again.
+//! A refused command has moved nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the node
+//! has no routes: Redis clients retry both.
 
 use std::net::SocketAddr;
 
@@ -9,34 +9,34 @@ use seq_core::{Count, Epoch, Refusal, Target, Uid, limits};
 use seq_kit::frontend::{Ask, Current, Frontend, Via};
 use seq_proto::status;
 
-use crate::resp::auth::{self, Verdict};
+use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::connection::call;
-use crate::resp::encode::{Repeated, Replies};
-use crate::resp::gather::{Keys, integer};
+use crate::resp::encode::{Excerpt, Replies};
+use crate::resp::incr_batch::{Keys, integer};
 use crate::resp::parse::Args;
 use crate::resp::tables::{self, REDIS_VERSION, SERVED, Served, Unserved};
 use crate::resp::transaction::{MAX_QUEUED, MAX_QUEUED_BYTES, Transaction};
-use crate::resp::{Door, Node};
+use crate::resp::{Endpoint, Node};
 
-/// Longest name of a command, in bytes; a longer one is none.
+/// Longest name of a command, in bytes; a longer one is unknown.
 const MAX_NAME_BYTES: usize = 24;
 
-/// What a connection is to its client.
+/// State of a connection.
 pub(super) struct Session {
     id: u64,
-    /// Whether it may ask for numbers: no password is set, or it was said.
+    /// Whether it may send all commands: no password is set, or the client has authenticated.
     pub(super) admitted: bool,
     pub(super) resp3: bool,
-    /// Whether the connection ends after the replies so far.
-    pub(super) leaves: bool,
-    /// As the client calls itself.
+    /// Whether the connection is closed after the replies so far.
+    pub(super) closing: bool,
+    /// Set by CLIENT SETNAME or HELLO.
     name: Vec<u8>,
     peer: Option<SocketAddr>,
     wrong_passwords: u32,
-    /// What was queued since MULTI.
+    /// The commands queued since MULTI.
     transaction: Option<Transaction>,
-    /// A transaction whose EXEC has come, to be executed at once.
-    pub(super) executes: Option<Transaction>,
+    /// The transaction of an EXEC, to be executed next.
+    pub(super) exec: Option<Transaction>,
 }
 
 impl Session {
@@ -45,68 +45,68 @@ impl Session {
             id,
             admitted,
             resp3: false,
-            leaves: false,
+            closing: false,
             name: Vec::new(),
             peer,
             wrong_passwords: 0,
             transaction: None,
-            executes: None,
+            exec: None,
         }
     }
 
-    /// Whether takes are answered as they come, without a look at the session.
-    pub(super) fn takes_at_once(&self) -> bool {
+    /// Whether INCRs are executed in batches, without a check of the session for each.
+    pub(super) fn allows_incr_batches(&self) -> bool {
         self.admitted && self.transaction.is_none()
     }
 }
 
-/// How the node's keys name uids.
+/// The node's mapping of keys to uids.
 pub(super) fn keys(node: &Node) -> Keys<'_> {
     Keys { prefix: node.config.prefix.as_bytes() }
 }
 
-/// Tells a refusal.
+/// Encodes a refusal.
 pub(super) fn refuse(replies: &mut Replies, refusal: &Refusal) {
     let kind = if status::verdict(refusal).retry_after.is_some() { "TRYAGAIN" } else { "ERR" };
     replies.error(kind, format_args!("{refusal}"));
 }
 
-/// Tells that the node is not ready.
+/// Encodes the error of a node without routes.
 pub(super) fn loading(replies: &mut Replies) {
-    replies.error("LOADING", format_args!("the node does not know yet who owns which uids"));
+    replies.error("LOADING", format_args!("the node has no routes yet"));
 }
 
-/// A command with its arguments, the name apart and in capitals.
-struct Asked<'a, 'b> {
+/// A command with its arguments, and its name in capitals.
+struct Invocation<'a, 'b> {
     name: &'b [u8],
     args: Args<'a>,
 }
 
-impl<'a> Asked<'a, '_> {
-    /// The arguments behind the name.
+impl<'a> Invocation<'a, '_> {
+    /// The arguments after the name.
     fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         self.args.iter().skip(1)
     }
 
-    /// An argument, the first one being 1; empty where there is none.
-    fn get(&self, place: usize) -> &'a [u8] {
-        self.args.iter().nth(place).unwrap_or_default()
+    /// Argument `index`, from 1; empty if there is none.
+    fn get(&self, index: usize) -> &'a [u8] {
+        self.args.iter().nth(index).unwrap_or_default()
     }
 
-    /// An argument that is a word, in small letters.
-    fn word(&self, place: usize) -> String {
-        String::from_utf8_lossy(self.get(place)).to_ascii_lowercase()
+    /// Argument `index`, in lower case.
+    fn word(&self, index: usize) -> String {
+        String::from_utf8_lossy(self.get(index)).to_ascii_lowercase()
     }
 
-    /// The name in small letters.
+    /// The name in lower case.
     fn lower(&self) -> String {
         String::from_utf8_lossy(self.name).to_ascii_lowercase()
     }
 }
 
-/// Answers one command, of which `bytes` are all; within a transaction it is queued.
+/// Executes one command, whose encoded form is `bytes`; within a transaction it is queued.
 pub(super) async fn execute<F: Frontend>(
-    door: &Door<F>,
+    endpoint: &Endpoint<F>,
     session: &mut Session,
     args: &Args<'_>,
     bytes: &[u8],
@@ -117,22 +117,22 @@ pub(super) async fn execute<F: Frontend>(
     let name = &mut capitals[..called.len().min(MAX_NAME_BYTES)];
     name.copy_from_slice(&called[..called.len().min(MAX_NAME_BYTES)]);
     name.make_ascii_uppercase();
-    let asked = Asked { name, args: *args };
-    // What a browser sends when a page has it call this port.
-    if matches!(asked.name, b"POST" | b"HOST:") {
-        session.leaves = true;
+    let invocation = Invocation { name, args: *args };
+    // An HTTP request: a page makes the browser send it to this port.
+    if matches!(invocation.name, b"POST" | b"HOST:") {
+        session.closing = true;
         return;
     }
-    if !session.admitted && !matches!(asked.name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
+    if !session.admitted && !matches!(invocation.name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
         return replies.error("NOAUTH", format_args!("Authentication required."));
     }
-    if !is_sound(called, &asked, replies) {
+    if !check(called, &invocation, replies) {
         if let Some(transaction) = &mut session.transaction {
             transaction.fail();
         }
         return;
     }
-    let at_once = matches!(asked.name, b"MULTI" | b"EXEC" | b"DISCARD" | b"RESET" | b"QUIT");
+    let at_once = matches!(invocation.name, b"MULTI" | b"EXEC" | b"DISCARD" | b"RESET" | b"QUIT");
     if let Some(transaction) = session.transaction.as_mut().filter(|_| !at_once) {
         if transaction.push(bytes) {
             return replies.simple("QUEUED");
@@ -140,65 +140,70 @@ pub(super) async fn execute<F: Frontend>(
         let bounds = format_args!("a transaction has up to {MAX_QUEUED} commands and {MAX_QUEUED_BYTES} bytes");
         return replies.error("ERR", bounds);
     }
-    answer(door, session, &asked, replies).await;
+    dispatch(endpoint, session, &invocation, replies).await;
 }
 
-/// Answers a command that is served, with as many arguments as it takes.
-async fn answer<F: Frontend>(door: &Door<F>, session: &mut Session, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    match asked.name {
-        b"INCR" | b"INCRBY" => take(door, asked, replies).await,
-        b"GET" => get(door, asked.get(1), replies).await,
-        b"MGET" => mget(door, asked, replies).await,
-        b"EXISTS" => exists(door, asked, replies).await,
-        b"TYPE" | b"TTL" | b"PTTL" => about(door, asked, replies).await,
-        b"SET" => set(door, asked, replies).await,
-        b"MULTI" | b"EXEC" | b"DISCARD" => transact(session, asked.name, replies),
-        // Nothing is ever watched.
+/// Executes a command that passed [`check`].
+async fn dispatch<F: Frontend>(
+    endpoint: &Endpoint<F>,
+    session: &mut Session,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
+    match invocation.name {
+        b"INCR" | b"INCRBY" => incr(endpoint, invocation, replies).await,
+        b"GET" => get(endpoint, invocation.get(1), replies).await,
+        b"MGET" => mget(endpoint, invocation, replies).await,
+        b"EXISTS" => exists(endpoint, invocation, replies).await,
+        b"TYPE" | b"TTL" | b"PTTL" => type_or_ttl(endpoint, invocation, replies).await,
+        b"SET" => set(endpoint, invocation, replies).await,
+        b"MULTI" | b"EXEC" | b"DISCARD" => transact(session, invocation.name, replies),
+        // WATCH is not supported: there is nothing to unwatch.
         b"UNWATCH" => replies.simple("OK"),
-        b"PING" if asked.args.count() > 2 => {
+        b"PING" if invocation.args.count() > 2 => {
             replies.error("ERR", format_args!("wrong number of arguments for 'ping' command"))
         }
-        b"PING" if asked.args.count() == 2 => replies.bulk(asked.get(1)),
+        b"PING" if invocation.args.count() == 2 => replies.bulk(invocation.get(1)),
         b"PING" => replies.simple("PONG"),
-        b"ECHO" => replies.bulk(asked.get(1)),
-        b"AUTH" => auth(door, session, asked, replies).await,
-        b"HELLO" => hello(door, session, asked, replies).await,
-        b"RESET" => reset(&door.node, session, replies),
-        b"SELECT" if asked.get(1) == b"0" => replies.simple("OK"),
+        b"ECHO" => replies.bulk(invocation.get(1)),
+        b"AUTH" => auth(endpoint, session, invocation, replies).await,
+        b"HELLO" => hello(endpoint, session, invocation, replies).await,
+        b"RESET" => reset(&endpoint.node, session, replies),
+        b"SELECT" if invocation.get(1) == b"0" => replies.simple("OK"),
         b"SELECT" => replies.error("ERR", format_args!("DB index is out of range: there is one, 0")),
-        b"INFO" => replies.bulk(tables::info(&door.node).as_bytes()),
+        b"INFO" => replies.bulk(tables::info(&endpoint.node).as_bytes()),
         b"ROLE" => {
             replies.array(3);
             replies.bulk(b"master");
             replies.integer(0);
             replies.array(0);
         }
-        // Redis's own sentence: clients recognize it and do not request slots.
+        // The text of Redis: clients recognize it and do not request slots.
         b"CLUSTER" => replies.error("ERR", format_args!("This instance has cluster support disabled")),
-        b"COMMAND" => command(asked, replies),
-        b"CONFIG" => config(&door.node, asked, replies),
-        b"CLIENT" => client(session, asked, replies),
+        b"COMMAND" => command(invocation, replies),
+        b"CONFIG" => config(&endpoint.node, invocation, replies),
+        b"CLIENT" => client(session, invocation, replies),
         _ => {
             replies.simple("OK");
-            session.leaves = true;
+            session.closing = true;
         }
     }
 }
 
-/// Whether a command is served, with so many arguments. Replies with an error when it is not.
-fn is_sound(called: &[u8], asked: &Asked<'_, '_>, replies: &mut Replies) -> bool {
-    let count = asked.args.count();
+/// Whether a command is supported, with this number of arguments. Encodes an error if not.
+fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) -> bool {
+    let count = invocation.args.count();
     let known = SERVED.iter().find(|served| served.name.as_bytes().eq_ignore_ascii_case(called));
     let (unserved, arity) = match known {
-        // SET replies itself why it takes no options.
-        Some(served) if tables::takes(served.arity, count) || (asked.name == b"SET" && count > 3) => return true,
+        // SET has an error of its own for options.
+        Some(served) if tables::takes(served.arity, count) || (invocation.name == b"SET" && count > 3) => return true,
         Some(served) => (Unserved::Unknown, Some(served.arity)),
         None => tables::unserved(called),
     };
-    let called = Repeated(called);
+    let called = Excerpt(called);
     match (unserved, arity) {
         (_, Some(arity)) if !tables::takes(arity, count) => {
-            replies.error("ERR", format_args!("wrong number of arguments for '{}' command", asked.lower()));
+            replies.error("ERR", format_args!("wrong number of arguments for '{}' command", invocation.lower()));
         }
         (Unserved::Lowering, _) => {
             replies.error("ERR", format_args!("{called} is refused: numbers never go back, and none is ever removed"));
@@ -236,11 +241,11 @@ fn transact(session: &mut Session, name: &[u8], replies: &mut Replies) {
         (_, None) => {
             replies.error("ERR", format_args!("{} without MULTI", String::from_utf8_lossy(name)));
         }
-        (_, begun) => session.executes = begun,
+        (_, begun) => session.exec = begun,
     }
 }
 
-/// Makes the connection one that has just been opened.
+/// Resets the session to that of a new connection.
 fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     let Session { id, peer, wrong_passwords, .. } = *session;
     *session = Session { wrong_passwords, ..Session::new(id, node.config.password.is_none(), peer) };
@@ -248,21 +253,21 @@ fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     replies.simple("RESET");
 }
 
-/// The uid of a key; says what is wrong when it is none.
-fn uid<F>(door: &Door<F>, key: &[u8], replies: &mut Replies) -> Option<Uid> {
-    let keys = keys(&door.node);
+/// The uid of a key; encodes an error if it is not the key of a sequence.
+fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<Uid> {
+    let keys = keys(&endpoint.node);
     let uid = keys.uid(key);
     if uid.is_none() {
-        let (key, example) = (Repeated(key), keys.example());
+        let (key, example) = (Excerpt(key), keys.example());
         replies.error("ERR", format_args!("{key} is no sequence: a key is a prefix and a uid, as in {example}"));
     }
     uid
 }
 
-/// A take that was not in a run, because something is wrong with it.
-async fn take<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    let Some(uid) = uid(door, asked.get(1), replies) else { return };
-    let by = if asked.name == b"INCR" { b"1" } else { asked.get(2) };
+/// INCR or INCRBY outside of a batch, because its arguments are invalid or out of range.
+async fn incr<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+    let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
+    let by = if invocation.name == b"INCR" { b"1" } else { invocation.get(2) };
     let (negative, digits) = by.strip_prefix(b"-").map_or((false, by), |digits| (true, digits));
     let amount = integer(digits).filter(|amount| i64::try_from(*amount).is_ok() && !(negative && *amount == 0));
     let Some(amount) = amount else {
@@ -274,56 +279,60 @@ async fn take<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut 
     let Some(count) = u32::try_from(amount).ok().and_then(|count| Count::new(count).ok()) else {
         return replies.error("ERR", format_args!("count {amount} is not in 1..={}", limits::MAX_COUNT));
     };
-    match door.frontend.next(call(), Ask { uid, count, epoch: Epoch(0) }).await {
-        Ok(given) => replies.integer(given.value.0),
+    match endpoint.frontend.next(call(), Ask { uid, count, epoch: Epoch(0) }).await {
+        Ok(allocation) => replies.integer(allocation.value.0),
         Err(refusal) => refuse(replies, &refusal),
     }
 }
 
-/// Tells why a read or SET was refused.
-fn refused<F: Frontend>(door: &Door<F>, replies: &mut Replies, refusal: &Refusal) {
-    if door.knows_nobody() && status::verdict(refusal).retry_after.is_some() {
+/// Encodes the refusal of a read or SET.
+fn refused<F: Frontend>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &Refusal) {
+    if endpoint.has_no_routes() && status::verdict(refusal).retry_after.is_some() {
         loading(replies);
     } else {
         refuse(replies, refusal);
     }
 }
 
-/// The last number as a reading has it; `None` when there never was one.
+/// The last number of a reading; `None` if there never was one.
 fn value(current: &Current) -> Option<u64> {
     Some(current.reading.value.0).filter(|value| *value > 0)
 }
 
-async fn get<F: Frontend>(door: &Door<F>, key: &[u8], replies: &mut Replies) {
-    let Some(uid) = uid(door, key, replies) else { return };
-    if door.knows_nobody() {
+async fn get<F: Frontend>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) {
+    let Some(uid) = uid(endpoint, key, replies) else { return };
+    if endpoint.has_no_routes() {
         return loading(replies);
     }
-    let _sample = door.latency.sample(Via::Resp);
-    match door.frontend.current(call(), uid, Epoch(0)).await {
+    let _sample = endpoint.latency.sample(Via::Resp);
+    match endpoint.frontend.current(call(), uid, Epoch(0)).await {
         Ok(current) => replies.value(value(&current)),
-        Err(refusal) => refused(door, replies, &refusal),
+        Err(refusal) => refused(endpoint, replies, &refusal),
     }
 }
 
-/// Reads all keys of a command. A key that is no sequence of this set has no value, as a missing key in Redis. Replies
-/// with an error when one cannot be read now.
-async fn read<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut Replies) -> Option<Vec<Option<u64>>> {
-    if door.knows_nobody() {
+/// Reads all keys of a command. A key that is no sequence of this set has no value, as a missing key in Redis. Encodes
+/// an error if a key cannot be read now.
+async fn read<F: Frontend>(
+    endpoint: &Endpoint<F>,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) -> Option<Vec<Option<u64>>> {
+    if endpoint.has_no_routes() {
         loading(replies);
         return None;
     }
-    let _sample = door.latency.sample(Via::Resp);
-    let keys = keys(&door.node);
-    let mut values = vec![None; asked.args.count() - 1];
-    let (places, uids): (Vec<_>, Vec<_>) =
-        asked.iter().enumerate().filter_map(|(place, key)| Some((place, keys.uid(key)?))).unzip();
-    for (place, read) in places.into_iter().zip(door.frontend.current_many(call(), uids).await) {
+    let _sample = endpoint.latency.sample(Via::Resp);
+    let keys = keys(&endpoint.node);
+    let mut values = vec![None; invocation.args.count() - 1];
+    let (indexes, uids): (Vec<_>, Vec<_>) =
+        invocation.iter().enumerate().filter_map(|(index, key)| Some((index, keys.uid(key)?))).unzip();
+    for (index, read) in indexes.into_iter().zip(endpoint.frontend.current_many(call(), uids).await) {
         match read {
-            Ok(current) => values[place] = value(&current),
+            Ok(current) => values[index] = value(&current),
             Err(Refusal::UidOutOfRange { .. }) => {}
             Err(refusal) => {
-                refused(door, replies, &refusal);
+                refused(endpoint, replies, &refusal);
                 return None;
             }
         }
@@ -331,23 +340,23 @@ async fn read<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut 
     Some(values)
 }
 
-async fn mget<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    let Some(values) = read(door, asked, replies).await else { return };
+async fn mget<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+    let Some(values) = read(endpoint, invocation, replies).await else { return };
     replies.array(values.len());
     values.into_iter().for_each(|value| replies.value(value));
 }
 
-async fn exists<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    if let Some(values) = read(door, asked, replies).await {
+async fn exists<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+    if let Some(values) = read(endpoint, invocation, replies).await {
         replies.integer(values.into_iter().flatten().count() as u64);
     }
 }
 
 /// TYPE, TTL and PTTL: a sequence that has had a number is a string that never expires.
-async fn about<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    let Some(values) = read(door, asked, replies).await else { return };
+async fn type_or_ttl<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+    let Some(values) = read(endpoint, invocation, replies).await else { return };
     let exists = values.into_iter().flatten().next().is_some();
-    match (asked.name, exists) {
+    match (invocation.name, exists) {
         (b"TYPE", true) => replies.simple("string"),
         (b"TYPE", false) => replies.simple("none"),
         (_, true) => replies.signed(-1),
@@ -355,71 +364,82 @@ async fn about<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut
     }
 }
 
-async fn set<F: Frontend>(door: &Door<F>, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    let Some(uid) = uid(door, asked.get(1), replies) else { return };
-    if asked.args.count() > 3 {
-        let option = Repeated(asked.get(3));
+async fn set<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+    let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
+    if invocation.args.count() > 3 {
+        let option = Excerpt(invocation.get(3));
         return replies.error("ERR", format_args!("{option} is refused: SET raises a sequence, and has no options"));
     }
-    let Some(to) = integer(asked.get(2)) else {
+    let Some(to) = integer(invocation.get(2)) else {
         return replies.error("ERR", format_args!("value is not an integer or out of range"));
     };
-    if door.knows_nobody() {
+    if endpoint.has_no_routes() {
         return loading(replies);
     }
     let done = match Target::new(to) {
-        Ok(to) => door.frontend.advance(call(), uid, to, Epoch(0)).await,
+        Ok(to) => endpoint.frontend.advance(call(), uid, to, Epoch(0)).await,
         Err(refusal) => Err(refusal),
     };
     match done {
         Ok(_) => replies.simple("OK"),
-        Err(refusal) => refused(door, replies, &refusal),
+        Err(refusal) => refused(endpoint, replies, &refusal),
     }
 }
 
-/// Admits a client, or says why not.
-async fn admit<F>(
-    door: &Door<F>,
+/// Authenticates a client, or encodes an error.
+async fn authenticate<F>(
+    endpoint: &Endpoint<F>,
     session: &mut Session,
     user: Option<&[u8]>,
     password: &[u8],
     replies: &mut Replies,
 ) -> bool {
-    match auth::judge(&door.node.config, user, password) {
-        Verdict::Admitted => {
+    match auth::check(&endpoint.node.config, user, password) {
+        AuthOutcome::Admitted => {
             (session.admitted, session.wrong_passwords) = (true, 0);
             return true;
         }
-        Verdict::NotNeeded => replies.error(
+        AuthOutcome::NotNeeded => replies.error(
             "ERR",
             format_args!(
                 "AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?"
             ),
         ),
-        Verdict::Wrong => {
+        AuthOutcome::Wrong => {
             session.wrong_passwords += 1;
-            let again = door.node.guesses.on_wrong(session.peer, session.wrong_passwords, &door.stop).await;
-            session.leaves |= !again;
+            let may_retry =
+                endpoint.node.auth_failures.delay_reply(session.peer, session.wrong_passwords, &endpoint.stop).await;
+            session.closing |= !may_retry;
             replies.error("WRONGPASS", format_args!("invalid username-password pair or user is disabled."));
         }
     }
     false
 }
 
-async fn auth<F>(door: &Door<F>, session: &mut Session, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    let (user, password) = match asked.args.count() {
-        2 => (None, asked.get(1)),
-        3 => (Some(asked.get(1)), asked.get(2)),
+async fn auth<F>(
+    endpoint: &Endpoint<F>,
+    session: &mut Session,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
+    let (user, password) = match invocation.args.count() {
+        2 => (None, invocation.get(1)),
+        3 => (Some(invocation.get(1)), invocation.get(2)),
         _ => return replies.error("ERR", format_args!("syntax error")),
     };
-    if admit(door, session, user, password, replies).await {
+    if authenticate(endpoint, session, user, password, replies).await {
         replies.simple("OK");
     }
 }
 
-async fn hello<F>(door: &Door<F>, session: &mut Session, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    let mut args = asked.iter();
+async fn hello<F>(
+    endpoint: &Endpoint<F>,
+    session: &mut Session,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
+    let mut args = invocation.iter();
     let version = match args.next() {
         None => session.resp3,
         Some(b"2") => false,
@@ -434,7 +454,7 @@ async fn hello<F>(door: &Door<F>, session: &mut Session, asked: &Asked<'_, '_>, 
         if option.eq_ignore_ascii_case(b"AUTH")
             && let (Some(user), Some(password)) = (args.next(), args.next())
         {
-            if !admit(door, session, Some(user), password, replies).await {
+            if !authenticate(endpoint, session, Some(user), password, replies).await {
                 return;
             }
         } else if option.eq_ignore_ascii_case(b"SETNAME")
@@ -445,7 +465,7 @@ async fn hello<F>(door: &Door<F>, session: &mut Session, asked: &Asked<'_, '_>, 
             }
             name = Some(given);
         } else {
-            return replies.error("ERR", format_args!("Syntax error in HELLO option {}", Repeated(option)));
+            return replies.error("ERR", format_args!("Syntax error in HELLO option {}", Excerpt(option)));
         }
     }
     if !session.admitted {
@@ -474,12 +494,12 @@ async fn hello<F>(door: &Door<F>, session: &mut Session, asked: &Asked<'_, '_>, 
 
 const BAD_NAME: &str = "Client names cannot contain spaces, newlines or special characters.";
 
-/// Whether a client may call itself so.
+/// Whether a client name is valid.
 fn is_name(name: &[u8]) -> bool {
     name.iter().all(u8::is_ascii_graphic)
 }
 
-fn command(asked: &Asked<'_, '_>, replies: &mut Replies) {
+fn command(invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     let describe = |served: &Served, replies: &mut Replies| {
         replies.array(6);
         replies.bulk(served.name.as_bytes());
@@ -490,17 +510,17 @@ fn command(asked: &Asked<'_, '_>, replies: &mut Replies) {
         replies.signed(served.keys.1);
         replies.integer(u64::from(served.keys.0 > 0));
     };
-    match &*asked.word(1) {
+    match &*invocation.word(1) {
         "count" => replies.integer(SERVED.len() as u64),
-        // Texts about commands: those of Redis are true of these as well, and clients have them.
+        // Documentation of commands: that of Redis applies, and clients have it.
         "docs" => replies.map(0),
         "list" => {
             replies.array(SERVED.len());
             SERVED.iter().for_each(|served| replies.bulk(served.name.as_bytes()));
         }
-        "info" if asked.args.count() > 2 => {
-            replies.array(asked.args.count() - 2);
-            for name in asked.iter().skip(1) {
+        "info" if invocation.args.count() > 2 => {
+            replies.array(invocation.args.count() - 2);
+            for name in invocation.iter().skip(1) {
                 let known = SERVED.iter().find(|served| served.name.as_bytes().eq_ignore_ascii_case(name));
                 match known {
                     Some(served) => describe(served, replies),
@@ -512,25 +532,25 @@ fn command(asked: &Asked<'_, '_>, replies: &mut Replies) {
             replies.array(SERVED.len());
             SERVED.iter().for_each(|served| describe(served, replies));
         }
-        _ => replies.error("ERR", format_args!("unknown subcommand {}", Repeated(asked.get(1)))),
+        _ => replies.error("ERR", format_args!("unknown subcommand {}", Excerpt(invocation.get(1)))),
     }
 }
 
-fn config(node: &Node, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    match &*asked.word(1) {
-        "get" if asked.args.count() > 2 => {}
+fn config(node: &Node, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+    match &*invocation.word(1) {
+        "get" if invocation.args.count() > 2 => {}
         "get" => return replies.error("ERR", format_args!("wrong number of arguments for 'config|get' command")),
         "set" | "rewrite" | "resetstat" => {
             let text = "settings of this port are in the settings file: only CONFIG GET is served";
             return replies.error("ERR", format_args!("{text}"));
         }
-        _ => return replies.error("ERR", format_args!("unknown subcommand {}", Repeated(asked.get(1)))),
+        _ => return replies.error("ERR", format_args!("unknown subcommand {}", Excerpt(invocation.get(1)))),
     }
     let most = node.admission.most().to_string();
     let idle = node.config.idle.unwrap_or_default().as_secs().to_string();
     let settings = [("save", ""), ("appendonly", "no"), ("databases", "1"), ("maxclients", &most), ("timeout", &idle)];
     let wanted =
-        |name: &str| asked.iter().skip(1).any(|want| want == b"*" || want.eq_ignore_ascii_case(name.as_bytes()));
+        |name: &str| invocation.iter().skip(1).any(|want| want == b"*" || want.eq_ignore_ascii_case(name.as_bytes()));
     replies.map(settings.iter().filter(|(name, _)| wanted(name)).count());
     for (name, value) in settings.iter().filter(|(name, _)| wanted(name)) {
         replies.bulk(name.as_bytes());
@@ -538,11 +558,11 @@ fn config(node: &Node, asked: &Asked<'_, '_>, replies: &mut Replies) {
     }
 }
 
-fn client(session: &mut Session, asked: &Asked<'_, '_>, replies: &mut Replies) {
-    match (&*asked.word(1), asked.args.count()) {
-        ("setname", 3) if !is_name(asked.get(2)) => replies.error("ERR", format_args!("{BAD_NAME}")),
+fn client(session: &mut Session, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+    match (&*invocation.word(1), invocation.args.count()) {
+        ("setname", 3) if !is_name(invocation.get(2)) => replies.error("ERR", format_args!("{BAD_NAME}")),
         ("setname", 3) => {
-            session.name = asked.get(2).to_vec();
+            session.name = invocation.get(2).to_vec();
             replies.simple("OK");
         }
         ("getname", 2) if session.name.is_empty() => replies.nil(),
@@ -555,7 +575,7 @@ fn client(session: &mut Session, asked: &Asked<'_, '_>, replies: &mut Replies) {
                 .bulk(format!("id={} name={name} db=0 resp={}\n", session.id, 2 + u8::from(session.resp3)).as_bytes());
         }
         _ => {
-            let sub = Repeated(asked.get(1));
+            let sub = Excerpt(invocation.get(1));
             replies.error("ERR", format_args!("unknown subcommand or wrong number of arguments for {sub}"));
         }
     }

@@ -1,7 +1,8 @@
-//! One client: reads what its socket has, answers all whole commands of it, writes once.
+//! One client connection: reads what is available, executes all complete commands, writes the replies once.
 //!
-//! The memory for a batch belongs to the thread: a client has it from when bytes have come until its replies are gone, so
-//! quiet ones hold nothing but the start of a command. Replies are in the order of the commands, whatever waits.
+//! The buffers of a batch belong to the thread: a connection holds them from the arrival of bytes until its replies are
+//! sent, so an idle one holds only the start of an incomplete command. Replies are in the order of the commands, even
+//! if some wait.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -18,83 +19,85 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::transport::server::Connected;
 
-use crate::resp::Door;
+use crate::resp::Endpoint;
 use crate::resp::commands::{self, Session};
 use crate::resp::encode::Replies;
-use crate::resp::gather::{self, Halt};
+use crate::resp::incr_batch::{self, BatchEnd};
 use crate::resp::parse::Parser;
 use crate::resp::transaction::Transaction;
 use crate::timeout::{self, DEFAULT_TIMEOUT};
 
-/// Bytes read at a time: some hundred commands, which stay in the nearest cache until they are answered.
+/// Size of a read: some hundred commands, which stay in the L1 cache until their replies are written.
 const READ_BYTES: usize = 16 * 1024;
 
-/// The start of a command that fits in front of what is read next; one that is cut by the end of a read usually does.
+/// Longest start of an incomplete command that is copied in front of the next read; a command split by a read usually
+/// fits.
 const SHORT_BYTES: usize = 1_024;
 
-/// Replies are sent once there are so many bytes of them, however many commands wait behind. Only the largest batches have
+/// Size of the buffered replies at which they are sent, however many commands follow. Only the largest batches have
 /// more.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// Memory for replies and asks that a thread keeps between batches: what a batch of single takes needs, and not what the
-/// largest one did.
+/// Memory for replies and items that a thread keeps between batches: enough for a batch of INCR, not for the largest
+/// one.
 const KEPT_BYTES: usize = SEND_BYTES;
 
-/// Most takes of one batch: more than one read brings, and as many as a call to another node may carry.
+/// Most INCRs of one batch: more than one read holds, and as many as a forwarded request may carry.
 const MAX_TAKES: usize = limits::MAX_ITEMS;
 
-/// How long a command may take to arrive after its first byte: a slow line brings the largest one in the time, and whoever
-/// sends a byte now and then does not hold a connection for ever.
+/// Timeout of a command, from its first byte: enough for the largest one over a slow network, and a client that sends
+/// single bytes does not occupy a connection forever.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
 
-/// How long a client may leave replies unread before it is cut. Until then nothing more is read from it.
+/// Timeout of writing replies that the client does not read; it is disconnected then. Until then nothing more is read
+/// from it.
 const UNREAD_TIME: Duration = Duration::from_secs(30);
 
-/// How long the last reply of a connection may take to be read before the socket is closed over it.
+/// Timeout for the client to read the last reply before the socket is closed.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// One client's connection.
 pub(super) struct Client<F> {
-    door: Arc<Door<F>>,
+    endpoint: Arc<Endpoint<F>>,
     stream: Connection,
     parser: Parser,
-    /// The start of a command whose end has not come.
+    /// The start of an incomplete command.
     partial: Vec<u8>,
-    /// When its first bytes came.
+    /// Arrival of its first bytes.
     since: Option<Instant>,
     session: Session,
 }
 
-/// Memory for one batch.
+/// Buffers of one batch.
 struct Batch {
-    /// [`SHORT_BYTES`] of room, then what was read.
+    /// [`SHORT_BYTES`] of space, then the bytes of the read.
     input: Box<[u8]>,
-    asks: Vec<Asked>,
-    answers: Vec<Answered<Allocation>>,
+    items: Vec<Asked>,
+    results: Vec<Answered<Allocation>>,
     replies: Replies,
 }
 
 /// Why a connection ends.
 enum End {
-    /// The client left, or takes nothing more.
+    /// The client disconnected, or does not read.
     Gone,
-    /// The door closes, after the replies that are written.
+    /// The endpoint closes the connection, after the written replies.
     Close,
 }
 
 impl<F: Frontend> Client<F> {
-    pub(super) fn new(door: Arc<Door<F>>, stream: Connection) -> Client<F> {
-        let id = door.node.last_id.fetch_add(1, Relaxed) + 1;
+    pub(super) fn new(endpoint: Arc<Endpoint<F>>, stream: Connection) -> Client<F> {
+        let id = endpoint.node.last_id.fetch_add(1, Relaxed) + 1;
         let peer = stream.connect_info().remote_addr();
-        let session = Session::new(id, door.node.config.password.is_none(), peer);
-        Client { door, stream, parser: Parser::default(), partial: Vec::new(), since: None, session }
+        let session = Session::new(id, endpoint.node.config.password.is_none(), peer);
+        Client { endpoint, stream, parser: Parser::default(), partial: Vec::new(), since: None, session }
     }
 
-    /// Serves the client until it leaves, breaks a rule or the door closes.
+    /// Serves the client until it disconnects, violates the protocol, or the endpoint shuts down.
     pub(super) async fn run(mut self) {
-        let door = self.door.clone();
-        // Registered once: the door's end wakes this task whatever it waits for, and costs nothing until then.
-        let mut stopped = pin!(door.stop.cancelled());
+        let endpoint = self.endpoint.clone();
+        // Registered once: the shutdown of the endpoint wakes this task whatever it waits for, at no cost until then.
+        let mut stopped = pin!(endpoint.stop.cancelled());
         poll_fn(|context| {
             let _ = stopped.as_mut().poll(context);
             Poll::Ready(())
@@ -111,7 +114,7 @@ impl<F: Frontend> Client<F> {
                 break end;
             }
             if bytes == READ_BYTES {
-                // There is more where that came from; the others of this core come first.
+                // More input is available; the other tasks of this core run first.
                 tokio::task::yield_now().await;
             }
         };
@@ -120,11 +123,11 @@ impl<F: Frontend> Client<F> {
         }
     }
 
-    /// Waits for bytes; they are in a batch's input, behind the room for the start of a command.
+    /// Waits for bytes; they are in the batch's input, behind the space for the start of a command.
     async fn read(&mut self) -> Result<(Box<Batch>, usize), End> {
-        let (door, stream) = (&*self.door, &mut self.stream);
+        let (endpoint, stream) = (&*self.endpoint, &mut self.stream);
         let reading = poll_fn(|context| {
-            if door.stopping.load(Acquire) {
+            if endpoint.stopping.load(Acquire) {
                 return Poll::Ready(Err(End::Close));
             }
             let mut batch = Batch::of_thread();
@@ -140,7 +143,7 @@ impl<F: Frontend> Client<F> {
             }
         });
         let Some(since) = self.since else {
-            let Some(idle) = door.node.config.idle else { return reading.await };
+            let Some(idle) = endpoint.node.config.idle else { return reading.await };
             return timeout(idle, reading).await.unwrap_or(Err(End::Close));
         };
         match timeout_at(since + COMMAND_TIME, reading).await {
@@ -157,10 +160,10 @@ impl<F: Frontend> Client<F> {
         }
     }
 
-    /// Answers what came.
+    /// Executes the commands of a read.
     async fn serve(&mut self, batch: &mut Batch, bytes: usize) -> Result<(), End> {
-        let Batch { input, asks, answers, replies } = batch;
-        // The usual start of a command goes in front of what was read; what is read goes behind a long one.
+        let Batch { input, items, results, replies } = batch;
+        // The usual short start of a command is copied in front of the read; the read is appended to a long one.
         let short = self.partial.len() <= SHORT_BYTES;
         let mut partial = if short { Vec::new() } else { std::mem::take(&mut self.partial) };
         let input = if short {
@@ -172,35 +175,35 @@ impl<F: Frontend> Client<F> {
             &partial[..]
         };
         replies.resp3 = self.session.resp3;
-        let door = self.door.clone();
-        let keys = commands::keys(&door.node);
+        let endpoint = self.endpoint.clone();
+        let keys = commands::keys(&endpoint.node);
         let mut at = 0;
         let outcome = loop {
             // Before authentication and within a transaction every command is parsed one by one.
-            let (bytes, halt) = if self.session.takes_at_once() {
-                gather::takes(&mut self.parser, &input[at..], keys, MAX_TAKES, asks)
+            let (bytes, end) = if self.session.allows_incr_batches() {
+                incr_batch::parse_batch(&mut self.parser, &input[at..], keys, MAX_TAKES, items)
             } else {
-                gather::other(&mut self.parser, &input[at..])
+                incr_batch::parse_one(&mut self.parser, &input[at..])
             };
             at += bytes;
-            if !asks.is_empty() {
-                take(&door, asks, answers, replies).await;
+            if !items.is_empty() {
+                allocate(&endpoint, items, results, replies).await;
             }
-            match halt {
-                Halt::Input => break Ok(()),
-                Halt::Full => {}
-                Halt::Other(command) => {
+            match end {
+                BatchEnd::Input => break Ok(()),
+                BatchEnd::Full => {}
+                BatchEnd::Other(command) => {
                     let bytes = &input[at..at + command.bytes];
                     at += command.bytes;
-                    commands::execute(&door, &mut self.session, &command.args, bytes, replies).await;
-                    if self.session.leaves {
+                    commands::execute(&endpoint, &mut self.session, &command.args, bytes, replies).await;
+                    if self.session.closing {
                         break Err(End::Close);
                     }
-                    if let Some(transaction) = self.session.executes.take() {
-                        self.execute(transaction, asks, answers, replies).await?;
+                    if let Some(transaction) = self.session.exec.take() {
+                        self.execute(transaction, items, results, replies).await?;
                     }
                 }
-                Halt::Malformed(malformed) => {
+                BatchEnd::Malformed(malformed) => {
                     replies.error("ERR", format_args!("Protocol error: {malformed}"));
                     break Err(End::Close);
                 }
@@ -228,12 +231,12 @@ impl<F: Frontend> Client<F> {
         Ok(())
     }
 
-    /// Answers the commands of a transaction, as one array.
+    /// Executes the commands of a transaction; the replies are one array.
     async fn execute(
         &mut self,
         transaction: Transaction,
-        asks: &mut Vec<Asked>,
-        answers: &mut Vec<Answered<Allocation>>,
+        items: &mut Vec<Asked>,
+        results: &mut Vec<Answered<Allocation>>,
         replies: &mut Replies,
     ) -> Result<(), End> {
         let Some((input, commands)) = transaction.into_commands() else {
@@ -241,23 +244,23 @@ impl<F: Frontend> Client<F> {
             return Ok(());
         };
         replies.array(commands);
-        let (door, mut parser, mut at) = (self.door.clone(), Parser::default(), 0);
-        let keys = commands::keys(&door.node);
+        let (endpoint, mut parser, mut at) = (self.endpoint.clone(), Parser::default(), 0);
+        let keys = commands::keys(&endpoint.node);
         while at < input.len() {
-            let (bytes, halt) = gather::takes(&mut parser, &input[at..], keys, MAX_TAKES, asks);
+            let (bytes, end) = incr_batch::parse_batch(&mut parser, &input[at..], keys, MAX_TAKES, items);
             at += bytes;
-            if !asks.is_empty() {
-                take(&door, asks, answers, replies).await;
+            if !items.is_empty() {
+                allocate(&endpoint, items, results, replies).await;
             }
-            match halt {
-                Halt::Other(command) => {
+            match end {
+                BatchEnd::Other(command) => {
                     let bytes = &input[at..at + command.bytes];
                     at += command.bytes;
-                    commands::execute(&door, &mut self.session, &command.args, bytes, replies).await;
+                    commands::execute(&endpoint, &mut self.session, &command.args, bytes, replies).await;
                 }
-                Halt::Full => {}
-                // They were whole when they were queued.
-                Halt::Input | Halt::Malformed(_) => break,
+                BatchEnd::Full => {}
+                // Not reached: the commands were complete when they were queued.
+                BatchEnd::Input | BatchEnd::Malformed(_) => break,
             }
             if replies.bytes().len() >= SEND_BYTES {
                 self.send(replies).await?;
@@ -273,7 +276,7 @@ impl<F: Frontend> Client<F> {
         }
         let sent = {
             let mut sending = pin!(self.stream.write_all(replies.bytes()));
-            // A client that reads makes nobody wait, and needs no timer.
+            // The usual write completes at once and needs no timer.
             match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
                 Poll::Ready(sent) => sent.is_ok(),
                 Poll::Pending => matches!(timeout(UNREAD_TIME, sending).await, Ok(Ok(()))),
@@ -283,8 +286,8 @@ impl<F: Frontend> Client<F> {
         if sent { Ok(()) } else { Err(End::Gone) }
     }
 
-    /// Ends the connection so that the client gets the last reply: a socket that is closed over unread bytes takes back what
-    /// is on its way.
+    /// Closes the connection so that the client gets the last reply: closing a socket with unread bytes discards data
+    /// that is still in transit.
     async fn close(&mut self) {
         let stream = &mut self.stream;
         let closing = async {
@@ -297,54 +300,54 @@ impl<F: Frontend> Client<F> {
     }
 }
 
-/// Takes the numbers of a run and tells them.
-async fn take<F: Frontend>(
-    door: &Door<F>,
-    asks: &mut Vec<Asked>,
-    answers: &mut Vec<Answered<Allocation>>,
+/// Allocates the numbers of a batch and writes the replies.
+async fn allocate<F: Frontend>(
+    endpoint: &Endpoint<F>,
+    items: &mut Vec<Asked>,
+    results: &mut Vec<Answered<Allocation>>,
     replies: &mut Replies,
 ) {
-    let frontend = &door.frontend;
-    let _sample = door.latency.sample(Via::Resp);
-    frontend.take_now(Via::Resp, asks, answers);
-    // Before the first routes nobody is known to ask; a client is told so at once, and comes back.
-    if answers.iter().any(Option::is_none) && !door.knows_nobody() {
-        frontend.take_rest(call(), asks, answers).await;
+    let frontend = &endpoint.frontend;
+    let _sample = endpoint.latency.sample(Via::Resp);
+    frontend.take_now(Via::Resp, items, results);
+    // Without routes no owner is known; the client gets the error at once, and retries.
+    if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
+        frontend.take_rest(call(), items, results).await;
     }
-    for answer in answers.drain(..) {
-        match answer {
-            Some(Ok(given)) => replies.integer(given.value.0),
+    for result in results.drain(..) {
+        match result {
+            Some(Ok(allocation)) => replies.integer(allocation.value.0),
             Some(Err(refusal)) => commands::refuse(replies, &refusal),
             None => commands::loading(replies),
         }
     }
-    asks.clear();
+    items.clear();
 }
 
-/// A call of a client, which says nothing of how long it waits.
+/// The context of a request; Redis clients state no timeout.
 pub(super) fn call() -> Call {
     Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, via: Via::Resp }
 }
 
 thread_local! {
-    /// The memory that no client of the thread holds.
+    /// The batch buffers that no connection of the thread uses.
     static SPARE: Cell<Option<Box<Batch>>> = const { Cell::new(None) };
 }
 
 impl Batch {
-    /// The thread's, or a new one while a client that waits holds it.
+    /// Takes the thread's buffers, or new ones while a waiting connection uses them.
     fn of_thread() -> Box<Batch> {
         SPARE.take().unwrap_or_else(|| {
             let input = vec![0; SHORT_BYTES + READ_BYTES].into();
-            Box::new(Batch { input, asks: Vec::new(), answers: Vec::new(), replies: Replies::default() })
+            Box::new(Batch { input, items: Vec::new(), results: Vec::new(), replies: Replies::default() })
         })
     }
 
     fn put_back(mut self: Box<Batch>) {
-        self.asks.clear();
-        self.answers.clear();
-        self.asks.shrink_to(KEPT_BYTES / size_of::<Asked>());
-        self.answers.shrink_to(KEPT_BYTES / size_of::<Answered<Allocation>>());
+        self.items.clear();
+        self.results.clear();
+        self.items.shrink_to(KEPT_BYTES / size_of::<Asked>());
+        self.results.shrink_to(KEPT_BYTES / size_of::<Answered<Allocation>>());
         self.replies.clear(KEPT_BYTES);
         SPARE.set(Some(self));
     }

@@ -1,25 +1,25 @@
-//! Replies as bytes, in either version of the protocol, appended to one buffer.
+//! Encodes replies into one buffer, in either version of the protocol.
 
 use std::fmt::{self, Write};
 
-/// Longest part of what a caller sent that an error repeats: enough to find it by.
-const MAX_REPEATED_BYTES: usize = 64;
+/// Longest excerpt of a request in an error text: enough to search for.
+const MAX_EXCERPT_BYTES: usize = 64;
 
-/// The replies of one batch, and how they are spelled.
+/// The encoded replies of one batch.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     bytes: Vec<u8>,
-    /// Whether the client asked for version 3.
+    /// Whether the client requested version 3.
     pub(crate) resp3: bool,
 }
 
 impl Replies {
-    /// As bytes, in the order in which they were given.
+    /// The encoded bytes, in order.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets what was sent. Keeps so much memory for the next batch and no more.
+    /// Removes the replies, which were sent. Keeps at most `keep` bytes of capacity for the next batch.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
@@ -31,28 +31,28 @@ impl Replies {
         self.line(b':', value);
     }
 
-    /// An integer that may be below 0.
+    /// An integer that may be negative.
     pub(crate) fn signed(&mut self, value: i64) {
         self.bytes.push(b':');
         self.bytes.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
         self.end();
     }
 
-    /// A fixed answer such as OK.
+    /// A simple string such as OK.
     pub(crate) fn simple(&mut self, text: &str) {
         self.bytes.push(b'+');
         self.bytes.extend_from_slice(text.as_bytes());
         self.end();
     }
 
-    /// A string of any bytes.
+    /// A bulk string.
     pub(crate) fn bulk(&mut self, value: &[u8]) {
         self.line(b'$', value.len() as u64);
         self.bytes.extend_from_slice(value);
         self.end();
     }
 
-    /// A number as a string, which is how Redis tells values; nil where there is none.
+    /// A number as a bulk string, which is how Redis encodes values; nil for `None`.
     pub(crate) fn value(&mut self, value: Option<u64>) {
         match value {
             Some(value) => self.bulk(itoa::Buffer::new().format(value).as_bytes()),
@@ -60,22 +60,22 @@ impl Replies {
         }
     }
 
-    /// No value.
+    /// The nil reply.
     pub(crate) fn nil(&mut self) {
         self.bytes.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// So many replies follow as one.
+    /// The header of an array of `items` replies.
     pub(crate) fn array(&mut self, items: usize) {
         self.line(b'*', items as u64);
     }
 
-    /// So many pairs of replies follow as one.
+    /// The header of a map of `pairs` pairs of replies.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.resp3 { self.line(b'%', pairs as u64) } else { self.array(pairs * 2) }
     }
 
-    /// An error: its kind in capitals, by which clients decide what to do, and what is wrong for people.
+    /// An error: its kind in capitals, by which clients decide on a retry, and a human-readable text.
     pub(crate) fn error(&mut self, kind: &str, text: fmt::Arguments<'_>) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(kind.as_bytes());
@@ -88,7 +88,7 @@ impl Replies {
     fn line(&mut self, kind: u8, value: u64) {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(value).as_bytes();
-        // Room is looked for once.
+        // One capacity check.
         self.bytes.reserve(digits.len() + 3);
         self.bytes.push(kind);
         self.bytes.extend_from_slice(digits);
@@ -101,7 +101,7 @@ impl Replies {
     }
 }
 
-/// Text that cannot end the line it stands in.
+/// A writer that replaces control characters, so that text stays on one line.
 struct OneLine<'a>(&'a mut Vec<u8>);
 
 impl Write for OneLine<'_> {
@@ -111,12 +111,12 @@ impl Write for OneLine<'_> {
     }
 }
 
-/// What a caller sent, as an error repeats it.
-pub(crate) struct Repeated<'a>(pub(crate) &'a [u8]);
+/// Bytes of a request, escaped and shortened for an error text.
+pub(crate) struct Excerpt<'a>(pub(crate) &'a [u8]);
 
-impl fmt::Display for Repeated<'_> {
+impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = &self.0[..self.0.len().min(MAX_REPEATED_BYTES)];
+        let part = &self.0[..self.0.len().min(MAX_EXCERPT_BYTES)];
         let more = if part.len() < self.0.len() { "..." } else { "" };
         write!(f, "'{}{more}'", part.escape_ascii())
     }

@@ -1,86 +1,87 @@
-//! Bytes of a Redis client to commands: arrays of bulk strings, or lines as somebody types them.
+//! Incremental parser of Redis commands: arrays of bulk strings, or inline commands typed as a line.
 //!
-//! A pure function of the bytes, without an allocation: arguments are slices of the input. What was found whole of a command
-//! is not looked at again when more of it arrives, so a sender of single bytes makes nobody count to ten thousand each time.
+//! A pure function of the bytes, without allocation: arguments are slices of the input. Complete arguments of an
+//! incomplete command are not parsed again when more of it arrives: a sender of single bytes does not cause quadratic
+//! work.
 
 use seq_core::limits;
 
-/// Longest argument, in bytes: no key, name or password that means something here is longer.
+/// Longest argument, in bytes: no valid key, name or password is longer.
 pub const MAX_BULK_BYTES: usize = 1_024;
 
 /// Most arguments of a command, its name included: as many keys as a gRPC batch may have items.
 pub const MAX_ARGS: usize = limits::MAX_ITEMS + 1;
 
-/// Longest command that is typed as a line, in bytes: a person's, or a script's without a client library.
+/// Longest inline command, in bytes: typed, or sent by a script without a client library.
 pub const MAX_INLINE_BYTES: usize = 1_024;
 
-/// Largest command, in bytes: [`MAX_ARGS`] keys with the longest prefix a port may have. Arrays do not nest.
+/// Largest command, in bytes: [`MAX_ARGS`] keys with the longest prefix. Arrays do not nest.
 pub const MAX_COMMAND_BYTES: usize = limits::MAX_REQUEST_BYTES;
 
-/// Digits of a length, with its sign: more than any limit here has.
+/// Most digits of a length: more than any limit here has.
 const MAX_LENGTH_DIGITS: usize = 10;
 
-/// Input that is no command. The connection cannot go on: where the next command begins is not known.
+/// Input that is no command. The connection must be closed: the start of the next command is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// A length is no number, or has no end.
+    /// A length is not a number, or is not terminated.
     #[error("a length is not a number that ends in CR LF")]
     Length,
     /// An array of too many arguments.
     #[error("{args} arguments are more than the {MAX_ARGS} a command may have")]
     TooManyArgs {
-        /// As many as were announced.
+        /// The announced number.
         args: i64,
     },
     /// An argument that is too long, or has a negative length.
     #[error("a bulk string of {bytes} bytes is not in 0..={MAX_BULK_BYTES}")]
     BulkLength {
-        /// As many as were announced.
+        /// The announced length.
         bytes: i64,
     },
-    /// Something else where a bulk string belongs, an array within the array for one.
+    /// Another type in place of a bulk string, such as a nested array.
     #[error("expected '$', got '{}'", .got.escape_ascii())]
     NoBulk {
-        /// The byte in its place.
+        /// The first byte of it.
         got: u8,
     },
     /// An argument is not followed by CR LF.
     #[error("a bulk string does not end in CR LF")]
     BulkEnd,
-    /// A word of a line begins with a quote that does not end it, or has a backslash in it.
+    /// A quoted word of a line has no closing quote, or contains a backslash.
     #[error("unbalanced quotes in request")]
     Quotes,
     /// A line without an end.
     #[error("a line is longer than {MAX_INLINE_BYTES} bytes")]
     InlineTooLong,
-    /// Arguments that are too long together.
+    /// The arguments together are too long.
     #[error("a command is longer than {MAX_COMMAND_BYTES} bytes")]
     CommandTooLong,
 }
 
-/// A whole command.
+/// A complete command.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
-    /// Its name and arguments; there are none where somebody only pressed Enter.
+    /// Name and arguments; empty for an empty line.
     pub args: Args<'a>,
-    /// How many bytes of the input it is, 1 or more.
+    /// Its length in the input in bytes, 1 or more.
     pub bytes: usize,
 }
 
-/// What a parser knows of the command at the start of the input.
+/// Progress within the command at the start of the input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parser {
-    /// Bytes that were found whole: the head of the array and the first arguments. 0: nothing yet.
+    /// Bytes parsed completely: the head of the array and the first arguments. 0: none yet.
     whole: usize,
-    /// Of the array.
+    /// Number of arguments of the array.
     args: usize,
-    /// Arguments behind `whole`.
+    /// Number of arguments after `whole`.
     missing: usize,
 }
 
 impl Parser {
-    /// The command at the start of `input`; `None` when it goes on behind the input's end. Then the next call gets the same
-    /// bytes and more.
+    /// The command at the start of `input`; `None` if it is incomplete. The next call must then get the same bytes and
+    /// more.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -93,7 +94,7 @@ impl Parser {
             }
             let Some((args, whole)) = length(input)? else { return Ok(None) };
             if args <= 0 {
-                // What Redis ignores is ignored.
+                // Ignored, as Redis does.
                 return Ok(Some(Command { args: Args(Form::Line(&[])), bytes: whole }));
             }
             let count = usize::try_from(args).ok().filter(|count| *count <= MAX_ARGS);
@@ -118,9 +119,9 @@ pub struct Args<'a>(Form<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Form<'a> {
-    /// An array, whole.
+    /// A complete array.
     Bulks { bytes: &'a [u8], count: usize },
-    /// Words between blanks, and what stands between quotes. Checked when it was made.
+    /// An inline command: words between blanks or in quotes. Validated on construction.
     Line(&'a [u8]),
 }
 
@@ -141,7 +142,7 @@ impl<'a> Args<'a> {
         bulks.chain(Words(words).map_while(Result::ok))
     }
 
-    /// How many there are, with the name.
+    /// Number of arguments, with the name.
     #[must_use]
     pub fn count(&self) -> usize {
         match self.0 {
@@ -151,7 +152,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// The words of a line. One that begins with a quote goes to the next quote of its kind; there are no escapes.
+/// The words of a line. A quoted word ends at the next quote of its kind; there are no escapes.
 #[derive(Clone)]
 struct Words<'a>(&'a [u8]);
 
@@ -179,7 +180,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// A line that is a command.
+/// Parses an inline command.
 fn inline(input: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
     let window = &input[..input.len().min(MAX_INLINE_BYTES)];
     match memchr::memchr(b'\n', window) {
@@ -193,7 +194,7 @@ fn inline(input: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
     }
 }
 
-/// The number behind the first byte, up to CR LF, with the bytes of all of it; `None` when the input ends before.
+/// Parses the number after the first byte, up to CR LF; returns its end too. `None` if the input ends before.
 #[inline]
 fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     let negative = input.get(1) == Some(&b'-');
@@ -216,7 +217,7 @@ fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     Err(Malformed::Length)
 }
 
-/// The bulk string at the start of the input, with the bytes of all of it; `None` when the input ends before.
+/// Parses the bulk string at the start of the input; returns its end too. `None` if the input ends before.
 #[inline]
 fn bulk(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     match input.first() {

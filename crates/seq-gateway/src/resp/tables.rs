@@ -1,20 +1,20 @@
-//! What the port says of itself, and which commands of Redis it refuses with which reason.
+//! Tables of supported and refused Redis commands, with the reason of each refusal, and the text of INFO.
 
 use std::fmt::Write;
 
 use crate::resp::Node;
 use crate::resp::parse::MAX_ARGS;
 
-/// The version of Redis whose clients are answered as they expect; some look at it before they send a command.
+/// The reported version of Redis; some clients check it before they send a command.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
-/// A command that is served.
+/// A supported command.
 pub(super) struct Served {
     pub(super) name: &'static str,
-    /// How many arguments, the name included; that many or more when it is below 0.
+    /// Number of arguments with the name; negative: at least that many.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Places of the first and the last key; 0 when there are none, -1: to the end.
+    /// Positions of the first and the last key; 0: no keys, -1: the last argument.
     pub(super) keys: (i64, i64),
 }
 
@@ -22,7 +22,7 @@ const fn served(name: &'static str, arity: i64, flags: &'static [&'static str], 
     Served { name, arity, flags, keys }
 }
 
-/// Every command that is served.
+/// All supported commands.
 pub(super) const SERVED: &[Served] = &[
     served("auth", -2, &["noscript", "loading", "stale", "fast", "no_auth"], (0, 0)),
     served("client", -2, &["noscript", "loading", "stale"], (0, 0)),
@@ -52,7 +52,7 @@ pub(super) const SERVED: &[Served] = &[
     served("unwatch", 1, &["noscript", "loading", "stale", "fast"], (0, 0)),
 ];
 
-/// Would lower a number, or remove it; with their arities.
+/// Commands that would lower or remove a number, with their arities.
 #[rustfmt::skip]
 const LOWERING: &[(&str, i64)] = &[
     ("DEL", -2),
@@ -78,8 +78,8 @@ const LOWERING: &[(&str, i64)] = &[
     ("COPY", -3),
 ];
 
-/// Commands for values that are no numbers, with their arities. By name, not by how they begin: what Redis does not have either
-/// is unknown.
+/// Commands for values that are no numbers, with their arities. By name, not by how they begin: what Redis does not
+/// have either is unknown.
 #[rustfmt::skip]
 const OTHER_TYPES: &[(&str, i64)] = &[
     ("APPEND", 3),
@@ -185,16 +185,16 @@ const OTHER_TYPES: &[(&str, i64)] = &[
     ("ZSCORE", 3),
 ];
 
-/// Why a command is not served.
+/// Why a command is not supported.
 pub(super) enum Unserved {
     Lowering,
     OtherType,
-    /// As `WATCH` does; there is nothing to watch.
+    /// `WATCH`; there is nothing to watch.
     Watching,
     Unknown,
 }
 
-/// Why a command is not served, and its arity where Redis has it.
+/// Why a command is not supported, and its arity if Redis has it.
 pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     let arity = |table: &[(&str, i64)]| {
         table.iter().find(|(is, _)| is.as_bytes().eq_ignore_ascii_case(name)).map(|(_, arity)| *arity)
@@ -210,7 +210,7 @@ pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     }
 }
 
-/// Whether a command of this arity takes so many arguments, its name included.
+/// Whether a command of this arity takes `count` arguments, its name included.
 pub(super) fn takes(arity: i64, count: usize) -> bool {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     if arity < 0 { count >= -arity } else { count == arity }

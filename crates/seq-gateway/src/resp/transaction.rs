@@ -1,31 +1,31 @@
-//! MULTI to EXEC: commands are kept as they came and answered as one batch.
+//! MULTI to EXEC: queues commands in encoded form and executes them as one batch.
 //!
-//! A sequence has no state that a transaction could protect: numbers that were taken stay taken, and others may take of the same
-//! sequence meanwhile. So EXEC is a batch whose replies come together. What is wrong with a command when it is queued discards
-//! all of them, before a number moves.
+//! A sequence has no state that a transaction could protect: allocated numbers stay allocated, and other clients may
+//! allocate from the same sequence at the same time. So EXEC is a batch whose replies are sent together. A command that
+//! is refused when it is queued discards all of them, before a number moves.
 
 use seq_core::limits;
 
 use crate::resp::parse::MAX_COMMAND_BYTES;
 
-/// Most commands of a transaction: as many as a call to another node may carry items.
+/// Most commands of a transaction: as many as the items of a forwarded request.
 pub(super) const MAX_QUEUED: usize = limits::MAX_ITEMS;
 
-/// Most bytes of a transaction: as many as one command may have, so that a connection holds twice that at worst.
+/// Most bytes of a transaction: as many as one command may have; a connection holds twice that at worst.
 pub(super) const MAX_QUEUED_BYTES: usize = MAX_COMMAND_BYTES;
 
 /// The commands since MULTI.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    /// As they came, one behind the other.
+    /// The encoded commands, concatenated.
     bytes: Vec<u8>,
     commands: usize,
-    /// Whether one of them was refused: EXEC discards them all.
+    /// Whether a command was refused: EXEC discards them all.
     failed: bool,
 }
 
 impl Transaction {
-    /// Queues a command; false when there are too many, and then the transaction has failed.
+    /// Queues a command; `false` if a limit is exceeded, which fails the transaction.
     pub(super) fn push(&mut self, command: &[u8]) -> bool {
         let fits = self.commands < MAX_QUEUED && self.bytes.len() + command.len() <= MAX_QUEUED_BYTES;
         if !fits {
@@ -37,12 +37,12 @@ impl Transaction {
         fits
     }
 
-    /// Notes that a command was refused. What was queued is forgotten.
+    /// Fails the transaction because a command was refused. Drops the queued commands.
     pub(super) fn fail(&mut self) {
         *self = Transaction { failed: true, ..Transaction::default() };
     }
 
-    /// The commands to execute, and how many they are; `None` when the transaction has failed.
+    /// The commands to execute, and their number; `None` if the transaction has failed.
     pub(super) fn into_commands(self) -> Option<(Vec<u8>, usize)> {
         (!self.failed).then_some((self.bytes, self.commands))
     }

@@ -1,11 +1,11 @@
-//! The definitions of the promises, word for word, over everything that ever happened.
+//! The definitions of the promises, literally, over the whole history.
 
 use std::collections::BTreeMap;
 
 use super::{Event, USERS};
 use crate::{Advancing, MAX_SEQ, Outcome, Reading, Tally};
 
-/// An answered item as the twin remembers it.
+/// A completed item.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     user: u32,
@@ -15,14 +15,14 @@ struct Item {
     holds: bool,
 }
 
-/// What one user's read answered, or what one was advanced to.
+/// The value of one user's read, or the target of an advance.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     user: u32,
     value: u64,
 }
 
-/// A number that was named as given out, at which event, and whether a read did so.
+/// A number that was named as allocated, at which event, and whether by a read.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     user: u32,
@@ -31,7 +31,7 @@ struct Named {
     read: bool,
 }
 
-/// An attempt that may have been given a number: at which event it was sent, and its floor.
+/// An attempt that may have got a number: at which event it was sent, and its floor.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     user: u32,
@@ -51,7 +51,7 @@ struct Call {
     open: bool,
 }
 
-/// What the twin knows.
+/// State of the twin.
 #[derive(Debug, Default)]
 struct Twin {
     tally: Tally,
@@ -64,7 +64,7 @@ struct Twin {
     targets: Vec<(u32, u64, usize)>,
 }
 
-/// The definitions of the promise, word for word; quadratic.
+/// The definitions of the promise, literally; quadratic.
 pub(super) fn twin(events: &[Event], complete: bool) -> Tally {
     let mut twin = Twin::default();
     for (at, event) in events.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Twin {
         self.calls.push(Call { users: users.to_vec(), sent, known, allocates, target, open: true });
     }
 
-    /// The largest number answered or read before a call was sent.
+    /// The largest number returned or read before a call was sent.
     fn floor(&self, call: usize, user: u32) -> Option<u64> {
         let (items, reads) = self.calls[call].known;
         let answered = self.items[..items].iter().filter(|item| item.user == user).map(|item| item.last);
@@ -142,13 +142,13 @@ impl Twin {
         }
     }
 
-    /// An exact read answers no number that a call took before its last one, and none that a `prev` skips.
+    /// An exact read returns no number that a call took before its last one, and none that a `prev` skips.
     fn contradicts(item: &Item, user: u32, value: u64) -> bool {
         let skipped = item.prev != 0 && item.prev < value && value < item.first;
         item.holds && item.user == user && (skipped || (item.first <= value && value < item.last))
     }
 
-    /// What was read before and named a number of no call so far.
+    /// Checks earlier exact reads, of numbers that no call had got, against an item.
     fn contradict(&mut self, item: Item) {
         let user = item.user;
         let wrong = |named: &Named| named.user == user && Self::contradicts(&item, user, named.number);
@@ -183,7 +183,7 @@ impl Twin {
         self.targets.iter().any(|target| (target.0, target.1) == (user, number))
     }
 
-    /// A number is named as given out; a read may name the target of an advance that was sent.
+    /// Records a number that was named as allocated; a read may name the target of an advance that was sent.
     fn name(&mut self, named: Named) {
         let given = |item: &Item| item.user == named.user && (item.first..=item.last).contains(&named.number);
         let is_target = named.read && self.is_target(named.user, named.number);
@@ -192,7 +192,7 @@ impl Twin {
         }
     }
 
-    /// Named numbers that no call was given, less as many as lost attempts and open calls can explain.
+    /// Named numbers that no call got, less as many as lost attempts and open calls can explain.
     fn foreign(&self, complete: bool) -> u64 {
         (0..USERS)
             .map(|user| {
@@ -223,7 +223,7 @@ impl Twin {
     }
 }
 
-/// The most pairs that fit, each used once: augmenting paths.
+/// Size of a maximum bipartite matching, by augmenting paths.
 fn matched<A, B>(left: &[A], right: &[B], fits: impl Fn(&A, &B) -> bool) -> usize {
     fn augment<A, B>(
         at: usize,

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a parser makes of the input when it gets it in pieces of so many bytes: a command a line, then how it ends.
+/// Parses the input in pieces of `piece` bytes: one command per line, then how it ends.
 fn read(input: &[u8], piece: usize) -> String {
-    let mut said = String::new();
+    let mut text = String::new();
     let (mut parser, mut begin, mut end) = (Parser::default(), 0, piece.min(input.len()));
     loop {
         match parser.next(&input[begin..end]) {
@@ -15,26 +15,26 @@ fn read(input: &[u8], piece: usize) -> String {
                 assert!(command.bytes > 0);
                 let args: Vec<_> = command.args.iter().map(|argument| argument.escape_ascii().to_string()).collect();
                 assert_eq!(args.len(), command.args.count());
-                writeln!(said, "{args:?}").unwrap();
+                writeln!(text, "{args:?}").unwrap();
                 begin += command.bytes;
             }
             Ok(None) if end < input.len() => end = (end + piece).min(input.len()),
-            Ok(None) => return said + &format!("{} bytes left\n", end - begin),
-            Err(malformed) => return said + &format!("{malformed}\n"),
+            Ok(None) => return text + &format!("{} bytes left\n", end - begin),
+            Err(malformed) => return text + &format!("{malformed}\n"),
         }
     }
 }
 
 fn check(inputs: &[&[u8]], expected: &Expect) {
-    let mut said = String::new();
+    let mut text = String::new();
     for input in inputs {
         let whole = read(input, input.len().max(1));
         for piece in [1, 2, 3, 7] {
             assert_eq!(read(input, piece), whole, "in pieces of {piece}: {}", input.escape_ascii());
         }
-        said += &whole;
+        text += &whole;
     }
-    expected.assert_eq(&said);
+    expected.assert_eq(&text);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! HTTP as bytes, so that nothing stands between a test and what is on the wire.
+//! A minimal HTTP client on raw bytes: tests see exactly what is on the wire.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use tonic::codegen::Service;
 use tonic::codegen::http::Request;
 use tonic::transport::Channel;
 
-/// How long an answer may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a response, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(is, _)| is == name).map(|(_, value)| value.as_str())
     }
@@ -31,8 +31,14 @@ impl Answer {
     }
 }
 
-/// One request over a connection of its own. A length that the headers state is not replaced by the true one.
-pub(crate) async fn http1(addr: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+/// Sends one request over a connection of its own. A content-length in `headers` is sent as it is.
+pub(crate) async fn http1(
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> HttpResponse {
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n");
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
@@ -43,25 +49,31 @@ pub(crate) async fn http1(addr: SocketAddr, method: &str, path: &str, headers: &
     request.push_str(&format!("\r\n{body}"));
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let (mut read, mut write) = stream.split();
-    // Who is refused unread may be cut off before all of it is sent.
+    // The connection of a request that is refused unread may be closed before all of it is sent.
     let sending = async { write.write_all(request.as_bytes()).await };
     let mut answer = Vec::new();
-    let reading = async { tokio::time::timeout(PATIENCE, read.read_to_end(&mut answer)).await.expect("an answer") };
+    let reading = async { tokio::time::timeout(TIMEOUT, read.read_to_end(&mut answer)).await.expect("a response") };
     let _ = tokio::join!(sending, reading);
     parse(&String::from_utf8(answer).unwrap())
 }
 
-fn parse(answer: &str) -> Answer {
+fn parse(answer: &str) -> HttpResponse {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {answer:?}"));
     let mut lines = head.split("\r\n");
     let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     let headers = lines.filter_map(|line| line.split_once(": "));
     let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-    Answer { status, headers, body: body.to_owned() }
+    HttpResponse { status, headers, body: body.to_owned() }
 }
 
-/// One request among others of an HTTP/2 connection.
-pub(crate) async fn http2(channel: &Channel, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+/// Sends one request over a shared HTTP/2 connection.
+pub(crate) async fn http2(
+    channel: &Channel,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> HttpResponse {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -73,11 +85,11 @@ pub(crate) async fn http2(channel: &Channel, method: &str, path: &str, headers: 
         let (head, body) = channel.call(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
-        Answer {
+        HttpResponse {
             status: head.status.as_u16(),
             headers: headers.collect(),
             body: String::from_utf8(body.to_vec()).unwrap(),
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
+    tokio::time::timeout(TIMEOUT, asking).await.expect("a response")
 }

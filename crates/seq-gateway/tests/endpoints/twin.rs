@@ -1,4 +1,4 @@
-//! A frontend as simple as can be, behind the real door.
+//! A minimal frontend behind the real endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub(crate) const UIDS: u64 = 1_000;
 #[derive(Clone, Default)]
 pub(crate) struct Twin {
     inner: Arc<Mutex<Inner>>,
-    /// Whose calls wait.
+    /// The uids whose requests wait.
     held: watch::Sender<BTreeSet<u64>>,
     /// Whether the node is ready.
     pub(crate) ready: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ pub(crate) struct Twin {
 #[derive(Default)]
 struct Inner {
     last: BTreeMap<Uid, u64>,
-    /// Every call that came through the door.
+    /// Every call from the endpoint.
     calls: Vec<Call>,
     routes: Option<RouteTable>,
     routes_made: usize,
@@ -48,7 +48,7 @@ impl Twin {
         self.inner.lock().calls.clone()
     }
 
-    /// How often the door asked for routes to be found.
+    /// Number of times that the endpoint computed a route update.
     pub(crate) fn routes_made(&self) -> usize {
         self.inner.lock().routes_made
     }
@@ -58,7 +58,7 @@ impl Twin {
         self.inner.lock().last.get(&Uid(uid)).copied().unwrap_or(0)
     }
 
-    /// Gives all sections to node 1, as version `version` of the routes.
+    /// Makes node 1 the owner of all sections, in version `version` of the routes.
     pub(crate) fn route(&self, version: u64) {
         let layout = Layout::new(0..UIDS, 100).unwrap();
         let node = RouteNode { name: "a1".to_owned(), addr: "127.0.0.1:7100".to_owned() };
@@ -74,12 +74,12 @@ impl Twin {
         self.inner.lock().routes = RouteTable::from_whole(&update);
     }
 
-    /// Has the calls for these uids wait, and no others.
+    /// Lets the requests for these uids wait, and no others.
     pub(crate) fn hold(&self, uids: &[u64]) {
         self.held.send_replace(uids.iter().copied().collect());
     }
 
-    /// Has every call for numbers refused, or none.
+    /// Refuses every request for numbers, or none.
     pub(crate) fn refuse(&self, all: bool) {
         self.unserved.store(all, Relaxed);
     }
@@ -113,28 +113,28 @@ impl Frontend for Twin {
         self.take(ask)
     }
 
-    fn take_now(&self, _: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>) {
+    fn take_now(&self, _: Via, items: &[Asked], results: &mut Vec<Answered<Allocation>>) {
         let held = self.held.borrow();
-        for ask in asks {
-            let waits = ask.is_ok_and(|ask| held.contains(&ask.uid.0));
-            answers.push((!waits).then(|| ask.and_then(|ask| self.take(ask))));
+        for item in items {
+            let waits = item.is_ok_and(|item| held.contains(&item.uid.0));
+            results.push((!waits).then(|| item.and_then(|item| self.take(item))));
         }
     }
 
-    async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
+    async fn take_rest(&self, call: Call, items: &[Asked], results: &mut [Answered<Allocation>]) {
         self.inner.lock().calls.push(call);
-        for (ask, answer) in asks.iter().zip(answers) {
-            if answer.is_none() {
-                let ask = ask.unwrap();
-                self.held.subscribe().wait_for(|held| !held.contains(&ask.uid.0)).await.unwrap();
-                *answer = Some(self.take(ask));
+        for (item, result) in items.iter().zip(results) {
+            if result.is_none() {
+                let item = item.unwrap();
+                self.held.subscribe().wait_for(|held| !held.contains(&item.uid.0)).await.unwrap();
+                *result = Some(self.take(item));
             }
         }
     }
 
-    async fn next_many(&self, call: Call, asks: &[Asked]) -> Vec<Result<Allocation, Refusal>> {
+    async fn next_many(&self, call: Call, items: &[Asked]) -> Vec<Result<Allocation, Refusal>> {
         self.inner.lock().calls.push(call);
-        asks.iter().map(|ask| self.take((*ask)?)).collect()
+        items.iter().map(|item| self.take((*item)?)).collect()
     }
 
     async fn current(&self, call: Call, uid: Uid, _: Epoch) -> Result<Current, Refusal> {
@@ -169,30 +169,30 @@ impl Frontend for Twin {
     }
 }
 
-/// The twin behind a door, and a connection to it.
-pub(crate) struct Door {
+/// The twin behind a gRPC endpoint, and a connection to it.
+pub(crate) struct TestServer {
     pub(crate) twin: Twin,
     pub(crate) group: TaskGroup,
     pub(crate) addr: SocketAddr,
     pub(crate) channel: Channel,
 }
 
-impl Door {
-    pub(crate) async fn open() -> Door {
-        Door::open_for(1_000).await
+impl TestServer {
+    pub(crate) async fn open() -> TestServer {
+        TestServer::open_for(1_000).await
     }
 
-    /// A door whose GETs take numbers, or do not.
-    pub(crate) async fn open_with(get_takes: bool) -> Door {
-        Door::open_as(1_000, get_takes).await
+    /// A server whose GETs allocate numbers, or do not.
+    pub(crate) async fn open_with(get_takes: bool) -> TestServer {
+        TestServer::open_as(1_000, get_takes).await
     }
 
-    /// A door that so many connections may be made to, one of which it makes itself.
-    pub(crate) async fn open_for(connections: usize) -> Door {
-        Door::open_as(connections, false).await
+    /// A server that admits `connections` connections, one of which it opens itself.
+    pub(crate) async fn open_for(connections: usize) -> TestServer {
+        TestServer::open_as(connections, false).await
     }
 
-    async fn open_as(connections: usize, get_takes: bool) -> Door {
+    async fn open_as(connections: usize, get_takes: bool) -> TestServer {
         let twin = Twin::default();
         let group = TaskGroup::new();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -204,7 +204,7 @@ impl Door {
         let node = Node { admin: Arc::new(status), ready, beside, admission, get_takes };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
-        Door { twin, group, addr, channel }
+        TestServer { twin, group, addr, channel }
     }
 
     pub(crate) fn client(&self) -> v1::sequence_service_client::SequenceServiceClient<Channel> {
@@ -212,7 +212,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.group.cancel();
     }

@@ -2,40 +2,40 @@
 
 use seq_kit::frontend::Via;
 
-use crate::http::{Answer, http1, http2};
-use crate::twin::Door;
+use crate::http::{HttpResponse, http1, http2};
+use crate::twin::TestServer;
 
-async fn get(door: &Door, path: &str) -> Answer {
-    http1(door.addr, "GET", path, &[], "").await
+async fn get(server: &TestServer, path: &str) -> HttpResponse {
+    http1(server.addr, "GET", path, &[], "").await
 }
 
-/// Takes by POST, reads by GET.
-async fn call(door: &Door, path: &str) -> Answer {
+/// Allocates by POST, reads by GET.
+async fn call(server: &TestServer, path: &str) -> HttpResponse {
     let method = if path.starts_with("/api/seq/next/") { "POST" } else { "GET" };
-    http1(door.addr, method, path, &[], "").await
+    http1(server.addr, method, path, &[], "").await
 }
 
 #[tokio::test]
 async fn a_number_is_a_line() {
-    let door = Door::open().await;
+    let server = TestServer::open().await;
     for (path, body) in [("next/42", "1\n"), ("next/42?n=10", "11\n"), ("next/42?", "12\n"), ("current/42", "12\n")] {
-        let answer = call(&door, &format!("/api/seq/{path}")).await;
+        let answer = call(&server, &format!("/api/seq/{path}")).await;
         assert_eq!((answer.status, answer.body.as_str()), (200, body), "{path}");
         assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
         assert_eq!(answer.header("cache-control"), Some("no-store"), "a cached number would be given out twice");
     }
-    assert_eq!(http2(&door.channel, "POST", "/api/seq/next/42", &[], "").await.body, "13\n");
+    assert_eq!(http2(&server.channel, "POST", "/api/seq/next/42", &[], "").await.body, "13\n");
     let exactness = async |uid: &str| {
-        get(&door, &format!("/api/seq/current/{uid}")).await.header("seq-exactness").map(str::to_owned)
+        get(&server, &format!("/api/seq/current/{uid}")).await.header("seq-exactness").map(str::to_owned)
     };
     assert_eq!(exactness("42").await.as_deref(), Some("exact"));
     assert_eq!(exactness("43").await.as_deref(), Some("upper_bound"));
-    assert!(door.twin.calls().iter().all(|call| call.via == Via::Json));
+    assert!(server.twin.calls().iter().all(|call| call.via == Via::Json));
 }
 
 #[tokio::test]
-async fn refusals_say_why() {
-    let door = Door::open().await;
+async fn refusals_have_a_reason() {
+    let server = TestServer::open().await;
     let table = [
         ("next/1000", 400, "UID_OUT_OF_RANGE", "outside"),
         ("next/1?n=0", 400, "COUNT_OUT_OF_RANGE", "1..=1000000"),
@@ -51,13 +51,13 @@ async fn refusals_say_why() {
         ("current/1?n=1", 400, "MALFORMED", "\"n\""),
         ("current/1000", 400, "UID_OUT_OF_RANGE", "outside"),
     ];
-    for (path, status, reason, says) in table {
-        let answer = call(&door, &format!("/api/seq/{path}")).await;
+    for (path, status, reason, text) in table {
+        let answer = call(&server, &format!("/api/seq/{path}")).await;
         assert_eq!((answer.status, answer.header("seq-reason")), (status, Some(reason)), "{path}: {answer:?}");
-        assert!(answer.body.starts_with(&format!("{reason}: ")) && answer.body.contains(says), "{path}: {answer:?}");
+        assert!(answer.body.starts_with(&format!("{reason}: ")) && answer.body.contains(text), "{path}: {answer:?}");
     }
     for path in ["next", "next/", "next/1/2", "last/1", ""] {
-        assert_eq!(get(&door, &format!("/api/seq/{path}")).await.status, 404, "{path}");
+        assert_eq!(get(&server, &format!("/api/seq/{path}")).await.status, 404, "{path}");
     }
     for (path, allowed, method) in [
         ("next", "POST", "GET"),
@@ -66,31 +66,31 @@ async fn refusals_say_why() {
         ("current", "GET", "POST"),
         ("current", "GET", "HEAD"),
     ] {
-        let answer = http1(door.addr, method, &format!("/api/seq/{path}/1"), &[], "").await;
+        let answer = http1(server.addr, method, &format!("/api/seq/{path}/1"), &[], "").await;
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allowed)), "{method} {path}");
     }
-    assert_eq!(door.twin.last(1), 0, "what was refused moved nothing");
-    door.twin.refuse(true);
-    let answer = call(&door, "/api/seq/next/1").await;
+    assert_eq!(server.twin.last(1), 0, "what was refused moved nothing");
+    server.twin.refuse(true);
+    let answer = call(&server, "/api/seq/next/1").await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
 }
 
 #[tokio::test]
-async fn a_get_takes_numbers_only_where_an_operator_says_so() {
-    let door = Door::open().await;
-    assert_eq!(get(&door, "/api/seq/next/1").await.status, 405);
-    assert_eq!(door.twin.last(1), 0);
-    let door = Door::open_with(true).await;
-    assert_eq!(get(&door, "/api/seq/next/1").await.body, "1\n");
-    assert_eq!(call(&door, "/api/seq/next/1?n=2").await.body, "3\n");
-    let answer = http1(door.addr, "PUT", "/api/seq/next/1", &[], "").await;
+async fn a_get_takes_numbers_only_if_configured() {
+    let server = TestServer::open().await;
+    assert_eq!(get(&server, "/api/seq/next/1").await.status, 405);
+    assert_eq!(server.twin.last(1), 0);
+    let server = TestServer::open_with(true).await;
+    assert_eq!(get(&server, "/api/seq/next/1").await.body, "1\n");
+    assert_eq!(call(&server, "/api/seq/next/1?n=2").await.body, "3\n");
+    let answer = http1(server.addr, "PUT", "/api/seq/next/1", &[], "").await;
     assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, POST")));
 }
 
 #[tokio::test]
 async fn pages_of_other_sites_take_no_numbers() {
-    let door = Door::open_with(true).await;
-    let here = format!("http://{}", door.addr);
+    let server = TestServer::open_with(true).await;
+    let here = format!("http://{}", server.addr);
     let refused = [
         ("sec-fetch-site", "cross-site"),
         ("sec-fetch-site", "same-site"),
@@ -102,7 +102,7 @@ async fn pages_of_other_sites_take_no_numbers() {
     ];
     for method in ["GET", "POST"] {
         for header in refused {
-            let answer = http1(door.addr, method, "/api/seq/next/1?n=1000000", &[header], "").await;
+            let answer = http1(server.addr, method, "/api/seq/next/1?n=1000000", &[header], "").await;
             assert_eq!(
                 (answer.status, answer.header("seq-reason")),
                 (403, Some("UNSOLICITED")),
@@ -110,9 +110,9 @@ async fn pages_of_other_sites_take_no_numbers() {
             );
         }
         for header in [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "none"), ("origin", &here)] {
-            let answer = http1(door.addr, method, "/api/seq/next/2", &[header], "").await;
+            let answer = http1(server.addr, method, "/api/seq/next/2", &[header], "").await;
             assert_eq!(answer.status, 200, "{header:?}: {answer:?}");
         }
     }
-    assert_eq!((door.twin.last(1), door.twin.last(2)), (0, 6));
+    assert_eq!((server.twin.last(1), server.twin.last(2)), (0, 6));
 }

@@ -1,19 +1,19 @@
-//! A batch cut into one group per owner, and the groups' results merged back into request order.
+//! Splits a batch into one group per owner, and merges the groups' results back into request order.
 //!
-//! Invariant: a uid's items are all in one group, in request order. The usual batch has one owner and is not copied.
+//! Invariant: all items of a uid are in one group, in request order. The usual batch has one owner and is not copied.
 
 use std::borrow::Cow;
 
 use seq_core::NodeId;
 
-/// Where a uid's calls go: the index of its set, and the owner of its section if there is one.
+/// Destination of a uid's requests: the index of its set, and the owner of its section if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Destination {
     pub(crate) set: usize,
     pub(crate) owner: Option<NodeId>,
 }
 
-/// Items for one place, in request order.
+/// Items of one destination, in request order.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) uids: Cow<'a, [u64]>,
@@ -21,7 +21,7 @@ pub(crate) struct Group<'a> {
     pub(crate) counts: Cow<'a, [u32]>,
 }
 
-/// A batch, cut.
+/// A batch split into groups.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) groups: Vec<Group<'a>>,
@@ -29,28 +29,32 @@ pub(crate) struct Plan<'a> {
     group_of: Vec<u32>,
 }
 
-/// The group of an item that no set holds.
+/// The group of an item whose uid is in no set.
 const OUTSIDE: u32 = u32::MAX;
 
 impl<'a> Plan<'a> {
-    /// Cuts a batch that is not empty; `place` answers `None` for a uid outside every set.
-    pub(crate) fn new(uids: &'a [u64], counts: &'a [u32], place: impl Fn(u64) -> Option<Place>) -> Plan<'a> {
-        let first = place(uids[0]);
-        if first.is_some() && uids[1..].iter().all(|uid| place(*uid) == first) {
+    /// Splits a batch that is not empty; `destination` returns `None` for a uid outside every set.
+    pub(crate) fn new(
+        uids: &'a [u64],
+        counts: &'a [u32],
+        destination: impl Fn(u64) -> Option<Destination>,
+    ) -> Plan<'a> {
+        let first = destination(uids[0]);
+        if first.is_some() && uids[1..].iter().all(|uid| destination(*uid) == first) {
             let group = Group { uids: Cow::Borrowed(uids), counts: Cow::Borrowed(counts) };
             return Plan { groups: vec![group], group_of: Vec::new() };
         }
-        let mut places: Vec<Place> = Vec::new();
+        let mut destinations: Vec<Destination> = Vec::new();
         let mut groups: Vec<Group<'_>> = Vec::new();
         let mut group_of = Vec::with_capacity(uids.len());
         for (index, uid) in uids.iter().enumerate() {
-            let Some(place) = place(*uid) else {
+            let Some(destination) = destination(*uid) else {
                 group_of.push(OUTSIDE);
                 continue;
             };
             // A handful of owners: a scan beats a map.
-            let group = places.iter().position(|known| *known == place).unwrap_or_else(|| {
-                places.push(place);
+            let group = destinations.iter().position(|known| *known == destination).unwrap_or_else(|| {
+                destinations.push(destination);
                 groups.push(Group { uids: Cow::Owned(Vec::new()), counts: Cow::Owned(Vec::new()) });
                 groups.len() - 1
             });
@@ -61,12 +65,12 @@ impl<'a> Plan<'a> {
         Plan { groups, group_of }
     }
 
-    /// Whether an item lies outside every set.
+    /// Whether an item is outside every set.
     pub(crate) fn has_outside(&self) -> bool {
         self.group_of.contains(&OUTSIDE)
     }
 
-    /// Brings the results of the groups, in the order of [`Plan::groups`], into the order of the batch.
+    /// Merges the results of the groups, in the order of [`Plan::groups`], into the order of the batch.
     pub(crate) fn merge<T>(&self, uids: &[u64], results: Vec<Vec<T>>, outside: impl Fn(u64) -> T) -> Vec<T> {
         assert_eq!(results.len(), self.groups.len());
         if self.group_of.is_empty() {
@@ -87,23 +91,23 @@ mod tests {
 
     use super::*;
 
-    /// Three sets with gaps between them; the uid decides everything.
-    fn place(uid: u64) -> Option<Place> {
+    /// Three sets with gaps between them; a function of the uid alone.
+    fn destination(uid: u64) -> Option<Destination> {
         let owner = NodeId((uid % 3) as u32);
-        (uid % 7 != 6).then_some(Place { set: (uid / 100) as usize, owner: (owner.0 != 0).then_some(owner) })
+        (uid % 7 != 6).then_some(Destination { set: (uid / 100) as usize, owner: (owner.0 != 0).then_some(owner) })
     }
 
     #[test]
     fn a_batch_of_one_owner_is_not_copied() {
         let uids = [1, 4, 1, 22];
-        let plan = Plan::new(&uids, &[], place);
+        let plan = Plan::new(&uids, &[], destination);
         assert!(matches!(plan.groups.as_slice(), [Group { uids: Cow::Borrowed(_), .. }]));
         assert!(!plan.has_outside());
     }
 
     proptest! {
         #[test]
-        fn every_item_meets_its_own_result(
+        fn every_item_gets_its_own_result(
             items in prop::collection::vec((0u64..300, 1u32..9), 1..80),
             counted: bool,
         ) {
@@ -111,20 +115,20 @@ mod tests {
             if !counted {
                 counts.clear();
             }
-            let plan = Plan::new(&uids, &counts, place);
-            prop_assert_eq!(plan.has_outside(), uids.iter().any(|uid| place(*uid).is_none()));
-            // Each result says which item of its uid it belongs to; the twin says the same without groups.
+            let plan = Plan::new(&uids, &counts, destination);
+            prop_assert_eq!(plan.has_outside(), uids.iter().any(|uid| destination(*uid).is_none()));
+            // Each result names the item of its uid that it belongs to; the twin computes the same without groups.
             let nth = |list: &[u64], index: usize| list[..index].iter().filter(|uid| **uid == list[index]).count();
             let mut results = Vec::new();
             for group in &plan.groups {
                 prop_assert_eq!(group.counts.len(), if counted { group.uids.len() } else { 0 });
-                let places: Vec<_> = group.uids.iter().map(|uid| place(*uid)).collect();
-                prop_assert!(places.iter().all(|place| *place == places[0] && place.is_some()));
+                let destinations: Vec<_> = group.uids.iter().map(|uid| destination(*uid)).collect();
+                prop_assert!(destinations.iter().all(|each| *each == destinations[0] && each.is_some()));
                 let result = |index| (group.uids[index], group.counts.get(index).copied(), nth(&group.uids, index));
                 results.push((0..group.uids.len()).map(result).collect::<Vec<_>>());
             }
             let merged = plan.merge(&uids, results, |uid| (uid, None, usize::MAX));
-            let twin: Vec<_> = (0..uids.len()).map(|index| match place(uids[index]) {
+            let twin: Vec<_> = (0..uids.len()).map(|index| match destination(uids[index]) {
                 Some(_) => (uids[index], counts.get(index).copied(), nth(&uids, index)),
                 None => (uids[index], None, usize::MAX),
             }).collect();

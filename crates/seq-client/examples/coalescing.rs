@@ -1,6 +1,6 @@
-//! What it is worth that calls share messages: the same callers with it and without, in turn, on one thread.
-//! `cargo run --release -p seq-client --example together -- http://127.0.0.1:7100 [CALLERS [SECONDS]]`; `seqsvr dev` is a
-//! cluster to ask.
+//! Measures the gain of coalescing: the same callers with and without it, in turn, on one thread. `cargo run --release
+//! -p seq-client --example coalescing -- http://127.0.0.1:7100 [CALLERS [SECONDS]]`; `seqsvr dev` runs a cluster for
+//! it.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use seq_client::Client;
 
-/// Uids asked for, from 0: what `seqsvr dev` serves.
+/// Requested uids, from 0: the range of `seqsvr dev`.
 const UIDS: u64 = 1_000_000;
 
-/// Rounds of each; the figures are their medians.
+/// Rounds of each variant; the result is their median.
 const ROUNDS: usize = 3;
 
 struct Round {
@@ -23,30 +23,30 @@ struct Round {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let url = args.next().ok_or("usage: together URL [CALLERS [SECONDS]]")?;
+    let url = args.next().ok_or("usage: coalescing URL [CALLERS [SECONDS]]")?;
     let callers = args.next().map_or(Ok(256), |callers| callers.parse())?;
     let time = Duration::from_secs_f64(args.next().map_or(Ok(3.0), |seconds| seconds.parse())?);
 
-    let together = Client::connect(&url).await?;
-    let alone = Client::builder().seed(&url).coalesce(false).connect().await?;
+    let coalesced = Client::connect(&url).await?;
+    let unary = Client::builder().seed(&url).coalesce(false).connect().await?;
     let mut rounds = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
-        for (rounds, client) in rounds.iter_mut().zip([&alone, &together]) {
+        for (rounds, client) in rounds.iter_mut().zip([&unary, &coalesced]) {
             rounds.push(round(client, callers, time).await);
         }
     }
-    let [alone, together] = rounds.map(median);
-    for (name, round) in [("alone", &alone), ("together", &together)] {
+    let [unary, coalesced] = rounds.map(median);
+    for (name, round) in [("unary", &unary), ("coalesced", &coalesced)] {
         println!(
             "{name:9} {:10.0} numbers/s   p50 {:6.0} us   p99 {:6.0} us",
             round.numbers_per_second, round.p50_us, round.p99_us
         );
     }
-    println!("ratio     {:10.1}", together.numbers_per_second / alone.numbers_per_second);
+    println!("ratio     {:10.1}", coalesced.numbers_per_second / unary.numbers_per_second);
     Ok(())
 }
 
-/// Callers that ask again as soon as they are answered.
+/// Closed-loop callers: each sends its next request on the response to the last.
 async fn round(client: &Client, callers: usize, time: Duration) -> Round {
     let began = Instant::now();
     let caller = |_| async move {
@@ -68,7 +68,7 @@ async fn round(client: &Client, callers: usize, time: Duration) -> Round {
     Round { numbers_per_second, p50_us: at(0.5), p99_us: at(0.99) }
 }
 
-/// The round in the middle, by numbers.
+/// The median round, by throughput.
 fn median(mut rounds: Vec<Round>) -> Round {
     rounds.sort_by(|a, b| a.numbers_per_second.total_cmp(&b.numbers_per_second));
     rounds.swap_remove(rounds.len() / 2)

@@ -1,4 +1,4 @@
-//! Clients of Redis that do everything wrong: told so, cut, and nobody else notices.
+//! Misbehaving Redis clients: they get an error and are disconnected, without effect on other connections.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use seq_kit::tasks::TaskGroup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
-use crate::resp::{PATIENCE, Port};
+use crate::resp::{Port, TIMEOUT};
 use crate::twin::Twin;
 
 #[tokio::test]
-async fn input_that_is_no_command_ends_the_connection_with_the_reason() {
+async fn malformed_input_closes_the_connection_with_the_reason() {
     let port = Port::open();
     let inline = [b'x'; MAX_INLINE_BYTES];
     let table: [&[u8]; 12] = [
@@ -32,15 +32,15 @@ async fn input_that_is_no_command_ends_the_connection_with_the_reason() {
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         &inline,
     ];
-    let mut said = String::new();
+    let mut transcript = String::new();
     for bytes in table {
-        let mut talk = port.call().await;
-        // What was right before it is answered.
-        talk.send([b"INCR seq:1\r\n", bytes].concat()).await;
-        let heard = talk.rest().await;
-        let heard = heard.split_once("\r\n").unwrap().1;
+        let mut client = port.call().await;
+        // The valid command before it is executed.
+        client.send([b"INCR seq:1\r\n", bytes].concat()).await;
+        let received = client.rest().await;
+        let received = received.split_once("\r\n").unwrap().1;
         let shown = bytes.escape_ascii().to_string();
-        said += &format!("{}\n{heard}", &shown[..shown.len().min(60)]);
+        transcript += &format!("{}\n{received}", &shown[..shown.len().min(60)]);
     }
     expect![[r#"
         *x\r\n
@@ -68,33 +68,33 @@ async fn input_that_is_no_command_ends_the_connection_with_the_reason() {
         -ERR wrong number of arguments for 'get' command
         xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
         -ERR Protocol error: a line is longer than 1024 bytes
-    "#]].assert_eq(&said.replace('\r', ""));
+    "#]].assert_eq(&transcript.replace('\r', ""));
     assert_eq!(port.twin.last(1), 12, "one for each connection");
 }
 
 #[tokio::test]
-async fn a_command_without_end_is_cut_at_its_limit() {
+async fn an_endless_command_is_cut_at_its_limit() {
     let port = Port::open();
-    let mut talk = port.call().await;
-    talk.send("*10001\r\n").await;
+    let mut client = port.call().await;
+    client.send("*10001\r\n").await;
     let key = format!("$1024\r\n{}\r\n", "k".repeat(1_024));
     let mut sent = 0;
-    while sent <= 2 * MAX_COMMAND_BYTES && talk.stream.write_all(key.as_bytes()).await.is_ok() {
+    while sent <= 2 * MAX_COMMAND_BYTES && client.stream.write_all(key.as_bytes()).await.is_ok() {
         sent += key.len();
     }
-    let mut heard = Vec::new();
-    let _ = tokio::time::timeout(PATIENCE, talk.stream.read_to_end(&mut heard)).await.expect("the end");
-    let heard = String::from_utf8(heard).unwrap();
-    assert!(heard.is_empty() || heard.contains("longer than 524288 bytes"), "{heard}");
+    let mut received = Vec::new();
+    let _ = tokio::time::timeout(TIMEOUT, client.stream.read_to_end(&mut received)).await.expect("the end");
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.is_empty() || received.contains("longer than 524288 bytes"), "{received}");
     assert_eq!(port.call().await.ask("INCR seq:1\r\n").await, ":1\r\n");
 }
 
 #[tokio::test]
-async fn a_pipeline_of_a_million_commands_is_answered_in_order() {
+async fn a_pipeline_of_a_million_commands_gets_replies_in_order() {
     const COMMANDS: usize = 1_000_000;
     let port = Port::open();
-    let mut talk = port.call().await;
-    let (mut reader, mut writer) = talk.stream.split();
+    let mut client = port.call().await;
+    let (mut reader, mut writer) = client.stream.split();
     let writing = async {
         let commands = "INCR seq:1\r\n".repeat(1_000);
         for _ in 0..COMMANDS / 1_000 {
@@ -102,19 +102,19 @@ async fn a_pipeline_of_a_million_commands_is_answered_in_order() {
         }
     };
     let reading = async {
-        let (mut expected, mut heard) = (1, Vec::new());
+        let (mut expected, mut received) = (1, Vec::new());
         while expected <= COMMANDS {
-            let read = reader.read_buf(&mut heard).await.unwrap();
+            let read = reader.read_buf(&mut received).await.unwrap();
             assert!(read > 0, "closed at {expected}");
             let mut begin = 0;
-            while let Some(end) = heard[begin..].iter().position(|byte| *byte == b'\n') {
-                assert_eq!(heard[begin..=begin + end], *format!(":{expected}\r\n").as_bytes());
+            while let Some(end) = received[begin..].iter().position(|byte| *byte == b'\n') {
+                assert_eq!(received[begin..=begin + end], *format!(":{expected}\r\n").as_bytes());
                 (begin, expected) = (begin + end + 1, expected + 1);
             }
-            heard.drain(..begin);
+            received.drain(..begin);
         }
     };
-    // Others are answered meanwhile.
+    // Another connection is served meanwhile.
     let other = async {
         let mut other = port.call().await;
         for value in 1..=100 {
@@ -125,35 +125,35 @@ async fn a_pipeline_of_a_million_commands_is_answered_in_order() {
 }
 
 #[tokio::test]
-async fn connections_are_counted_and_the_next_one_is_told() {
+async fn a_connection_above_the_limit_gets_an_error() {
     const MOST: usize = 500;
     let port = Port::open_for(MOST, RespConfig::defaults());
-    let mut talks = Vec::new();
+    let mut clients = Vec::new();
     for _ in 0..MOST {
-        let mut talk = port.call().await;
-        assert_eq!(talk.ask("PING\r\n").await, "+PONG\r\n");
-        talks.push(talk);
+        let mut client = port.call().await;
+        assert_eq!(client.ask("PING\r\n").await, "+PONG\r\n");
+        clients.push(client);
     }
     for _ in 0..20 {
         assert_eq!(port.call().await.rest().await, "-ERR max number of clients reached\r\n");
     }
-    for talk in &mut talks {
-        assert_eq!(talk.ask("PING\r\n").await, "+PONG\r\n");
+    for client in &mut clients {
+        assert_eq!(client.ask("PING\r\n").await, "+PONG\r\n");
     }
-    talks.truncate(MOST - 1);
+    clients.truncate(MOST - 1);
     let admitted = async {
         loop {
-            let mut talk = port.call().await;
-            talk.send("QUIT\r\n").await;
-            if talk.rest().await == "+OK\r\n" {
+            let mut client = port.call().await;
+            client.send("QUIT\r\n").await;
+            if client.rest().await == "+OK\r\n" {
                 return;
             }
         }
     };
-    tokio::time::timeout(PATIENCE, admitted).await.expect("a place is free again");
+    tokio::time::timeout(TIMEOUT, admitted).await.expect("a permit is free again");
 }
 
-/// A port on a connection of this process, so that time can be passed.
+/// A port on an in-process connection, for paused time.
 fn pipe() -> (Twin, TaskGroup, DuplexStream) {
     let (twin, group) = (Twin::default(), TaskGroup::new());
     twin.route(1);
@@ -165,11 +165,11 @@ fn pipe() -> (Twin, TaskGroup, DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_never_reads_is_not_read_from_and_then_cut() {
+async fn a_client_that_never_reads_is_not_read_from_and_then_disconnected() {
     let (twin, group, mut near) = pipe();
     let began = Instant::now();
     let mut sent = 0;
-    // Ends when the port has gone; until then it takes no more than it has room for.
+    // Ends when the port disconnects; until then it reads no more than its buffers hold.
     while near.write_all(b"INCR seq:1\r\n").await.is_ok() {
         sent += 1;
     }
@@ -180,9 +180,9 @@ async fn who_never_reads_is_not_read_from_and_then_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_a_byte_now_and_then_is_cut() {
+async fn a_client_that_sends_single_bytes_is_disconnected() {
     let (_twin, group, mut near) = pipe();
-    // Whole commands may be as far apart as one likes.
+    // Complete commands may be arbitrarily far apart.
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_secs(1_000)).await;
         near.write_all(b"PING\r\n").await.unwrap();
@@ -190,16 +190,16 @@ async fn who_sends_a_byte_now_and_then_is_cut() {
         near.read_exact(&mut pong).await.unwrap();
     }
     let began = Instant::now();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for byte in b"*2\r\n$4\r\nINCR\r\n$6\r\nseq:42\r\n".iter().cycle() {
         if near.write_all(&[*byte]).await.is_err() || began.elapsed() > Duration::from_secs(60) {
             break;
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
-    near.read_to_end(&mut heard).await.unwrap();
-    let (took, heard) = (began.elapsed(), String::from_utf8(heard).unwrap());
+    near.read_to_end(&mut received).await.unwrap();
+    let (took, received) = (began.elapsed(), String::from_utf8(received).unwrap());
     assert!(took >= Duration::from_secs(30) && took < Duration::from_secs(60), "{took:?}");
-    assert_eq!(heard, "-ERR Protocol error: a command took longer than 30s to arrive\r\n");
+    assert_eq!(received, "-ERR Protocol error: a command took longer than 30s to arrive\r\n");
     group.cancel();
 }

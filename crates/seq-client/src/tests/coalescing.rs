@@ -1,4 +1,4 @@
-//! Calls that share messages: fewer messages than calls, and nothing else that a caller could notice.
+//! Request coalescing: fewer messages than calls, and no other difference that a caller could observe.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,21 +15,21 @@ use crate::error::CallError;
 use crate::fake::FakeServer;
 use crate::{Client, Code};
 
-use super::{PATIENCE, asked, client, seeds, servers, within};
+use super::{TIMEOUT, client, requested, seeds, servers, within};
 
-/// The uids of every message and of every single call that a server saw.
+/// The uids of every stream message and of every unary request that a server received.
 fn by_method(server: &FakeServer) -> (Vec<Vec<u64>>, Vec<Vec<u64>>) {
-    let (streamed, alone): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(|seen| seen.method == "NextStream");
+    let (streamed, unary): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(|seen| seen.method == "NextStream");
     let uids = |seen: Vec<crate::fake::Seen>| seen.into_iter().map(|seen| seen.uids).collect();
-    (uids(streamed), uids(alone))
+    (uids(streamed), uids(unary))
 }
 
-async fn bounded(server: &FakeServer, calls: usize, under_way: usize) -> Client {
-    let bounds = Bounds { calls, under_way, ..Bounds::DEFAULT };
+async fn bounded(server: &FakeServer, calls: usize, in_flight: usize) -> Client {
+    let bounds = Bounds { calls, in_flight, ..Bounds::DEFAULT };
     seeds([server]).bounds(bounds).connect().await.unwrap()
 }
 
-/// Polls a call that is not answered yet until so many calls were seen.
+/// Polls a call that does not complete until the server has received `seen` requests.
 async fn sent<T: std::fmt::Debug>(server: &FakeServer, seen: u64, call: impl Future<Output = T>) {
     tokio::select! {
         biased;
@@ -44,7 +44,7 @@ async fn pends(call: &mut (impl Future + Unpin)) -> bool {
 }
 
 #[tokio::test]
-async fn calls_that_are_there_together_share_a_message() {
+async fn concurrent_calls_share_a_message() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await;
     let calls = (0..256).map(|index| client.next_n([5, 6, 15][index % 3], 1 + index as u32 % 2));
@@ -58,22 +58,22 @@ async fn calls_that_are_there_together_share_a_message() {
         assert_eq!(*numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
     }
     for server in &servers {
-        let (streamed, alone) = by_method(server);
-        assert!(streamed.len() <= 8 && alone.is_empty(), "{} messages, {} calls", streamed.len(), alone.len());
+        let (streamed, unary) = by_method(server);
+        assert!(streamed.len() <= 8 && unary.is_empty(), "{} messages, {} requests", streamed.len(), unary.len());
     }
 }
 
 #[tokio::test]
-async fn who_wants_it_goes_alone() {
+async fn without_coalescing_requests_are_unary() {
     let server = FakeServer::start();
     let client = seeds([&server]).coalesce(false).connect().await.unwrap();
     join_all((0..8).map(|uid| client.next(uid))).await.into_iter().for_each(|answer| assert!(answer.is_ok()));
-    let (streamed, alone) = by_method(&server);
-    assert_eq!((streamed.len(), alone.len()), (0, 8));
+    let (streamed, unary) = by_method(&server);
+    assert_eq!((streamed.len(), unary.len()), (0, 8));
 }
 
 #[tokio::test]
-async fn a_call_that_finds_nobody_is_sent_at_once_with_all_it_knows() {
+async fn a_lone_call_is_sent_at_once_with_its_routes() {
     let servers = servers("a", 0..100, 2);
     let client = client([&servers[0]]).await;
     servers[1].take_section_of(5);
@@ -81,20 +81,20 @@ async fn a_call_that_finds_nobody_is_sent_at_once_with_all_it_knows() {
     for value in 2..5 {
         assert_eq!(client.next(5).await.unwrap().value, value);
     }
-    assert_eq!(asked(&servers[0]), [[5]]);
-    assert_eq!(asked(&servers[1]), [[5], [5], [5]]);
+    assert_eq!(requested(&servers[0]), [[5]]);
+    assert_eq!(requested(&servers[1]), [[5], [5], [5]]);
     let seen = servers[1].seen();
     assert!(seen.iter().all(|seen| seen.route_version == Some(2) && seen.epochs == [2] && seen.has_deadline));
-    // A batch says what it knows as well.
+    // A batch carries its known epochs as well.
     client.next_many(&[5, 15]).await.unwrap();
     assert_eq!(servers[1].seen().last().unwrap().epochs, [2, 1]);
 }
 
 #[tokio::test]
-async fn nobody_waits_for_another_messages_answer() {
+async fn no_call_waits_for_the_response_to_another_message() {
     let server = FakeServer::start();
     let client = client([&server]).await;
-    server.delay(PATIENCE * 2);
+    server.delay(TIMEOUT * 2);
     let mut slow = Box::pin(client.next(5));
     sent(&server, 1, &mut slow).await;
     server.delay(Duration::ZERO);
@@ -105,27 +105,27 @@ async fn nobody_waits_for_another_messages_answer() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_another_items_section() {
+async fn no_call_waits_for_another_items_section() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     server.orphan_section_of(5_000);
     let (mut waits, answered) = (Box::pin(client.next(5_000)), client.next(5));
     tokio::select! {
         biased;
-        answer = &mut waits => panic!("nobody serves it, yet {answer:?}"),
+        answer = &mut waits => panic!("the section has no owner, yet {answer:?}"),
         answer = within(answered) => assert_eq!(answer.unwrap().value, 1),
     }
-    assert_eq!(by_method(&server).0, [[5_000, 5]], "they were sent together");
+    assert_eq!(by_method(&server).0, [[5_000, 5]], "one message");
     server.take_section_of(5_000);
     assert_eq!(within(waits).await.unwrap().value, 1);
 }
 
 #[tokio::test]
-async fn an_item_refused_for_now_is_repeated_alone() {
+async fn an_item_with_a_retryable_refusal_is_retried_as_unary() {
     let server = FakeServer::start();
     let client = client([&server]).await;
-    let for_now = Refusal::CeilingStalled { section: SectionId(0) };
-    server.refuse_uid(6, [for_now, for_now]);
+    let retryable = Refusal::CeilingStalled { section: SectionId(0) };
+    server.refuse_uid(6, [retryable, retryable]);
     server.refuse_uid(7, [Refusal::Exhausted { uid: Uid(7), count: 1 }]);
     let (five, six, seven) = tokio::join!(client.next(5), client.next(6), client.next(7));
     assert_eq!((five.unwrap().value, six.unwrap().value), (1, 1));
@@ -133,26 +133,26 @@ async fn an_item_refused_for_now_is_repeated_alone() {
     let CallError::Refused(refused) = &error else { panic!("{error:?}") };
     assert_eq!((refused.code, &*refused.reason, refused.attempts), (Code::ResourceExhausted, "EXHAUSTED", 1));
     assert!(!error.may_have_applied());
-    let (streamed, alone) = by_method(&server);
-    assert_eq!((streamed, alone), (vec![vec![5, 6, 7]], vec![vec![6], vec![6]]));
+    let (streamed, unary) = by_method(&server);
+    assert_eq!((streamed, unary), (vec![vec![5, 6, 7]], vec![vec![6], vec![6]]));
 }
 
 #[tokio::test]
-async fn attempts_in_doubt_are_counted() {
+async fn attempts_with_unknown_outcome_are_counted() {
     let server = FakeServer::start();
     let client = client([&server]).await;
-    let in_doubt = Refusal::OwnerTimedOut { section: SectionId(0), owner: NodeId(1) };
-    server.refuse_uid(6, [in_doubt, in_doubt]);
+    let unknown = Refusal::OwnerTimedOut { section: SectionId(0), owner: NodeId(1) };
+    server.refuse_uid(6, [unknown, unknown]);
     let (five, six) = tokio::join!(client.next(5), client.next_n(6, 3));
     assert_eq!((five.unwrap().lost, six.unwrap().lost), (0, 2));
     assert_eq!(client.next(6).await.unwrap().lost, 0);
-    server.refuse_uid(6, [in_doubt, in_doubt]);
+    server.refuse_uid(6, [unknown, unknown]);
     let many = client.next_many(&[5, 6]).await.unwrap();
     assert_eq!(many.into_iter().map(|answer| answer.unwrap().lost).collect::<Vec<_>>(), [0, 2]);
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_leaves_doubt_and_calls_go_elsewhere() {
+async fn calls_of_a_broken_stream_are_lost_attempts_and_are_retried_at_another_node() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await;
     servers[0].hold(true);
@@ -183,8 +183,8 @@ async fn a_call_ends_at_its_own_deadline() {
     let mut patient = Box::pin(client.next(5));
     sent(&server, 1, &mut patient).await;
     let hasty = client.with_deadline(Duration::from_millis(50));
-    let late = within(join_all([hasty.next(6), hasty.next(6)])).await;
-    for error in late.into_iter().map(Result::unwrap_err) {
+    let expired = within(join_all([hasty.next(6), hasty.next(6)])).await;
+    for error in expired.into_iter().map(Result::unwrap_err) {
         assert!(matches!(error, CallError::DeadlineExceeded { attempts: 1, may_have_applied: true }), "{error:?}");
     }
     server.hold(false);
@@ -192,7 +192,7 @@ async fn a_call_ends_at_its_own_deadline() {
 }
 
 #[tokio::test]
-async fn a_full_lane_makes_calls_wait_for_room() {
+async fn calls_wait_for_a_permit_when_all_are_taken() {
     let server = FakeServer::start();
     let client = bounded(&server, 2, 8).await;
     server.hold(true);
@@ -203,7 +203,7 @@ async fn a_full_lane_makes_calls_wait_for_room() {
     let error = within(hasty.next(3)).await.unwrap_err();
     assert!(matches!(error, CallError::DeadlineExceeded { attempts: 0, may_have_applied: false }), "{error:?}");
     assert_eq!(server.seen().len(), 2, "it was never sent");
-    // A call that is dropped gives its place back, although its answer is still to come.
+    // A dropped call releases its permit, although its response is outstanding.
     drop(first);
     let mut third = Box::pin(client.next(3));
     sent(&server, 3, &mut third).await;
@@ -213,14 +213,14 @@ async fn a_full_lane_makes_calls_wait_for_room() {
 }
 
 #[tokio::test]
-async fn behind_a_node_that_does_not_answer_calls_gather() {
+async fn calls_to_a_slow_node_accumulate_in_the_queue() {
     let server = FakeServer::start();
     let client = bounded(&server, 100, 1).await;
     server.hold(true);
     let mut first = Box::pin(client.next(1));
     sent(&server, 1, &mut first).await;
     let mut others = Box::pin(join_all((2..10).map(|uid| client.next(uid))));
-    // One of those in line is dropped before it is sent.
+    // One of the pending calls is dropped before it is sent.
     let mut dropped = Box::pin(client.next(50));
     assert!(pends(&mut others).await && pends(&mut dropped).await);
     drop(dropped);
@@ -231,13 +231,13 @@ async fn behind_a_node_that_does_not_answer_calls_gather() {
 }
 
 #[tokio::test]
-async fn a_node_without_streams_is_asked_call_by_call() {
+async fn a_node_without_streams_gets_unary_requests() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     server.know_streams(false);
     for value in 1..4 {
         let answers = join_all([client.next(5), client.next(6)]).await;
-        answers.into_iter().for_each(|answer| assert_eq!(answer.unwrap(), super::given(value)));
+        answers.into_iter().for_each(|answer| assert_eq!(answer.unwrap(), super::allocated(value)));
     }
     server.know_streams(true);
     client.next(5).await.unwrap();
@@ -264,14 +264,14 @@ async fn each_callers_numbers_grow() {
 }
 
 #[test]
-fn together_and_alone_give_the_same_numbers() {
+fn coalesced_and_unary_calls_get_the_same_numbers() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (a, b) = (servers("a", 0..60, 3), servers("b", 0..60, 3));
-    let together = runtime.block_on(client(&a));
-    let alone = runtime.block_on(async { seeds(&b).coalesce(false).connect().await.unwrap() });
+    let coalesced = runtime.block_on(client(&a));
+    let unary = runtime.block_on(async { seeds(&b).coalesce(false).connect().await.unwrap() });
     let rounds = prop::collection::vec(prop::collection::vec((0u64..70, 1u32..5), 1..30), 1..5);
     let config = Config { cases: 32, failure_persistence: None, ..Config::default() };
-    // Calls at the same time may be answered in any order, so the numbers are compared uid by uid.
+    // Concurrent calls may be served in any order: the numbers are compared per uid.
     let numbers = |client: &Client, round: &[(u64, u32)]| {
         let answers = runtime.block_on(join_all(round.iter().map(|(uid, count)| client.next_n(*uid, *count))));
         let mut numbers = BTreeMap::<u64, Vec<u64>>::new();
@@ -289,7 +289,7 @@ fn together_and_alone_give_the_same_numbers() {
     };
     let run = TestRunner::new(config).run(&rounds, |rounds| {
         for round in rounds {
-            prop_assert_eq!(numbers(&together, &round), numbers(&alone, &round));
+            prop_assert_eq!(numbers(&coalesced, &round), numbers(&unary, &round));
         }
         Ok(())
     });
@@ -297,7 +297,7 @@ fn together_and_alone_give_the_same_numbers() {
 }
 
 #[test]
-fn a_runtime_that_is_gone_leaves_no_caller_behind() {
+fn no_call_hangs_after_its_runtime_has_shut_down() {
     let server = FakeServer::start();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();

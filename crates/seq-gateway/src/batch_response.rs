@@ -1,15 +1,15 @@
-//! The answer to a batch, as parallel lists.
+//! The response to a batch, as parallel lists.
 
 use seq_kit::frontend::{Allocation, Answered};
 use seq_proto::{status, v1};
 
-/// The response with these answers, in request order. An item that has none is refused because it would wait.
+/// Encodes the results of the items, in request order. An item without a result is refused with `WOULD_WAIT`.
 #[inline]
-pub(crate) fn response(
-    answers: impl Iterator<Item = Answered<Allocation>>,
+pub(crate) fn encode(
+    results: impl Iterator<Item = Answered<Allocation>>,
     routes: Option<v1::Routes>,
 ) -> v1::NextManyResponse {
-    let (items, _) = answers.size_hint();
+    let (items, _) = results.size_hint();
     let mut response = v1::NextManyResponse {
         values: Vec::with_capacity(items),
         prevs: Vec::with_capacity(items),
@@ -18,13 +18,13 @@ pub(crate) fn response(
         routes,
         lost: None,
     };
-    for (index, answer) in (0..).zip(answers) {
-        let (value, prev, epoch) = match answer {
-            Some(Ok(given)) => {
-                if given.lost > 0 {
-                    note_lost(&mut response, index, given.lost);
+    for (index, result) in (0..).zip(results) {
+        let (value, prev, epoch) = match result {
+            Some(Ok(allocation)) => {
+                if allocation.lost > 0 {
+                    add_lost(&mut response, index, allocation.lost);
                 }
-                (given.value.0, given.prev.0, given.epoch.0)
+                (allocation.value.0, allocation.prev.0, allocation.epoch.0)
             }
             Some(Err(refusal)) => {
                 response.errors.push(status::to_item(index, &refusal));
@@ -42,9 +42,9 @@ pub(crate) fn response(
     response
 }
 
-/// Out of line: attempts are lost only where an owner was.
+/// Cold: attempts are lost only when an owner is.
 #[cold]
-fn note_lost(response: &mut v1::NextManyResponse, index: u32, attempts: u32) {
+fn add_lost(response: &mut v1::NextManyResponse, index: u32, attempts: u32) {
     let lost = response.lost.get_or_insert_default();
     lost.indexes.push(index);
     lost.attempts.push(attempts);

@@ -1,4 +1,4 @@
-//! `SequenceService` in gRPC: the calls, with the deadline that `grpc-timeout` states.
+//! `SequenceService` over gRPC: the handlers, with the deadline of `grpc-timeout`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use seq_kit::frontend::{Frontend, Via};
 use seq_proto::{status, v1};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::calls::{Arrival, Sequence};
-use crate::stream::Answers;
+use crate::handlers::{Handlers, RequestContext};
+use crate::stream::Responses;
 use crate::timeout;
 
-/// The service of one door.
-pub(crate) struct Service<F>(pub(crate) Arc<Sequence<F>>);
+/// The gRPC service of one endpoint.
+pub(crate) struct Service<F>(pub(crate) Arc<Handlers<F>>);
 
-/// Reads when the call ends, and has it answered.
+/// Runs a handler with the deadline of the request.
 #[inline]
-async fn answer<Q, A, Answer>(
+async fn handle<Q, A, Handled>(
     request: Request<Q>,
-    ask: impl FnOnce(Arrival, Q) -> Answer,
+    handler: impl FnOnce(RequestContext, Q) -> Handled,
 ) -> Result<Response<A>, Status>
 where
-    Answer: Future<Output = Result<A, Refusal>>,
+    Handled: Future<Output = Result<A, Refusal>>,
 {
-    let arrival = Arrival { deadline: timeout::deadline(request.metadata()), via: Via::Grpc };
-    match ask(arrival, request.into_inner()).await {
-        Ok(answer) => Ok(Response::new(answer)),
+    let context = RequestContext { deadline: timeout::deadline(request.metadata()), via: Via::Grpc };
+    match handler(context, request.into_inner()).await {
+        Ok(response) => Ok(Response::new(response)),
         Err(refusal) => Err(status::to_status(&refusal)),
     }
 }
@@ -34,35 +34,35 @@ where
 #[tonic::async_trait]
 impl<F: Frontend> v1::sequence_service_server::SequenceService for Service<F> {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
-        answer(request, |arrival, request| self.0.next(arrival, request)).await
+        handle(request, |context, request| self.0.next(context, request)).await
     }
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
-        answer(request, |arrival, request| self.0.next_many(arrival, request)).await
+        handle(request, |context, request| self.0.next_many(context, request)).await
     }
 
-    type NextStreamStream = Answers<F>;
+    type NextStreamStream = Responses<F>;
 
     async fn next_stream(
         &self,
         request: Request<Streaming<v1::NextStreamRequest>>,
-    ) -> Result<Response<Answers<F>>, Status> {
-        Ok(Response::new(Answers::new(self.0.clone(), request.into_inner())))
+    ) -> Result<Response<Responses<F>>, Status> {
+        Ok(Response::new(Responses::new(self.0.clone(), request.into_inner())))
     }
 
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
-        answer(request, |arrival, request| self.0.current(arrival, request)).await
+        handle(request, |context, request| self.0.current(context, request)).await
     }
 
     async fn current_many(
         &self,
         request: Request<v1::CurrentManyRequest>,
     ) -> Result<Response<v1::CurrentManyResponse>, Status> {
-        answer(request, |arrival, request| self.0.current_many(arrival, request)).await
+        handle(request, |context, request| self.0.current_many(context, request)).await
     }
 
     async fn advance(&self, request: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
-        answer(request, |arrival, request| self.0.advance(arrival, request)).await
+        handle(request, |context, request| self.0.advance(context, request)).await
     }
 
     async fn get_routes(

@@ -1,4 +1,4 @@
-//! What calls are answered with.
+//! Results of calls, validated as they are decoded.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use seq_proto::v1;
 
 use crate::error::CallError;
 
-/// Numbers given out to one uid: [`Allocation::first`] `..=` [`Allocation::value`]. They are the caller's alone.
+/// Numbers allocated for one uid: [`Allocation::first`] `..=` [`Allocation::value`]. No other request gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
-    /// The last number, `1 ..= 2^63-1`; the only one where one was asked for.
+    /// The last number, `1 ..= 2^63-1`; the only one if one was requested.
     pub value: u64,
-    /// The number given out before the first one. 0 when there was none, when the owner does not know it, or when the uid was
-    /// advanced since. A receiver that has not seen `prev` has missed a message, unless an attempt of this call that is
-    /// counted in `lost` took it.
+    /// The number allocated before the first one. 0 when there was none, when the owner does not know it, or when the
+    /// uid was advanced since. A receiver that has not seen `prev` has missed a message, unless an attempt of this call
+    /// that is counted in `lost` took it.
     pub prev: u64,
-    /// Number of the ownership that gave them out, 1 or above; it never falls for one uid.
+    /// Epoch of the ownership that allocated them, 1 or above; monotonic for one uid.
     pub epoch: u64,
-    /// How many numbers, `1 ..= 1_000_000`.
+    /// Number of numbers, `1 ..= 1_000_000`.
     pub count: u32,
-    /// Attempts of the same call before, of this client or of a node, that may have taken `count` numbers each without an answer: gaps, if they did. 0
-    /// unless something failed.
+    /// Earlier attempts of this call, by this client or by a node that forwarded it, without a response: each may have
+    /// taken `count` numbers, which are then a gap. 0 unless something failed.
     pub lost: u32,
 }
 
-/// What is known of a uid's last number.
+/// The last number of a uid, or an upper bound of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Current {
-    /// The last number given out or a bound on it, `0 ..= 2^63-1`. Never below a number that was answered before.
+    /// The last number allocated or an upper bound of it, `0 ..= 2^63-1`. Never below a number returned before.
     pub value: u64,
-    /// Whether `value` is the last number given out, 0 meaning that none ever was. If not, no number above `value` was;
-    /// that is so after an owner's crash until the uid's next allocation.
+    /// Whether `value` is the last number allocated; 0 means that none ever was. If `false`, no number above `value`
+    /// was allocated: the state after an owner's crash until the uid's next allocation.
     pub exact: bool,
-    /// Number of the ownership that answered, 1 or above.
+    /// Epoch of the ownership that replied, 1 or above.
     pub epoch: u64,
 }
 
@@ -44,13 +44,13 @@ impl Allocation {
         self.value - u64::from(self.count) + 1
     }
 
-    /// All of them, in order.
+    /// All numbers, in order.
     #[must_use]
     pub fn numbers(&self) -> RangeInclusive<u64> {
         self.first()..=self.value
     }
 
-    /// Checks what came from the wire, so that [`Allocation::first`] exists and chains to `prev`.
+    /// Validates the fields of a response: [`Allocation::first`] exists and is above `prev`.
     pub(crate) fn checked(
         value: u64,
         prev: u64,
@@ -68,7 +68,7 @@ impl Allocation {
 }
 
 impl Current {
-    /// Checks what came from the wire.
+    /// Validates the fields of a response.
     pub(crate) fn checked(value: u64, exactness: i32, epoch: u64, addr: &Arc<str>) -> Result<Current, CallError> {
         let exact = match v1::Exactness::try_from(exactness) {
             Ok(v1::Exactness::Exact) => true,
@@ -84,7 +84,7 @@ impl Current {
     }
 }
 
-/// Attempts that nodes made for items of a batch and do not know the outcome of, by index.
+/// Attempts with unknown outcome that nodes made for items of a batch, as `(item index, attempts)`.
 pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usize, u32)> {
     lost.into_iter()
         .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))

@@ -1,4 +1,4 @@
-//! What the port offers besides refusals.
+//! The services of the port: numbers, routes, deadlines, reflection, status, health, shutdown.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use crate::twin::Door;
+use crate::twin::TestServer;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn next(route_version: Option<u64>) -> v1::NextRequest {
     v1::NextRequest { uid: 4, count: 1, route_version, ..v1::NextRequest::default() }
@@ -27,16 +27,16 @@ fn next(route_version: Option<u64>) -> v1::NextRequest {
 
 #[tokio::test]
 async fn numbers_and_readings_come_through() {
-    let door = Door::open().await;
-    let first = door.client().next(next(None)).await.unwrap().into_inner();
+    let server = TestServer::open().await;
+    let first = server.client().next(next(None)).await.unwrap().into_inner();
     assert_eq!(first, v1::NextResponse { value: 1, prev: 0, epoch: 1, ..v1::NextResponse::default() });
     let ten = v1::NextRequest { count: 10, ..next(None) };
-    assert_eq!(door.client().next(ten).await.unwrap().into_inner().value, 11);
+    assert_eq!(server.client().next(ten).await.unwrap().into_inner().value, 11);
     let read = v1::CurrentRequest { uid: 4, ..v1::CurrentRequest::default() };
-    let read = door.client().current(read).await.unwrap().into_inner();
+    let read = server.client().current(read).await.unwrap().into_inner();
     assert_eq!((read.value, read.exactness(), read.epoch), (11, v1::Exactness::Exact, 1));
     let read = v1::CurrentManyRequest { uids: vec![5, 4, 5_000], ..v1::CurrentManyRequest::default() };
-    let read = door.client().current_many(read).await.unwrap().into_inner();
+    let read = server.client().current_many(read).await.unwrap().into_inner();
     assert_eq!(
         (&read.values[..], &read.exactness[..], &read.epochs[..]),
         (&[0, 11, 0][..], &[2, 1, 0][..], &[1, 1, 0][..])
@@ -45,11 +45,11 @@ async fn numbers_and_readings_come_through() {
 }
 
 #[tokio::test]
-async fn routes_come_only_to_callers_that_keep_older_ones_and_are_found_once() {
-    let door = Door::open().await;
-    let routes = async |known| door.client().next(next(known)).await.unwrap().into_inner().routes;
+async fn routes_are_sent_only_to_callers_with_older_ones_and_are_computed_once() {
+    let server = TestServer::open().await;
+    let routes = async |known| server.client().next(next(known)).await.unwrap().into_inner().routes;
     assert_eq!(routes(Some(0)).await, None, "there are none yet");
-    door.twin.route(3);
+    server.twin.route(3);
     assert_eq!(routes(None).await, None);
     assert_eq!(routes(Some(3)).await, None);
     assert_eq!(routes(Some(9)).await, None);
@@ -58,48 +58,48 @@ async fn routes_come_only_to_callers_that_keep_older_ones_and_are_found_once() {
         assert_eq!((whole.version, whole.base_version, whole.runs.len()), (3, 0, 1));
         assert_eq!(routes(Some(2)).await.unwrap().base_version, 2);
     }
-    assert_eq!(door.twin.routes_made(), 2, "once for each version that callers came with");
-    door.twin.route(4);
+    assert_eq!(server.twin.routes_made(), 2, "once for each version of the callers");
+    server.twin.route(4);
     assert_eq!(routes(Some(3)).await.unwrap().version, 4);
-    let asked = door.client().get_routes(v1::GetRoutesRequest { known_version: 0 }).await.unwrap().into_inner();
-    assert_eq!(asked.routes.unwrap().version, 4);
-    let asked = door.client().get_routes(v1::GetRoutesRequest { known_version: 4 }).await.unwrap().into_inner();
-    assert_eq!(asked.routes, None);
+    let stated = server.client().get_routes(v1::GetRoutesRequest { known_version: 0 }).await.unwrap().into_inner();
+    assert_eq!(stated.routes.unwrap().version, 4);
+    let stated = server.client().get_routes(v1::GetRoutesRequest { known_version: 4 }).await.unwrap().into_inner();
+    assert_eq!(stated.routes, None);
 }
 
 #[tokio::test]
-async fn a_call_is_held_no_longer_than_its_caller_waits() {
-    let door = Door::open().await;
+async fn the_deadline_of_a_request_is_that_of_its_caller() {
+    let server = TestServer::open().await;
     let held = async |timeout: Option<Duration>, hops| {
         let mut request = Request::new(v1::NextRequest { hops, ..next(None) });
         if let Some(timeout) = timeout {
             request.set_timeout(timeout);
         }
         let sent = Instant::now();
-        door.client().next(request).await.unwrap();
-        let call = *door.twin.calls().last().unwrap();
+        server.client().next(request).await.unwrap();
+        let call = *server.twin.calls().last().unwrap();
         (call.deadline.saturating_duration_since(sent), call)
     };
-    let (asked, call) = held(Some(Duration::from_secs(5)), 0).await;
-    assert!(asked > Duration::from_secs(4), "{asked:?}");
+    let (stated, call) = held(Some(Duration::from_secs(5)), 0).await;
+    assert!(stated > Duration::from_secs(4), "{stated:?}");
     assert_eq!((call.hops, call.via), (0, Via::Grpc));
-    let (unasked, call) = held(None, 1).await;
-    assert!(unasked < asked, "{unasked:?}");
+    let (default, call) = held(None, 1).await;
+    assert!(default < stated, "{default:?}");
     assert_eq!((call.hops, call.via), (1, Via::Forwarded));
     let (longest, _) = held(Some(Duration::from_secs(3_600)), 0).await;
-    assert!(longest < Duration::from_secs(3_600) / 2 && longest > asked, "{longest:?}");
+    assert!(longest < Duration::from_secs(3_600) / 2 && longest > stated, "{longest:?}");
 }
 
 #[tokio::test]
 async fn reflection_lists_what_the_port_serves() {
-    let door = Door::open().await;
-    let ask = ServerReflectionRequest {
+    let server = TestServer::open().await;
+    let request = ServerReflectionRequest {
         host: String::new(),
         message_request: Some(MessageRequest::ListServices(String::new())),
     };
-    let mut client = ServerReflectionClient::new(door.channel.clone());
-    let mut answers = client.server_reflection_info(tokio_stream::once(ask)).await.unwrap().into_inner();
-    let answer = answers.next().await.unwrap().unwrap().message_response;
+    let mut client = ServerReflectionClient::new(server.channel.clone());
+    let mut responses = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
+    let answer = responses.next().await.unwrap().unwrap().message_response;
     let Some(MessageResponse::ListServicesResponse(list)) = answer else { panic!("{answer:?}") };
     let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
     names.sort();
@@ -116,18 +116,18 @@ async fn reflection_lists_what_the_port_serves() {
 }
 
 #[tokio::test]
-async fn status_is_answered() {
-    let door = Door::open().await;
-    let status = AdminServiceClient::new(door.channel.clone()).status(v1::StatusRequest {}).await.unwrap();
+async fn status_is_served() {
+    let server = TestServer::open().await;
+    let status = AdminServiceClient::new(server.channel.clone()).status(v1::StatusRequest {}).await.unwrap();
     assert_eq!(status.into_inner().node, "a1");
 }
 
 #[tokio::test]
-async fn health_says_what_readiness_says() {
-    let door = Door::open().await;
-    let mut health = HealthClient::new(door.channel.clone());
+async fn health_reports_readiness() {
+    let server = TestServer::open().await;
+    let mut health = HealthClient::new(server.channel.clone());
     for (ready, expected) in [(false, ServingStatus::NotServing), (true, ServingStatus::Serving)] {
-        door.twin.ready.store(ready, Relaxed);
+        server.twin.ready.store(ready, Relaxed);
         for service in ["", "seqsvr.v1.SequenceService"] {
             let check = HealthCheckRequest { service: service.to_owned() };
             assert_eq!(health.check(check).await.unwrap().into_inner().status(), expected, "{service:?}");
@@ -138,17 +138,17 @@ async fn health_says_what_readiness_says() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_the_port_and_tells_who_watches() {
-    let door = Door::open().await;
-    let mut health = HealthClient::new(door.channel.clone());
+async fn shutdown_closes_the_port_and_notifies_health_watches() {
+    let server = TestServer::open().await;
+    let mut health = HealthClient::new(server.channel.clone());
     let check = HealthCheckRequest { service: "seqsvr.v1.SequenceService".to_owned() };
     let mut watch = health.watch(check).await.unwrap().into_inner();
     assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
-    door.twin.ready.store(true, Relaxed);
+    server.twin.ready.store(true, Relaxed);
     assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
-    door.group.cancel();
+    server.group.cancel();
     assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
-    // The watch would never end by itself; it is cut.
-    assert_eq!(door.group.shutdown(PATIENCE).await, Ok(()));
-    assert!(tokio::net::TcpStream::connect(door.addr).await.is_err(), "the port is closed");
+    // The watch never ends by itself; the shutdown closes it.
+    assert_eq!(server.group.shutdown(TIMEOUT).await, Ok(()));
+    assert!(tokio::net::TcpStream::connect(server.addr).await.is_err(), "the port is closed");
 }

@@ -7,8 +7,8 @@ use seq_kit::frontend::Via;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::http::{Answer, http1, http2};
-use crate::twin::Door;
+use crate::http::{HttpResponse, http1, http2};
+use crate::twin::TestServer;
 
 const SERVICE: &str = "/seqsvr.v1.SequenceService";
 
@@ -16,52 +16,52 @@ fn json_headers<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     [&[("content-type", "application/json")], more].concat()
 }
 
-async fn call(door: &Door, method: &str, body: &str) -> Answer {
-    http1(door.addr, "POST", &format!("{SERVICE}/{method}"), &json_headers(&[]), body).await
+async fn call(server: &TestServer, method: &str, body: &str) -> HttpResponse {
+    http1(server.addr, "POST", &format!("{SERVICE}/{method}"), &json_headers(&[]), body).await
 }
 
-async fn message(door: &Door, method: &str, body: Value) -> Value {
-    let answer = call(door, method, &body.to_string()).await;
+async fn message(server: &TestServer, method: &str, body: Value) -> Value {
+    let answer = call(server, method, &body.to_string()).await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{answer:?}");
     answer.json()
 }
 
 #[tokio::test]
-async fn numbers_come_over_both_versions_of_http() {
-    let door = Door::open().await;
+async fn numbers_are_served_over_both_versions_of_http() {
+    let server = TestServer::open().await;
     let path = format!("{SERVICE}/Next");
     let headers = json_headers(&[("connect-protocol-version", "1")]);
-    let first = http1(door.addr, "POST", &path, &headers, r#"{"uid":"4","count":1}"#).await;
+    let first = http1(server.addr, "POST", &path, &headers, r#"{"uid":"4","count":1}"#).await;
     assert_eq!((first.status, first.json()), (200, json!({ "value": "1", "prev": "0", "epoch": "1" })));
-    let second = http2(&door.channel, "POST", &path, &headers, r#"{"uid":4,"count":"10"}"#).await;
+    let second = http2(&server.channel, "POST", &path, &headers, r#"{"uid":4,"count":"10"}"#).await;
     assert_eq!((second.status, second.json()), (200, json!({ "value": "11", "prev": "1", "epoch": "1" })));
-    assert!(door.twin.calls().iter().all(|call| (call.via, call.hops) == (Via::Json, 0)));
+    assert!(server.twin.calls().iter().all(|call| (call.via, call.hops) == (Via::Json, 0)));
 }
 
 #[tokio::test]
-async fn every_unary_method_is_answered() {
-    let door = Door::open().await;
-    let many = message(&door, "NextMany", json!({ "uids": ["4", 5, "5000"], "counts": [2, 1, 1] })).await;
+async fn every_unary_method_is_served() {
+    let server = TestServer::open().await;
+    let many = message(&server, "NextMany", json!({ "uids": ["4", 5, "5000"], "counts": [2, 1, 1] })).await;
     assert_eq!((&many["values"], &many["prevs"]), (&json!(["2", "1", "0"]), &json!(["0", "0", "0"])), "{many}");
     assert_eq!((&many["errors"][0]["index"], &many["errors"][0]["reason"]), (&json!(2), &json!("UID_OUT_OF_RANGE")));
-    let current = message(&door, "Current", json!({ "uid": 4 })).await;
+    let current = message(&server, "Current", json!({ "uid": 4 })).await;
     assert_eq!(current, json!({ "value": "2", "exactness": "EXACTNESS_EXACT", "epoch": "1" }));
-    let currents = message(&door, "CurrentMany", json!({ "uids": [5, 4] })).await;
+    let currents = message(&server, "CurrentMany", json!({ "uids": [5, 4] })).await;
     assert_eq!(currents["exactness"], json!(["EXACTNESS_UPPER_BOUND", "EXACTNESS_EXACT"]));
-    let advanced = message(&door, "Advance", json!({ "uid": 4, "to": "9007199254740993" })).await;
+    let advanced = message(&server, "Advance", json!({ "uid": 4, "to": "9007199254740993" })).await;
     assert_eq!(advanced["epoch"], "1");
-    assert_eq!(door.twin.last(4), 9_007_199_254_740_993, "beyond what a double holds");
-    assert_eq!(message(&door, "GetRoutes", json!({})).await, json!({}));
-    door.twin.route(3);
-    let routes = message(&door, "GetRoutes", json!({ "knownVersion": "0" })).await;
+    assert_eq!(server.twin.last(4), 9_007_199_254_740_993, "beyond what a double holds");
+    assert_eq!(message(&server, "GetRoutes", json!({})).await, json!({}));
+    server.twin.route(3);
+    let routes = message(&server, "GetRoutes", json!({ "knownVersion": "0" })).await;
     assert_eq!((&routes["routes"]["version"], &routes["routes"]["runs"][0]["sections"]), (&json!("3"), &json!(10)));
-    let next = message(&door, "Next", json!({ "uid": 1, "count": 1, "route_version": 2 })).await;
+    let next = message(&server, "Next", json!({ "uid": 1, "count": 1, "route_version": 2 })).await;
     assert_eq!(next["routes"]["baseVersion"], "2", "names of fields may be those of the proto");
 }
 
 #[tokio::test]
 async fn refusals_carry_code_status_reason_and_details() {
-    let door = Door::open().await;
+    let server = TestServer::open().await;
     let table = [
         ("Next", json!({ "uid": "1000", "count": 1 }), 400, "out_of_range", "UID_OUT_OF_RANGE"),
         ("Next", json!({ "uid": "1", "count": 1_000_001 }), 400, "invalid_argument", "COUNT_OUT_OF_RANGE"),
@@ -71,7 +71,7 @@ async fn refusals_carry_code_status_reason_and_details() {
         ("CurrentMany", json!({}), 400, "invalid_argument", "EMPTY_BATCH"),
     ];
     for (method, body, status, code, reason) in table {
-        let answer = call(&door, method, &body.to_string()).await;
+        let answer = call(&server, method, &body.to_string()).await;
         let error = answer.json();
         assert_eq!((answer.status, &error["code"]), (status, &json!(code)), "{answer:?}");
         let detail = &error["details"][0];
@@ -79,8 +79,8 @@ async fn refusals_carry_code_status_reason_and_details() {
         assert!(!detail["value"].as_str().unwrap().contains('='), "base64 without padding: {error}");
         assert_eq!(answer.header("retry-after"), None);
     }
-    door.twin.refuse(true);
-    let answer = call(&door, "Next", r#"{"uid":1,"count":1}"#).await;
+    server.twin.refuse(true);
+    let answer = call(&server, "Next", r#"{"uid":1,"count":1}"#).await;
     assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("unavailable")), "{answer:?}");
     assert_eq!(answer.header("retry-after"), Some("1"));
     let error = answer.json();
@@ -89,8 +89,8 @@ async fn refusals_carry_code_status_reason_and_details() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_message_is_refused_by_field_and_place() {
-    let door = Door::open().await;
+async fn an_invalid_message_is_refused_with_field_and_position() {
+    let server = TestServer::open().await;
     let table = [
         ("", "line 1 column 0"),
         ("{", "line 1 column 1"),
@@ -105,26 +105,27 @@ async fn what_is_not_a_message_is_refused_by_field_and_place() {
         (r#"{"uid":1,"uid":2}"#, "duplicate field `uid`"),
         ("{\"uid\":\"\u{fffd}\"}", "uid: "),
     ];
-    for (body, says) in table {
-        let answer = call(&door, "Next", body).await;
+    for (body, text) in table {
+        let answer = call(&server, "Next", body).await;
         let error = answer.json();
         assert_eq!((answer.status, &error["code"]), (400, &json!("invalid_argument")), "{body}: {answer:?}");
         assert_eq!(error["details"][0]["debug"]["reason"], "MALFORMED", "{body}");
-        assert!(error["message"].as_str().unwrap().contains(says), "{body}: {error} does not say {says:?}");
+        assert!(error["message"].as_str().unwrap().contains(text), "{body}: {error} does not contain {text:?}");
     }
-    let answer = call(&door, "NextMany", r#"{"uids":[1,2,"x"]}"#).await;
+    let answer = call(&server, "NextMany", r#"{"uids":[1,2,"x"]}"#).await;
     assert!(answer.json()["message"].as_str().unwrap().starts_with("uids"), "{answer:?}");
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    assert_eq!(call(&door, "Next", &deep).await.status, 400);
-    assert_eq!(door.twin.calls(), []);
+    assert_eq!(call(&server, "Next", &deep).await.status, 400);
+    assert_eq!(server.twin.calls(), []);
 }
 
 #[tokio::test]
-async fn the_protocol_is_held() {
-    let door = Door::open().await;
+async fn the_protocol_is_enforced() {
+    let server = TestServer::open().await;
     let (path, good) = (format!("{SERVICE}/Next"), r#"{"uid":1,"count":1}"#);
-    let ask =
-        async |method: &str, path: &str, headers: &[(&str, &str)]| http1(door.addr, method, path, headers, good).await;
+    let ask = async |method: &str, path: &str, headers: &[(&str, &str)]| {
+        http1(server.addr, method, path, headers, good).await
+    };
     for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"] {
         let answer = ask(method, &path, &json_headers(&[])).await;
         assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")), "{method}");
@@ -159,15 +160,15 @@ async fn the_protocol_is_held() {
 }
 
 #[tokio::test]
-async fn a_call_is_held_no_longer_than_its_caller_says() {
-    let door = Door::open().await;
+async fn the_deadline_of_a_request_is_that_of_its_caller() {
+    let server = TestServer::open().await;
     let held = async |headers: &[(&str, &str)]| {
         let sent = Instant::now();
         let answer =
-            http1(door.addr, "POST", &format!("{SERVICE}/Next"), &json_headers(headers), r#"{"uid":1,"count":1}"#)
+            http1(server.addr, "POST", &format!("{SERVICE}/Next"), &json_headers(headers), r#"{"uid":1,"count":1}"#)
                 .await;
         assert_eq!(answer.status, 200);
-        door.twin.calls().last().unwrap().deadline.saturating_duration_since(sent)
+        server.twin.calls().last().unwrap().deadline.saturating_duration_since(sent)
     };
     let (short, usual) = (held(&[("connect-timeout-ms", "1000")]).await, held(&[]).await);
     let longest = held(&[("connect-timeout-ms", "9999999999")]).await;
@@ -180,30 +181,30 @@ async fn a_call_is_held_no_longer_than_its_caller_says() {
 
 #[tokio::test]
 async fn a_body_is_bounded_in_bytes_and_in_time() {
-    let door = Door::open().await;
+    let server = TestServer::open().await;
     let large = format!("{{\"uid\":1,\"count\":1{}}}", " ".repeat(1 << 20));
     let path = format!("{SERVICE}/Next");
     for answer in [
-        http1(door.addr, "POST", &path, &json_headers(&[]), &large).await,
-        http2(&door.channel, "POST", &path, &json_headers(&[]), &large).await,
+        http1(server.addr, "POST", &path, &json_headers(&[]), &large).await,
+        http2(&server.channel, "POST", &path, &json_headers(&[]), &large).await,
     ] {
         assert_eq!((answer.status, &answer.json()["code"]), (429, &json!("resource_exhausted")), "{answer:?}");
         assert_eq!(answer.json()["details"][0]["debug"]["reason"], "MESSAGE_TOO_LARGE");
     }
     let headers = json_headers(&[("content-length", "100"), ("connect-timeout-ms", "50")]);
-    let answer = http1(door.addr, "POST", &path, &headers, "{").await;
+    let answer = http1(server.addr, "POST", &path, &headers, "{").await;
     assert_eq!((answer.status, &answer.json()["code"]), (504, &json!("deadline_exceeded")), "{answer:?}");
-    assert_eq!(door.twin.calls(), []);
-    // The largest batch fits, each number as wide as it gets.
+    assert_eq!(server.twin.calls(), []);
+    // The largest batch fits, with each number at its widest.
     let batch = json!({ "uids": vec![u64::MAX.to_string(); MAX_ITEMS], "counts": vec![1_000_000; MAX_ITEMS],
         "knownEpochs": vec![u64::MAX.to_string(); MAX_ITEMS] });
-    assert_eq!(call(&door, "NextMany", &batch.to_string()).await.status, 200);
+    assert_eq!(call(&server, "NextMany", &batch.to_string()).await.status, 200);
 }
 
 #[tokio::test]
-async fn the_description_names_what_is_served() {
-    let door = Door::open().await;
-    let answer = http1(door.addr, "GET", "/api/openapi.json", &[], "").await;
+async fn the_description_matches_the_served_paths() {
+    let server = TestServer::open().await;
+    let answer = http1(server.addr, "GET", "/api/openapi.json", &[], "").await;
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let api = answer.json();
     assert_eq!(api["openapi"], "3.1.0");
@@ -214,12 +215,12 @@ async fn the_description_names_what_is_served() {
         let path = path.replace("{uid}", "1");
         let verb = if is_rpc || path.starts_with("/api/seq/next/") { "POST" } else { "GET" };
         assert_eq!(operations.as_object().unwrap().keys().collect::<Vec<_>>(), [&verb.to_lowercase()]);
-        let status = http1(door.addr, verb, &path, &json_headers(&[]), "{}").await.status;
+        let status = http1(server.addr, verb, &path, &json_headers(&[]), "{}").await.status;
         assert!(status == 200 || status == 400, "{verb} {path}: {status}");
     }
     assert_eq!(methods, 6, "every unary method of the service");
-    let hint = http1(door.addr, "GET", "/", &[], "").await;
+    let hint = http1(server.addr, "GET", "/", &[], "").await;
     assert!(hint.body.contains("/api/seq/next/{uid}") && hint.body.contains("/api/openapi.json"), "{hint:?}");
-    assert_eq!(http1(door.addr, "POST", "/", &[], "").await.status, 405);
-    assert_eq!(http1(door.addr, "GET", "/favicon.ico", &[], "").await.status, 404);
+    assert_eq!(http1(server.addr, "POST", "/", &[], "").await.status, 405);
+    assert_eq!(http1(server.addr, "GET", "/favicon.ico", &[], "").await.status, 404);
 }

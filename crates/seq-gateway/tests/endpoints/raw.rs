@@ -1,11 +1,11 @@
-//! Calls whose message is any bytes.
+//! Requests whose message is arbitrary bytes.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-/// Sends bytes as they are, and reads them so.
+/// A codec that passes bytes through.
 #[derive(Default)]
 struct RawCodec;
 

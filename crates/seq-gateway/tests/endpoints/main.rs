@@ -1,4 +1,4 @@
-//! The ports before a frontend that counts in a map, asked by real clients.
+//! The endpoints in front of a frontend that counts in a map, used by real clients.
 
 mod bad_input;
 mod clients;

@@ -1,4 +1,4 @@
-//! The port for clients of Redis, as a client sees it: what goes in and what comes out, in bytes.
+//! The Redis port as a client sees it: commands and replies, in bytes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 
 use crate::twin::Twin;
 
-/// How long an answer may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a reply, on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The twin behind the port.
 pub(crate) struct Port {
@@ -32,7 +32,7 @@ impl Port {
         Port::open_for(10_000, config)
     }
 
-    /// A port that so many connections may be made to.
+    /// A port that admits `connections` connections.
     pub(crate) fn open_for(connections: usize, config: RespConfig) -> Port {
         let port = Port::unready(connections, config);
         port.twin.route(1);
@@ -49,8 +49,8 @@ impl Port {
         Port { twin, group, addr }
     }
 
-    pub(crate) async fn call(&self) -> Talk {
-        Talk { stream: TcpStream::connect(self.addr).await.unwrap(), said: 0 }
+    pub(crate) async fn call(&self) -> Client {
+        Client { stream: TcpStream::connect(self.addr).await.unwrap(), echoes: 0 }
     }
 }
 
@@ -61,65 +61,65 @@ impl Drop for Port {
 }
 
 /// One connection.
-pub(crate) struct Talk {
+pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    said: u32,
+    echoes: u32,
 }
 
-impl Talk {
+impl Client {
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Reads so many bytes.
-    pub(crate) async fn hear(&mut self, bytes: usize) -> Vec<u8> {
-        let mut heard = vec![0; bytes];
-        tokio::time::timeout(PATIENCE, self.stream.read_exact(&mut heard)).await.expect("an answer").unwrap();
-        heard
+    /// Reads `bytes` bytes.
+    pub(crate) async fn receive(&mut self, bytes: usize) -> Vec<u8> {
+        let mut received = vec![0; bytes];
+        tokio::time::timeout(TIMEOUT, self.stream.read_exact(&mut received)).await.expect("a response").unwrap();
+        received
     }
 
-    /// Sends commands and answers the replies to them: a command that repeats what it is told marks their end.
+    /// Sends commands and returns the replies to them; an ECHO marks their end.
     pub(crate) async fn ask(&mut self, commands: impl AsRef<[u8]>) -> String {
-        self.said += 1;
-        let end = format!("end of {:08}", self.said);
+        self.echoes += 1;
+        let end = format!("end of {:08}", self.echoes);
         let mark = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{end}\r\n", end.len());
         self.send([commands.as_ref(), mark.as_bytes()].concat()).await;
         let end = format!("${}\r\n{end}\r\n", end.len());
-        let mut heard = Vec::new();
-        while !heard.ends_with(end.as_bytes()) {
+        let mut received = Vec::new();
+        while !received.ends_with(end.as_bytes()) {
             let mut more = [0; 4096];
-            let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut more)).await;
-            let read = read.unwrap_or_else(|_| panic!("no more after {}", heard.escape_ascii())).unwrap();
-            assert!(read > 0, "closed after {}", heard.escape_ascii());
-            heard.extend_from_slice(&more[..read]);
+            let read = tokio::time::timeout(TIMEOUT, self.stream.read(&mut more)).await;
+            let read = read.unwrap_or_else(|_| panic!("no more after {}", received.escape_ascii())).unwrap();
+            assert!(read > 0, "closed after {}", received.escape_ascii());
+            received.extend_from_slice(&more[..read]);
         }
-        heard.truncate(heard.len() - end.len());
-        String::from_utf8(heard).unwrap()
+        received.truncate(received.len() - end.len());
+        String::from_utf8(received).unwrap()
     }
 
-    /// Everything until the port closes the connection.
+    /// Reads until the port closes the connection.
     pub(crate) async fn rest(&mut self) -> String {
-        let mut heard = Vec::new();
-        tokio::time::timeout(PATIENCE, self.stream.read_to_end(&mut heard)).await.expect("the end").unwrap();
-        String::from_utf8(heard).unwrap()
+        let mut received = Vec::new();
+        tokio::time::timeout(TIMEOUT, self.stream.read_to_end(&mut received)).await.expect("the end").unwrap();
+        String::from_utf8(received).unwrap()
     }
 }
 
-/// Has a script talk to the port, a command a line, and compares what is said: replies below their command.
-pub(crate) async fn check(talk: &mut Talk, script: &str, expected: Expect) {
-    let mut said = String::new();
+/// Sends the commands of a script, one per line, and compares the transcript: replies below their command.
+pub(crate) async fn check(client: &mut Client, script: &str, expected: Expect) {
+    let mut transcript = String::new();
     for command in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let replies = talk.ask(format!("{command}\r\n")).await;
-        said += &format!("> {command}\n");
-        said.extend(replies.lines().map(|line| format!("{line}\n")));
+        let replies = client.ask(format!("{command}\r\n")).await;
+        transcript += &format!("> {command}\n");
+        transcript.extend(replies.lines().map(|line| format!("{line}\n")));
     }
-    expected.assert_eq(&said);
+    expected.assert_eq(&transcript);
 }
 
-/// As [`check`], with all commands in one piece: within a transaction nothing marks the end of a reply.
-pub(crate) async fn check_whole(talk: &mut Talk, script: &str, expected: Expect) {
+/// As [`check`], with all commands in one write: within a transaction nothing marks the end of a reply.
+pub(crate) async fn check_whole(client: &mut Client, script: &str, expected: Expect) {
     let commands = script.lines().map(str::trim).filter(|line| !line.is_empty());
-    let replies = talk.ask(commands.map(|command| format!("{command}\r\n")).collect::<String>()).await;
+    let replies = client.ask(commands.map(|command| format!("{command}\r\n")).collect::<String>()).await;
     expected.assert_eq(&replies.replace('\r', ""));
 }
 
@@ -224,7 +224,7 @@ async fn set_raises_and_never_lowers() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a transcript")]
-async fn what_is_wrong_is_said_and_moves_nothing() {
+async fn invalid_commands_get_an_error_and_move_nothing() {
     let port = Port::open();
     let script = "
         INCR
@@ -311,7 +311,7 @@ async fn what_is_wrong_is_said_and_moves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_sequence_cannot_do_is_refused_with_the_reason() {
+async fn unsupported_commands_are_refused_with_the_reason() {
     let port = Port::open();
     let script = "
         DEL seq:1
@@ -359,7 +359,7 @@ async fn what_a_sequence_cannot_do_is_refused_with_the_reason() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a transcript")]
-async fn clients_find_what_they_ask_for_first() {
+async fn connection_setup_of_clients_is_supported() {
     let port = Port::open();
     let script = "
         PING
@@ -387,9 +387,9 @@ async fn clients_find_what_they_ask_for_first() {
         HELLO 2
         GET seq:1
     ";
-    let mut talk = port.call().await;
+    let mut client = port.call().await;
     check(
-        &mut talk,
+        &mut client,
         script,
         expect![[r#"
         > PING
@@ -551,22 +551,23 @@ async fn clients_find_what_they_ask_for_first() {
     "#]],
     )
     .await;
-    let info = talk.ask("INFO\r\n").await;
+    let info = client.ask("INFO\r\n").await;
     for line in ["redis_version:7.0.0", "connected_clients:1", "maxclients:10000", "key_prefix:seq:"] {
         assert!(info.contains(&format!("\r\n{line}\r\n")), "{line} is missing in {info}");
     }
-    talk.send("PING\r\nQUIT\r\nPING\r\n").await;
-    assert_eq!(talk.rest().await, "+PONG\r\n+OK\r\n");
+    client.send("PING\r\nQUIT\r\nPING\r\n").await;
+    assert_eq!(client.rest().await, "+PONG\r\n+OK\r\n");
 }
 
 #[tokio::test]
-async fn a_password_comes_first() {
+async fn a_password_is_required_first() {
     let port = Port::with(RespConfig { password: Some("secret".to_owned()), ..RespConfig::defaults() });
-    let mut talk = port.call().await;
-    // Whoever was not admitted is refused what marks the end of replies as well.
-    talk.send("INCR seq:1\r\nPING\r\nnonsense\r\nHELLO 3\r\nAUTH wrong\r\nAUTH secre\r\nAUTH somebody secret\r\n")
+    let mut client = port.call().await;
+    // Before authentication the ECHO that marks the end of replies is refused as well.
+    client
+        .send("INCR seq:1\r\nPING\r\nnonsense\r\nHELLO 3\r\nAUTH wrong\r\nAUTH secre\r\nAUTH somebody secret\r\n")
         .await;
-    talk.send("INCR seq:1\r\nHELLO 3 AUTH default wrong\r\nQUIT\r\n").await;
+    client.send("INCR seq:1\r\nHELLO 3 AUTH default wrong\r\nQUIT\r\n").await;
     expect![[r#"
         -NOAUTH Authentication required.
         -NOAUTH Authentication required.
@@ -579,16 +580,16 @@ async fn a_password_comes_first() {
         -WRONGPASS invalid username-password pair or user is disabled.
         +OK
     "#]]
-    .assert_eq(&talk.rest().await.replace('\r', ""));
+    .assert_eq(&client.rest().await.replace('\r', ""));
     assert_eq!(port.twin.last(1), 0);
-    // What comes behind the password in one piece is answered as well.
+    // Commands in the same write as the password are executed as well.
     assert_eq!(port.call().await.ask("AUTH secret\r\nINCR seq:1\r\nINCR seq:1\r\n").await, "+OK\r\n:1\r\n:2\r\n");
     let replies = port.call().await.ask("HELLO 2 AUTH default secret\r\nINCR seq:1\r\n").await;
     assert!(replies.ends_with(":3\r\n"), "{replies}");
 }
 
 #[tokio::test]
-async fn a_node_that_knows_nobody_is_loading() {
+async fn a_node_without_routes_is_loading() {
     let port = Port::unready(10, RespConfig::defaults());
     port.twin.hold(&[1]);
     let script = "
@@ -603,13 +604,13 @@ async fn a_node_that_knows_nobody_is_loading() {
         script,
         expect![[r#"
         > INCR seq:1
-        -LOADING the node does not know yet who owns which uids
+        -LOADING the node has no routes yet
         > GET seq:1
-        -LOADING the node does not know yet who owns which uids
+        -LOADING the node has no routes yet
         > MGET seq:1
-        -LOADING the node does not know yet who owns which uids
+        -LOADING the node has no routes yet
         > SET seq:1 5
-        -LOADING the node does not know yet who owns which uids
+        -LOADING the node has no routes yet
         > PING
         +PONG
     "#]],
@@ -621,41 +622,41 @@ async fn a_node_that_knows_nobody_is_loading() {
 }
 
 #[tokio::test]
-async fn replies_are_in_order_whatever_waits() {
+async fn replies_are_in_order_even_if_one_waits() {
     let port = Port::open();
     port.twin.hold(&[1]);
-    let mut talk = port.call().await;
-    talk.send("INCR seq:2\r\nINCR seq:1\r\nINCR seq:2\r\nPING\r\nINCRBY seq:1 5\r\nGET seq:1\r\n").await;
-    // Others of the same thread are answered meanwhile.
+    let mut client = port.call().await;
+    client.send("INCR seq:2\r\nINCR seq:1\r\nINCR seq:2\r\nPING\r\nINCRBY seq:1 5\r\nGET seq:1\r\n").await;
+    // Other connections of the same thread are served meanwhile.
     let mut other = port.call().await;
     for value in 1..=10 {
         assert_eq!(other.ask("INCR seq:3\r\n").await, format!(":{value}\r\n"));
     }
     port.twin.hold(&[]);
     let expected = b":1\r\n:1\r\n:2\r\n+PONG\r\n:6\r\n$1\r\n6\r\n";
-    assert_eq!(talk.hear(expected.len()).await.escape_ascii().to_string(), expected.escape_ascii().to_string());
+    assert_eq!(client.receive(expected.len()).await.escape_ascii().to_string(), expected.escape_ascii().to_string());
 }
 
 #[tokio::test]
-async fn the_largest_batches_are_answered() {
+async fn the_largest_batches_are_served() {
     let port = Port::open();
-    let mut talk = port.call().await;
+    let mut client = port.call().await;
     let keys = |keys: usize| (0..keys).map(|uid| format!("$7\r\nseq:{:03}\r\n", uid % 1_000)).collect::<String>();
-    let replies = talk.ask(format!("SET seq:1 5\r\n*10001\r\n$4\r\nMGET\r\n{}", keys(10_000))).await;
+    let replies = client.ask(format!("SET seq:1 5\r\n*10001\r\n$4\r\nMGET\r\n{}", keys(10_000))).await;
     assert!(replies.starts_with("+OK\r\n*10000\r\n$-1\r\n$1\r\n5\r\n$-1\r\n"), "{}", &replies[..60]);
     assert_eq!(replies.lines().filter(|line| *line == "5").count(), 10);
-    let replies = talk.ask(format!("*10001\r\n$6\r\nEXISTS\r\n{}", keys(10_000))).await;
+    let replies = client.ask(format!("*10001\r\n$6\r\nEXISTS\r\n{}", keys(10_000))).await;
     assert_eq!(replies, ":10\r\n");
 }
 
 #[tokio::test]
-async fn the_end_of_the_door_ends_connections_between_commands() {
+async fn shutdown_closes_connections_between_commands() {
     let port = Port::open();
-    let mut talk = port.call().await;
-    assert_eq!(talk.ask("INCR seq:1\r\n").await, ":1\r\n");
+    let mut client = port.call().await;
+    assert_eq!(client.ask("INCR seq:1\r\n").await, ":1\r\n");
     let quiet = port.call().await;
-    assert_eq!(port.group.shutdown(PATIENCE).await, Ok(()));
-    assert_eq!(talk.rest().await, "");
+    assert_eq!(port.group.shutdown(TIMEOUT).await, Ok(()));
+    assert_eq!(client.rest().await, "");
     assert!(TcpStream::connect(port.addr).await.is_err(), "the port is closed");
     drop(quiet);
 }

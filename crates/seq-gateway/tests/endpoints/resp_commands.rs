@@ -1,4 +1,4 @@
-//! The port for clients of Redis: transactions, strict arguments, and the commands that are named as Redis names them.
+//! The Redis port: transactions, strict arguments, and errors with the texts of Redis.
 
 use std::time::Duration;
 
@@ -114,15 +114,15 @@ async fn a_transaction_with_an_error_takes_nothing() {
 #[tokio::test]
 async fn a_transaction_is_bounded_and_ends_with_its_connection() {
     let port = Port::open();
-    let mut talk = port.call().await;
+    let mut client = port.call().await;
     let queued = "INCR seq:1\r\n".repeat(10_000);
-    let replies = talk.ask(format!("MULTI\r\n{queued}EXEC\r\n")).await;
+    let replies = client.ask(format!("MULTI\r\n{queued}EXEC\r\n")).await;
     assert!(
         replies.contains("+QUEUED\r\n*10000\r\n:1\r\n:2\r\n") && replies.ends_with(":10000\r\n"),
         "{}",
         &replies[..80]
     );
-    let replies = talk.ask(format!("MULTI\r\n{queued}INCR seq:1\r\nEXEC\r\n")).await;
+    let replies = client.ask(format!("MULTI\r\n{queued}INCR seq:1\r\nEXEC\r\n")).await;
     assert!(
         replies.contains("-ERR")
             && replies.ends_with("-EXECABORT Transaction discarded because of previous errors.\r\n")
@@ -131,7 +131,7 @@ async fn a_transaction_is_bounded_and_ends_with_its_connection() {
     let mut other = port.call().await;
     other.send("MULTI\r\nINCR seq:2\r\n").await;
     drop(other);
-    assert_eq!(talk.ask("INCR seq:2\r\n").await, ":1\r\n");
+    assert_eq!(client.ask("INCR seq:2\r\n").await, ":1\r\n");
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn numbers_are_read_strictly() {
 }
 
 #[tokio::test]
-async fn what_redis_has_and_this_port_has_not_is_named_as_redis_names_it() {
+async fn unsupported_redis_commands_get_the_errors_of_redis() {
     let port = Port::open();
     let script = "
         LATENCY LATEST
@@ -238,7 +238,7 @@ async fn what_redis_has_and_this_port_has_not_is_named_as_redis_names_it() {
 }
 
 #[tokio::test]
-async fn small_questions_are_answered_as_redis_answers_them() {
+async fn small_commands_get_the_replies_of_redis() {
     let port = Port::open();
     let script = "
         TYPE seq:1
@@ -287,23 +287,23 @@ async fn small_questions_are_answered_as_redis_answers_them() {
 }
 
 #[tokio::test]
-async fn wrong_passwords_end_the_connection() {
+async fn wrong_passwords_close_the_connection() {
     let port = Port::with(RespConfig { password: Some("secret".to_owned()), ..RespConfig::defaults() });
-    let mut talk = port.call().await;
-    talk.send("AUTH wrong\r\n".repeat(100)).await;
-    let replies = talk.rest().await;
-    assert!(replies.matches("-WRONGPASS").count() <= 5, "{} guesses were answered", replies.matches('-').count());
-    // The right one is not held up by those that guess.
+    let mut client = port.call().await;
+    client.send("AUTH wrong\r\n".repeat(100)).await;
+    let replies = client.rest().await;
+    assert!(replies.matches("-WRONGPASS").count() <= 5, "{} guesses got a reply", replies.matches('-').count());
+    // The right password is not delayed by the guesses.
     assert_eq!(port.call().await.ask("AUTH secret\r\nINCR seq:1\r\n").await, "+OK\r\n:1\r\n");
 }
 
 #[tokio::test]
-async fn a_connection_without_commands_is_closed_where_an_operator_says_so() {
+async fn an_idle_connection_is_closed_after_the_configured_timeout() {
     let port = Port::with(RespConfig { idle: Some(Duration::from_millis(50)), ..RespConfig::defaults() });
-    let mut talk = port.call().await;
-    // Ends by itself: the read below would wait for the test's patience otherwise.
-    assert_eq!(talk.rest().await, "");
-    let mut talk = port.call().await;
-    assert_eq!(talk.ask("INCR seq:1\r\n").await, ":1\r\n");
-    assert_eq!(talk.rest().await, "");
+    let mut client = port.call().await;
+    // Closed by the port: otherwise the read below would run into the timeout of the test.
+    assert_eq!(client.rest().await, "");
+    let mut client = port.call().await;
+    assert_eq!(client.ask("INCR seq:1\r\n").await, ":1\r\n");
+    assert_eq!(client.rest().await, "");
 }

@@ -1,4 +1,4 @@
-//! Peers that mean harm, or only do it: they are refused, cut or held back, and others do not feel them.
+//! Hostile and broken peers: they are refused, disconnected or slowed down, without effect on other connections.
 
 use std::time::Duration;
 
@@ -10,41 +10,41 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-use crate::twin::Door;
+use crate::twin::TestServer;
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of any wait, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn connect(door: &Door) -> TcpStream {
-    TcpStream::connect(door.addr).await.unwrap()
+async fn connect(server: &TestServer) -> TcpStream {
+    TcpStream::connect(server.addr).await.unwrap()
 }
 
-/// Completes when the other side has closed the connection.
+/// Waits until the peer has closed the connection.
 async fn closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    // An end and a reset are the same here.
-    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it is closed");
+    // A FIN and a reset are equivalent here.
+    let _ = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut rest)).await.expect("it is closed");
 }
 
-async fn next(door: &Door, uid: u64) -> u64 {
+async fn next(server: &TestServer, uid: u64) -> u64 {
     let request = v1::NextRequest { uid, count: 1, ..v1::NextRequest::default() };
-    tokio::time::timeout(PATIENCE, door.client().next(request)).await.expect("an answer").unwrap().into_inner().value
+    tokio::time::timeout(TIMEOUT, server.client().next(request)).await.expect("a response").unwrap().into_inner().value
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_closed_at_once() {
-    let door = Door::open_for(3).await;
-    assert_eq!(next(&door, 1).await, 1);
-    let (mut two, _three) = (connect(&door).await, connect(&door).await);
+async fn a_connection_above_the_limit_is_closed_at_once() {
+    let server = TestServer::open_for(3).await;
+    assert_eq!(next(&server, 1).await, 1);
+    let (mut two, _three) = (connect(&server).await, connect(&server).await);
     for _ in 0..100 {
-        closed(&mut connect(&door).await).await;
+        closed(&mut connect(&server).await).await;
     }
-    assert_eq!(next(&door, 1).await, 2, "who was let in is served");
+    assert_eq!(next(&server, 1).await, 2, "admitted connections are served");
     two.shutdown().await.unwrap();
     closed(&mut two).await;
     let again = async {
         loop {
-            let endpoint = Endpoint::from_shared(format!("http://{}", door.addr)).unwrap();
+            let endpoint = Endpoint::from_shared(format!("http://{}", server.addr)).unwrap();
             let Ok(channel) = endpoint.connect().await else { continue };
             let mut client = v1::sequence_service_client::SequenceServiceClient::new(channel);
             let request = v1::NextRequest { uid: 1, count: 1, ..v1::NextRequest::default() };
@@ -53,12 +53,12 @@ async fn a_connection_too_many_is_closed_at_once() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, again).await.expect("a place that is free again is given to somebody");
+    tokio::time::timeout(TIMEOUT, again).await.expect("a freed permit admits the next connection");
 }
 
 #[tokio::test]
-async fn what_is_not_http_ends_its_connection_alone() {
-    let door = Door::open().await;
+async fn input_that_is_not_http_closes_its_connection_only() {
+    let server = TestServer::open().await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let huge_frame = [preface.as_slice(), &[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]].concat();
     let many_headers = format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(1_000));
@@ -72,22 +72,22 @@ async fn what_is_not_http_ends_its_connection_alone() {
         long_header.as_bytes(),
     ];
     for bytes in garbage {
-        let mut stream = connect(&door).await;
-        // It may be cut before all of it is sent.
+        let mut stream = connect(&server).await;
+        // The connection may be closed before all of it is sent.
         let _ = stream.write_all(bytes).await;
         closed(&mut stream).await;
     }
-    assert_eq!(next(&door, 1).await, 1);
-    assert_eq!(door.twin.calls().len(), 1);
+    assert_eq!(next(&server, 1).await, 1);
+    assert_eq!(server.twin.calls().len(), 1);
 }
 
 #[tokio::test]
-async fn who_never_reads_is_not_read_from_for_ever() {
-    let door = Door::open().await;
+async fn a_client_that_never_reads_is_not_read_from_forever() {
+    let server = TestServer::open().await;
     let (send, messages) = mpsc::channel(1);
-    let _unread = door.client().next_stream(ReceiverStream::new(messages)).await.unwrap();
+    let _unread = server.client().next_stream(ReceiverStream::new(messages)).await.unwrap();
     let ask = v1::NextManyRequest { uids: vec![7; 100], ..v1::NextManyRequest::default() };
-    // Far more than the windows of both sides hold.
+    // Far more than the flow-control windows of both sides.
     let talking = async {
         for tag in 0..1_000_000 {
             let message = v1::NextStreamRequest { tag, ask: Some(ask.clone()), ..v1::NextStreamRequest::default() };
@@ -95,34 +95,34 @@ async fn who_never_reads_is_not_read_from_for_ever() {
                 return tag;
             }
         }
-        panic!("a million messages were taken")
+        panic!("a million messages were accepted")
     };
     let taken = talking.await;
-    let given = door.twin.last(7);
+    let given = server.twin.last(7);
     assert!(given <= taken * 100, "{given} numbers for {taken} messages");
-    assert_eq!(next(&door, 1).await, 1);
-    assert_eq!(door.twin.last(7), given, "nothing more is done for it");
+    assert_eq!(next(&server, 1).await, 1);
+    assert_eq!(server.twin.last(7), given, "no further message is processed");
 }
 
 #[tokio::test]
-async fn calls_that_are_given_up_at_once_hurt_nobody() {
-    let door = Door::open().await;
-    let flood = Endpoint::from_shared(format!("http://{}", door.addr)).unwrap().connect().await.unwrap();
+async fn requests_that_are_cancelled_at_once_do_no_harm() {
+    let server = TestServer::open().await;
+    let flood = Endpoint::from_shared(format!("http://{}", server.addr)).unwrap().connect().await.unwrap();
     for turn in 0..2_000_u64 {
         let mut client = v1::sequence_service_client::SequenceServiceClient::new(flood.clone());
         let request = v1::NextRequest { uid: 2, count: 1, ..v1::NextRequest::default() };
-        // Long enough to be sent now and then, and never to be answered.
+        // Long enough for some requests to be sent, never for a response.
         let _ = tokio::time::timeout(Duration::from_micros(turn % 50), client.next(request)).await;
     }
-    assert_eq!(next(&door, 1).await, 1);
+    assert_eq!(next(&server, 1).await, 1);
 }
 
-/// The slowest of 100 calls but one.
-async fn p99(door: &Door) -> Duration {
+/// The latency of the third slowest of 200 requests.
+async fn p99(server: &TestServer) -> Duration {
     let mut times = Vec::new();
     for _ in 0..200 {
         let sent = Instant::now();
-        next(door, 1).await;
+        next(server, 1).await;
         times.push(sent.elapsed());
     }
     times.sort();
@@ -135,20 +135,20 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn crowds_and_dribblers_are_not_felt_by_others() {
+async fn idle_crowds_and_slow_senders_do_not_slow_others_down() {
     const ROUNDS: usize = 7;
     const CROWD: usize = 200;
-    /// A busy machine spoils a measurement now and then; what is slow by itself is slow every time.
+    /// A busy machine spoils a measurement now and then; a real slowdown shows every time.
     const TRIES: usize = 4;
-    let door = Door::open().await;
+    let server = TestServer::open().await;
     let mut ratio = f64::MAX;
     for _ in 0..TRIES {
         let (mut alone, mut among) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            alone.push(p99(&door).await);
+            alone.push(p99(&server).await);
             let mut crowd = Vec::new();
             for place in 0..CROWD {
-                let mut stream = connect(&door).await;
+                let mut stream = connect(&server).await;
                 let some: &[u8] = match place % 4 {
                     0 => b"",
                     1 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r",
@@ -167,8 +167,8 @@ async fn crowds_and_dribblers_are_not_felt_by_others() {
                 }
             };
             tokio::select! {
-                time = p99(&door) => among.push(time),
-                () = dribbling => unreachable!("it dribbles for ever"),
+                time = p99(&server) => among.push(time),
+                () = dribbling => unreachable!("it sends forever"),
             }
         }
         ratio = ratio.min(median(among).as_secs_f64() / median(alone).as_secs_f64());
@@ -176,5 +176,5 @@ async fn crowds_and_dribblers_are_not_felt_by_others() {
             return;
         }
     }
-    panic!("the others' p99 is {ratio:.1} times what it is alone");
+    panic!("the p99 of other requests is {ratio:.1} times that without the crowd");
 }

@@ -1,4 +1,4 @@
-//! What comes in at its fastest: INCR after INCR, which become one batch of asks.
+//! Fast path: parses consecutive INCR and INCRBY commands into one batch of items.
 
 use std::io::Write;
 
@@ -7,63 +7,64 @@ use seq_kit::frontend::{Ask, Asked};
 
 use crate::resp::parse::{Args, Command, Malformed, Parser};
 
-/// Digits of the largest uid. Zeros in front count as well: keys of benchmarks are padded, and mean the same uid.
+/// Digits of the largest uid. Leading zeros count as well: benchmarks pad their keys, which name the same uid.
 const MAX_UID_DIGITS: usize = 20;
 
-/// Why a run of takes ends.
-pub(crate) enum Halt<'a> {
-    /// The input does, or the command at its end goes on behind it.
+/// Why a batch ends.
+pub(crate) enum BatchEnd<'a> {
+    /// The input is exhausted, or its last command is incomplete.
     Input,
     /// The batch is full.
     Full,
-    /// Another command follows; a take that is wrong in some way is another command.
+    /// Another command follows, such as an INCR with invalid arguments.
     Other(Command<'a>),
-    /// What follows is no command.
+    /// The input that follows is no command.
     Malformed(Malformed),
 }
 
-/// Adds the takes at the start of `input` to `asks`, up to `most` of them. Answers their bytes, and what ends the run.
-pub(crate) fn takes<'a>(
+/// Parses the INCRs at the start of `input` into `items`, up to `most` of them. Returns their bytes, and why the batch
+/// ends.
+pub(crate) fn parse_batch<'a>(
     parser: &mut Parser,
     input: &'a [u8],
     keys: Keys<'_>,
     most: usize,
-    asks: &mut Vec<Asked>,
-) -> (usize, Halt<'a>) {
+    items: &mut Vec<Asked>,
+) -> (usize, BatchEnd<'a>) {
     let mut at = 0;
-    while asks.len() < most {
+    while items.len() < most {
         let rest = &input[at..];
-        if let Some((ask, bytes)) = plain(rest, keys).or_else(|| short(rest, keys)) {
+        if let Some((item, bytes)) = plain(rest, keys).or_else(|| short(rest, keys)) {
             *parser = Parser::default();
-            asks.push(Ok(ask));
+            items.push(Ok(item));
             at += bytes;
             continue;
         }
         match parser.next(rest) {
-            Ok(Some(command)) => match take(&command.args, keys) {
-                Some(ask) => {
-                    asks.push(Ok(ask));
+            Ok(Some(command)) => match increment(&command.args, keys) {
+                Some(item) => {
+                    items.push(Ok(item));
                     at += command.bytes;
                 }
-                None => return (at, Halt::Other(command)),
+                None => return (at, BatchEnd::Other(command)),
             },
-            Ok(None) => return (at, Halt::Input),
-            Err(malformed) => return (at, Halt::Malformed(malformed)),
+            Ok(None) => return (at, BatchEnd::Input),
+            Err(malformed) => return (at, BatchEnd::Malformed(malformed)),
         }
     }
-    (at, Halt::Full)
+    (at, BatchEnd::Full)
 }
 
-/// An INCR as nearly every client sends it, with the bytes of all of it. Anything else is for [`short`], and then for the
-/// parser, which find the same and take longer.
+/// Parses an INCR in the form that nearly every client sends; returns its length in bytes too. Other forms are left to
+/// [`short`] and then to the parser, which give the same result and are slower.
 #[inline]
 fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Ask, usize)> {
     let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;
-    let ask = Ask { uid: keys.uid(key)?, count: Count::ONE, epoch: Epoch(0) };
-    Some((ask, input.len() - rest.len()))
+    let item = Ask { uid: keys.uid(key)?, count: Count::ONE, epoch: Epoch(0) };
+    Some((item, input.len() - rest.len()))
 }
 
-/// A take that is an array of arguments under a hundred bytes, with the bytes of all of it.
+/// Parses an INCR or INCRBY whose arguments are under a hundred bytes each; returns its length in bytes too.
 fn short(input: &[u8], keys: Keys<'_>) -> Option<(Ask, usize)> {
     let (by, rest) = match input {
         [b'*', b'2', b'\r', b'\n', rest @ ..] => (false, rest),
@@ -73,12 +74,12 @@ fn short(input: &[u8], keys: Keys<'_>) -> Option<(Ask, usize)> {
     let (name, rest) = sized(rest.strip_prefix(b"$")?)?;
     let (key, rest) = sized(rest.strip_prefix(b"$")?)?;
     let (count, rest) = if by { sized(rest.strip_prefix(b"$")?)? } else { (&b"1"[..], rest) };
-    let right = name.eq_ignore_ascii_case(if by { b"INCRBY" } else { b"INCR" });
-    let ask = Ask { uid: keys.uid(key).filter(|_| right)?, count: amount(count)?, epoch: Epoch(0) };
-    Some((ask, input.len() - rest.len()))
+    let matches = name.eq_ignore_ascii_case(if by { b"INCRBY" } else { b"INCR" });
+    let item = Ask { uid: keys.uid(key).filter(|_| matches)?, count: amount(count)?, epoch: Epoch(0) };
+    Some((item, input.len() - rest.len()))
 }
 
-/// A length of one or two digits, and so many bytes with their end; answers the bytes and what follows.
+/// Parses a length of one or two digits and a string of that length; returns the string and the rest of the input.
 #[inline]
 fn sized(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (size, bytes) = match input {
@@ -90,23 +91,23 @@ fn sized(input: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((bytes, rest.strip_prefix(b"\r\n")?))
 }
 
-/// How many numbers INCRBY asks for.
+/// The count of an INCRBY.
 fn amount(digits: &[u8]) -> Option<Count> {
     Count::new(u32::try_from(integer(digits)?).ok()?).ok()
 }
 
-/// The command at the start of `input`, a take or not.
-pub(crate) fn other<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, Halt<'a>) {
-    let halt = match parser.next(input) {
-        Ok(Some(command)) => Halt::Other(command),
-        Ok(None) => Halt::Input,
-        Err(malformed) => Halt::Malformed(malformed),
+/// Parses the command at the start of `input`, whatever it is.
+pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, BatchEnd<'a>) {
+    let end = match parser.next(input) {
+        Ok(Some(command)) => BatchEnd::Other(command),
+        Ok(None) => BatchEnd::Input,
+        Err(malformed) => BatchEnd::Malformed(malformed),
     };
-    (0, halt)
+    (0, end)
 }
 
-/// The take that a command is; `None` when it is something else, or wrong.
-fn take(args: &Args<'_>, keys: Keys<'_>) -> Option<Ask> {
+/// The item of an INCR or INCRBY; `None` for another command or invalid arguments.
+fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Ask> {
     let mut args = args.iter();
     let name = args.next()?;
     let by = match name.len() {
@@ -119,20 +120,20 @@ fn take(args: &Args<'_>, keys: Keys<'_>) -> Option<Ask> {
     args.next().is_none().then_some(Ask { uid, count, epoch: Epoch(0) })
 }
 
-/// How keys name uids.
+/// Mapping of keys to uids.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
     pub(crate) prefix: &'a [u8],
 }
 
 impl Keys<'_> {
-    /// The uid of a key; `None` when it is none.
+    /// The uid of a key; `None` if the key is not that of a sequence.
     #[inline]
     pub(crate) fn uid(self, key: &[u8]) -> Option<Uid> {
         number(key.strip_prefix(self.prefix)?).map(Uid)
     }
 
-    /// A key of a uid, for messages.
+    /// An example of a key, for error texts.
     pub(crate) fn example(self) -> String {
         let mut key = self.prefix.to_vec();
         let _ = key.write_all(b"42");
@@ -140,19 +141,19 @@ impl Keys<'_> {
     }
 }
 
-/// An integer as Redis reads one: digits alone, and no zeros in front.
+/// Parses an integer as Redis does: digits only, without leading zeros.
 pub(crate) fn integer(digits: &[u8]) -> Option<u64> {
     number(digits).filter(|_| digits.len() == 1 || digits[0] != b'0')
 }
 
-/// A number in decimal digits and nothing else.
+/// Parses a number of decimal digits only.
 #[inline]
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > MAX_UID_DIGITS {
         return None;
     }
     let mut number: u64 = 0;
-    // Nineteen digits fit in any case; only the twentieth can be too much.
+    // Nineteen digits always fit; only the twentieth can overflow.
     let (sure, last) = digits.split_at(digits.len().min(MAX_UID_DIGITS - 1));
     for digit in sure {
         number = number * 10 + u64::from(value(*digit)?);
@@ -178,28 +179,28 @@ mod tests {
 
     const KEYS: Keys<'_> = Keys { prefix: b"seq:" };
 
-    /// The asks of an input in one piece, and of its bytes one by one.
-    fn gathered(input: &[u8]) -> Vec<(u64, u32)> {
-        let plainly = |input: &[u8]| {
-            let mut asks = Vec::new();
-            let (bytes, _) = takes(&mut Parser::default(), input, KEYS, 100, &mut asks);
-            let asks = asks.into_iter().map(|ask| ask.map(|ask| (ask.uid.0, ask.count.get())).unwrap());
-            (bytes, asks.collect::<Vec<_>>())
+    /// The items of an input; checks that its bytes one by one give as many.
+    fn parsed(input: &[u8]) -> Vec<(u64, u32)> {
+        let parse = |input: &[u8]| {
+            let mut items = Vec::new();
+            let (bytes, _) = parse_batch(&mut Parser::default(), input, KEYS, 100, &mut items);
+            let items = items.into_iter().map(|item| item.map(|item| (item.uid.0, item.count.get())).unwrap());
+            (bytes, items.collect::<Vec<_>>())
         };
-        let (whole, asks) = plainly(input);
+        let (whole, items) = parse(input);
         let (mut parser, mut found, mut at) = (Parser::default(), Vec::new(), 0);
         for end in 0..=input.len() {
-            at += takes(&mut parser, &input[at..end], KEYS, 100, &mut found).0;
+            at += parse_batch(&mut parser, &input[at..end], KEYS, 100, &mut found).0;
         }
-        assert_eq!((at, found.len()), (whole, asks.len()));
-        asks
+        assert_eq!((at, found.len()), (whole, items.len()));
+        items
     }
 
     #[test]
-    fn takes_are_gathered_however_they_are_spelled() {
+    fn every_form_of_an_increment_is_batched() {
         let input = b"*2\r\n$4\r\nINCR\r\n$5\r\nseq:1\r\n*2\r\n$4\r\nincr\r\n$5\r\nseq:2\r\n*3\r\n$6\r\nINCRBY\r\n$6\r\nseq:03\r\n$2\r\n40\r\n\
             incr seq:4\r\n*2\r\n$4\r\nINCR\r\n$16\r\nseq:000000000005\r\n*2\r\n$4\r\nINCR\r\n$5\r\nseq:x\r\n";
-        assert_eq!(gathered(input), [(1, 1), (2, 1), (3, 40), (4, 1), (5, 1)]);
+        assert_eq!(parsed(input), [(1, 1), (2, 1), (3, 40), (4, 1), (5, 1)]);
         for wrong in [
             &b"*2\r\n$4\r\nINCR\r\n$6\r\nseq:1\r\n\r"[..],
             b"*2\r\n$4\r\nINCR\r\n$4\r\nseq:1\r\n",
@@ -209,7 +210,7 @@ mod tests {
             b"INCRBY seq:1 1000001\r\n",
             b"INCR seq:1 1\r\n",
         ] {
-            assert_eq!(gathered(wrong), [], "{}", wrong.escape_ascii());
+            assert_eq!(parsed(wrong), [], "{}", wrong.escape_ascii());
         }
     }
 
@@ -230,19 +231,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_finds_what_the_parser_finds(input in inputs()) {
-            let (mut asks, mut parser, mut at) = (Vec::new(), Parser::default(), 0);
+        fn the_fast_path_agrees_with_the_parser(input in inputs()) {
+            let (mut items, mut parser, mut at) = (Vec::new(), Parser::default(), 0);
             while let Ok(Some(command)) = parser.next(&input[at..]) {
-                let Some(ask) = take(&command.args, KEYS) else { break };
-                asks.push((ask.uid.0, ask.count.get()));
+                let Some(item) = increment(&command.args, KEYS) else { break };
+                items.push((item.uid.0, item.count.get()));
                 at += command.bytes;
             }
-            prop_assert_eq!(gathered(&input), asks);
+            prop_assert_eq!(parsed(&input), items);
         }
     }
 
     #[test]
-    fn an_integer_has_no_zeros_in_front() {
+    fn an_integer_has_no_leading_zeros() {
         for (digits, expected) in
             [("0", Some(0)), ("10", Some(10)), ("00", None), ("007", None), ("", None), ("+7", None)]
         {

@@ -1,4 +1,5 @@
-//! The calls of `SequenceService` over a `Frontend`, whatever protocol they came in by: check, ask, answer.
+//! Request handlers of `SequenceService`, for all protocols: validate the request, call the `Frontend`, build the
+//! response.
 
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
 use seq_kit::frontend::{Ask, Call, Frontend, Via};
@@ -7,31 +8,31 @@ use seq_proto::{status, v1};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::batch_response;
 use crate::latency::Latency;
-use crate::many;
 use crate::routes::RoutesCache;
 
-/// What all calls of one door share.
-pub(crate) struct Sequence<F> {
+/// The handlers of one endpoint, with their shared state.
+pub(crate) struct Handlers<F> {
     pub(crate) frontend: F,
     pub(crate) latency: Latency,
-    /// Cancelled when the door closes.
+    /// Cancelled when the endpoint shuts down.
     pub(crate) closing: CancellationToken,
-    /// Whether a GET takes numbers, too.
+    /// Whether a GET allocates numbers, too.
     pub(crate) get_takes: bool,
     routes: RoutesCache,
 }
 
-/// How a call came in.
+/// Deadline and protocol of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    /// Until when it may be held.
+pub(crate) struct RequestContext {
+    /// Until when the request may wait for its response.
     pub(crate) deadline: Instant,
-    /// The way that callers take.
+    /// The protocol, for a request that was not forwarded.
     pub(crate) via: Via,
 }
 
-impl Arrival {
+impl RequestContext {
     fn call(self, hops: u32) -> Result<Call, Refusal> {
         convert::check_hops(hops)?;
         let via = if hops == 0 { self.via } else { Via::Forwarded };
@@ -39,49 +40,53 @@ impl Arrival {
     }
 }
 
-impl<F: Frontend> Sequence<F> {
-    pub(crate) fn new(frontend: F, set: &str, closing: CancellationToken, get_takes: bool) -> Sequence<F> {
-        Sequence { frontend, latency: Latency::new(set), closing, get_takes, routes: RoutesCache::default() }
+impl<F: Frontend> Handlers<F> {
+    pub(crate) fn new(frontend: F, set: &str, closing: CancellationToken, get_takes: bool) -> Handlers<F> {
+        Handlers { frontend, latency: Latency::new(set), closing, get_takes, routes: RoutesCache::default() }
     }
 
-    /// What the caller does not know yet of who owns what.
+    /// The routes that are newer than the caller's.
     pub(crate) fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
         self.routes.newer(&self.frontend, known)
     }
 
-    pub(crate) async fn next(&self, arrival: Arrival, request: v1::NextRequest) -> Result<v1::NextResponse, Refusal> {
-        let call = arrival.call(request.hops)?;
+    pub(crate) async fn next(
+        &self,
+        context: RequestContext,
+        request: v1::NextRequest,
+    ) -> Result<v1::NextResponse, Refusal> {
+        let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
-        let ask = Ask { uid: Uid(request.uid), count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
-        let given = self.frontend.next(call, ask).await?;
+        let item = Ask { uid: Uid(request.uid), count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
+        let allocation = self.frontend.next(call, item).await?;
         Ok(v1::NextResponse {
-            value: given.value.0,
-            prev: given.prev.0,
-            epoch: given.epoch.0,
+            value: allocation.value.0,
+            prev: allocation.prev.0,
+            epoch: allocation.epoch.0,
             routes: self.newer_routes(request.route_version),
-            lost: Some(given.lost).filter(|lost| *lost > 0),
+            lost: Some(allocation.lost).filter(|lost| *lost > 0),
         })
     }
 
     pub(crate) async fn next_many(
         &self,
-        arrival: Arrival,
+        context: RequestContext,
         request: v1::NextManyRequest,
     ) -> Result<v1::NextManyResponse, Refusal> {
-        let call = arrival.call(request.hops)?;
+        let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let items = Items::new(&request.uids, &request.counts, &request.known_epochs)?;
-        let asks: Vec<_> = items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })).collect();
-        let results = self.frontend.next_many(call, &asks).await;
-        Ok(many::response(results.into_iter().map(Some), self.newer_routes(request.route_version)))
+        let items: Vec<_> = items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })).collect();
+        let results = self.frontend.next_many(call, &items).await;
+        Ok(batch_response::encode(results.into_iter().map(Some), self.newer_routes(request.route_version)))
     }
 
     pub(crate) async fn current(
         &self,
-        arrival: Arrival,
+        context: RequestContext,
         request: v1::CurrentRequest,
     ) -> Result<v1::CurrentResponse, Refusal> {
-        let call = arrival.call(request.hops)?;
+        let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let current = self.frontend.current(call, Uid(request.uid), Epoch(request.epoch)).await?;
         Ok(v1::CurrentResponse {
@@ -94,15 +99,15 @@ impl<F: Frontend> Sequence<F> {
 
     pub(crate) async fn current_many(
         &self,
-        arrival: Arrival,
+        context: RequestContext,
         request: v1::CurrentManyRequest,
     ) -> Result<v1::CurrentManyResponse, Refusal> {
-        let call = arrival.call(request.hops)?;
+        let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         convert::check_items(&request.uids)?;
         let uids = request.uids.into_iter().map(Uid).collect();
         let results = self.frontend.current_many(call, uids).await;
-        let mut answer = v1::CurrentManyResponse {
+        let mut response = v1::CurrentManyResponse {
             values: Vec::with_capacity(results.len()),
             exactness: Vec::with_capacity(results.len()),
             epochs: Vec::with_capacity(results.len()),
@@ -113,23 +118,23 @@ impl<F: Frontend> Sequence<F> {
             let (value, exactness, epoch) = match result {
                 Ok(current) => (current.reading.value.0, exactness(current.reading.exact), current.epoch.0),
                 Err(refusal) => {
-                    answer.errors.push(status::to_item(index, &refusal));
+                    response.errors.push(status::to_item(index, &refusal));
                     (0, v1::Exactness::Unspecified, 0)
                 }
             };
-            answer.values.push(value);
-            answer.exactness.push(exactness.into());
-            answer.epochs.push(epoch);
+            response.values.push(value);
+            response.exactness.push(exactness.into());
+            response.epochs.push(epoch);
         }
-        Ok(answer)
+        Ok(response)
     }
 
     pub(crate) async fn advance(
         &self,
-        arrival: Arrival,
+        context: RequestContext,
         request: v1::AdvanceRequest,
     ) -> Result<v1::AdvanceResponse, Refusal> {
-        let call = arrival.call(request.hops)?;
+        let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let to = Target::new(request.to)?;
         let epoch = self.frontend.advance(call, Uid(request.uid), to, Epoch(request.epoch)).await?;
