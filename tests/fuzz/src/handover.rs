@@ -106,7 +106,7 @@ fn stage(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result
         let mut slots: Vec<u32> = input.some(MAX_ROWS, |input| Ok(input.below(100)? as u32))?;
         slots.sort_unstable();
         let distances = slots.iter().map(|_| input.around(1)).collect::<Result<_>>()?;
-        let advanced = input.some(MAX_ROWS, |input| Ok(input.below(MAX_ROWS as u64)? as u32))?;
+        let advanced = input.some(MAX_ROWS, |input| Ok(input.below(MAX_ROWS)? as u32))?;
         Ok(v1::StageRequest { offer: None, base: 0, slots, distances, advanced })
     })?;
     messages.insert(0, v1::StageRequest { offer: Some(offer), base, ..v1::StageRequest::default() });
