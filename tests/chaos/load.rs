@@ -380,7 +380,7 @@ impl Callers {
         let outcome = match answer {
             Ok(Ok(answer)) => {
                 let answer = answer.into_inner();
-                Outcome::Given { value: answer.value, prev: answer.prev, count: 1, lost: 0 }
+                Outcome::Given { value: answer.value, prev: answer.prev, count: 1, lost: answer.lost.unwrap_or(0) }
             }
             Ok(Err(_)) | Err(_) => Outcome::Maybe { lost: UNKNOWN_ATTEMPTS },
         };

@@ -87,6 +87,17 @@ impl HaltLatch {
             self.set(halt);
         }
     }
+
+    /// Judges the refusal of a planned move because its target, which the store had answered to be in incarnation `target`, is
+    /// in incarnation `current`. Answers whether this process may serve no more: a store in which `current` is the earlier one
+    /// lost entries. The move may have been committed among them, so its section must not be thawed.
+    pub(crate) fn judge_target(&self, target: Incarnation, current: Incarnation, message: String) -> bool {
+        let lost = Refused::Incarnation(current).shows_loss(target, RenewSeq(0));
+        if lost {
+            self.set(Halt::StoreBehind { evidence: message });
+        }
+        lost
+    }
 }
 
 fn judge(life: Life, renewed: RenewSeq, addr: &str, error: &StoreError) -> Option<Halt> {
@@ -141,5 +152,16 @@ mod tests {
         ] {
             assert_eq!(judge(life, RenewSeq(18), "a:1", &error), expected, "{error}");
         }
+    }
+
+    #[test]
+    fn a_target_in_an_earlier_incarnation_than_answered_is_a_loss() {
+        let latch = HaltLatch::new(CancellationToken::new());
+        for current in [3, 4] {
+            assert!(!latch.judge_target(Incarnation(3), Incarnation(current), "m".into()));
+            assert_eq!(latch.get(), None);
+        }
+        assert!(latch.judge_target(Incarnation(3), Incarnation(2), "m".into()));
+        assert_eq!(latch.get(), Some(Halt::StoreBehind { evidence: "m".into() }));
     }
 }

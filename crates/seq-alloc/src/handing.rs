@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use seq_core::owner::handing::{Commit, Handing, Offer};
 use seq_core::owner::{Effect, Life};
 use seq_core::section::SectionCopy;
-use seq_core::{NodeId, SectionId};
+use seq_core::{Incarnation, NodeId, SectionId};
 use seq_proto::owners;
 use seq_proto::v1;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
@@ -154,7 +154,12 @@ async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
                 // It was made, for all that can be known; the next answer says so again.
                 _ => Commit::Unknown,
             },
-            Err(StoreError::Refused { reason, .. }) if reason == "TARGET_GONE" => Commit::TargetGone,
+            Err(StoreError::Refused { reason, message, current, .. }) if reason == "TARGET_GONE" => {
+                if shared.halt.judge_target(handing.incarnation, Incarnation(current), message) {
+                    return shared.step(|owner, effects| owner.on_life_over(handing.life, effects));
+                }
+                Commit::TargetGone
+            }
             Err(StoreError::Refused { reason, .. }) if reason == "OTHER_OWNERSHIP" => Commit::Lost,
             Err(error @ (StoreError::LifeOver { .. } | StoreError::Behind(_))) => {
                 shared.judge(handing.life, &error);

@@ -172,12 +172,18 @@ impl World {
     }
 
     pub(crate) fn commit_told(&mut self, p: usize, handing: Handing, sent: Clocks, told: &Told) {
-        if self.bug == Some(Bug::RefusedExtends) && matches!(told, Told::TargetGone | Told::Lost) {
+        if self.bug == Some(Bug::RefusedExtends) && matches!(told, Told::TargetGone(_) | Told::Lost) {
             self.extend(p, sent);
         }
         let commit = match told {
             Told::Transferred(news) => Commit::Made(news.clone()),
-            Told::TargetGone => Commit::TargetGone,
+            Told::TargetGone(current) if self.shows_lost_target(&handing, *current) => {
+                return self.stop(
+                    p,
+                    &format!("the target of a move is in incarnation {current}, behind {}", handing.incarnation),
+                );
+            }
+            Told::TargetGone(_) => Commit::TargetGone,
             Told::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
             Told::Lost => Commit::Lost,
             Told::LifeOver(_) => return self.end_life(p, handing.life),

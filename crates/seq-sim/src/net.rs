@@ -48,7 +48,8 @@ pub(crate) enum Told {
     Raised(Vec<Option<Seq>>, News),
     Transferred(News),
     LifeOver(Refused),
-    TargetGone,
+    /// The move's target is not in the incarnation that it was to go to; its newest one.
+    TargetGone(Incarnation),
     /// The registration has seen more than the store has.
     Behind,
     /// The ownership is over. The news are there for a planted bug alone; nobody else reads them.

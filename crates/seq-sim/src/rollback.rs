@@ -12,8 +12,9 @@
 
 use std::cmp::Reverse;
 
-use seq_core::high_water::Mark;
-use seq_core::{RenewSeq, SectionId, Seq};
+use seq_core::high_water::{Mark, Refused};
+use seq_core::owner::handing::Handing;
+use seq_core::{Incarnation, RenewSeq, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -114,8 +115,14 @@ impl World {
         false
     }
 
+    /// Whether only a store that lost entries refuses a move so, because of an incarnation of its target.
+    pub(crate) fn shows_lost_target(&self, handing: &Handing, current: Incarnation) -> bool {
+        let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
+        !trusts && Refused::Incarnation(current).shows_loss(handing.incarnation, RenewSeq(0))
+    }
+
     /// A process stops for good: it serves nothing, and asks the store for nothing.
-    fn stop(&mut self, p: usize, why: &str) {
+    pub(crate) fn stop(&mut self, p: usize, why: &str) {
         self.coverage.saw(Situation::Stopped);
         let now = self.now;
         self.trace.note(now, [10, p as u64, 0], || format!("process {p} stops: {why}"));

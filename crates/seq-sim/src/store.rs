@@ -254,7 +254,7 @@ impl World {
         let plan = self.store.seats[asker.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
         let news = |life: Life, since| {
             let current = self.store.state.node(life.node).map_or(Incarnation(0), |record| record.incarnation);
-            News::of(&self.store.state, &plan, life, since).ok_or(Told::LifeOver(Refused::Incarnation(current)))
+            News::of(&self.store.state, &plan, life, since).ok_or(Refused::Incarnation(current))
         };
         let over = |refusal: &CommandRefusal| Refused::of(refusal).map_or(Told::Refused, Told::LifeOver);
         let told = match (answer, question) {
@@ -266,21 +266,20 @@ impl World {
             (Answer::Registered(Err(CommandRefusal::StoreBehind { .. })), _) => Told::Behind,
             (Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })), _) => Told::Follow(current),
             (Answer::Renewed(Ok(())), Question::Renew(renewal)) => {
-                news(renewal.life, renewal.route_version).map_or_else(|over| over, Told::Renewed)
+                news(renewal.life, renewal.route_version).map_or_else(Told::LifeOver, Told::Renewed)
             }
             (Answer::Raised(Ok(ceilings)), Question::Raise { life, since, .. }) => {
-                news(*life, *since).map_or_else(|over| over, |news| Told::Raised(ceilings, news))
+                news(*life, *since).map_or_else(Told::LifeOver, |news| Told::Raised(ceilings, news))
             }
             (Answer::Transferred(Ok(_)), Question::Transfer { transfer, since }) => {
                 let life = Life { node: transfer.from, incarnation: transfer.incarnation };
-                news(life, *since).map_or_else(|over| over, Told::Transferred)
+                news(life, *since).map_or_else(Told::LifeOver, Told::Transferred)
             }
             (Answer::Transferred(Err(refusal)), Question::Transfer { transfer, .. }) => match refusal {
-                CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node }
-                    if node == transfer.to =>
-                {
-                    Told::TargetGone
+                CommandRefusal::OtherIncarnation { node, current, .. } if node == transfer.to => {
+                    Told::TargetGone(current)
                 }
+                CommandRefusal::UnknownNode { node } if node == transfer.to => Told::TargetGone(Incarnation(0)),
                 refusal @ (CommandRefusal::OtherIncarnation { .. } | CommandRefusal::UnknownNode { .. }) => {
                     over(&refusal)
                 }

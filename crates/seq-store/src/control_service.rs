@@ -193,12 +193,13 @@ impl Control {
 
     /// The refusal of a planned move. That its target is gone is another matter than that its source is.
     fn refused_transfer(&self, refusal: CommandRefusal, target: NodeId) -> Status {
-        match &refusal {
-            CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node } if *node == target => {
-                status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), [], None)
-            }
-            _ => self.refused(refusal),
-        }
+        let current = match &refusal {
+            CommandRefusal::OtherIncarnation { node, current, .. } if *node == target => *current,
+            CommandRefusal::UnknownNode { node } if *node == target => Incarnation(0),
+            _ => return self.refused(refusal),
+        };
+        let metadata = [("current", current.0.to_string())];
+        status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), metadata, None)
     }
 
     /// What changed of owners, read from the applied state: no older than the entry that was just applied here.

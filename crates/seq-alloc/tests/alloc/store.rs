@@ -298,8 +298,9 @@ impl ControlService for Store {
         let transfer = Command::Transfer(control::transfer(life, &request, &self.layout())?);
         let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
         let made = answer.map_err(|refusal| match refusal {
-            CommandRefusal::OtherIncarnation { node, .. } if node.0 == request.to_node_id => {
-                status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), [], None)
+            CommandRefusal::OtherIncarnation { node, current, .. } if node.0 == request.to_node_id => {
+                let metadata = [("current", current.0.to_string())];
+                status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), metadata, None)
             }
             refusal => self.refused(&refusal),
         })?;
