@@ -151,7 +151,10 @@ fn a_raise_and_a_freeze_during_a_take() {
 /// The target of an advance is no `prev`, and the copy says so as long as no number was taken above it.
 #[test]
 fn an_advance_between_takes_and_a_freeze() {
-    loom::model(|| {
+    // As above: all schedules with up to two preemptions, or it would take minutes.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
         let section = section(0, 100, 1);
         let (first, second) = (section.clone(), section.clone());
         let taker = thread::spawn(move || [take(&first, 1), take(&first, 1)]);
