@@ -37,7 +37,7 @@ sim SEEDS="10000":
 chaos ROWS="all":
     CHAOS={{ROWS}} cargo test --workspace --test chaos
 
-# Two or three faults at a time on real processes, drawn from so many seeds: some 25 s for each. Needs root.
+# Two or three faults at a time on real processes, drawn from so many seeds: some 8 s for each. Needs root.
 chaos-pairs SEEDS="200" FIRST="1":
     CHAOS=pairs CHAOS_SEED={{FIRST}} CHAOS_TRIALS={{SEEDS}} cargo test --workspace --test chaos
 

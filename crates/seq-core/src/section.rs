@@ -16,7 +16,7 @@ use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 #[derive(Debug)]
 pub struct Section {
     /// Where every untouched uid starts: the ceiling that was committed when this ownership began, or 0 for a section
-    /// that nobody owned before. Distances in the slots count from here.
+    /// without an earlier owner. Distances in the slots count from here.
     base: Seq,
     /// The last number that a slot can hold: [`Distance::MAX`] above the base, or [`Seq::MAX`].
     last: Seq,
@@ -32,7 +32,7 @@ pub struct Section {
     slots: Slots,
 }
 
-// An advance never passes what a slot holds, also in a section that nobody owned before.
+// The target of every advance fits a slot, also in a section whose base is 0.
 const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
 /// What became of a call for numbers.

@@ -148,7 +148,7 @@ fn a_raise_and_a_freeze_during_a_take() {
     });
 }
 
-/// The target of an advance is no `prev`, and the copy says so as long as no number was taken above it.
+/// The target of an advance is no `prev`. The copy marks the slot until a number above the target is allocated.
 #[test]
 fn an_advance_between_takes_and_a_freeze() {
     // As above: all schedules with up to two preemptions, or it would take minutes.

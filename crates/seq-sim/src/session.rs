@@ -1,8 +1,8 @@
 //! A process and its store: registering, renewing, raising, and the way to whichever member leads.
 //!
 //! The rules are those of `seq-alloc`'s `session.rs`, `ceiling.rs` and `store_link.rs`: the clocks are read before the first
-//! attempt, an attempt without an answer goes to the next member, and a late answer is nobody's. What an answer says is held
-//! against what was answered before it is used: see `rollback.rs`.
+//! attempt, an attempt without an answer goes to the next member, and a late one is dropped. A response is
+//! compared with earlier ones before it is used: see `rollback.rs`.
 
 use std::rc::Rc;
 

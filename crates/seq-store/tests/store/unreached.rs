@@ -44,7 +44,7 @@ async fn a_leader_that_no_alloc_calls_any_more_gives_leadership_away_once() {
     renew_for(LONG).await;
     assert_eq!(cluster.leader().await, second, "it is reached");
 
-    // Nobody renews from here on. The second one gives it away as well; then the incarnation is not alive any more.
+    // No renewals from here on. The second leader gives leadership away as well; by then the incarnation is dead.
     let third = until("another member leads again", async || {
         let leaders: Vec<_> = cluster.running().iter().map(|id| cluster.member(*id).handle.leader()).collect();
         leaders[0].filter(|new| *new != second && leaders.iter().all(|other| *other == Some(*new)))
