@@ -12,16 +12,16 @@ fn every_endpoint_keeps_the_order() {
     let place = Place::new();
     let (_server, nodes) = redis::start(&place);
     let (addr, redis) = (&nodes[0].grpc, format!("{}:{}", nodes[0].host, nodes[0].port));
-    let doors: [&[&str]; 8] = [
-        &["--door", "sdk", "--concurrency", "64"],
-        &["--door", "sdk", "--concurrency", "64", "--no-coalescing"],
-        &["--door", "resp", "--redis", &redis, "--concurrency", "8", "--pipeline", "16"],
-        &["--door", "json", "--batch", "5"],
-        &["--door", "sdk", "--batch", "20", "--distribution", "zipf"],
-        &["--door", "grpc", "--distribution", "single"],
-        &["--door", "many", "--batch", "50", "--concurrency", "8"],
+    let endpoints: [&[&str]; 8] = [
+        &["--endpoint", "sdk", "--concurrency", "64"],
+        &["--endpoint", "sdk", "--concurrency", "64", "--no-coalescing"],
+        &["--endpoint", "resp", "--redis", &redis, "--concurrency", "8", "--pipeline", "16"],
+        &["--endpoint", "json", "--batch", "5"],
+        &["--endpoint", "sdk", "--batch", "20", "--distribution", "zipf"],
+        &["--endpoint", "grpc", "--distribution", "single"],
+        &["--endpoint", "many", "--batch", "50", "--concurrency", "8"],
         &[
-            "--door",
+            "--endpoint",
             "stream",
             "--batch",
             "10",
@@ -33,8 +33,8 @@ fn every_endpoint_keeps_the_order() {
             "sequential",
         ],
     ];
-    for door in doors {
-        let report = seqsvr_json(&[&["bench", "--addr", addr, "--check"], &SHORT[..], door].concat());
+    for endpoint in endpoints {
+        let report = seqsvr_json(&[&["bench", "--addr", addr, "--check"], &SHORT[..], endpoint].concat());
         assert_eq!(report["failed"], 0, "{report:#}");
         for fault in ["decreases", "duplicates"] {
             assert_eq!(report["order"][fault], 0, "{report:#}");

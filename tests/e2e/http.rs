@@ -103,7 +103,7 @@ fn no_lease_is_lost_to_load() {
         _ => None,
     });
     // Through one node, so half of the calls are forwarded.
-    let run = ["bench", "--door", "grpc", "--addr", &addr, "--uids", "1000000", "--warmup-s", "0.2"];
+    let run = ["bench", "--endpoint", "grpc", "--addr", &addr, "--uids", "1000000", "--warmup-s", "0.2"];
     let capacity = seqsvr_json(&[&run[..], &["--duration-s", "1", "--concurrency", "256"]].concat());
     let rate = format!("{:.0}", capacity["calls_per_second"].as_f64().unwrap().max(100.0) * 3.0);
     let overload = [&run[..], &["--duration-s", "4", "--concurrency", "1024", "--rate", &rate]].concat();

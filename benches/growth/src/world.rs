@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use seq_alloc::{AllocConfig, AllocTuning, Allocator};
+use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
 use seq_kit::clock::Clock;
-use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Frontend, Via};
+use seq_kit::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
-use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreTuning};
+use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreOptions};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
@@ -42,17 +42,17 @@ impl World {
     pub(crate) fn take(
         &self,
         allocator: &Allocator,
-        asks: &[Asked],
-        replies: &mut Vec<Answered<Allocation>>,
+        asks: &[DecodedItem],
+        replies: &mut Vec<ItemReply<Allocation>>,
     ) -> Duration {
         replies.clear();
-        allocator.take_now(Via::Stream, asks, replies);
+        allocator.try_next_batch(Via::Stream, asks, replies);
         if replies.iter().all(|reply| matches!(reply, Some(Ok(_)))) {
             return Duration::ZERO;
         }
         let start = Instant::now();
         let call = Call { deadline: start + TIMEOUT, hops: 0, via: Via::Stream };
-        self.runtime.block_on(allocator.take_rest(call, asks, replies));
+        self.runtime.block_on(allocator.complete_batch(call, asks, replies));
         let refused = replies.iter().find(|reply| !matches!(reply, Some(Ok(_))));
         assert!(refused.is_none(), "refused: {refused:?}");
         start.elapsed()
@@ -86,8 +86,8 @@ impl World {
 
 /// An item for the next number of one uid.
 #[inline]
-pub(crate) fn ask(uid: u64) -> Asked {
-    Ok(Ask { uid: Uid(uid), count: Count::ONE, epoch: Epoch(0) })
+pub(crate) fn ask(uid: u64) -> DecodedItem {
+    Ok(Item { uid: Uid(uid), count: Count::ONE, epoch: Epoch(0) })
 }
 
 async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) -> (StoreHandle, Vec<Allocator>) {
@@ -103,7 +103,7 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
         join: false,
         form: true,
         listener: listener.into(),
-        tuning: StoreTuning { rebalance_after: NEVER, ..StoreTuning::DEFAULTS },
+        options: StoreOptions { rebalance_after: NEVER, ..StoreOptions::DEFAULTS },
         clock: Clock::System,
         revision: "growth".to_owned(),
     };
@@ -115,7 +115,7 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
             name: alloc.name.clone(),
             advertise: alloc.addr.clone(),
             replace: false,
-            tuning: AllocTuning::DEFAULTS,
+            options: AllocOptions::DEFAULTS,
             clock: Clock::System,
         };
         Allocator::start(config, tasks).expect("the allocator starts")

@@ -13,24 +13,24 @@ use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
 use seq_kit::arrivals::ArrivalClock;
-use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::http::Checks;
+use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::{Notify, watch};
 
-use crate::config::{AllocConfig, TuningError};
+use crate::config::{AllocConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
-use crate::handing::Handings;
+use crate::handover::HandoverQueue;
 use crate::line::Line;
 use crate::owned::OwnedTable;
 use crate::peers::Peers;
-use crate::settle::{Advance, Holds, Item, Lost, Read, Take, Work};
+use crate::settle::{Advance, Holds, Lost, PendingItem, Read, Take, Work};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::target::Receiving;
-use crate::{ceiling, handing, hearsay, session, shared};
+use crate::{ceiling, handover, peer_routes, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub enum StartError {
     },
     /// A pace or bound cannot work.
     #[error(transparent)]
-    Tuning(#[from] TuningError),
+    Tuning(#[from] OptionsError),
 }
 
 impl Allocator {
@@ -85,18 +85,18 @@ impl Allocator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start_with(config: AllocConfig, dial: &Dial, group: &TaskGroup) -> Result<Allocator, StartError> {
-        let AllocConfig { spec, name, advertise, replace, tuning, clock } = config;
-        tuning.validate()?;
+        let AllocConfig { spec, name, advertise, replace, options, clock } = config;
+        options.validate()?;
         let set = spec.name.clone();
         let layout: Layout = spec.validate().map_err(|problems| StartError::Spec { set: set.clone(), problems })?;
         if !spec.allocs.iter().any(|alloc| alloc.name == name) {
             return Err(StartError::UnknownName { set, name });
         }
         let members = spec.stores.into_iter().map(|store| store.addr).collect();
-        let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, tuning.store_timeout));
+        let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, options.store_timeout));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            owner: Mutex::new(Owner::new(&set, layout, tuning.terms()).with_secret(fastrand::u64(..))),
+            owner: Mutex::new(Owner::new(&set, layout, options.terms()).with_secret(fastrand::u64(..))),
             lease: Lease::default(),
             confirmed: AtomicU64::new(0),
             clock,
@@ -108,11 +108,11 @@ impl Allocator {
             line: Line::default(),
             renew_now: Notify::new(),
             grants_due: Notify::new(),
-            news: Notify::new(),
+            update: Notify::new(),
             holds: Holds::default(),
-            handings: Handings::default(),
+            handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
-            peers: Peers::new(tuning.connections, dial.clone()),
+            peers: Peers::new(options.connections, dial.clone()),
             shutdown: group.token(),
             step: Step(spec.step),
             set,
@@ -121,11 +121,11 @@ impl Allocator {
             replace,
             halt: HaltLatch::new(group.token()),
             layout,
-            tuning,
+            options,
         });
         group.spawn("session keeper", Kind::Critical, session::run(shared.clone(), link.clone()));
-        group.spawn("move keeper", Kind::Critical, handing::keep(shared.clone(), link.clone()));
-        group.spawn("hearsay keeper", Kind::Critical, hearsay::keep(shared.clone()));
+        group.spawn("move keeper", Kind::Critical, handover::keep(shared.clone(), link.clone()));
+        group.spawn("peer_routes keeper", Kind::Critical, peer_routes::keep(shared.clone()));
         group.spawn("ceiling keeper", Kind::Critical, ceiling::keep(shared.clone(), link));
         group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
         Ok(Allocator { shared, arrivals: None })
@@ -137,12 +137,12 @@ impl Allocator {
     /// # Panics
     /// Outside of a current-thread runtime.
     #[must_use]
-    pub fn for_doors_of_this_thread(&self) -> Allocator {
+    pub fn for_endpoints_of_this_thread(&self) -> Allocator {
         let clock = ArrivalClock::new(self.shared.clock.clone());
         Allocator { shared: self.shared.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
-    /// Whether the lease holds, at a time after the calls at hand arrived. Asked before the table is read.
+    /// Whether the lease holds, at a time after the calls at hand arrived. DecodedItem before the table is read.
     #[inline]
     fn leased(&self) -> bool {
         match &self.arrivals {
@@ -161,18 +161,18 @@ impl Allocator {
     #[must_use]
     pub fn status(&self) -> v1::AllocStatus {
         let shared = &self.shared;
-        let life = shared.owner.lock().life();
+        let session = shared.owner.lock().session();
         let (raises, raises_refused) = shared.counters.raises();
         let owned = shared.owned.load();
         let now = shared.clock.now();
         let lease = shared.lease.left(now);
         let confirmed = shared.confirmed.load(Relaxed);
-        let served = u64::try_from(shared.tuning.terms().served().as_nanos()).unwrap_or(u64::MAX);
+        let served = u64::try_from(shared.options.terms().served().as_nanos()).unwrap_or(u64::MAX);
         let over = confirmed > 0 && lease.is_zero();
         let ended = now.boottime.saturating_sub(confirmed.saturating_add(served));
         v1::AllocStatus {
             id: shared.node.load(Relaxed),
-            incarnation: life.map_or(0, |life| life.incarnation.0),
+            incarnation: session.map_or(0, |session| session.incarnation.0),
             sections: owned.iter().count() as u32,
             route_version: self.route_version().0,
             allocations: shared.counters.allocations(),
@@ -193,7 +193,7 @@ impl Allocator {
         let shared = self.shared.clone();
         checks.add("registered", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "not registered yet".to_owned());
-            if shared.owner.lock().life().is_some() { Ok(()) } else { Err(reason()) }
+            if shared.owner.lock().session().is_some() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
         checks.add("lease", move || {
@@ -242,14 +242,14 @@ impl Allocator {
         shared.renew_now.notify_one();
         let emptied = async {
             loop {
-                let news = shared.news.notified();
-                if shared.owner.lock().is_empty() && shared.handings.are_done() {
+                let update = shared.update.notified();
+                if shared.owner.lock().is_empty() && shared.handovers.are_done() {
                     return;
                 }
                 tokio::select! {
-                    () = news => {}
+                    () = update => {}
                     // That the store took back what was given up changes nothing here, so nothing is signalled.
-                    () = tokio::time::sleep(shared.tuning.claim_every) => {}
+                    () = tokio::time::sleep(shared.options.claim_every) => {}
                 }
             }
         };
@@ -257,8 +257,8 @@ impl Allocator {
     }
 }
 
-impl Frontend for Allocator {
-    async fn next(&self, call: Call, ask: Ask) -> Result<Allocation, Refusal> {
+impl SequenceService for Allocator {
+    async fn next(&self, call: Call, ask: Item) -> Result<Allocation, Refusal> {
         let answer = self.one(&Take, call, ask).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
@@ -266,19 +266,19 @@ impl Frontend for Allocator {
         answer
     }
 
-    fn take_now(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>) {
+    fn try_next_batch(&self, via: Via, items: &[DecodedItem], answers: &mut Vec<ItemReply<Allocation>>) {
         let before = answers.len();
-        self.shared.first_pass(&Take, via, self.leased(), asks, answers);
+        self.shared.first_pass(&Take, via, self.leased(), items, answers);
         self.shared.count_refused(via, &answers[before..]);
     }
 
-    async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
+    async fn complete_batch(&self, call: Call, items: &[DecodedItem], answers: &mut [ItemReply<Allocation>]) {
         // Boxed, so that the usual call does not carry the size of the rare one.
-        Box::pin(self.shared.take_rest(call, asks, answers)).await;
+        Box::pin(self.shared.complete_batch(call, items, answers)).await;
     }
 
     async fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> Result<Current, Refusal> {
-        self.one(&Read, call, Ask { uid, count: Count::ONE, epoch }).await
+        self.one(&Read, call, Item { uid, count: Count::ONE, epoch }).await
     }
 
     async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
@@ -286,7 +286,7 @@ impl Frontend for Allocator {
     }
 
     async fn advance(&self, call: Call, uid: Uid, to: Target, epoch: Epoch) -> Result<Epoch, Refusal> {
-        let answer = self.one(&Advance::new(to), call, Ask { uid, count: Count::ONE, epoch }).await;
+        let answer = self.one(&Advance::new(to), call, Item { uid, count: Count::ONE, epoch }).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }
@@ -306,10 +306,10 @@ impl Frontend for Allocator {
 impl Allocator {
     /// Answers one item: here and now in the usual case.
     #[inline]
-    async fn one<W: Work>(&self, work: &W, call: Call, ask: Ask) -> Result<W::Answer, Refusal> {
+    async fn one<W: Work>(&self, work: &W, call: Call, ask: Item) -> Result<W::Answer, Refusal> {
         let shared = &*self.shared;
         let (section, slot) = shared.layout.locate(ask.uid)?;
-        let item = Item { index: 0, ask, section, slot, lost: Lost::default() };
+        let item = PendingItem { index: 0, ask, section, slot, lost: Lost::default() };
         // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
         // over a wait.
         let answer = if self.leased() {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future;
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
-use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Via};
+use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
 
-use crate::settle::{Item, Lost, Read, Settled, Take, Work, passes};
+use crate::settle::{Lost, PendingItem, Read, Settled, Take, Work, passes};
 use crate::shared::Shared;
 
 /// Slots that are brought near before they are needed: enough for their loads to run side by side, and so few that the first
@@ -19,9 +19,9 @@ const AHEAD: usize = 16;
 struct Later {
     /// To be settled section by section, in order. Once one item waits, the section's later ones wait behind it: the same
     /// uid may be among them.
-    waiting: BTreeMap<SectionId, Vec<Item>>,
+    waiting: BTreeMap<SectionId, Vec<PendingItem>>,
     /// Other nodes', by owner, in order.
-    elsewhere: BTreeMap<NodeId, Vec<Item>>,
+    elsewhere: BTreeMap<NodeId, Vec<PendingItem>>,
 }
 
 impl Shared {
@@ -32,23 +32,23 @@ impl Shared {
         work: &W,
         via: Via,
         leased: bool,
-        asks: &[Asked],
-        answers: &mut Vec<Answered<W::Answer>>,
+        items: &[DecodedItem],
+        answers: &mut Vec<ItemReply<W::Answer>>,
     ) {
         // The lease came first, then the table: see `seq_core::lease`.
         let table = self.owned.load();
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
         let mut warmth = 0;
-        for (chunk, asks) in asks.chunks(AHEAD).enumerate() {
-            if asks.len() > 1 {
-                for ask in asks.iter().flatten() {
+        for (chunk, items) in items.chunks(AHEAD).enumerate() {
+            if items.len() > 1 {
+                for ask in items.iter().flatten() {
                     let located = self.layout.locate(ask.uid);
                     let owned = located.ok().and_then(|(section, slot)| Some((table.get(section)?, slot)));
                     warmth |= owned.map_or(0, |(owned, slot)| owned.section.warm(slot));
                 }
             }
-            for (index, ask) in (chunk * AHEAD..).zip(asks) {
+            for (index, ask) in (chunk * AHEAD..).zip(items) {
                 let item = match self.item(index, ask) {
                     Ok(item) => item,
                     Err(refusal) => {
@@ -70,15 +70,20 @@ impl Shared {
         self.counters.given(via, numbers);
     }
 
-    fn item(&self, index: usize, ask: &Asked) -> Result<Item, Refusal> {
+    fn item(&self, index: usize, ask: &DecodedItem) -> Result<PendingItem, Refusal> {
         let ask = (*ask)?;
         let (section, slot) = self.layout.locate(ask.uid)?;
-        Ok(Item { index, ask, section, slot, lost: Lost::default() })
+        Ok(PendingItem { index, ask, section, slot, lost: Lost::default() })
     }
 
     /// Takes the numbers that the first pass left open.
-    pub(crate) async fn take_rest(&self, call: Call, asks: &[Asked], answers: &mut [Answered<Allocation>]) {
-        for (index, result) in self.second_pass(&Take, call, asks, answers).await {
+    pub(crate) async fn complete_batch(
+        &self,
+        call: Call,
+        items: &[DecodedItem],
+        answers: &mut [ItemReply<Allocation>],
+    ) {
+        for (index, result) in self.second_pass(&Take, call, items, answers).await {
             if let Err(refusal) = &result {
                 self.counters.refused(call.via, refusal, 1);
             }
@@ -87,7 +92,7 @@ impl Shared {
     }
 
     /// Counts the refusals of a first pass.
-    pub(crate) fn count_refused(&self, via: Via, answers: &[Answered<Allocation>]) {
+    pub(crate) fn count_refused(&self, via: Via, answers: &[ItemReply<Allocation>]) {
         for refusal in answers.iter().flatten().filter_map(|answer| answer.as_ref().err()) {
             self.counters.refused(via, refusal, 1);
         }
@@ -95,12 +100,12 @@ impl Shared {
 
     /// Reads many uids' last numbers.
     pub(crate) async fn read_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
-        let ask = |uid| Ok(Ask { uid, count: Count::ONE, epoch: Epoch(0) });
-        let asks: Vec<Asked> = uids.into_iter().map(ask).collect();
-        let mut answers = Vec::with_capacity(asks.len());
-        self.first_pass(&Read, call.via, self.leased(), &asks, &mut answers);
+        let ask = |uid| Ok(Item { uid, count: Count::ONE, epoch: Epoch(0) });
+        let items: Vec<DecodedItem> = uids.into_iter().map(ask).collect();
+        let mut answers = Vec::with_capacity(items.len());
+        self.first_pass(&Read, call.via, self.leased(), &items, &mut answers);
         if answers.iter().any(Option::is_none) {
-            for (index, result) in Box::pin(self.second_pass(&Read, call, &asks, &answers)).await {
+            for (index, result) in Box::pin(self.second_pass(&Read, call, &items, &answers)).await {
                 answers[index] = Some(result);
             }
         }
@@ -112,10 +117,10 @@ impl Shared {
         &self,
         work: &W,
         call: Call,
-        asks: &[Asked],
-        answers: &[Answered<W::Answer>],
+        items: &[DecodedItem],
+        answers: &[ItemReply<W::Answer>],
     ) -> Vec<Settled<W::Answer>> {
-        let open = asks.iter().zip(answers).enumerate().filter(|(_, (_, answer))| answer.is_none());
+        let open = items.iter().zip(answers).enumerate().filter(|(_, (_, answer))| answer.is_none());
         let items = open.filter_map(|(index, (ask, _))| self.item(index, ask).ok());
         let later = self.cut(call, items);
         let waits = later.waiting.into_values().map(|items| self.settle(work, call, items));
@@ -125,7 +130,7 @@ impl Shared {
     }
 
     /// Sorts open items by what they wait for.
-    fn cut(&self, call: Call, items: impl Iterator<Item = Item>) -> Later {
+    fn cut(&self, call: Call, items: impl Iterator<Item = PendingItem>) -> Later {
         let table = self.owned.load();
         let owners = self.owners();
         let mut later = Later::default();
@@ -146,11 +151,11 @@ impl Shared {
         work: &W,
         call: Call,
         to: NodeId,
-        items: Vec<Item>,
+        items: Vec<PendingItem>,
     ) -> Vec<Settled<W::Answer>> {
         let Some(first) = items.first() else { return Vec::new() };
         let mut settled = Vec::with_capacity(items.len());
-        let mut left: BTreeMap<SectionId, Vec<Item>> = BTreeMap::new();
+        let mut left: BTreeMap<SectionId, Vec<PendingItem>> = BTreeMap::new();
         match self.asked(work, call, first.section, to, &items).await {
             None => items.iter().for_each(|item| left.entry(item.section).or_default().push(item.given_up::<W>(to))),
             Some(answers) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use seq_core::owner::Life;
+use seq_core::owner::Session;
 use seq_core::{Epoch, SectionId, Seq, limits};
 use seq_proto::v1;
 use tokio::time::Instant;
@@ -15,15 +15,15 @@ use crate::owned::OwnedSection;
 use crate::shared::Shared;
 use crate::store_link::{Backoff, StoreError, StoreLink};
 
-/// Sections and the ceilings to ask for, under one life of the node.
+/// Sections and the ceilings to ask for, under one incarnation of the node.
 struct Batch {
-    life: Life,
+    session: Session,
     sections: Vec<(Arc<OwnedSection>, Seq)>,
 }
 
 /// Whether the store answered a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answered {
+enum ItemReply {
     Yes,
     No,
 }
@@ -32,10 +32,10 @@ enum Answered {
 /// round of calls is made for each wait.
 pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let mut in_flight = FuturesUnordered::new();
-    let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
+    let mut backoff = Backoff::new(shared.options.retry_min, shared.options.retry_max);
     let mut held_until: Option<Instant> = None;
     loop {
-        while held_until.is_none() && in_flight.len() < shared.tuning.raises_in_flight {
+        while held_until.is_none() && in_flight.len() < shared.options.raises_in_flight {
             let Some(batch) = gather(&shared) else { break };
             in_flight.push(raise(&shared, &link, batch));
         }
@@ -43,11 +43,11 @@ pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
             () = shared.shutdown.cancelled() => return,
             () = shared.line.arrived() => {}
             Some(answered) = in_flight.next() => match answered {
-                Answered::Yes => {
+                ItemReply::Yes => {
                     backoff.reset();
                     held_until = None;
                 }
-                Answered::No => held_until = Some(Instant::now() + backoff.wait()),
+                ItemReply::No => held_until = Some(Instant::now() + backoff.wait()),
             },
             () = tokio::time::sleep_until(held_until.unwrap_or_else(far_away)), if held_until.is_some() => {
                 held_until = None;
@@ -65,29 +65,29 @@ fn far_away() -> Instant {
 fn gather(shared: &Shared) -> Option<Batch> {
     loop {
         // First the line, then the table: whoever joined the line was in the table by then, so what is missing has gone.
-        let waiting = shared.line.take(shared.tuning.raise_batch);
+        let waiting = shared.line.take(shared.options.raise_batch);
         if waiting.is_empty() {
             return None;
         }
-        let (life, table) = shared.held()?;
+        let (session, table) = shared.held()?;
         let held = waiting.into_iter().filter(|owned| table.has(owned));
         let mut sections: Vec<_> =
             held.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
         if !sections.is_empty() {
             // In this order the store sees without a copy that none stands in it twice.
             sections.sort_unstable_by_key(|(owned, _)| owned.id);
-            return Some(Batch { life, sections });
+            return Some(Batch { session, sections });
         }
     }
 }
 
-async fn raise(shared: &Shared, link: &StoreLink, batch: Batch) -> Answered {
+async fn raise(shared: &Shared, link: &StoreLink, batch: Batch) -> ItemReply {
     let started = Instant::now();
     // Read before the question goes out: a raise renews the lease, counted from here.
     let sent = shared.clock.now();
     let question = v1::RaiseCeilingsRequest {
-        node_id: batch.life.node.0,
-        incarnation: batch.life.incarnation.0,
+        node_id: batch.session.node.0,
+        incarnation: batch.session.incarnation.0,
         sections: batch.sections.iter().map(|(owned, _)| owned.id.0).collect(),
         epochs: batch.sections.iter().map(|(owned, _)| owned.epoch.0).collect(),
         ceilings: batch.sections.iter().map(|(_, target)| target.0).collect(),
@@ -97,31 +97,32 @@ async fn raise(shared: &Shared, link: &StoreLink, batch: Batch) -> Answered {
     shared.counters.raise_took(started.elapsed(), batch.sections.len());
     match answer {
         Ok(answer) if is_sound(&batch, &answer.ceilings) => {
-            let life = batch.life;
+            let session = batch.session;
             settle(shared, batch, &answer.ceilings);
-            let news = shared.read_news(answer.news.as_ref(), life.node);
-            let adopted = news.map(|news| shared.step(|owner, effects| owner.on_news(life, sent, news, effects)));
+            let update = shared.read_update(answer.update.as_ref(), session.node);
+            let adopted =
+                update.map(|update| shared.step(|owner, effects| owner.on_update(session, sent, update, effects)));
             if !matches!(adopted, Ok(Ok(()))) {
                 tracing::error!(?adopted, "cannot use what the store says of owners");
             }
-            Answered::Yes
+            ItemReply::Yes
         }
         Ok(_) => {
             tracing::error!("the store's answer to a raise does not fit the request");
             put_back(shared, batch);
-            Answered::No
+            ItemReply::No
         }
-        Err(error @ (StoreError::LifeOver { .. } | StoreError::Behind(_))) => {
+        Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
             tracing::warn!(%error, "a raise was refused because this incarnation is over");
-            shared.judge(batch.life, &error);
+            shared.judge(batch.session, &error);
             shared.counters.raise(RaiseOutcome::Refused, batch.sections.len());
-            shared.end_life(batch.life);
-            Answered::Yes
+            shared.end_session(batch.session);
+            ItemReply::Yes
         }
         Err(error) => {
             tracing::warn!(%error, sections = batch.sections.len(), "cannot raise ceilings");
             put_back(shared, batch);
-            Answered::No
+            ItemReply::No
         }
     }
 }

@@ -20,14 +20,14 @@ pub struct AllocConfig {
     /// Whether to take the place of a living process of this name at another address.
     pub replace: bool,
     /// Paces and bounds.
-    pub tuning: AllocTuning,
+    pub options: AllocOptions,
     /// The clocks that its lease is counted with.
     pub clock: Clock,
 }
 
 /// Paces and bounds of an AllocSvr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocTuning {
+pub struct AllocOptions {
     /// How long an answer of the store lets it serve, from when the question was sent. The store refuses a node whose
     /// lease could outlast its own patience.
     pub lease: Duration,
@@ -56,9 +56,9 @@ pub struct AllocTuning {
 /// Most calls for raises under way: each is an entry of the store's log, and past a few they only queue there.
 const MAX_RAISES_IN_FLIGHT: usize = 64;
 
-impl AllocTuning {
+impl AllocOptions {
     /// What fits an ordinary network.
-    pub const DEFAULTS: AllocTuning = AllocTuning {
+    pub const DEFAULTS: AllocOptions = AllocOptions {
         lease: LeaseTerms::DEFAULTS.lease,
         lease_margin: LeaseTerms::DEFAULTS.margin,
         renew_every: LeaseTerms::DEFAULTS.renew_every,
@@ -74,15 +74,15 @@ impl AllocTuning {
 
     /// The terms of its lease. The wait is the store's, which compares it with the lease when the node registers.
     pub(crate) fn terms(&self) -> LeaseTerms {
-        let AllocTuning { lease, lease_margin: margin, renew_every, .. } = *self;
+        let AllocOptions { lease, lease_margin: margin, renew_every, .. } = *self;
         LeaseTerms { lease, margin, renew_every, wait: lease * 2 }
     }
 
     /// Checks every value and the relations between them.
     ///
     /// # Errors
-    /// [`TuningError`] says which does not hold, and why it must.
-    pub fn validate(&self) -> Result<(), TuningError> {
+    /// [`OptionsError`] says which does not hold, and why it must.
+    pub fn validate(&self) -> Result<(), OptionsError> {
         let positive = [
             ("renew_every", self.renew_every),
             ("claim_every", self.claim_every),
@@ -90,18 +90,18 @@ impl AllocTuning {
             ("retry_min", self.retry_min),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| value.is_zero()) {
-            return Err(TuningError::Zero { key });
+            return Err(OptionsError::Zero { key });
         }
         self.terms().validate()?;
         if self.renew_every + self.store_timeout * 2 >= self.lease - self.lease_margin {
-            let AllocTuning { renew_every: renew, store_timeout: timeout, .. } = *self;
-            return Err(TuningError::SlowStore { renew, timeout, served: self.terms().served() });
+            let AllocOptions { renew_every: renew, store_timeout: timeout, .. } = *self;
+            return Err(OptionsError::SlowStore { renew, timeout, served: self.terms().served() });
         }
         if self.claim_every > self.renew_every {
-            return Err(TuningError::SlowClaim { claim: self.claim_every, renew: self.renew_every });
+            return Err(OptionsError::SlowClaim { claim: self.claim_every, renew: self.renew_every });
         }
         if self.retry_min > self.retry_max {
-            return Err(TuningError::ReversedRetry { min: self.retry_min, max: self.retry_max });
+            return Err(OptionsError::ReversedRetry { min: self.retry_min, max: self.retry_max });
         }
         let counts = [
             ("raise_batch", self.raise_batch, limits::MAX_RAISES),
@@ -109,7 +109,7 @@ impl AllocTuning {
             ("connections", self.connections, seq_client::pool::MAX_CONNECTIONS),
         ];
         match counts.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
-            Some((key, value, most)) => Err(TuningError::Count { key, value, most }),
+            Some((key, value, most)) => Err(OptionsError::Count { key, value, most }),
             None => Ok(()),
         }
     }
@@ -117,7 +117,7 @@ impl AllocTuning {
 
 /// Values that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TuningError {
+pub enum OptionsError {
     /// A time that must pass, but is 0.
     #[error("{key} is 0: it would turn without pause")]
     Zero {
@@ -174,22 +174,22 @@ mod tests {
 
     #[test]
     fn the_defaults_hold() {
-        assert_eq!(AllocTuning::DEFAULTS.validate(), Ok(()));
+        assert_eq!(AllocOptions::DEFAULTS.validate(), Ok(()));
     }
 
     #[test]
     fn what_cannot_work_is_refused_by_key() {
-        let d = AllocTuning::DEFAULTS;
+        let d = AllocOptions::DEFAULTS;
         let table = [
-            (AllocTuning { store_timeout: Duration::ZERO, ..d }, "store_timeout"),
-            (AllocTuning { claim_every: Duration::from_secs(9), ..d }, "claim_every"),
-            (AllocTuning { retry_min: Duration::from_secs(9), ..d }, "retry_min"),
-            (AllocTuning { raise_batch: limits::MAX_RAISES + 1, ..d }, "raise_batch"),
-            (AllocTuning { raises_in_flight: 0, ..d }, "raises_in_flight"),
-            (AllocTuning { connections: 0, ..d }, "connections"),
+            (AllocOptions { store_timeout: Duration::ZERO, ..d }, "store_timeout"),
+            (AllocOptions { claim_every: Duration::from_secs(9), ..d }, "claim_every"),
+            (AllocOptions { retry_min: Duration::from_secs(9), ..d }, "retry_min"),
+            (AllocOptions { raise_batch: limits::MAX_RAISES + 1, ..d }, "raise_batch"),
+            (AllocOptions { raises_in_flight: 0, ..d }, "raises_in_flight"),
+            (AllocOptions { connections: 0, ..d }, "connections"),
         ];
-        for (tuning, key) in table {
-            let error = tuning.validate().unwrap_err().to_string();
+        for (options, key) in table {
+            let error = options.validate().unwrap_err().to_string();
             assert!(error.starts_with(key), "{error}");
         }
     }

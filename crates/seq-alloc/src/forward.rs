@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use seq_client::pool;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
-use seq_kit::frontend::{Allocation, Ask, Call, Current};
+use seq_kit::service::{Allocation, Call, Current, Item};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use crate::settle::{Item, MAX_HELD, Settled};
+use crate::settle::{MAX_HELD, PendingItem, Settled};
 use crate::shared::Shared;
 
 type Owner = SequenceServiceClient<Channel>;
@@ -65,9 +65,9 @@ impl Shared {
     }
 
     /// Asks the owner for one item.
-    pub(crate) async fn forward_next(&self, call: Call, to: NodeId, item: &Item) -> Result<Allocation, Refusal> {
+    pub(crate) async fn forward_next(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Allocation, Refusal> {
         self.counters.forwarded(1);
-        let Ask { uid, count, epoch } = item.ask;
+        let Item { uid, count, epoch } = item.ask;
         let question = v1::NextRequest {
             uid: uid.0,
             count: count.get(),
@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// Asks the owner for many items, in their order.
-    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Allocation>> {
+    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<Settled<Allocation>> {
         self.counters.forwarded(items.len());
         let question = v1::NextManyRequest {
             uids: items.iter().map(|item| item.ask.uid.0).collect(),
@@ -112,11 +112,11 @@ impl Shared {
         &self,
         call: Call,
         owner: NodeId,
-        item: &Item,
+        item: &PendingItem,
         to: Target,
     ) -> Result<Epoch, Refusal> {
         self.counters.forwarded(1);
-        let Ask { uid, epoch, .. } = item.ask;
+        let Item { uid, epoch, .. } = item.ask;
         let (to, hops) = (to.seq().0, call.hops + 1);
         let question = v1::AdvanceRequest { uid: uid.0, to, route_version: None, epoch: epoch.0, hops };
         match self.ask(&call, owner, question, async |mut owner, request| owner.advance(request).await).await {
@@ -128,9 +128,9 @@ impl Shared {
     }
 
     /// Reads one uid's last number at its owner.
-    pub(crate) async fn forward_current(&self, call: Call, to: NodeId, item: &Item) -> Result<Current, Refusal> {
+    pub(crate) async fn forward_current(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Current, Refusal> {
         self.counters.forwarded(1);
-        let Ask { uid, epoch, .. } = item.ask;
+        let Item { uid, epoch, .. } = item.ask;
         let question = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
         match self.ask(&call, to, question, async |mut owner, request| owner.current(request).await).await {
             Ok(answer) => read(answer.value, answer.exactness, answer.epoch).ok_or(no_answer(item.section, to)),
@@ -139,7 +139,12 @@ impl Shared {
     }
 
     /// Reads many uids' last numbers at their owner, in order.
-    pub(crate) async fn forward_current_many(&self, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Current>> {
+    pub(crate) async fn forward_current_many(
+        &self,
+        call: Call,
+        to: NodeId,
+        items: &[PendingItem],
+    ) -> Vec<Settled<Current>> {
         self.counters.forwarded(items.len());
         let question = v1::CurrentManyRequest {
             uids: items.iter().map(|item| item.ask.uid.0).collect(),
@@ -159,12 +164,12 @@ impl Shared {
     fn told<T>(
         &self,
         to: NodeId,
-        items: &[Item],
+        items: &[PendingItem],
         errors: Vec<v1::ItemError>,
         value: impl Fn(usize) -> Option<T>,
     ) -> Vec<Settled<T>> {
         let mut reasons: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error.reason)).collect();
-        let result = |(at, item): (u32, &Item)| match reasons.remove(&at) {
+        let result = |(at, item): (u32, &PendingItem)| match reasons.remove(&at) {
             Some(reason) => Err(self.refusal(Failure::Refused(reason), to, item)),
             None => value(at as usize).ok_or(no_answer(item.section, to)),
         };
@@ -173,12 +178,12 @@ impl Shared {
     }
 
     /// A batch whose call failed.
-    fn failed<T>(&self, to: NodeId, items: &[Item], failure: &Failure) -> Vec<Settled<T>> {
+    fn failed<T>(&self, to: NodeId, items: &[PendingItem], failure: &Failure) -> Vec<Settled<T>> {
         items.iter().map(|item| (item.index, Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
     /// The owner's refusal, as this node tells it.
-    fn refusal(&self, failure: Failure, to: NodeId, item: &Item) -> Refusal {
+    fn refusal(&self, failure: Failure, to: NodeId, item: &PendingItem) -> Refusal {
         let section = item.section;
         let reason = match failure {
             Failure::NotProcessed => return Refusal::OwnerUnreachable { section, owner: to },
@@ -208,8 +213,8 @@ fn refused(status: &Status) -> Failure {
 
 /// Everything an owner may refuse a forwarded item with. The epoch it holds is not in its answer; all that matters of it
 /// is that the caller's is newer.
-fn known_refusals(layout: &Layout, item: &Item, to: NodeId) -> [Refusal; 12] {
-    let Item { ask, section, .. } = *item;
+fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 12] {
+    let PendingItem { ask, section, .. } = *item;
     let (uids, count) = (layout.uids(), ask.count.get());
     [
         Refusal::NotOwner { section, owner: Some(to) },

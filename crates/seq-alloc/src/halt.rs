@@ -5,7 +5,7 @@
 //! numbers twice.
 
 use seq_core::high_water::{Refused, StoreBehind};
-use seq_core::owner::Life;
+use seq_core::owner::Session;
 use seq_core::{Incarnation, RenewSeq};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -82,8 +82,8 @@ impl HaltLatch {
 
     /// Judges what the store answered to a request of an incarnation, whose last answered renewal was `renewed`, of a process
     /// that is reached at `addr`.
-    pub(crate) fn judge(&self, life: Life, renewed: RenewSeq, addr: &str, error: &StoreError) {
-        if let Some(halt) = judge(life, renewed, addr, error) {
+    pub(crate) fn judge(&self, session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) {
+        if let Some(halt) = judge(session, renewed, addr, error) {
             self.set(halt);
         }
     }
@@ -100,11 +100,11 @@ impl HaltLatch {
     }
 }
 
-fn judge(life: Life, renewed: RenewSeq, addr: &str, error: &StoreError) -> Option<Halt> {
+fn judge(session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) -> Option<Halt> {
     let behind = |evidence: &dyn ToString| Some(Halt::StoreBehind { evidence: evidence.to_string() });
     let (reason, message, current, other) = match error {
         StoreError::Behind(evidence @ StoreBehind { .. }) => return behind(evidence),
-        StoreError::LifeOver { reason, message, current, addr }
+        StoreError::SessionOver { reason, message, current, addr }
         | StoreError::Refused { reason, message, current, addr } => (reason.as_str(), message, *current, addr),
         StoreError::NoLeader { .. } => return None,
     };
@@ -116,7 +116,7 @@ fn judge(life: Life, renewed: RenewSeq, addr: &str, error: &StoreError) -> Optio
         _ => return None,
     };
     match refused {
-        refused if refused.shows_loss(life.incarnation, renewed) => behind(message),
+        refused if refused.shows_loss(session.incarnation, renewed) => behind(message),
         Refused::Incarnation(_) if !other.is_empty() && other != addr => Some(Halt::Evicted { addr: other.clone() }),
         _ => None,
     }
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn what_only_a_store_that_lost_entries_can_answer_is_told_from_the_rest() {
-        let life = Life { node: NodeId(1), incarnation: Incarnation(4) };
-        let over = |reason: &str, current, addr: &str| StoreError::LifeOver {
+        let session = Session { node: NodeId(1), incarnation: Incarnation(4) };
+        let over = |reason: &str, current, addr: &str| StoreError::SessionOver {
             reason: reason.into(),
             message: "m".into(),
             current,
@@ -150,7 +150,7 @@ mod tests {
             // A registration in this process' own name, as after a lost response.
             (over("OTHER_INCARNATION", 5, "a:1"), None),
         ] {
-            assert_eq!(judge(life, RenewSeq(18), "a:1", &error), expected, "{error}");
+            assert_eq!(judge(session, RenewSeq(18), "a:1", &error), expected, "{error}");
         }
     }
 

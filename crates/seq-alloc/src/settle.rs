@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use seq_core::lease::Clocks;
 use seq_core::{Epoch, NodeId, Refusal, SectionId, SlotIndex, Target, limits};
-use seq_kit::frontend::{Allocation, Ask, Call, Current};
+use seq_kit::service::{Allocation, Call, Current, Item};
 use tokio::time::Instant;
 
 use crate::owned::OwnedSection;
@@ -37,9 +37,9 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 /// An ask that waits, with its place in the call's answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Item {
+pub(crate) struct PendingItem {
     pub(crate) index: usize,
-    pub(crate) ask: Ask,
+    pub(crate) ask: Item,
     pub(crate) section: SectionId,
     pub(crate) slot: SlotIndex,
     pub(crate) lost: Lost,
@@ -59,9 +59,9 @@ impl Default for Lost {
     }
 }
 
-impl Item {
+impl PendingItem {
     /// The item after an attempt at an owner that was replaced before it responded.
-    pub(crate) fn given_up<W: Work>(mut self, at: NodeId) -> Item {
+    pub(crate) fn given_up<W: Work>(mut self, at: NodeId) -> PendingItem {
         if W::CONSUMES {
             self.lost = Lost { attempts: self.lost.attempts + 1, at };
         }
@@ -91,7 +91,7 @@ pub(crate) trait Work: Send + Sync {
     const CONSUMES: bool = false;
 
     /// How many numbers an item that was done took.
-    fn numbers(item: &Item) -> u64;
+    fn numbers(item: &PendingItem) -> u64;
 
     /// The answer after attempts whose outcome is not known.
     fn after_lost(answer: Self::Answer, _attempts: u32) -> Self::Answer {
@@ -99,7 +99,12 @@ pub(crate) trait Work: Send + Sync {
     }
 
     /// Does it from a section that is served here. `None`: not now; why is for [`Shared::settle`] to find out.
-    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Self::Answer, Refusal>>;
+    fn here(
+        &self,
+        shared: &Shared,
+        owned: &Arc<OwnedSection>,
+        item: &PendingItem,
+    ) -> Option<Result<Self::Answer, Refusal>>;
 
     /// Has the owner do it, for items in order.
     fn there(
@@ -107,7 +112,7 @@ pub(crate) trait Work: Send + Sync {
         shared: &Shared,
         call: Call,
         to: NodeId,
-        items: &[Item],
+        items: &[PendingItem],
     ) -> impl Future<Output = Vec<Settled<Self::Answer>>> + Send;
 }
 
@@ -135,7 +140,7 @@ impl Work for Take {
 
     const CONSUMES: bool = true;
 
-    fn numbers(item: &Item) -> u64 {
+    fn numbers(item: &PendingItem) -> u64 {
         item.ask.count.get().into()
     }
 
@@ -144,11 +149,16 @@ impl Work for Take {
     }
 
     #[inline]
-    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Allocation, Refusal>> {
+    fn here(
+        &self,
+        shared: &Shared,
+        owned: &Arc<OwnedSection>,
+        item: &PendingItem,
+    ) -> Option<Result<Allocation, Refusal>> {
         shared.take(owned, &item.ask, item.slot)
     }
 
-    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Allocation>> {
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<Settled<Allocation>> {
         match items {
             [item] => vec![(item.index, shared.forward_next(call, to, item).await)],
             items => shared.forward_many(call, to, items).await,
@@ -159,11 +169,11 @@ impl Work for Take {
 impl Work for Read {
     type Answer = Current;
 
-    fn numbers(_: &Item) -> u64 {
+    fn numbers(_: &PendingItem) -> u64 {
         0
     }
 
-    fn here(&self, _: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Current, Refusal>> {
+    fn here(&self, _: &Shared, owned: &Arc<OwnedSection>, item: &PendingItem) -> Option<Result<Current, Refusal>> {
         if item.ask.epoch > owned.epoch {
             return None;
         }
@@ -171,7 +181,7 @@ impl Work for Read {
         Some(Ok(Current { reading, epoch: owned.epoch }))
     }
 
-    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Current>> {
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<Settled<Current>> {
         match items {
             [item] => vec![(item.index, shared.forward_current(call, to, item).await)],
             items => shared.forward_current_many(call, to, items).await,
@@ -183,11 +193,11 @@ impl Work for Advance {
     type Answer = Epoch;
 
     /// None: what is passed over is not given out.
-    fn numbers(_: &Item) -> u64 {
+    fn numbers(_: &PendingItem) -> u64 {
         0
     }
 
-    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &Item) -> Option<Result<Epoch, Refusal>> {
+    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &PendingItem) -> Option<Result<Epoch, Refusal>> {
         let far = shared.is_far(owned, self.to);
         let answer = shared.advance(owned, item, self.to);
         if far && !matches!(answer, Some(Err(_))) && !self.logged.swap(true, Relaxed) {
@@ -197,7 +207,7 @@ impl Work for Advance {
         answer
     }
 
-    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[Item]) -> Vec<Settled<Epoch>> {
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<Settled<Epoch>> {
         let mut settled = Vec::with_capacity(items.len());
         for item in items {
             settled.push((item.index, shared.forward_advance(call, to, item, self.to).await));
@@ -211,7 +221,12 @@ impl Shared {
     /// waiting as long as the call may.
     ///
     /// Order matters: a later item of the same uid must not be answered before an earlier one that waits.
-    pub(crate) async fn settle<W: Work>(&self, work: &W, call: Call, items: Vec<Item>) -> Vec<Settled<W::Answer>> {
+    pub(crate) async fn settle<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        items: Vec<PendingItem>,
+    ) -> Vec<Settled<W::Answer>> {
         let Some(section) = items.first().map(|item| item.section) else { return Vec::new() };
         let arrived = self.clock.now();
         let mut settled = Vec::with_capacity(items.len());
@@ -220,7 +235,7 @@ impl Shared {
         let mut retry = FIRST_RETRY;
         loop {
             // Made before anything is looked at: what is signalled from here on is not missed.
-            let news = self.news.notified();
+            let update = self.update.notified();
             let owned = self.owned.load().get(section).cloned();
             let changed = owned.as_ref().map(|owned| owned.changed.notified());
             let why = match &owned {
@@ -240,7 +255,7 @@ impl Shared {
             held.insert(waiting).waits_for(why);
             let refusal = tokio::select! {
                 () = async { match changed { Some(changed) => changed.await, None => std::future::pending().await } } => None,
-                () = news => None,
+                () = update => None,
                 () = tokio::time::sleep_until((Instant::now() + retry).min(call.deadline)) => {
                     retry = (retry * 2).min(LAST_RETRY);
                     (Instant::now() >= call.deadline).then_some(why)
@@ -262,7 +277,7 @@ impl Shared {
         call: &Call,
         owned: &Arc<OwnedSection>,
         arrived: Clocks,
-        rest: &mut Vec<Item>,
+        rest: &mut Vec<PendingItem>,
         settled: &mut Vec<Settled<W::Answer>>,
     ) -> Option<Refusal> {
         let section = owned.id;
@@ -303,7 +318,7 @@ impl Shared {
         work: &W,
         call: Call,
         section: SectionId,
-        rest: &mut Vec<Item>,
+        rest: &mut Vec<PendingItem>,
         settled: &mut Vec<Settled<W::Answer>>,
     ) -> Option<Refusal> {
         let owner = self.owners().elsewhere(&call, section);
@@ -338,16 +353,16 @@ impl Shared {
         call: Call,
         section: SectionId,
         to: NodeId,
-        items: &[Item],
+        items: &[PendingItem],
     ) -> Option<Vec<Settled<W::Answer>>> {
         let replaced = async {
             loop {
-                let news = self.news.notified();
+                let update = self.update.notified();
                 let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
                 if owner != Some(to) {
                     return tokio::time::sleep(LAST_WORD).await;
                 }
-                news.await;
+                update.await;
             }
         };
         let silent = async {

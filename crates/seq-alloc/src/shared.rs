@@ -8,22 +8,22 @@ use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use seq_core::lease::{Clocks, Lease};
 use seq_core::limits;
-use seq_core::owner::{Life, Owner};
+use seq_core::owner::{Owner, Session};
 use seq_core::route::RouteTable;
 use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
 use seq_kit::clock::Clock;
-use seq_kit::frontend::{Allocation, Ask, Call};
+use seq_kit::service::{Allocation, Call, Item};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::AllocTuning;
+use crate::config::AllocOptions;
 use crate::counters::Counters;
 use crate::halt::HaltLatch;
-use crate::handing::Handings;
+use crate::handover::HandoverQueue;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
 use crate::peers::Peers;
-use crate::settle::{Holds, Item};
+use crate::settle::{Holds, PendingItem};
 use crate::target::Receiving;
 
 /// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) replace: bool,
     pub(crate) layout: Layout,
     pub(crate) step: Step,
-    pub(crate) tuning: AllocTuning,
+    pub(crate) options: AllocOptions,
     pub(crate) clock: Clock,
     /// Decides what is owned; changed by [`Shared::step`] only, which carries out what it says. Never locked on the way of
     /// a number.
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) confirmed: AtomicU64,
     pub(crate) owned: OwnedTable,
     pub(crate) routes: ArcSwapOption<RouteTable>,
-    /// The node's id, the same in every life; 0 before the first registration.
+    /// The node's id, the same in every incarnation; 0 before the first registration.
     pub(crate) node: AtomicU32,
     /// Why the store's answers cannot be used, while they cannot.
     pub(crate) fault: Mutex<Option<String>>,
@@ -60,9 +60,9 @@ pub(crate) struct Shared {
     /// Signalled when a peer says that a planned move to this node is committed: the store's grant is asked for at once.
     pub(crate) grants_due: Notify,
     /// Signalled when a held call may go on: the table, the routes or the lease changed.
-    pub(crate) news: Notify,
+    pub(crate) update: Notify,
     pub(crate) holds: Holds,
-    pub(crate) handings: Handings,
+    pub(crate) handovers: HandoverQueue,
     pub(crate) receiving: Receiving,
     /// Connections to the other nodes.
     pub(crate) peers: Peers,
@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether the lease holds now. Asked after the call to be answered is in memory, and before the table is read.
+    /// Whether the lease holds now. DecodedItem after the call to be answered is in memory, and before the table is read.
     #[inline]
     pub(crate) fn leased(&self) -> bool {
         self.lease.holds(self.clock.now())
@@ -90,7 +90,7 @@ impl Shared {
     pub(crate) fn take(
         &self,
         owned: &Arc<OwnedSection>,
-        ask: &Ask,
+        ask: &Item,
         slot: SlotIndex,
     ) -> Option<Result<Allocation, Refusal>> {
         if ask.epoch > owned.epoch {
@@ -120,11 +120,16 @@ impl Shared {
     }
 
     /// Raises a uid of a section that this node owns, under a lease that holds. `None`: not now, as for [`Shared::take`].
-    pub(crate) fn advance(&self, owned: &Arc<OwnedSection>, item: &Item, to: Target) -> Option<Result<Epoch, Refusal>> {
+    pub(crate) fn advance(
+        &self,
+        owned: &Arc<OwnedSection>,
+        item: &PendingItem,
+        to: Target,
+    ) -> Option<Result<Epoch, Refusal>> {
         if item.ask.epoch > owned.epoch {
             return None;
         }
-        let (answer, raise_due) = match owned.section.advance(item.slot, to, self.tuning.max_advance) {
+        let (answer, raise_due) = match owned.section.advance(item.slot, to, self.options.max_advance) {
             Advance::Done { raise_due } => (Some(Ok(owned.epoch)), raise_due),
             Advance::AtCeiling { raise_due } => (None, raise_due),
             Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), false),
@@ -148,10 +153,10 @@ impl Shared {
         Owners { shared: self, routes: self.routes(), mine: NodeId(self.node.load(Relaxed)) }
     }
 
-    /// The current life and the sections it owns; `None` between lives, when nothing is owned.
-    pub(crate) fn held(&self) -> Option<(Life, Guard<Arc<Owned>>)> {
+    /// The current incarnation and the sections it owns; `None` between lives, when nothing is owned.
+    pub(crate) fn held(&self) -> Option<(Session, Guard<Arc<Owned>>)> {
         let owner = self.owner.lock();
-        owner.life().map(|life| (life, self.owned.load()))
+        owner.session().map(|session| (session, self.owned.load()))
     }
 
     /// The routes as they stand.

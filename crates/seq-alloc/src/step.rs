@@ -46,21 +46,21 @@ impl Shared {
                     self.owned.change(std::mem::take(&mut changes));
                     // A lease that was over lets held calls go on, and so does an answer that some of them wait for.
                     wakes |= !self.leased() || self.holds.seek();
-                    self.lease.extend(sent, self.tuning.terms().served());
+                    self.lease.extend(sent, self.options.terms().served());
                     self.confirmed.fetch_max(sent.boottime, Release);
                 }
                 Effect::EndLease => self.lease.end(),
                 Effect::RenewNow => self.grants_due.notify_one(),
                 Effect::CopyLost { section, epoch, why } => self.copy_lost(section, epoch, &why),
                 effect @ (Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate(_)) => {
-                    self.handings.push(effect);
+                    self.handovers.push(effect);
                 }
             }
         }
         self.owned.change(changes);
         moved.log(&self.set, &self.name);
         if wakes {
-            self.news.notify_waiters();
+            self.update.notify_waiters();
         }
     }
 

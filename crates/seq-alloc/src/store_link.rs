@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_client::pool::Pool;
 use seq_core::high_water::{HighWater, Mark, StoreBehind};
-use seq_core::{Heard, Revision};
+use seq_core::{Liveness, Revision};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -20,8 +20,8 @@ use tonic_types::StatusExt;
 /// The reason of a member that does not lead; its metadata may name the leader.
 const NOT_LEADER: &str = "NOT_LEADER";
 
-/// Reasons that end the life that asked: the store knows it no longer, or never did.
-const LIFE_OVER: [&str; 3] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE"];
+/// Reasons that end the incarnation that asked: the store knows it no longer, or never did.
+const SESSION_OVER: [&str; 3] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE"];
 
 type Control = ControlServiceClient<Channel>;
 
@@ -62,18 +62,18 @@ macro_rules! question {
 question!(v1::RegisterRequest => v1::RegisterResponse, register, false, |answer| {
     Some(mark(answer.revision, answer.liveness))
 });
-question!(v1::RenewRequest => v1::RenewResponse, renew, true, |answer| news_mark(answer.news.as_ref()));
+question!(v1::RenewRequest => v1::RenewResponse, renew, true, |answer| update_mark(answer.update.as_ref()));
 question!(v1::RaiseCeilingsRequest => v1::RaiseCeilingsResponse, raise_ceilings, true, |answer| {
-    news_mark(answer.news.as_ref())
+    update_mark(answer.update.as_ref())
 });
-question!(v1::TransferRequest => v1::TransferResponse, transfer, true, |answer| news_mark(answer.news.as_ref()));
+question!(v1::TransferRequest => v1::TransferResponse, transfer, true, |answer| update_mark(answer.update.as_ref()));
 
-fn news_mark(news: Option<&v1::News>) -> Option<Mark> {
-    news.map(|news| mark(news.revision, news.liveness))
+fn update_mark(update: Option<&v1::OwnershipUpdate>) -> Option<Mark> {
+    update.map(|update| mark(update.revision, update.liveness))
 }
 
 fn mark(revision: u64, liveness: u64) -> Mark {
-    Mark { revision: Revision(revision), liveness: Heard(liveness) }
+    Mark { revision: Revision(revision), liveness: Liveness(liveness) }
 }
 
 /// Why the store did not answer a question.
@@ -81,7 +81,7 @@ fn mark(revision: u64, liveness: u64) -> Mark {
 pub(crate) enum StoreError {
     /// The incarnation that asked is over.
     #[error("the store no longer knows this incarnation of the node: {message}")]
-    LifeOver {
+    SessionOver {
         reason: String,
         message: String,
         /// The number on record that the refusal is about: an incarnation or a renewal; 0 where it is about none.
@@ -189,9 +189,9 @@ impl StoreLink {
             let mut members = self.members.lock();
             let named = match status::reason(&status) {
                 Some(reason) if reason == NOT_LEADER => leader_of(&status).filter(|leader| *leader != addr),
-                Some(reason) if LIFE_OVER.contains(&reason.as_str()) => {
+                Some(reason) if SESSION_OVER.contains(&reason.as_str()) => {
                     let (current, addr) = about(&status);
-                    return Err(StoreError::LifeOver { reason, message, current, addr });
+                    return Err(StoreError::SessionOver { reason, message, current, addr });
                 }
                 Some(reason) if !is_passing(&status) => {
                     let (current, addr) = about(&status);

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use seq_core::limits;
-use seq_core::owner::handing::{MAX_INCOMING_SLOTS, Offer, OfferRefusal};
+use seq_core::owner::handover::{HandoverOffer, MAX_INCOMING_SLOTS, OfferRefusal};
 use seq_core::section::SectionCopy;
 use seq_core::{SectionId, Seq};
 use seq_proto::owners::{self, OfferError};
@@ -17,7 +17,7 @@ use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::allocator::Allocator;
-use crate::handing;
+use crate::handover;
 
 /// How long an Activate waits for the grant: the store's response to one renewal, well before the source stops waiting.
 const GRANT_TIME: Duration = Duration::from_millis(400);
@@ -73,7 +73,7 @@ impl HandoverService for Target {
         let offer = self.offer(first.offer.as_ref())?;
         // Before more is received than the first message.
         self.0.shared.owner.lock().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
-        let time = handing::stage_time(self.0.shared.layout.section_size() as usize);
+        let time = handover::stage_time(self.0.shared.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
         let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
         self.0.shared.step(|owner, _| owner.on_stage(&offer, copy)).map_err(|refusal| self.refused(&refusal))?;
@@ -86,11 +86,11 @@ impl HandoverService for Target {
         shared.step(|owner, effects| owner.on_activate(&offer, effects)).map_err(|refusal| self.refused(&refusal))?;
         let begun = async {
             loop {
-                let news = shared.news.notified();
+                let update = shared.update.notified();
                 if shared.owner.lock().is_settled(&offer) {
                     return;
                 }
-                news.await;
+                update.await;
             }
         };
         match tokio::time::timeout(GRANT_TIME, begun).await {
@@ -128,7 +128,7 @@ impl Target {
         Ok((copy, room))
     }
 
-    fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<Offer, Status> {
+    fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<HandoverOffer, Status> {
         let shared = &self.0.shared;
         owners::offer(offer, &shared.set, &shared.layout).map_err(|error| malformed(&error))
     }

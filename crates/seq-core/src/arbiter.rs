@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::id::{Epoch, Heard, Incarnation, NodeId, RouteVersion, SectionId};
+use crate::id::{Epoch, Incarnation, Liveness, NodeId, RouteVersion, SectionId};
 use crate::placement::{self, Candidate};
 use crate::state::{NodeRecord, Reassign, SectionRecord, State};
 
@@ -45,12 +45,12 @@ pub struct Patience {
     pub steady: Duration,
 }
 
-/// One life of an AllocSvr.
-type Life = (NodeId, Incarnation);
+/// One incarnation of an AllocSvr.
+type Session = (NodeId, Incarnation);
 
 /// A planned move: the owner should hand the section over, exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct PlannedHandover {
     /// The section.
     pub section: SectionId,
     /// The ownership that should end.
@@ -59,7 +59,7 @@ pub struct Move {
     pub from: NodeId,
     /// The next owner.
     pub to: NodeId,
-    /// Its life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -69,22 +69,22 @@ pub struct Plan {
     /// Sections to be given to somebody now, in order of section.
     pub reassigns: Vec<Reassign>,
     /// Sections that their living owners should hand over, in order of section.
-    pub moves: Vec<Move>,
-    /// Nodes whose newest life is heard of.
+    pub handovers: Vec<PlannedHandover>,
+    /// Nodes whose newest incarnation is heard of.
     pub living: BTreeSet<NodeId>,
     /// Nodes from which everything is to be moved at once; moves from others only even the load and have time.
-    pub emptied: BTreeSet<NodeId>,
+    pub draining: BTreeSet<NodeId>,
     /// Nodes to be emptied although nobody is there to take what they own.
-    pub alone: BTreeSet<NodeId>,
+    pub no_other_candidate: BTreeSet<NodeId>,
 }
 
-/// What is remembered of a life.
+/// What is remembered of an incarnation.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
-    heard: Heard,
+    liveness: Liveness,
     /// When this count was seen first, on the arbiter's clock.
     since: Duration,
-    /// Whether the node is in a newer life.
+    /// Whether the node is in a newer incarnation.
     over: bool,
 }
 
@@ -94,9 +94,9 @@ struct Seen {
     routes: RouteVersion,
     sections: usize,
     /// Lives that are heard of, with whether they are drained, and whether they are leaving.
-    living: BTreeMap<Life, (bool, bool)>,
+    living: BTreeMap<Session, (bool, bool)>,
     /// Lives that are over or dead, and still own sections.
-    dead: BTreeSet<Life>,
+    dead: BTreeSet<Session>,
     grace_over: bool,
     steady: bool,
 }
@@ -105,11 +105,11 @@ struct Seen {
 #[derive(Debug)]
 pub struct Arbiter {
     patience: Patience,
-    watches: BTreeMap<Life, Watch>,
+    watches: BTreeMap<Session, Watch>,
     /// Lives that own sections, as of a version of the routes.
-    owners: (RouteVersion, BTreeSet<Life>),
+    owners: (RouteVersion, BTreeSet<Session>),
     /// The nodes that may own sections, and since when they are the same.
-    candidates: (BTreeSet<Life>, Duration),
+    candidates: (BTreeSet<Session>, Duration),
     /// Since when sections that nobody ever owned wait for nodes.
     waits_since: Option<Duration>,
     seen: Option<Seen>,
@@ -154,40 +154,40 @@ impl Arbiter {
         self.deadline
     }
 
-    /// Whether a life is heard of, as of the last look.
+    /// Whether an incarnation is heard of, as of the last look.
     #[must_use]
     pub fn is_living(&self, node: NodeId, incarnation: Incarnation) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.living.contains_key(&(node, incarnation)))
     }
 
-    /// Brings the watches up to date: one for each node's life, and one for each earlier life that still owns sections.
+    /// Brings the watches up to date: one for each node's incarnation, and one for each earlier incarnation that still owns sections.
     fn watch(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
-            let life = |record: &SectionRecord| record.owner.map(|owner| (owner, record.incarnation));
-            self.owners = (state.route_version, state.sections.iter().filter_map(life).collect());
+            let session = |record: &SectionRecord| record.owner.map(|owner| (owner, record.incarnation));
+            self.owners = (state.route_version, state.sections.iter().filter_map(session).collect());
         }
         for (id, node) in state.nodes() {
-            let fresh = Watch { heard: node.heard, since: now, over: false };
+            let fresh = Watch { liveness: node.liveness, since: now, over: false };
             let watch = self.watches.entry((id, node.incarnation)).or_insert(fresh);
-            if watch.heard != node.heard {
+            if watch.liveness != node.liveness {
                 *watch = fresh;
             }
         }
-        let current = |life: &Life| state.node(life.0).is_some_and(|node| node.incarnation == life.1);
+        let current = |session: &Session| state.node(session.0).is_some_and(|node| node.incarnation == session.1);
         let owners = &self.owners.1;
-        for life in owners.iter().filter(|life| !current(life)) {
-            let watch = self.watches.entry(*life).or_insert(Watch { heard: Heard(0), since: now, over: true });
+        for session in owners.iter().filter(|session| !current(session)) {
+            let watch = self.watches.entry(*session).or_insert(Watch { liveness: Liveness(0), since: now, over: true });
             if !watch.over {
                 // The counter may have moved once more since the last look, so the wait begins when the incarnation is first
                 // seen to be over; unless the count at which it ended is the one that was seen last.
                 let ended_as_seen = state
-                    .node(life.0)
-                    .is_some_and(|node| node.incarnation == life.1.next() && node.registered_at == watch.heard);
+                    .node(session.0)
+                    .is_some_and(|node| node.incarnation == session.1.next() && node.registered_at == watch.liveness);
                 let since = if ended_as_seen { watch.since } else { now };
-                *watch = Watch { heard: Heard(0), since, over: true };
+                *watch = Watch { liveness: Liveness(0), since, over: true };
             }
         }
-        self.watches.retain(|life, _| current(life) || owners.contains(life));
+        self.watches.retain(|session, _| current(session) || owners.contains(session));
     }
 
     fn see(&mut self, now: Duration, state: &State, declared: &[Declared<'_>]) -> Seen {
@@ -195,21 +195,21 @@ impl Arbiter {
         let terms = state.terms();
         let mut deadlines = Vec::new();
         let (mut living, mut dead) = (BTreeMap::new(), BTreeSet::new());
-        for (life, watch) in &self.watches {
-            let node = state.node(life.0).expect("watched lives are of known nodes");
+        for (session, watch) in &self.watches {
+            let node = state.node(session.0).expect("watched lives are of known nodes");
             let wait = terms.wait_for(node.lease);
             let silent = now.saturating_sub(watch.since) >= wait;
             if !silent {
                 deadlines.push(watch.since + wait);
             }
-            if node.incarnation == life.1 && !silent {
-                living.insert(*life, (node.drained, node.leaving));
-            } else if silent && self.owners.1.contains(life) {
-                dead.insert(*life);
+            if node.incarnation == session.1 && !silent {
+                living.insert(*session, (node.drained, node.leaving));
+            } else if silent && self.owners.1.contains(session) {
+                dead.insert(*session);
             }
         }
-        let free: BTreeSet<Life> =
-            living.iter().filter(|(_, flags)| **flags == (false, false)).map(|(life, _)| *life).collect();
+        let free: BTreeSet<Session> =
+            living.iter().filter(|(_, flags)| **flags == (false, false)).map(|(session, _)| *session).collect();
         if self.candidates.0 != free {
             self.candidates = (free, now);
         }
@@ -219,7 +219,7 @@ impl Arbiter {
         }
 
         let all_there = declared.iter().all(|one| {
-            let there = |life: &Life| state.node(life.0).is_some_and(|node| node.name == one.name);
+            let there = |session: &Session| state.node(session.0).is_some_and(|node| node.name == one.name);
             living.keys().any(there)
         });
         let never_owned = |record: &SectionRecord| record.owner.is_none() && record.epoch == Epoch(0);
@@ -236,15 +236,15 @@ impl Arbiter {
 }
 
 /// Plans for what was seen.
-fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMap<Life, Watch>) -> Plan {
+fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMap<Session, Watch>) -> Plan {
     let mut plan = Plan::default();
     let candidates = candidates(state, declared, seen);
     let placed = placement::propose(state.sections.len() as u32, &candidates);
-    plan.living = seen.living.keys().map(|life| life.0).collect();
+    plan.living = seen.living.keys().map(|session| session.0).collect();
     let to_be_emptied = seen.living.iter().filter(|(_, flags)| **flags != (false, false));
-    plan.emptied = to_be_emptied.map(|(life, _)| life.0).collect();
-    let alone = |node: &&NodeId| candidates.iter().all(|candidate| candidate.id == **node);
-    plan.alone = plan.emptied.iter().filter(alone).copied().collect();
+    plan.draining = to_be_emptied.map(|(session, _)| session.0).collect();
+    let no_other_candidate = |node: &&NodeId| candidates.iter().all(|candidate| candidate.id == **node);
+    plan.no_other_candidate = plan.draining.iter().filter(no_other_candidate).copied().collect();
 
     for (record, id) in state.sections.iter().zip(0..) {
         let Some(to) = placed.get(id as usize).copied() else { break };
@@ -253,18 +253,19 @@ fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMa
         let owner = record.owner.map(|owner| (owner, record.incarnation));
         let take = match owner {
             None => record.epoch > Epoch(0) || seen.grace_over,
-            Some(life) => seen.dead.contains(&life),
+            Some(session) => seen.dead.contains(&session),
         };
         if take {
             // As often as when the silence began, not as often as now.
-            let heard = owner.map(|life| watches[&life]).filter(|watch| !watch.over).map(|watch| watch.heard);
-            plan.reassigns.push(Reassign { section, expected: record.epoch, heard, to, incarnation });
-        } else if let Some(life) = owner
-            && seen.living.contains_key(&life)
-            && life.0 != to
-            && (seen.steady || plan.emptied.contains(&life.0))
+            let liveness =
+                owner.map(|session| watches[&session]).filter(|watch| !watch.over).map(|watch| watch.liveness);
+            plan.reassigns.push(Reassign { section, expected: record.epoch, liveness, to, incarnation });
+        } else if let Some(session) = owner
+            && seen.living.contains_key(&session)
+            && session.0 != to
+            && (seen.steady || plan.draining.contains(&session.0))
         {
-            plan.moves.push(Move { section, epoch: record.epoch, from: life.0, to, incarnation });
+            plan.handovers.push(PlannedHandover { section, epoch: record.epoch, from: session.0, to, incarnation });
         }
     }
     plan

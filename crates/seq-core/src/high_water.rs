@@ -15,7 +15,7 @@
 //! Not visible here: a loss of entries that no running process has seen a response for; and one after which as many commands of
 //! the process as were lost, and of the set, were applied without a response that the process received.
 
-use crate::id::{Heard, Incarnation, RenewSeq, Revision};
+use crate::id::{Incarnation, Liveness, RenewSeq, Revision};
 use crate::state::CommandRefusal;
 
 /// How far a store has come, as of one response.
@@ -24,7 +24,7 @@ pub struct Mark {
     /// Commands applied for the whole set.
     pub revision: Revision,
     /// The node's liveness counter.
-    pub liveness: Heard,
+    pub liveness: Liveness,
 }
 
 /// The response is read from a state that lacks commands which an earlier response was read after.
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn mark(revision: u64, liveness: u64) -> Mark {
-        Mark { revision: Revision(revision), liveness: Heard(liveness) }
+        Mark { revision: Revision(revision), liveness: Liveness(liveness) }
     }
 
     #[test]

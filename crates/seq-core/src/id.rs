@@ -49,7 +49,7 @@ number! {
     Epoch(u64)
 }
 number! {
-    /// Number of one life of one AllocSvr process. 0: never lived.
+    /// Number of one incarnation of one AllocSvr process. 0: never lived.
     Incarnation(u64)
 }
 number! {
@@ -58,7 +58,7 @@ number! {
 }
 number! {
     /// How often the store heard of an AllocSvr, over all its lives; what the arbiter watches. 0: never.
-    Heard(u64)
+    Liveness(u64)
 }
 number! {
     /// Number of commands that a set's store has applied; the newest one that a response was read after. 0: none.
@@ -66,7 +66,7 @@ number! {
 }
 number! {
     /// Number of an attempt to hand a section over, drawn by its owner so that a stranger does not guess it. 0: no such attempt.
-    Handover(u64)
+    HandoverId(u64)
 }
 number! {
     /// Version of a set's table section -> owner. 0: no table yet.
@@ -95,19 +95,19 @@ impl Epoch {
     }
 }
 
-impl Heard {
+impl Liveness {
     /// The count with one more.
     ///
     /// # Panics
     /// After 2^64-1 of them; one a microsecond takes 584,000 years.
     #[must_use]
-    pub fn next(self) -> Heard {
-        Heard(self.0.checked_add(1).expect("what is heard does not run out"))
+    pub fn next(self) -> Liveness {
+        Liveness(self.0.checked_add(1).expect("what is liveness does not run out"))
     }
 }
 
 impl Incarnation {
-    /// The life after this one.
+    /// The incarnation after this one.
     ///
     /// # Panics
     /// After 2^64-1 lives; one a microsecond takes 584,000 years.

@@ -13,7 +13,7 @@ use core::time::Duration;
 
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 
-/// A reading of the machine's clocks, in nanoseconds. Compared only within one life of one process, never stored.
+/// A reading of the machine's clocks, in nanoseconds. Compared only within one incarnation of one process, never stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// `CLOCK_BOOTTIME`: goes on while the machine sleeps.
@@ -70,7 +70,7 @@ impl LeaseTerms {
         renew_every: Duration::from_millis(400),
     };
 
-    /// Checks the relations that promise 2 and a quiet life rest on.
+    /// Checks the relations that promise 2 and a quiet incarnation rest on.
     ///
     /// # Errors
     /// [`TermsError`] says which does not hold, and why it must.
@@ -132,7 +132,7 @@ pub struct TermsError {
 
 /// A lease as the threads that serve read it: without a lock, one load for each clock.
 ///
-/// Each clock's end only grows within a life. A reader may see the end of one clock from before an extension and that of another from
+/// Each clock's end only grows within an incarnation. A reader may see the end of one clock from before an extension and that of another from
 /// after it; since all must hold, it sees a lease that is shorter than the extended one, never longer.
 #[derive(Debug)]
 pub struct Lease {
@@ -156,7 +156,7 @@ impl Lease {
         self.realtime_end.fetch_max(sent.realtime.saturating_add(served), AcqRel);
     }
 
-    /// Ends the lease, because the life that held it is over.
+    /// Ends the lease, because the incarnation that held it is over.
     pub fn end(&self) {
         self.boottime_end.store(0, Release);
         self.raw_end.store(0, Release);

@@ -29,8 +29,8 @@ pub mod state;
 mod sync;
 
 pub use id::{
-    AdvanceLimit, Count, Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq,
-    SlotIndex, Step, Target, Uid,
+    AdvanceLimit, Count, Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId,
+    Seq, SlotIndex, Step, Target, Uid,
 };
 pub use layout::Layout;
 pub use refusal::Refusal;

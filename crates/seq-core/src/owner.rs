@@ -12,45 +12,45 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::arbiter::Move;
+use crate::arbiter::PlannedHandover;
 use crate::high_water::Mark;
-use crate::id::{Epoch, Handover, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
+use crate::id::{Epoch, HandoverId, Incarnation, NodeId, RenewSeq, RouteVersion, SectionId, Seq};
 use crate::layout::Layout;
 use crate::lease::{Clocks, LeaseTerms};
 use crate::limits;
 use crate::route::{Adopted, RouteTable, RouteUpdate};
 use crate::section::{CopyMisfit, SectionCopy};
 
-pub mod handing;
-mod news;
+pub mod handover;
+mod update;
 
-use handing::{Handing, Incoming, Outgoing};
+use handover::{Handover, Incoming, Outgoing};
 
-/// A life of an AllocSvr, as the store knows it.
+/// An incarnation of an AllocSvr, as the store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
-    /// The node's id, the same in every life.
+pub struct Session {
+    /// The node's id, the same in every incarnation.
     pub node: NodeId,
-    /// Number of the life.
+    /// Number of the incarnation.
     pub incarnation: Incarnation,
 }
 
 /// What the store says of owners beside each answer, read from what it had applied after the question itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct OwnershipUpdate {
     /// Routes newer than the version that the question named; `None` when there are none.
     pub routes: Option<RouteUpdate>,
-    /// Sections among the changed ones that the asking life owns.
+    /// Sections among the changed ones that the asking incarnation owns.
     pub grants: Vec<Grant>,
     /// Sections that it should hand over.
-    pub moves: Vec<Move>,
+    pub handovers: Vec<PlannedHandover>,
     /// Whether it is to be emptied, and nobody is there to take what it owns.
-    pub alone: bool,
+    pub no_other_candidate: bool,
     /// How far the store has come, as of this read.
     pub mark: Mark,
 }
 
-/// A section that a life owns.
+/// A section that an incarnation owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The section.
@@ -60,14 +60,14 @@ pub struct Grant {
     /// The committed ceiling.
     pub ceiling: Seq,
     /// The planned move that began the ownership; 0 where no such move did.
-    pub handover: Handover,
+    pub handover_id: HandoverId,
 }
 
-/// A renewal to be sent. A raise and a transfer renew as well, with the same [`News`] in their answers.
+/// A renewal to be sent. A raise and a transfer renew as well, with the same [`OwnershipUpdate`] in their answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
-    /// The life.
-    pub life: Life,
+    /// The incarnation.
+    pub session: Session,
     /// Its number.
     pub renew_seq: RenewSeq,
     /// Version of the routes that are known.
@@ -106,16 +106,16 @@ pub enum Effect {
         /// When the question was sent.
         sent: Clocks,
     },
-    /// The lease ends: the life is over.
+    /// The lease ends: the incarnation is over.
     EndLease,
     /// Ask the target to hold early calls; then [`Owner::on_prepared`].
-    Prepare(Handing),
+    Prepare(Handover),
     /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
-    Stage(Handing),
+    Stage(Handover),
     /// Have the store commit the move; then [`Owner::on_committed`].
-    Commit(Handing),
+    Commit(Handover),
     /// Tell the target that the store committed the move.
-    Activate(Handing),
+    Activate(Handover),
     /// Send a renewal at once: its response may grant a section that a peer says is committed.
     RenewNow,
     /// The next [`Effect::Enter`] starts at the ceiling although a planned move began the ownership: a gap, to be logged and
@@ -178,15 +178,15 @@ pub struct Owner {
     set: String,
     layout: Layout,
     terms: LeaseTerms,
-    life: Option<Life>,
-    /// Number of the last renewal that was answered in this life.
+    session: Option<Session>,
+    /// Number of the last renewal that was answered in this incarnation.
     renewed: RenewSeq,
     routes: Option<Arc<RouteTable>>,
     /// Whether the next question must ask for the whole table.
     whole: bool,
     /// The newest epoch that was ever entered of each section. Invariant: a section is entered only under a higher one.
     held: Vec<Epoch>,
-    /// What is served. Invariant: empty without a life.
+    /// What is served. Invariant: empty without an incarnation.
     owned: BTreeMap<SectionId, Epoch>,
     /// Given up, and not yet known to be so by the store.
     released: BTreeMap<SectionId, Epoch>,
@@ -205,7 +205,7 @@ impl Owner {
             set: set.into(),
             layout,
             terms,
-            life: None,
+            session: None,
             renewed: RenewSeq(0),
             routes: None,
             whole: false,
@@ -227,10 +227,10 @@ impl Owner {
         self
     }
 
-    /// The current life; `None` between two of them.
+    /// The current incarnation; `None` between two of them.
     #[must_use]
-    pub fn life(&self) -> Option<Life> {
-        self.life
+    pub fn session(&self) -> Option<Session> {
+        self.session
     }
 
     /// The newest routes known.
@@ -268,13 +268,13 @@ impl Owner {
         self.leaving
     }
 
-    /// Begins a life that the store registered.
+    /// Begins an incarnation that the store registered.
     ///
     /// # Panics
     /// When another one is not over.
-    pub fn on_registered(&mut self, life: Life) {
-        assert_eq!(self.life, None, "two lives at a time");
-        self.life = Some(life);
+    pub fn on_registered(&mut self, session: Session) {
+        assert_eq!(self.session, None, "two lives at a time");
+        self.session = Some(session);
         self.renewed = RenewSeq(0);
     }
 
@@ -282,9 +282,9 @@ impl Owner {
     /// it carries as much as one call may, and the next ones the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
-        let life = self.life?;
+        let session = self.session?;
         Some(Renewal {
-            life,
+            session,
             renew_seq: RenewSeq(self.renewed.0 + 1),
             route_version: self.known_version(),
             released: self
@@ -305,10 +305,10 @@ impl Owner {
         &mut self,
         renewal: &Renewal,
         sent: Clocks,
-        news: News,
+        update: OwnershipUpdate,
         effects: &mut Vec<Effect>,
     ) -> Result<(), AdoptError> {
-        if self.life != Some(renewal.life) || renewal.renew_seq.0 != self.renewed.0 + 1 {
+        if self.session != Some(renewal.session) || renewal.renew_seq.0 != self.renewed.0 + 1 {
             return Ok(());
         }
         self.renewed = renewal.renew_seq;
@@ -317,7 +317,7 @@ impl Owner {
                 self.released.remove(section);
             }
         }
-        self.on_news(renewal.life, sent, news, effects)?;
+        self.on_update(renewal.session, sent, update, effects)?;
         self.give_up(sent, effects);
         Ok(())
     }
@@ -326,22 +326,22 @@ impl Owner {
     ///
     /// # Errors
     /// [`AdoptError`]; the lease is not extended then.
-    pub fn on_news(
+    pub fn on_update(
         &mut self,
-        life: Life,
+        session: Session,
         sent: Clocks,
-        news: News,
+        update: OwnershipUpdate,
         effects: &mut Vec<Effect>,
     ) -> Result<(), AdoptError> {
-        if self.life != Some(life) {
+        if self.session != Some(session) {
             return Ok(());
         }
-        self.adopt(life, news.routes.as_ref(), &news.grants, effects).inspect_err(|_| self.whole = true)?;
+        self.adopt(session, update.routes.as_ref(), &update.grants, effects).inspect_err(|_| self.whole = true)?;
         effects.push(Effect::Extend { sent });
-        for one in &news.moves {
-            self.begin_move(one, effects);
+        for one in &update.handovers {
+            self.begin_handover(one, effects);
         }
-        if self.leaving && news.alone {
+        if self.leaving && update.no_other_candidate {
             self.release_all(effects);
         }
         Ok(())
@@ -352,20 +352,20 @@ impl Owner {
     ///
     /// # Errors
     /// [`AdoptError`].
-    pub fn on_hearsay(&mut self, update: &RouteUpdate, effects: &mut Vec<Effect>) -> Result<(), AdoptError> {
+    pub fn on_peer_routes(&mut self, update: &RouteUpdate, effects: &mut Vec<Effect>) -> Result<(), AdoptError> {
         // What a move of one's own came to is for the store to say.
-        let Some(life) = self.life.filter(|_| self.moves_under_way() == 0) else { return Ok(()) };
-        let learnt = self.learn(life, update, effects);
+        let Some(session) = self.session.filter(|_| self.handovers_in_progress() == 0) else { return Ok(()) };
+        let learnt = self.learn(session, update, effects);
         self.whole = true;
         learnt.map(|_| ())
     }
 
-    /// Ends a life: the store said that there is a newer one.
-    pub fn on_life_over(&mut self, life: Life, effects: &mut Vec<Effect>) {
-        if self.life != Some(life) {
+    /// Ends an incarnation: the store said that there is a newer one.
+    pub fn on_session_over(&mut self, session: Session, effects: &mut Vec<Effect>) {
+        if self.session != Some(session) {
             return;
         }
-        self.life = None;
+        self.session = None;
         effects.push(Effect::EndLease);
         let left = core::mem::take(&mut self.owned);
         effects.extend(left.into_iter().map(|(section, epoch)| Effect::Leave { section, epoch }));
@@ -425,13 +425,13 @@ impl Owner {
     /// Takes routes and grants in: what is routed elsewhere leaves, what is granted anew enters.
     fn adopt(
         &mut self,
-        life: Life,
+        session: Session,
         update: Option<&RouteUpdate>,
         grants: &[Grant],
         effects: &mut Vec<Effect>,
     ) -> Result<(), AdoptError> {
         let Some(update) = update else { return Ok(()) };
-        let Some(routes) = self.learn(life, update, effects)? else { return Ok(()) };
+        let Some(routes) = self.learn(session, update, effects)? else { return Ok(()) };
         if update.base == RouteVersion(0) && update.version >= routes.version() {
             // Older answers, also whole ones, may lack grants that the routes speak of.
             self.whole = false;
@@ -439,7 +439,7 @@ impl Owner {
         for grant in grants {
             let route = routes.get(grant.section).unwrap_or_default();
             // Newer routes than the grant may be known by now.
-            if route.owner == Some(life.node) && route.epoch == grant.epoch {
+            if route.owner == Some(session.node) && route.epoch == grant.epoch {
                 self.enter(grant, effects);
             }
         }
@@ -450,7 +450,7 @@ impl Owner {
     /// Takes routes in: what is routed elsewhere leaves. Answers the newest routes.
     fn learn(
         &mut self,
-        life: Life,
+        session: Session,
         update: &RouteUpdate,
         effects: &mut Vec<Effect>,
     ) -> Result<Option<Arc<RouteTable>>, AdoptError> {
@@ -462,7 +462,7 @@ impl Owner {
         for (section, epoch) in self.owned().collect::<Vec<_>>() {
             let route = routes.get(section).unwrap_or_default();
             // An older route than the ownership: it was handed over to this node after the routes were read.
-            let mine = route.owner == Some(life.node) && route.epoch == epoch;
+            let mine = route.owner == Some(session.node) && route.epoch == epoch;
             if !mine && route.epoch >= epoch {
                 self.drop_section(section, epoch, effects);
             }
@@ -471,7 +471,7 @@ impl Owner {
     }
 
     fn enter(&mut self, grant: &Grant, effects: &mut Vec<Effect>) {
-        let Grant { section, epoch, ceiling, handover } = *grant;
+        let Grant { section, epoch, ceiling, handover_id } = *grant;
         let held = &mut self.held[section.0 as usize];
         if epoch <= *held {
             return;
@@ -479,9 +479,9 @@ impl Owner {
         *held = epoch;
         // The copy counts only if the store says that this very attempt began the ownership: its owner may have gone on
         // after another one, and a stranger may have staged anything.
-        let copy = self.incoming.take(section, epoch, handover, ceiling);
+        let copy = self.incoming.take(section, epoch, handover_id, ceiling);
         if let Err(why) = copy
-            && handover != Handover(0)
+            && handover_id != HandoverId(0)
         {
             effects.push(Effect::CopyLost { section, epoch, why });
         }

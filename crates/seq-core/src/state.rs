@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
+use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
 use crate::layout::Layout;
 use crate::lease::LeaseTerms;
 use crate::limits;
@@ -86,14 +86,14 @@ pub struct SectionRecord {
     pub epoch: Epoch,
     /// The owner; `None` while nobody owns the section.
     pub owner: Option<NodeId>,
-    /// The life of the owner that owns it; 0 without an owner.
+    /// The incarnation of the owner that owns it; 0 without an owner.
     pub incarnation: Incarnation,
     /// The ceiling: no number above it may leave a process. Never falls.
     pub max_seq: Seq,
     /// Version of the route table that changed the owner last.
     pub routed: RouteVersion,
     /// The planned move that began this ownership; 0 when no such move did, so that it begins at the ceiling.
-    pub handover: Handover,
+    pub handover_id: HandoverId,
 }
 
 impl SectionRecord {
@@ -114,22 +114,22 @@ pub struct NodeRecord {
     pub name: String,
     /// Address of its gRPC port.
     pub addr: String,
-    /// Its newest life, 1 or above; never falls.
+    /// Its newest incarnation, 1 or above; never falls.
     pub incarnation: Incarnation,
-    /// Random number of that life; makes a repeated registration recognisable.
+    /// Random number of that incarnation; makes a repeated registration recognisable.
     pub token: u64,
-    /// Its last renewal in that life.
+    /// Its last renewal in that incarnation.
     pub renew_seq: RenewSeq,
     /// Number of renewals, raises and transfers applied for it, across incarnations; never falls. The arbiter's liveness counter.
-    pub heard: Heard,
+    pub liveness: Liveness,
     /// What `heard` was when its newest incarnation registered: nothing counted for the one before after that.
-    pub registered_at: Heard,
+    pub registered_at: Liveness,
     /// The longest lease of those of its incarnations that may still serve: the newest, and earlier ones that still own
     /// sections.
     pub lease: Duration,
     /// Whether an operator wants it to own nothing.
     pub drained: bool,
-    /// Whether that life is about to exit.
+    /// Whether that incarnation is about to exit.
     pub leaving: bool,
 }
 
@@ -186,7 +186,7 @@ impl State {
         (1..).map(NodeId).zip(&self.nodes)
     }
 
-    /// The sections that a life of a node owns, in order.
+    /// The sections that an incarnation of a node owns, in order.
     pub fn owned_by(
         &self,
         node: NodeId,
@@ -270,7 +270,7 @@ impl State {
                 node.token = *token;
                 node.renew_seq = RenewSeq(0);
                 node.leaving = false;
-                node.registered_at = node.heard;
+                node.registered_at = node.liveness;
                 node.lease = earlier.max(*lease);
                 if node.addr != *addr {
                     node.addr.clone_from(addr);
@@ -286,8 +286,8 @@ impl State {
                     incarnation: Incarnation(1),
                     token: *token,
                     renew_seq: RenewSeq(0),
-                    heard: Heard(0),
-                    registered_at: Heard(0),
+                    liveness: Liveness(0),
+                    registered_at: Liveness(0),
                     lease: *lease,
                     drained: false,
                     leaving: false,
@@ -308,11 +308,11 @@ impl State {
         }
         node.renew_seq = renew_seq;
         // A repeat counts too: its sender counts its lease from when it sent the repeat.
-        node.heard = node.heard.next();
+        node.liveness = node.liveness.next();
         Ok(())
     }
 
-    /// Takes back what a life gives up. Nobody owns it until the next change of owner.
+    /// Takes back what an incarnation gives up. Nobody owns it until the next change of owner.
     fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
         let version = RouteVersion(self.route_version.0 + 1);
         for &(section, epoch) in released {
@@ -324,7 +324,7 @@ impl State {
                     incarnation: Incarnation(0),
                     max_seq: record.max_seq,
                     routed: version,
-                    handover: Handover(0),
+                    handover_id: HandoverId(0),
                 });
                 self.route_version = version;
             }
@@ -338,8 +338,8 @@ impl State {
         raises: &[Raise],
     ) -> Result<Vec<Option<Seq>>, CommandRefusal> {
         self.living(node, incarnation)?;
-        let heard = &mut self.nodes[node.0 as usize - 1].heard;
-        *heard = heard.next();
+        let liveness = &mut self.nodes[node.0 as usize - 1].liveness;
+        *liveness = liveness.next();
         // The bound is one of an entry: a section that stands in it again is not raised twice. In order of section, as an
         // AllocSvr sends them, none does.
         let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
@@ -360,10 +360,10 @@ impl State {
         Ok(raises.iter().map(raise_one).collect())
     }
 
-    fn reassign(&mut self, moves: &[Reassign]) -> Vec<Option<Epoch>> {
+    fn reassign(&mut self, reassigns: &[Reassign]) -> Vec<Option<Epoch>> {
         let version = RouteVersion(self.route_version.0 + 1);
-        let mut outcome = Vec::with_capacity(moves.len());
-        for change in moves {
+        let mut outcome = Vec::with_capacity(reassigns.len());
+        for change in reassigns {
             outcome.push(self.reassign_one(change, version));
         }
         if outcome.iter().any(Option::is_some) {
@@ -376,8 +376,8 @@ impl State {
         self.living(change.to, change.incarnation).ok()?;
         let record = *self.sections.get(change.section.0 as usize)?;
         let owner = record.owner.and_then(|owner| self.node(owner));
-        let heard = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.heard);
-        if record.epoch != change.expected || heard != change.heard {
+        let liveness = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.liveness);
+        if record.epoch != change.expected || liveness != change.liveness {
             return None;
         }
         let epoch = record.epoch.next();
@@ -387,13 +387,13 @@ impl State {
             incarnation: change.incarnation,
             max_seq: record.max_seq,
             routed: version,
-            handover: Handover(0),
+            handover_id: HandoverId(0),
         });
         Some(epoch)
     }
 
     fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred, CommandRefusal> {
-        let Transfer { section, epoch, from, incarnation, to, to_incarnation, handover } = *transfer;
+        let Transfer { section, epoch, from, incarnation, to, to_incarnation, handover_id } = *transfer;
         self.living(from, incarnation)?;
         let target = self.living(to, to_incarnation);
         let version = RouteVersion(self.route_version.0 + 1);
@@ -401,9 +401,9 @@ impl State {
         let record = self.sections.get_mut(section.0 as usize).ok_or(other(Epoch(0)))?;
         let owns = (record.epoch, record.owner, record.incarnation) == (epoch, Some(from), incarnation);
         // The epoch comes from a request: it is added to only by a checked addition.
-        let began = (Some(record.epoch.0), record.owner, record.incarnation, record.handover);
-        let asked = (epoch.0.checked_add(1), Some(to), to_incarnation, handover);
-        let repeat = began == asked && handover != Handover(0);
+        let began = (Some(record.epoch.0), record.owner, record.incarnation, record.handover_id);
+        let asked = (epoch.0.checked_add(1), Some(to), to_incarnation, handover_id);
+        let repeat = began == asked && handover_id != HandoverId(0);
         if !owns && !repeat {
             return Err(other(record.epoch));
         }
@@ -417,13 +417,13 @@ impl State {
                 incarnation: to_incarnation,
                 max_seq: record.max_seq,
                 routed: version,
-                handover,
+                handover_id,
             });
             self.route_version = version;
         }
         let made = Transferred { epoch: record.epoch, max_seq: record.max_seq };
-        let heard = &mut self.nodes[from.0 as usize - 1].heard;
-        *heard = heard.next();
+        let liveness = &mut self.nodes[from.0 as usize - 1].liveness;
+        *liveness = liveness.next();
         Ok(made)
     }
 

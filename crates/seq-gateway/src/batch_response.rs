@@ -1,12 +1,12 @@
 //! The response to a batch, as parallel lists.
 
-use seq_kit::frontend::{Allocation, Answered};
+use seq_kit::service::{Allocation, ItemReply};
 use seq_proto::{status, v1};
 
 /// Encodes the results of the items, in request order. An item without a result is refused with `WOULD_WAIT`.
 #[inline]
 pub(crate) fn encode(
-    results: impl Iterator<Item = Answered<Allocation>>,
+    results: impl Iterator<Item = ItemReply<Allocation>>,
     routes: Option<v1::Routes>,
 ) -> v1::NextManyResponse {
     let (items, _) = results.size_hint();

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use http::header::CONTENT_TYPE;
 use http::{Request, Response, Version};
-use seq_kit::frontend::Frontend;
+use seq_kit::service::SequenceService;
 use seq_proto::status;
 use seq_proto::v1::sequence_service_server::{SERVICE_NAME, SequenceServiceServer};
 use tonic::Status;
@@ -33,7 +33,7 @@ struct Inner<F> {
     services: Routes,
 }
 
-impl<F: Frontend> Dispatch<F> {
+impl<F: SequenceService> Dispatch<F> {
     /// Sends requests of `SequenceService` to the handlers, other gRPC requests to `services`.
     pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes) -> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
@@ -49,7 +49,7 @@ impl<F> Clone for Dispatch<F> {
     }
 }
 
-impl<F: Frontend> Service<Request<Body>> for Dispatch<F> {
+impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = ResponseFuture;

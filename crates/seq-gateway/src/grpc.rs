@@ -11,9 +11,9 @@ use std::time::Duration;
 use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
-use seq_kit::frontend::Frontend;
 use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Port};
+use seq_kit::service::SequenceService;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};
@@ -69,7 +69,12 @@ pub struct Node {
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>, group: &TaskGroup) -> io::Result<()> {
+pub fn serve<F: SequenceService>(
+    service: F,
+    node: Node,
+    listener: impl Into<Listener>,
+    group: &TaskGroup,
+) -> io::Result<()> {
     let Node { admin, ready, beside, admission, get_takes } = node;
     let port = Port {
         name: "grpc endpoint",
@@ -80,7 +85,7 @@ pub fn serve<F: Frontend>(frontend: F, node: Node, listener: impl Into<Listener>
         descriptors: seq_proto::DESCRIPTORS,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
-    let handlers = Arc::new(Handlers::new(frontend, &admin().set, group.token(), get_takes));
+    let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), get_takes));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services), listener.into(), group)

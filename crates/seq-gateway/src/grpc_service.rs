@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use seq_core::Refusal;
-use seq_kit::frontend::{Frontend, Via};
+use seq_kit::service::{SequenceService, Via};
 use seq_proto::{status, v1};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -32,7 +32,7 @@ where
 }
 
 #[tonic::async_trait]
-impl<F: Frontend> v1::sequence_service_server::SequenceService for Service<F> {
+impl<F: SequenceService> v1::sequence_service_server::SequenceService for Service<F> {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         handle(request, |context, request| self.0.next(context, request)).await
     }

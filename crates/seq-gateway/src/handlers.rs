@@ -1,8 +1,8 @@
-//! Request handlers of `SequenceService`, for all protocols: validate the request, call the `Frontend`, build the
+//! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build the
 //! response.
 
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
-use seq_kit::frontend::{Ask, Call, Frontend, Via};
+use seq_kit::service::{Call, Item, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use crate::routes::RoutesCache;
 
 /// The handlers of one endpoint, with their shared state.
 pub(crate) struct Handlers<F> {
-    pub(crate) frontend: F,
+    pub(crate) service: F,
     pub(crate) latency: Latency,
     /// Cancelled when the endpoint shuts down.
     pub(crate) closing: CancellationToken,
@@ -40,14 +40,14 @@ impl RequestContext {
     }
 }
 
-impl<F: Frontend> Handlers<F> {
-    pub(crate) fn new(frontend: F, set: &str, closing: CancellationToken, get_takes: bool) -> Handlers<F> {
-        Handlers { frontend, latency: Latency::new(set), closing, get_takes, routes: RoutesCache::default() }
+impl<F: SequenceService> Handlers<F> {
+    pub(crate) fn new(service: F, set: &str, closing: CancellationToken, get_takes: bool) -> Handlers<F> {
+        Handlers { service, latency: Latency::new(set), closing, get_takes, routes: RoutesCache::default() }
     }
 
     /// The routes that are newer than the caller's.
     pub(crate) fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
-        self.routes.newer(&self.frontend, known)
+        self.routes.newer(&self.service, known)
     }
 
     pub(crate) async fn next(
@@ -57,8 +57,8 @@ impl<F: Frontend> Handlers<F> {
     ) -> Result<v1::NextResponse, Refusal> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
-        let item = Ask { uid: Uid(request.uid), count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
-        let allocation = self.frontend.next(call, item).await?;
+        let item = Item { uid: Uid(request.uid), count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
+        let allocation = self.service.next(call, item).await?;
         Ok(v1::NextResponse {
             value: allocation.value.0,
             prev: allocation.prev.0,
@@ -76,8 +76,8 @@ impl<F: Frontend> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let items = Items::new(&request.uids, &request.counts, &request.known_epochs)?;
-        let items: Vec<_> = items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })).collect();
-        let results = self.frontend.next_many(call, &items).await;
+        let items: Vec<_> = items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })).collect();
+        let results = self.service.next_many(call, &items).await;
         Ok(batch_response::encode(results.into_iter().map(Some), self.newer_routes(request.route_version)))
     }
 
@@ -88,7 +88,7 @@ impl<F: Frontend> Handlers<F> {
     ) -> Result<v1::CurrentResponse, Refusal> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
-        let current = self.frontend.current(call, Uid(request.uid), Epoch(request.epoch)).await?;
+        let current = self.service.current(call, Uid(request.uid), Epoch(request.epoch)).await?;
         Ok(v1::CurrentResponse {
             value: current.reading.value.0,
             exactness: exactness(current.reading.exact).into(),
@@ -106,7 +106,7 @@ impl<F: Frontend> Handlers<F> {
         let _sample = self.latency.sample(call.via);
         convert::check_items(&request.uids)?;
         let uids = request.uids.into_iter().map(Uid).collect();
-        let results = self.frontend.current_many(call, uids).await;
+        let results = self.service.current_many(call, uids).await;
         let mut response = v1::CurrentManyResponse {
             values: Vec::with_capacity(results.len()),
             exactness: Vec::with_capacity(results.len()),
@@ -137,7 +137,7 @@ impl<F: Frontend> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let to = Target::new(request.to)?;
-        let epoch = self.frontend.advance(call, Uid(request.uid), to, Epoch(request.epoch)).await?;
+        let epoch = self.service.advance(call, Uid(request.uid), to, Epoch(request.epoch)).await?;
         Ok(v1::AdvanceResponse { epoch: epoch.0, routes: self.newer_routes(request.route_version) })
     }
 

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
-use seq_kit::frontend::Frontend;
+use seq_kit::service::SequenceService;
 use seq_proto::status;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -42,7 +42,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Handles a request that is not gRPC.
-pub(crate) async fn handle<F: Frontend>(handlers: &Arc<Handlers<F>>, request: Request<Body>) -> Response<Body> {
+pub(crate) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, request: Request<Body>) -> Response<Body> {
     let (head, mut body) = request.into_parts();
     let response = respond_to(handlers, &head, &mut body).await;
     // A body that timed out is not waited for again.
@@ -52,7 +52,7 @@ pub(crate) async fn handle<F: Frontend>(handlers: &Arc<Handlers<F>>, request: Re
     response
 }
 
-async fn respond_to<F: Frontend>(handlers: &Arc<Handlers<F>>, head: &Parts, body: &mut Body) -> Response<Body> {
+async fn respond_to<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Parts, body: &mut Body) -> Response<Body> {
     let path = head.uri.path();
     if is_any_grpc(head) {
         let text = "gRPC here is application/grpc or application/grpc+proto over HTTP/2. Over HTTP/1.1, and from browsers, send \

@@ -1,4 +1,4 @@
-//! The endpoints in front of a `Frontend`: gRPC, JSON and plain text over HTTP on one port, and the Redis protocol on
+//! The endpoints in front of a `SequenceService`: gRPC, JSON and plain text over HTTP on one port, and the Redis protocol on
 //! another.
 //!
 //! An endpoint decodes and validates requests, bounds them in size and time, and encodes responses and refusals. It

@@ -12,7 +12,7 @@ use std::time::Duration;
 use seq_core::RouteVersion;
 use seq_kit::admission::Admission;
 use seq_kit::connection::{Connection, Listener, paced};
-use seq_kit::frontend::Frontend;
+use seq_kit::service::SequenceService;
 use seq_kit::tasks::{Kind, TaskGroup};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
@@ -124,7 +124,7 @@ impl RespNode {
 
 /// State shared by the connections of one endpoint.
 struct Endpoint<F> {
-    frontend: F,
+    service: F,
     latency: Latency,
     node: Arc<Node>,
     /// Set when connections must end, before `stop` wakes those that wait.
@@ -132,10 +132,10 @@ struct Endpoint<F> {
     stop: CancellationToken,
 }
 
-impl<F: Frontend> Endpoint<F> {
+impl<F: SequenceService> Endpoint<F> {
     /// Whether the node has no routes yet: it knows no owner, and serves nothing itself.
     fn has_no_routes(&self) -> bool {
-        self.frontend.route_version() == RouteVersion(0)
+        self.service.route_version() == RouteVersion(0)
     }
 }
 
@@ -146,8 +146,8 @@ impl<F: Frontend> Endpoint<F> {
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub fn serve<F: Frontend>(
-    frontend: F,
+pub fn serve<F: SequenceService>(
+    service: F,
     node: &RespNode,
     set: &str,
     listener: impl Into<Listener>,
@@ -157,7 +157,7 @@ pub fn serve<F: Frontend>(
     let shutdown = group.token();
     let (latency, node) = (Latency::new(set), node.0.clone());
     let (stopping, stop) = (AtomicBool::new(false), CancellationToken::new());
-    let endpoint = Arc::new(Endpoint { frontend, latency, node, stopping, stop });
+    let endpoint = Arc::new(Endpoint { service, latency, node, stopping, stop });
     let tasks = group.clone();
     group.spawn("redis endpoint", Kind::Critical, async move {
         loop {
@@ -175,7 +175,7 @@ pub fn serve<F: Frontend>(
     Ok(())
 }
 
-async fn serve_one<F: Frontend>(endpoint: Arc<Endpoint<F>>, mut stream: Connection) {
+async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: Connection) {
     let Some(_permit) = endpoint.node.admission.admit(stream.peer()) else {
         // The buffer of a new socket has space for this; one that has none is not worth waiting for.
         let refused = stream.write_all(b"-ERR max number of clients reached\r\n");

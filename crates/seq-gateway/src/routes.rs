@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use seq_core::RouteVersion;
-use seq_kit::frontend::Frontend;
+use seq_kit::service::SequenceService;
 use seq_proto::v1;
 
 /// Most cached versions; above it the oldest is evicted. Each response refreshes its client, so clients are few
@@ -30,24 +30,24 @@ struct Made {
 
 impl RoutesCache {
     /// The changes since version `known`; `None` if there are none, or if the caller keeps no routes.
-    pub(crate) fn newer<F: Frontend>(&self, frontend: &F, known: Option<u64>) -> Option<v1::Routes> {
+    pub(crate) fn newer<F: SequenceService>(&self, service: &F, known: Option<u64>) -> Option<v1::Routes> {
         let known = RouteVersion(known?);
-        if known >= frontend.route_version() {
+        if known >= service.route_version() {
             return None;
         }
-        let routes = self.cached(frontend, known)?;
+        let routes = self.cached(service, known)?;
         Some(v1::Routes::clone(&routes))
     }
 
-    fn cached<F: Frontend>(&self, frontend: &F, known: RouteVersion) -> Option<Arc<v1::Routes>> {
+    fn cached<F: SequenceService>(&self, service: &F, known: RouteVersion) -> Option<Arc<v1::Routes>> {
         let mut made = self.made.lock();
-        if made.version < frontend.route_version() {
+        if made.version < service.route_version() {
             made.since.clear();
         }
         if let Some((_, routes)) = made.since.iter().find(|(since, _)| *since == known) {
             return Some(routes.clone());
         }
-        let routes = Arc::new(v1::Routes::from(&frontend.routes_since(known)?));
+        let routes = Arc::new(v1::Routes::from(&service.routes_since(known)?));
         if made.version.0 != routes.version {
             made.version = RouteVersion(routes.version);
             made.since.clear();

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
-use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Frontend, Via};
+use seq_kit::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -37,7 +37,7 @@ const MAX_PENDING_ITEMS: usize = 2 * seq_core::limits::MAX_ITEMS;
 type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Send>>;
 
 /// The responses of one stream.
-pub(crate) struct Responses<F: Frontend> {
+pub(crate) struct Responses<F: SequenceService> {
     handlers: Arc<Handlers<F>>,
     /// `None` once the caller has sent its last message, or the endpoint shuts down.
     messages: Option<Streaming<v1::NextStreamRequest>>,
@@ -53,8 +53,8 @@ pub(crate) struct Responses<F: Frontend> {
 #[derive(Default)]
 struct Batch {
     messages: Vec<Message>,
-    items: Vec<Asked>,
-    results: Vec<Answered<Allocation>>,
+    items: Vec<DecodedItem>,
+    results: Vec<ItemReply<Allocation>>,
 }
 
 struct Message {
@@ -67,7 +67,7 @@ struct Message {
     now_only: bool,
 }
 
-impl<F: Frontend> Responses<F> {
+impl<F: SequenceService> Responses<F> {
     pub(crate) fn new(handlers: Arc<Handlers<F>>, messages: Streaming<v1::NextStreamRequest>) -> Responses<F> {
         let closing = Box::pin(handlers.closing.clone().cancelled_owned());
         Responses {
@@ -116,7 +116,7 @@ impl<F: Frontend> Responses<F> {
             return;
         }
         let _sample = self.handlers.latency.sample(Via::Stream);
-        self.handlers.frontend.take_now(Via::Stream, items, results);
+        self.handlers.service.try_next_batch(Via::Stream, items, results);
         for Message { tag, range, route_version, hops, timeout, now_only } in messages.drain(..) {
             let results = &mut results[range.clone()];
             if now_only || results.iter().all(Option::is_some) {
@@ -129,7 +129,7 @@ impl<F: Frontend> Responses<F> {
                 let handlers = self.handlers.clone();
                 self.pending_items += items.len();
                 self.pending.push(Box::pin(async move {
-                    handlers.frontend.take_rest(call, &items, &mut results).await;
+                    handlers.service.complete_batch(call, &items, &mut results).await;
                     assert!(results.iter().all(Option::is_some), "every item has a result");
                     let response = batch_response::encode(results.into_iter(), handlers.newer_routes(route_version));
                     (items.len(), respond(tag, response))
@@ -148,7 +148,7 @@ impl Batch {
         convert::check_hops(hops)?;
         let items = Items::new(&uids, &counts, &known_epochs)?;
         let start = self.items.len();
-        self.items.extend(items.iter().map(|(uid, count, epoch)| Ok(Ask { uid, count: count?, epoch })));
+        self.items.extend(items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })));
         let timeout = match timeout_ms {
             0 => timeout::DEFAULT_TIMEOUT,
             millis => Duration::from_millis(millis.into()),
@@ -163,7 +163,7 @@ fn respond(tag: u64, response: v1::NextManyResponse) -> v1::NextStreamResponse {
     v1::NextStreamResponse { tag, outcome: Some(v1::next_stream_response::Outcome::Answer(response)) }
 }
 
-impl<F: Frontend> Stream for Responses<F> {
+impl<F: SequenceService> Stream for Responses<F> {
     type Item = Result<v1::NextStreamResponse, Status>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

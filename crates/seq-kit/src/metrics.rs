@@ -114,7 +114,7 @@ catalogue! {
     HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Planned moves to an AllocSvr that started at the ceiling, because the copy was not there or did not fit: a gap each.
     HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
-    /// Renewals of an AllocSvr's life, by outcome (ok, failed).
+    /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
@@ -170,7 +170,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes this the recorder of the process and describes every metric. Once in the life of a process.
+    /// Makes this the recorder of the process and describes every metric. Once in the incarnation of a process.
     ///
     /// # Errors
     /// When the process has a recorder already.

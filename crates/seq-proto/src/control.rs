@@ -2,9 +2,9 @@
 //!
 //! A store that tests put in the real one's place checks with the same functions, so that it has the same limits.
 
-use seq_core::owner::Life;
+use seq_core::owner::Session;
 use seq_core::state::{Command, Raise, Transfer};
-use seq_core::{Epoch, Handover, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq, limits};
+use seq_core::{Epoch, HandoverId, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq, limits};
 use tonic::{Code, Status};
 
 use crate::status;
@@ -14,23 +14,23 @@ use crate::v1::{RaiseCeilingsRequest, RenewRequest, TransferRequest};
 ///
 /// # Errors
 /// The refusal, where one of the two was never given out.
-pub fn life(node: u32, incarnation: u64) -> Result<Life, Status> {
+pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
     if node == 0 {
         return Err(bad("BAD_NODE_ID", "node_id 0 is no node: register first".to_owned()));
     }
     if incarnation == 0 {
-        return Err(bad("BAD_INCARNATION", "incarnation 0 is no life: register first".to_owned()));
+        return Err(bad("BAD_INCARNATION", "incarnation 0 is no session: register first".to_owned()));
     }
-    Ok(Life { node: NodeId(node), incarnation: Incarnation(incarnation) })
+    Ok(Session { node: NodeId(node), incarnation: Incarnation(incarnation) })
 }
 
 /// Reads a renewal.
 ///
 /// # Errors
 /// The refusal.
-pub fn renewal(life: Life, request: &RenewRequest) -> Result<Command, Status> {
+pub fn renewal(session: Session, request: &RenewRequest) -> Result<Command, Status> {
     if request.renew_seq == 0 {
-        return Err(bad("BAD_RENEW_SEQ", "renew_seq 0: the first renewal of a life is 1".to_owned()));
+        return Err(bad("BAD_RENEW_SEQ", "renew_seq 0: the first renewal of a session is 1".to_owned()));
     }
     let RenewRequest { released, released_epochs, leaving, .. } = request;
     let lens = (released.len(), released_epochs.len());
@@ -43,8 +43,8 @@ pub fn renewal(life: Life, request: &RenewRequest) -> Result<Command, Status> {
     }
     let released = released.iter().zip(released_epochs);
     Ok(Command::Renew {
-        node: life.node,
-        incarnation: life.incarnation,
+        node: session.node,
+        incarnation: session.incarnation,
         renew_seq: RenewSeq(request.renew_seq),
         released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
         leaving: *leaving,
@@ -55,8 +55,8 @@ pub fn renewal(life: Life, request: &RenewRequest) -> Result<Command, Status> {
 ///
 /// # Errors
 /// The refusal.
-pub fn transfer(life: Life, request: &TransferRequest, layout: &Layout) -> Result<Transfer, Status> {
-    let TransferRequest { section, epoch, to_node_id, to_incarnation, handover, .. } = *request;
+pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) -> Result<Transfer, Status> {
+    let TransferRequest { section, epoch, to_node_id, to_incarnation, handover_id, .. } = *request;
     let count = layout.sections();
     if section >= count {
         return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
@@ -64,21 +64,21 @@ pub fn transfer(life: Life, request: &TransferRequest, layout: &Layout) -> Resul
     if epoch == 0 {
         return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
     }
-    if to_node_id == 0 || to_node_id == life.node.0 || to_incarnation == 0 {
+    if to_node_id == 0 || to_node_id == session.node.0 || to_incarnation == 0 {
         let text = format!("section {section} cannot be handed to node {to_node_id} in incarnation {to_incarnation}");
         return Err(bad("BAD_TARGET", text));
     }
-    if handover == 0 {
+    if handover_id == 0 {
         return Err(bad("BAD_HANDOVER", format!("section {section}: attempts are counted from 1")));
     }
     Ok(Transfer {
         section: SectionId(section),
         epoch: Epoch(epoch),
-        from: life.node,
-        incarnation: life.incarnation,
+        from: session.node,
+        incarnation: session.incarnation,
         to: NodeId(to_node_id),
         to_incarnation: Incarnation(to_incarnation),
-        handover: Handover(handover),
+        handover_id: HandoverId(handover_id),
     })
 }
 

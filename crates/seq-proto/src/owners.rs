@@ -1,11 +1,11 @@
 //! The border for what nodes and the store tell each other of owners: news, and offers of planned moves.
 
-use seq_core::arbiter::Move;
+use seq_core::arbiter::PlannedHandover;
 use seq_core::high_water::Mark;
-use seq_core::owner::handing::Offer;
-use seq_core::owner::{Grant, News};
+use seq_core::owner::handover::HandoverOffer;
+use seq_core::owner::{Grant, OwnershipUpdate};
 use seq_core::section::{Distance, SectionCopy};
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, Revision, SectionId, Seq, SlotIndex};
+use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, Revision, SectionId, Seq, SlotIndex};
 
 use crate::convert::RoutesError;
 use crate::v1;
@@ -13,36 +13,36 @@ use crate::v1;
 /// Most slots in one message of a staged copy: half a megabyte at the widest, so that one copy does not hold up others.
 pub const MAX_STAGED_SLOTS: usize = 65_536;
 
-impl From<&News> for v1::News {
-    fn from(news: &News) -> v1::News {
-        let planned = |one: &Move| v1::PlannedMove {
+impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
+    fn from(update: &OwnershipUpdate) -> v1::OwnershipUpdate {
+        let planned = |one: &PlannedHandover| v1::PlannedHandover {
             section: one.section.0,
             epoch: one.epoch.0,
             to_node_id: one.to.0,
             to_incarnation: one.incarnation.0,
         };
-        v1::News {
-            sections: news.grants.iter().map(|grant| grant.section.0).collect(),
-            epochs: news.grants.iter().map(|grant| grant.epoch.0).collect(),
-            ceilings: news.grants.iter().map(|grant| grant.ceiling.0).collect(),
-            handovers: news.grants.iter().map(|grant| grant.handover.0).collect(),
-            routes: news.routes.as_ref().map(v1::Routes::from),
-            moves: news.moves.iter().map(planned).collect(),
-            alone: news.alone,
-            revision: news.mark.revision.0,
-            liveness: news.mark.liveness.0,
+        v1::OwnershipUpdate {
+            sections: update.grants.iter().map(|grant| grant.section.0).collect(),
+            epochs: update.grants.iter().map(|grant| grant.epoch.0).collect(),
+            ceilings: update.grants.iter().map(|grant| grant.ceiling.0).collect(),
+            handover_ids: update.grants.iter().map(|grant| grant.handover_id.0).collect(),
+            routes: update.routes.as_ref().map(v1::Routes::from),
+            handovers: update.handovers.iter().map(planned).collect(),
+            no_other_candidate: update.no_other_candidate,
+            revision: update.mark.revision.0,
+            liveness: update.mark.liveness.0,
         }
     }
 }
 
 /// Why the store's news cannot be read. Nothing of them was taken in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NewsError {
+pub enum OwnershipUpdateError {
     /// The answer has none.
     #[error("the answer says nothing of owners")]
     Missing,
     /// The lists are not parallel.
-    #[error("{sections} granted sections do not have as many epochs, ceilings and handovers")]
+    #[error("{sections} granted sections do not have as many epochs, ceilings and handover_ids")]
     Lists {
         /// How many sections.
         sections: usize,
@@ -65,38 +65,42 @@ pub enum NewsError {
 /// Reads the news that the store tells the node `me`.
 ///
 /// # Errors
-/// [`NewsError`].
-pub fn news(news: Option<&v1::News>, layout: &Layout, me: NodeId) -> Result<News, NewsError> {
-    let news = news.ok_or(NewsError::Missing)?;
-    let rows = news.sections.len();
-    if [news.epochs.len(), news.ceilings.len(), news.handovers.len()] != [rows; 3] {
-        return Err(NewsError::Lists { sections: rows });
+/// [`OwnershipUpdateError`].
+pub fn update(
+    update: Option<&v1::OwnershipUpdate>,
+    layout: &Layout,
+    me: NodeId,
+) -> Result<OwnershipUpdate, OwnershipUpdateError> {
+    let update = update.ok_or(OwnershipUpdateError::Missing)?;
+    let rows = update.sections.len();
+    if [update.epochs.len(), update.ceilings.len(), update.handover_ids.len()] != [rows; 3] {
+        return Err(OwnershipUpdateError::Lists { sections: rows });
     }
     let grant = |row: usize| {
-        let (section, epoch, ceiling) = (news.sections[row], news.epochs[row], news.ceilings[row]);
+        let (section, epoch, ceiling) = (update.sections[row], update.epochs[row], update.ceilings[row]);
         if section >= layout.sections() || epoch == 0 || ceiling > Seq::MAX.0 {
-            return Err(NewsError::Grant { section, epoch, ceiling });
+            return Err(OwnershipUpdateError::Grant { section, epoch, ceiling });
         }
         Ok(Grant {
             section: SectionId(section),
             epoch: Epoch(epoch),
             ceiling: Seq(ceiling),
-            handover: Handover(news.handovers[row]),
+            handover_id: HandoverId(update.handover_ids[row]),
         })
     };
-    let planned = |one: &v1::PlannedMove| Move {
+    let planned = |one: &v1::PlannedHandover| PlannedHandover {
         section: SectionId(one.section),
         epoch: Epoch(one.epoch),
         from: me,
         to: NodeId(one.to_node_id),
         incarnation: Incarnation(one.to_incarnation),
     };
-    Ok(News {
-        routes: news.routes.as_ref().map(TryFrom::try_from).transpose()?,
+    Ok(OwnershipUpdate {
+        routes: update.routes.as_ref().map(TryFrom::try_from).transpose()?,
         grants: (0..rows).map(grant).collect::<Result<_, _>>()?,
-        moves: news.moves.iter().map(planned).collect(),
-        alone: news.alone,
-        mark: Mark { revision: Revision(news.revision), liveness: Heard(news.liveness) },
+        handovers: update.handovers.iter().map(planned).collect(),
+        no_other_candidate: update.no_other_candidate,
+        mark: Mark { revision: Revision(update.revision), liveness: Liveness(update.liveness) },
     })
 }
 
@@ -125,12 +129,12 @@ pub enum OfferError {
         sections: u32,
     },
     /// An epoch that no handed-over ownership has, or an attempt of 0.
-    #[error("epoch {epoch}, attempt {handover}: moves begin epochs from 2 on, and attempts count from 1")]
+    #[error("epoch {epoch}, attempt {handover_id}: moves begin epochs from 2 on, and attempts count from 1")]
     Numbers {
         /// The epoch.
         epoch: u64,
         /// The attempt.
-        handover: u64,
+        handover_id: u64,
     },
     /// Slots that do not grow, are not the section's, or have no distance of their own in range.
     #[error("section {section}: slot {slot} at distance {distance} from {base} cannot be")]
@@ -166,33 +170,34 @@ pub enum OfferError {
 ///
 /// # Errors
 /// [`OfferError`].
-pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> Result<Offer, OfferError> {
-    let v1::HandoverOffer { set: given, section, epoch, handover, incarnation } = offer.ok_or(OfferError::Missing)?;
+pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> Result<HandoverOffer, OfferError> {
+    let v1::HandoverOffer { set: given, section, epoch, handover_id, incarnation } =
+        offer.ok_or(OfferError::Missing)?;
     if given != set {
         return Err(OfferError::OtherSet { section: *section, given: given.clone(), mine: set.to_owned() });
     }
     if *section >= layout.sections() {
         return Err(OfferError::Section { section: *section, sections: layout.sections() });
     }
-    if *epoch < 2 || *handover == 0 {
-        return Err(OfferError::Numbers { epoch: *epoch, handover: *handover });
+    if *epoch < 2 || *handover_id == 0 {
+        return Err(OfferError::Numbers { epoch: *epoch, handover_id: *handover_id });
     }
-    Ok(Offer {
+    Ok(HandoverOffer {
         section: SectionId(*section),
         epoch: Epoch(*epoch),
-        handover: Handover(*handover),
+        handover_id: HandoverId(*handover_id),
         incarnation: Incarnation(*incarnation),
     })
 }
 
 /// An offer as it is sent.
 #[must_use]
-pub fn to_offer(offer: &Offer, set: &str) -> v1::HandoverOffer {
+pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
     v1::HandoverOffer {
         set: set.to_owned(),
         section: offer.section.0,
         epoch: offer.epoch.0,
-        handover: offer.handover.0,
+        handover_id: offer.handover_id.0,
         incarnation: offer.incarnation.0,
     }
 }

@@ -37,11 +37,11 @@ bugs! {
     /// The clock was read before the call arrived.
     CachedClock: "cached-clock", "a clock read before the call arrived",
     /// What the store heard since the arbiter looked does not matter.
-    NoCompare: "no-compare", "a change of owner applied although the owner was heard of since",
-    /// The same where the owner's life ended meanwhile.
-    NoCompareOver: "no-compare-over", "the same, where the owner's life ended in between",
-    /// The wait for a life that is over goes on from when it was heard of.
-    WaitOfOver: "wait-of-over", "the wait for an ended life, counted from when it was last seen to be heard of",
+    NoCompare: "no-compare", "a change of owner applied although the owner was liveness of since",
+    /// The same where the owner's incarnation ended meanwhile.
+    NoCompareOver: "no-compare-over", "the same, where the owner's session ended in between",
+    /// The wait for an incarnation that is over goes on from when it was heard of.
+    WaitOfOver: "wait-of-over", "the wait for an ended session, counted from when it was last seen to be liveness of",
     /// A raise is applied whatever its epoch.
     UnfencedRaise: "unfenced-raise", "a raise applied whatever its epoch",
     /// A new owner starts below the ceiling.
@@ -51,7 +51,7 @@ bugs! {
     /// The copy is made while numbers go out.
     NoFreeze: "no-freeze", "a copy made without freezing",
     /// The lease is extended, then the news are taken in.
-    LeaseBeforeNews: "lease-before-news", "a lease extended before the news of the same answer are adopted",
+    LeaseBeforeNews: "lease-before-update", "a lease extended before the update of the same answer are adopted",
     /// The table is read, then the lease.
     TableBeforeLease: "table-before-lease", "the table read before the lease",
     /// A staged copy is used whatever its attempt.
@@ -59,7 +59,7 @@ bugs! {
     /// A section is thawed though its move may have been committed.
     ThawUnknown: "thaw-unknown", "a thaw without a definite answer",
     /// A section is thawed because a repeated commit was refused.
-    ThawLost: "thaw-lost", "a thaw at a refusal, whatever the news say",
+    ThawLost: "thaw-lost", "a thaw at a refusal, whatever the update say",
     /// A refused commit extends the lease.
     RefusedExtends: "refused-extends", "a lease extended by a refused commit",
     /// The owner trusts the one clock that stands still in suspend.

@@ -60,8 +60,8 @@ situations! {
     ForwardedTwice: "calls forwarded twice",
     /// A caller had seen a newer epoch than the owner, or said so.
     EpochAhead: "epochs ahead of the owner's",
-    /// A life ended because there is a newer one.
-    LifeOver: "lives over",
+    /// An incarnation ended because there is a newer one.
+    SessionOver: "lives over",
     /// Two processes under one name at a time.
     TwoLives: "two processes under one name",
     /// A section was given up because its raises failed, or by a process that leaves.

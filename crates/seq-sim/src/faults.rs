@@ -296,7 +296,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
             add(rng.between(300, 900), rng.between(1_000, 4_000), Kind::Drain(other));
             add(rng.between(300, 900), rng.between(100, 1_000), Kind::Crash(third));
         }
-        // A move whose target is another life by then, of an owner that is heard of no more.
+        // A move whose target is another incarnation by then, of an owner that is heard of no more.
         4 => {
             add(0, rng.between(1_000, 4_000), Kind::Drain(name));
             add(0, rng.between(600, 2_000), Kind::NoCommits(name));

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use seq_core::high_water::{Mark, Refused};
-use seq_core::owner::handing::Offer;
-use seq_core::owner::{Life, News, Renewal};
+use seq_core::owner::handover::HandoverOffer;
+use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::section::SectionCopy;
 use seq_core::state::{Raise, Transfer};
 use seq_core::{Incarnation, Revision, RouteVersion, Seq};
@@ -33,7 +33,7 @@ pub(crate) enum Address {
 pub(crate) enum Question {
     Register { name: usize, port: usize, token: u64, lease: Duration, follows: Incarnation, seen: Revision },
     Renew(Renewal),
-    Raise { life: Life, raises: Vec<Raise>, since: RouteVersion },
+    Raise { session: Session, raises: Vec<Raise>, since: RouteVersion },
     Transfer { transfer: Transfer, since: RouteVersion },
 }
 
@@ -41,13 +41,13 @@ pub(crate) enum Question {
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     NotLeader(usize),
-    Registered(Life, Mark),
+    Registered(Session, Mark),
     /// The registration does not follow the newest incarnation, which this is.
     Follow(Incarnation),
-    Renewed(News),
-    Raised(Vec<Option<Seq>>, News),
-    Transferred(News),
-    LifeOver(Refused),
+    Renewed(OwnershipUpdate),
+    Raised(Vec<Option<Seq>>, OwnershipUpdate),
+    Transferred(OwnershipUpdate),
+    SessionOver(Refused),
     /// The move's target is not in the incarnation that it was to go to; its newest one.
     TargetGone(Incarnation),
     /// The registration has seen more than the store has.
@@ -62,7 +62,7 @@ impl Told {
     pub(crate) fn mark(&self) -> Option<Mark> {
         match self {
             Told::Registered(_, mark) => Some(*mark),
-            Told::Renewed(news) | Told::Raised(_, news) | Told::Transferred(news) => Some(news.mark),
+            Told::Renewed(update) | Told::Raised(_, update) | Told::Transferred(update) => Some(update.mark),
             _ => None,
         }
     }
@@ -70,7 +70,7 @@ impl Told {
     /// What a refusal says of a record of the process itself.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
-            Told::LifeOver(refused) => Some(*refused),
+            Told::SessionOver(refused) => Some(*refused),
             Told::Behind => Some(Refused::Behind),
             Told::Follow(newest) => Some(Refused::Incarnation(*newest)),
             _ => None,
@@ -81,9 +81,9 @@ impl Told {
 /// What a source asks a target.
 #[derive(Clone, Debug)]
 pub(crate) enum PeerAsk {
-    Prepare(Offer),
-    Stage(Offer, SectionCopy),
-    Activate(Offer),
+    Prepare(HandoverOffer),
+    Stage(HandoverOffer, SectionCopy),
+    Activate(HandoverOffer),
 }
 
 /// A message.

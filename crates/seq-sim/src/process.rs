@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use seq_core::high_water::{HighWater, Mark};
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
-use seq_core::owner::{Effect, Life, Owner};
+use seq_core::owner::{Effect, Owner, Session};
 use seq_core::section::{Distance, SectionCopy};
-use seq_core::{Epoch, Handover, Incarnation, NodeId, Section, SectionId, Seq, SlotIndex};
+use seq_core::{Epoch, HandoverId, Incarnation, NodeId, Section, SectionId, Seq, SlotIndex};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
-use crate::moving::PeerCall;
+use crate::handover::PeerCall;
 use crate::serving::{Forward, Held};
 use crate::session::Rpc;
 use crate::world::{Event, STEP, Step, TERMS, World};
@@ -110,7 +110,7 @@ pub(crate) struct Process {
     /// A planted bug: the clock that calls are served by.
     pub(crate) cached_clock: Clocks,
     /// A planted bug: staged copies by section, whatever their attempt.
-    pub(crate) staged: BTreeMap<SectionId, (Epoch, Handover, SectionCopy)>,
+    pub(crate) staged: BTreeMap<SectionId, (Epoch, HandoverId, SectionCopy)>,
 }
 
 impl Process {
@@ -240,7 +240,7 @@ impl World {
     }
 
     fn leave_section(&mut self, p: usize, id: SectionId, epoch: Epoch) {
-        let keeps = self.bug == Some(Bug::KeepsLost) && self.procs[p].owner.life().is_some();
+        let keeps = self.bug == Some(Bug::KeepsLost) && self.procs[p].owner.session().is_some();
         let table = &mut self.procs[p].table;
         if !keeps && table.get(&id).is_some_and(|owned| owned.epoch == epoch) {
             table.remove(&id);
@@ -267,14 +267,14 @@ impl World {
         }
     }
 
-    /// Ends a life, if it still is the current one, and begins another one after a while.
-    pub(crate) fn end_life(&mut self, p: usize, life: Life) {
-        if self.procs[p].owner.life() != Some(life) {
+    /// Ends an incarnation, if it still is the current one, and begins another one after a while.
+    pub(crate) fn end_session(&mut self, p: usize, session: Session) {
+        if self.procs[p].owner.session() != Some(session) {
             return;
         }
-        self.coverage.saw(Situation::LifeOver);
+        self.coverage.saw(Situation::SessionOver);
         self.require_successor(p);
-        self.step(p, |owner, effects| owner.on_life_over(life, effects));
+        self.step(p, |owner, effects| owner.on_session_over(session, effects));
         if self.bug == Some(Bug::ForgetsWhatItSaw) {
             self.procs[p].water = HighWater::default();
         }

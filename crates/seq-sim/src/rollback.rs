@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 
 use seq_core::high_water::{Mark, Refused};
-use seq_core::owner::handing::Handing;
+use seq_core::owner::handover::Handover;
 use seq_core::{Incarnation, RenewSeq, SectionId, Seq};
 
 use crate::bugs::Bug;
@@ -96,14 +96,14 @@ impl World {
         }
         let Some(refused) = told.refused() else { return true };
         let process = &self.procs[p];
-        let life = match &rpc.about {
+        let session = match &rpc.about {
             About::Register => None,
-            About::Renew(renewal) => Some(renewal.life),
-            About::Raise(life, _) => Some(*life),
-            About::Commit(handing) => Some(handing.life),
+            About::Renew(renewal) => Some(renewal.session),
+            About::Raise(session, _) => Some(*session),
+            About::Commit(handover) => Some(handover.session),
         };
-        let incarnation = life.map_or(process.follows, |life| life.incarnation);
-        let renewal = process.owner.renewal().filter(|renewal| Some(renewal.life) == life);
+        let incarnation = session.map_or(process.follows, |session| session.incarnation);
+        let renewal = process.owner.renewal().filter(|renewal| Some(renewal.session) == session);
         let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         if trusts || !refused.shows_loss(incarnation, renewed) {
             return true;
@@ -116,9 +116,9 @@ impl World {
     }
 
     /// Whether only a store that lost entries refuses a move so, because of an incarnation of its target.
-    pub(crate) fn shows_lost_target(&self, handing: &Handing, current: Incarnation) -> bool {
+    pub(crate) fn shows_lost_target(&self, handover: &Handover, current: Incarnation) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
-        !trusts && Refused::Incarnation(current).shows_loss(handing.incarnation, RenewSeq(0))
+        !trusts && Refused::Incarnation(current).shows_loss(handover.incarnation, RenewSeq(0))
     }
 
     /// A process stops for good: it serves nothing, and asks the store for nothing.
@@ -131,8 +131,8 @@ impl World {
             self.check.broken(now, "a store that lost nothing stops no process", text);
         }
         self.procs[p].stopped = true;
-        if let Some(life) = self.procs[p].owner.life() {
-            self.step(p, |owner, effects| owner.on_life_over(life, effects));
+        if let Some(session) = self.procs[p].owner.session() {
+            self.step(p, |owner, effects| owner.on_session_over(session, effects));
         }
     }
 

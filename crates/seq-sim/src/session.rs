@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use seq_core::high_water::Mark;
 use seq_core::lease::{Clocks, LeaseTerms};
-use seq_core::owner::handing::Handing;
-use seq_core::owner::{AdoptError, Life, News, Renewal};
+use seq_core::owner::handover::Handover;
+use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
 use seq_core::state::Raise;
 use seq_core::{Epoch, SectionId, Seq};
 
@@ -44,8 +44,8 @@ const RAISE_BATCH: usize = 4;
 pub(crate) enum About {
     Register,
     Renew(Renewal),
-    Raise(Life, Vec<(Rc<Owned>, Seq)>),
-    Commit(Handing),
+    Raise(Session, Vec<(Rc<Owned>, Seq)>),
+    Commit(Handover),
 }
 
 /// A question under way.
@@ -61,9 +61,9 @@ pub(crate) struct Rpc {
 }
 
 impl World {
-    /// Begins a life, or goes on trying to.
+    /// Begins an incarnation, or goes on trying to.
     pub(crate) fn register(&mut self, p: usize) {
-        if self.procs[p].owner.life().is_some() || self.procs[p].stopped {
+        if self.procs[p].owner.session().is_some() || self.procs[p].stopped {
             return;
         }
         let terms = self.terms_of(self.procs[p].name);
@@ -106,7 +106,7 @@ impl World {
 
     /// What is known here proved old.
     pub(crate) fn renew_now(&mut self, p: usize) {
-        if !self.procs[p].renewing && self.procs[p].owner.life().is_some() {
+        if !self.procs[p].renewing && self.procs[p].owner.session().is_some() {
             self.renew_at(p, (self.procs[p].renewed_at + CLAIM_EVERY).max(self.now));
         }
     }
@@ -114,7 +114,7 @@ impl World {
     /// A peer says that a planned move to this process is committed.
     pub(crate) fn ask_grant(&mut self, p: usize) {
         self.procs[p].grant_due = true;
-        if !self.procs[p].renewing && self.procs[p].owner.life().is_some() {
+        if !self.procs[p].renewing && self.procs[p].owner.session().is_some() {
             self.renew_at(p, (self.procs[p].renewed_at + GRANT_EVERY).max(self.now));
         }
     }
@@ -165,7 +165,7 @@ impl World {
                 self.after(wait, Event::Step(p, Step::Register));
             }
             About::Renew(renewal) => {
-                if self.procs[p].owner.life() == Some(renewal.life) {
+                if self.procs[p].owner.session() == Some(renewal.session) {
                     self.procs[p].renewing = false;
                     let due = self.now + self.backoff(p);
                     self.renew_at(p, due);
@@ -182,7 +182,7 @@ impl World {
                 process.raise_waits = true;
                 self.after(wait, Event::Step(p, Step::RaiseAgain));
             }
-            About::Commit(handing) => self.commit_unknown(p, handing),
+            About::Commit(handover) => self.commit_unknown(p, handover),
         }
     }
 
@@ -203,7 +203,7 @@ impl World {
         }
         if self.bug == Some(Bug::LeaseBeforeNews)
             && matches!(**told, Told::Renewed(_) | Told::Raised(..))
-            && self.procs[p].owner.life().is_some()
+            && self.procs[p].owner.session().is_some()
         {
             self.extend(p, rpc.sent);
             let wait = self.rng.between(MS, 50 * MS);
@@ -215,19 +215,19 @@ impl World {
     /// An answer is taken in.
     pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, told: &Told) {
         match (rpc.about, told) {
-            (About::Register, Told::Registered(life, _)) => self.registered(p, *life),
+            (About::Register, Told::Registered(session, _)) => self.registered(p, *session),
             (About::Register, Told::Follow(newest)) => {
                 self.procs[p].follows = *newest;
                 self.after(0, Event::Step(p, Step::Register));
             }
-            (About::Renew(renewal), Told::Renewed(news)) => {
+            (About::Renew(renewal), Told::Renewed(update)) => {
                 self.procs[p].backoff = 0;
-                let (sent, news) = (rpc.sent, news.clone());
-                let taken = self.step(p, |owner, effects| owner.on_renewed(&renewal, sent, news, effects));
+                let (sent, update) = (rpc.sent, update.clone());
+                let taken = self.step(p, |owner, effects| owner.on_renewed(&renewal, sent, update, effects));
                 self.news_taken(p, taken);
-                if self.procs[p].owner.life() == Some(renewal.life) {
+                if self.procs[p].owner.session() == Some(renewal.session) {
                     self.procs[p].renewing = false;
-                    let wait = match (self.procs[p].grant_due, self.expects_news(p)) {
+                    let wait = match (self.procs[p].grant_due, self.expects_update(p)) {
                         (true, _) => GRANT_EVERY,
                         (false, true) => CLAIM_EVERY,
                         (false, false) => RENEW_EVERY,
@@ -235,28 +235,28 @@ impl World {
                     self.renew_at(p, (self.procs[p].renewed_at + wait).max(self.now));
                 }
             }
-            (About::Renew(renewal), Told::LifeOver(_)) => self.end_life(p, renewal.life),
-            (About::Raise(life, batch), Told::Raised(ceilings, news)) => {
+            (About::Renew(renewal), Told::SessionOver(_)) => self.end_session(p, renewal.session),
+            (About::Raise(session, batch), Told::Raised(ceilings, update)) => {
                 self.procs[p].backoff = 0;
-                self.raised(p, life, batch, ceilings, rpc.sent, news.clone());
+                self.raised(p, session, batch, ceilings, rpc.sent, update.clone());
             }
-            (About::Raise(life, _), Told::LifeOver(_)) => {
+            (About::Raise(session, _), Told::SessionOver(_)) => {
                 self.procs[p].raises -= 1;
                 self.coverage.saw(Situation::RaiseRefused);
-                self.end_life(p, life);
+                self.end_session(p, session);
             }
-            (About::Commit(handing), told) => self.commit_told(p, handing, rpc.sent, told),
+            (About::Commit(handover), told) => self.commit_told(p, handover, rpc.sent, told),
             (about, _) => self.ask_failed(p, about),
         }
     }
 
-    fn registered(&mut self, p: usize, life: Life) {
-        if self.procs[p].owner.life().is_some() {
+    fn registered(&mut self, p: usize, session: Session) {
+        if self.procs[p].owner.session().is_some() {
             return;
         }
-        self.procs[p].node = life.node;
-        self.procs[p].follows = life.incarnation;
-        self.step(p, |owner, _| owner.on_registered(life));
+        self.procs[p].node = session.node;
+        self.procs[p].follows = session.incarnation;
+        self.step(p, |owner, _| owner.on_registered(session));
         let process = &mut self.procs[p];
         process.renewing = false;
         process.backoff = 0;
@@ -266,11 +266,11 @@ impl World {
     }
 
     /// Whether the next answer may well bring what somebody waits for.
-    fn expects_news(&self, p: usize) -> bool {
+    fn expects_update(&self, p: usize) -> bool {
         let process = &self.procs[p];
         let owner = &process.owner;
         let seeks = process.held.iter().any(|held| held.seeks);
-        if seeks || owner.moves_under_way() > 0 || owner.is_leaving() {
+        if seeks || owner.handovers_in_progress() > 0 || owner.is_leaving() {
             return true;
         }
         let Some(routes) = owner.routes() else { return true };
@@ -286,7 +286,7 @@ impl World {
             if process.raise_waits || process.raises == RAISES_IN_FLIGHT || process.line.is_empty() {
                 return;
             }
-            let Some(life) = process.owner.life() else {
+            let Some(session) = process.owner.session() else {
                 process.line.clear();
                 return;
             };
@@ -302,21 +302,21 @@ impl World {
             let raises =
                 batch.iter().map(|(owned, to)| Raise { section: owned.id, epoch: owned.epoch, to: *to }).collect();
             let since = process.owner.known_version();
-            self.ask(p, About::Raise(life, batch), Question::Raise { life, raises, since });
+            self.ask(p, About::Raise(session, batch), Question::Raise { session, raises, since });
         }
     }
 
     fn raised(
         &mut self,
         p: usize,
-        life: Life,
+        session: Session,
         batch: Vec<(Rc<Owned>, Seq)>,
         ceilings: &[Option<Seq>],
         sent: Clocks,
-        news: News,
+        update: OwnershipUpdate,
     ) {
         self.procs[p].raises -= 1;
-        let mut after = AfterRaise { life, sent, news, raised: Vec::new(), lost: Vec::new() };
+        let mut after = AfterRaise { session, sent, update, raised: Vec::new(), lost: Vec::new() };
         for ((owned, _), ceiling) in batch.into_iter().zip(ceilings) {
             let Some(ceiling) = ceiling else {
                 self.coverage.saw(Situation::RaiseRefused);
@@ -340,7 +340,7 @@ impl World {
 
     /// The rest of an answer to a raise, when the ceilings are in place already.
     pub(crate) fn after_raise(&mut self, p: usize, after: AfterRaise) {
-        let AfterRaise { life, sent, news, raised, lost } = after;
+        let AfterRaise { session, sent, update, raised, lost } = after;
         self.step(p, |owner, effects| {
             owner.on_raised(&raised);
             owner.on_lost(&lost, effects);
@@ -348,7 +348,7 @@ impl World {
         if !lost.is_empty() {
             self.renew_now(p);
         }
-        let taken = self.step(p, |owner, effects| owner.on_news(life, sent, news, effects));
+        let taken = self.step(p, |owner, effects| owner.on_update(session, sent, update, effects));
         self.news_taken(p, taken);
         self.wake(p);
         self.raise(p);
@@ -357,7 +357,7 @@ impl World {
     /// Every delta builds on what its question named, so a store that answers as it should is always understood.
     pub(crate) fn news_taken(&mut self, p: usize, taken: Result<(), AdoptError>) {
         if let Err(error) = taken {
-            self.check.broken(self.now, "news are understood", format!("process {p}: {error}"));
+            self.check.broken(self.now, "update are understood", format!("process {p}: {error}"));
         }
     }
 }
@@ -365,9 +365,9 @@ impl World {
 /// What is left to do with an answer to a raise.
 #[derive(Debug)]
 pub(crate) struct AfterRaise {
-    life: Life,
+    session: Session,
     sent: Clocks,
-    news: News,
+    update: OwnershipUpdate,
     raised: Vec<(SectionId, Epoch)>,
     lost: Vec<(SectionId, Epoch)>,
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
 use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
-use seq_core::owner::{Life, News};
+use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Registration, SectionRecord, State, Terms};
-use seq_core::{Epoch, Heard, Incarnation, NodeId, Revision, Seq};
+use seq_core::{Epoch, Incarnation, Liveness, NodeId, Revision, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -51,8 +51,8 @@ pub(crate) struct Seat {
     proposing_until: u64,
     /// Whether its thread stands still inside of a look.
     stalled: bool,
-    /// A planted bug: how often each life was heard of, and since when.
-    silent: BTreeMap<(NodeId, Incarnation), (Heard, Duration)>,
+    /// A planted bug: how often each incarnation was heard of, and since when.
+    silent: BTreeMap<(NodeId, Incarnation), (Liveness, Duration)>,
 }
 
 /// The store.
@@ -252,28 +252,28 @@ impl World {
     /// A member answers, from the state as it is by now.
     pub(crate) fn answer(&mut self, asker: Asker, question: &Question, answer: Answer) {
         let plan = self.store.seats[asker.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
-        let news = |life: Life, since| {
-            let current = self.store.state.node(life.node).map_or(Incarnation(0), |record| record.incarnation);
-            News::of(&self.store.state, &plan, life, since).ok_or(Refused::Incarnation(current))
+        let update = |session: Session, since| {
+            let current = self.store.state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
+            OwnershipUpdate::of(&self.store.state, &plan, session, since).ok_or(Refused::Incarnation(current))
         };
-        let over = |refusal: &CommandRefusal| Refused::of(refusal).map_or(Told::Refused, Told::LifeOver);
+        let over = |refusal: &CommandRefusal| Refused::of(refusal).map_or(Told::Refused, Told::SessionOver);
         let told = match (answer, question) {
             (Answer::Registered(Ok((node, incarnation))), _) => {
-                let liveness = self.store.state.node(node).map_or(Heard(0), |record| record.heard);
+                let liveness = self.store.state.node(node).map_or(Liveness(0), |record| record.liveness);
                 let mark = Mark { revision: self.store.state.revision, liveness };
-                Told::Registered(Life { node, incarnation }, mark)
+                Told::Registered(Session { node, incarnation }, mark)
             }
             (Answer::Registered(Err(CommandRefusal::StoreBehind { .. })), _) => Told::Behind,
             (Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })), _) => Told::Follow(current),
             (Answer::Renewed(Ok(())), Question::Renew(renewal)) => {
-                news(renewal.life, renewal.route_version).map_or_else(Told::LifeOver, Told::Renewed)
+                update(renewal.session, renewal.route_version).map_or_else(Told::SessionOver, Told::Renewed)
             }
-            (Answer::Raised(Ok(ceilings)), Question::Raise { life, since, .. }) => {
-                news(*life, *since).map_or_else(Told::LifeOver, |news| Told::Raised(ceilings, news))
+            (Answer::Raised(Ok(ceilings)), Question::Raise { session, since, .. }) => {
+                update(*session, *since).map_or_else(Told::SessionOver, |update| Told::Raised(ceilings, update))
             }
             (Answer::Transferred(Ok(_)), Question::Transfer { transfer, since }) => {
-                let life = Life { node: transfer.from, incarnation: transfer.incarnation };
-                news(life, *since).map_or_else(Told::LifeOver, Told::Transferred)
+                let session = Session { node: transfer.from, incarnation: transfer.incarnation };
+                update(session, *since).map_or_else(Told::SessionOver, Told::Transferred)
             }
             (Answer::Transferred(Err(refusal)), Question::Transfer { transfer, .. }) => match refusal {
                 CommandRefusal::OtherIncarnation { node, current, .. } if node == transfer.to => {
@@ -374,14 +374,14 @@ fn command(question: &Question, bug: Option<Bug>, state: &State) -> Command {
             Command::Register(Registration { lease: *lease, follows, seen: *seen, ..first })
         }
         Question::Renew(renewal) => Command::Renew {
-            node: renewal.life.node,
-            incarnation: renewal.life.incarnation,
+            node: renewal.session.node,
+            incarnation: renewal.session.incarnation,
             renew_seq: renewal.renew_seq,
             released: renewal.released.clone(),
             leaving: renewal.leaving,
         },
-        Question::Raise { life, raises, .. } => {
-            Command::Raise { node: life.node, incarnation: life.incarnation, raises: raises.clone() }
+        Question::Raise { session, raises, .. } => {
+            Command::Raise { node: session.node, incarnation: session.incarnation, raises: raises.clone() }
         }
         Question::Transfer { transfer, .. } => Command::Transfer(*transfer),
     }
@@ -401,14 +401,14 @@ fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
 }
 
 /// A planted bug: changes of owner that ask for less than they should.
-fn loosen(bug: Option<Bug>, state: &State, moves: &mut [Reassign]) {
-    for change in moves {
+fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {
+    for change in reassigns {
         let record = state.sections[change.section.0 as usize];
         let owner = record.owner.and_then(|owner| state.node(owner));
-        let heard = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.heard);
+        let liveness = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.liveness);
         match bug {
-            Some(Bug::NoCompare) => change.heard = heard,
-            Some(Bug::NoCompareOver) if heard.is_none() => change.heard = None,
+            Some(Bug::NoCompare) => change.liveness = liveness,
+            Some(Bug::NoCompareOver) if liveness.is_none() => change.liveness = None,
             _ => {}
         }
     }
@@ -426,12 +426,12 @@ fn raise_unfenced(state: &mut State, command: &Command, answer: &mut Answer) {
     }
 }
 
-/// A planted bug: a life that is over is given up as if it had been silent since it was last looked at.
+/// A planted bug: an incarnation that is over is given up as if it had been silent since it was last looked at.
 fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reassigns: &mut Vec<Reassign>) {
     for (id, node) in state.nodes() {
-        let seen = seat.silent.entry((id, node.incarnation)).or_insert((node.heard, now));
-        if seen.0 != node.heard {
-            *seen = (node.heard, now);
+        let seen = seat.silent.entry((id, node.incarnation)).or_insert((node.liveness, now));
+        if seen.0 != node.liveness {
+            *seen = (node.liveness, now);
         }
     }
     for (section, record) in (0..).map(seq_core::SectionId).zip(&state.sections) {
@@ -444,7 +444,7 @@ fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reassigns: &mut 
         let Some((to, node)) = state.nodes().find(|(id, _)| *id != owner) else { continue };
         if reassigns.iter().all(|change| change.section != section) {
             let (expected, incarnation) = (record.epoch, node.incarnation);
-            reassigns.push(Reassign { section, expected, heard: None, to, incarnation });
+            reassigns.push(Reassign { section, expected, liveness: None, to, incarnation });
         }
     }
 }

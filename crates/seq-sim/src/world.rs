@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use seq_core::lease::LeaseTerms;
-use seq_core::owner::handing::Handing;
+use seq_core::owner::handover::Handover;
 use seq_core::state::{Answer, Command, SetDefinition, State, Terms};
 use seq_core::{Layout, Step as SeqStep, Uid};
 
@@ -64,7 +64,7 @@ pub(crate) enum Step {
     RaiseAgain,
     AfterRaise(Box<AfterRaise>),
     PeerTimeout(u64),
-    CommitAgain(Handing),
+    CommitAgain(Handover),
     Look(Box<Checked>),
     Take(Box<Held>, Rc<Owned>),
     Forwarded(u64, Reply),
@@ -358,7 +358,7 @@ impl World {
             }
             Step::AfterRaise(after) => self.after_raise(p, *after),
             Step::PeerTimeout(id) => self.peer_told(p, id, false),
-            Step::CommitAgain(handing) => self.commit(p, handing),
+            Step::CommitAgain(handover) => self.commit(p, handover),
             Step::Look(checked) => {
                 self.procs[p].in_call -= 1;
                 self.look(p, *checked);

@@ -22,7 +22,7 @@ fn state() -> State {
     let own = |section| Reassign {
         section: SectionId(section),
         expected: Epoch(0),
-        heard: None,
+        liveness: None,
         to: NodeId(1),
         incarnation: Incarnation(1),
     };

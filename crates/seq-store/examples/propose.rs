@@ -10,7 +10,7 @@ use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RenewRequest};
-use seq_store::{DataDir, Store, StoreConfig, StoreTuning};
+use seq_store::{DataDir, Store, StoreConfig, StoreOptions};
 use tonic::transport::{Channel, Endpoint};
 
 type Control = ControlServiceClient<Channel>;
@@ -25,7 +25,7 @@ const CONNECTIONS: usize = 4;
 
 /// What a caller needs to know.
 #[derive(Clone)]
-struct Life {
+struct Session {
     node_id: u32,
     incarnation: u64,
     /// One for each section, in order.
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Error> {
             join: false,
             form: false,
             listener: listener.into(),
-            tuning: StoreTuning::DEFAULTS,
+            options: StoreOptions::DEFAULTS,
             clock: seq_kit::clock::Clock::System,
             revision: "example".to_owned(),
         };
@@ -72,7 +72,7 @@ async fn main() -> Result<(), Error> {
                 .map(|to| to.tcp_nodelay(true).connect_lazy())
         })
         .collect::<Result<_, _>>()?;
-    let life = begin(&mut Control::new(channels[0].clone())).await?;
+    let session = begin(&mut Control::new(channels[0].clone())).await?;
 
     println!(
         "{:>9} {:>13} {:>10} {:>12} {:>9} {:>9}",
@@ -84,7 +84,7 @@ async fn main() -> Result<(), Error> {
         let (proposers, raises) = case.split_once('x').ok_or("a case is PROPOSERSxRAISES")?;
         let (proposers, raises): (usize, usize) = (proposers.parse()?, raises.parse()?);
         {
-            let mut times = measure(&channels, &life, proposers, raises, Duration::from_secs(seconds)).await;
+            let mut times = measure(&channels, &session, proposers, raises, Duration::from_secs(seconds)).await;
             times.sort_unstable();
             let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
             let entries = times.len() as f64 / seconds as f64;
@@ -114,7 +114,7 @@ fn spec(addrs: &[String]) -> SetSpec {
 }
 
 /// Registers the only AllocSvr and waits until it owns all sections.
-async fn begin(control: &mut Control) -> Result<Life, Error> {
+async fn begin(control: &mut Control) -> Result<Session, Error> {
     let addr = "127.0.0.1:1".to_owned();
     let request = RegisterRequest {
         set: "propose".to_owned(),
@@ -124,14 +124,14 @@ async fn begin(control: &mut Control) -> Result<Life, Error> {
         lease_ms: 2_000,
         ..RegisterRequest::default()
     };
-    let life = control.register(request).await?.into_inner();
+    let session = control.register(request).await?.into_inner();
     for renew_seq in 1.. {
-        let (node_id, incarnation) = (life.node_id, life.incarnation);
+        let (node_id, incarnation) = (session.node_id, session.incarnation);
         let request = RenewRequest { node_id, incarnation, renew_seq, ..RenewRequest::default() };
-        let owned = control.renew(request).await?.into_inner().news.unwrap_or_default();
+        let owned = control.renew(request).await?.into_inner().update.unwrap_or_default();
         if owned.sections.len() as u64 == SECTIONS {
             let epochs = Arc::new(owned.epochs);
-            return Ok(Life { node_id: life.node_id, incarnation: life.incarnation, epochs });
+            return Ok(Session { node_id: session.node_id, incarnation: session.incarnation, epochs });
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -139,22 +139,28 @@ async fn begin(control: &mut Control) -> Result<Life, Error> {
 }
 
 /// Every proposer raises its own sections, one call after the other; answers how long each call took.
-async fn measure(channels: &[Channel], life: &Life, proposers: usize, raises: usize, time: Duration) -> Vec<Duration> {
+async fn measure(
+    channels: &[Channel],
+    session: &Session,
+    proposers: usize,
+    raises: usize,
+    time: Duration,
+) -> Vec<Duration> {
     let group = TaskGroup::new();
     let (done, mut results) = tokio::sync::mpsc::channel(proposers);
     let end = Instant::now() + time;
     for proposer in 0..proposers {
         let mut control = Control::new(channels[proposer % channels.len()].clone());
-        let (life, done) = (life.clone(), done.clone());
+        let (session, done) = (session.clone(), done.clone());
         group.spawn("proposer", Kind::Disposable, async move {
             let sections: Vec<u32> = (0..raises).map(|raise| (proposer * raises + raise) as u32).collect();
-            let epochs: Vec<u64> = sections.iter().map(|section| life.epochs[*section as usize]).collect();
+            let epochs: Vec<u64> = sections.iter().map(|section| session.epochs[*section as usize]).collect();
             let mut times = Vec::new();
             while Instant::now() < end {
                 let request = RaiseCeilingsRequest {
-                    node_id: life.node_id,
+                    node_id: session.node_id,
                     route_version: u64::MAX,
-                    incarnation: life.incarnation,
+                    incarnation: session.incarnation,
                     ceilings: vec![times.len() as u64 + 1; raises],
                     sections: sections.clone(),
                     epochs: epochs.clone(),

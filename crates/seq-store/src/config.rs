@@ -39,7 +39,7 @@ pub struct StoreConfig {
     /// Where its gRPC port listens; bound before anything else starts.
     pub listener: Listener,
     /// Times and sizes.
-    pub tuning: StoreTuning,
+    pub options: StoreOptions,
     /// The clocks that the arbiter waits by.
     pub clock: Clock,
     /// Source revision of the program, for operators; "unknown" where it is not known.
@@ -48,7 +48,7 @@ pub struct StoreConfig {
 
 /// Times and sizes of a store member. The same on all members, or elections are unfair.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreTuning {
+pub struct StoreOptions {
     /// How often the leader says that it lives.
     pub heartbeat: Duration,
     /// A follower that has not heard the leader for a random time from here ..
@@ -59,7 +59,7 @@ pub struct StoreTuning {
     pub commit_timeout: Duration,
     /// How long a snapshot may take to reach a follower and be installed there.
     pub snapshot_timeout: Duration,
-    /// Entries applied between two snapshots. With [`StoreTuning::log_kept`] it bounds the log, which is also held in memory.
+    /// Entries applied between two snapshots. With [`StoreOptions::log_kept`] it bounds the log, which is also held in memory.
     pub snapshot_every: u64,
     /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
     pub log_kept: u64,
@@ -72,9 +72,9 @@ pub struct StoreTuning {
     pub rebalance_after: Duration,
 }
 
-impl StoreTuning {
+impl StoreOptions {
     /// For disks that sync in milliseconds and networks of one region.
-    pub const DEFAULTS: StoreTuning = StoreTuning {
+    pub const DEFAULTS: StoreOptions = StoreOptions {
         heartbeat: Duration::from_millis(100),
         election_min: Duration::from_millis(300),
         election_max: Duration::from_millis(500),
@@ -87,8 +87,8 @@ impl StoreTuning {
         rebalance_after: Duration::from_secs(10),
     };
 
-    /// For members that are up to [`StoreTuning::max_round_trip`] apart from each other: three continents.
-    pub const WAN: StoreTuning = StoreTuning {
+    /// For members that are up to [`StoreOptions::max_round_trip`] apart from each other: three continents.
+    pub const WAN: StoreOptions = StoreOptions {
         heartbeat: Duration::from_millis(600),
         election_min: Duration::from_millis(2_000),
         election_max: Duration::from_millis(3_000),
@@ -97,7 +97,7 @@ impl StoreTuning {
         lease_wait: Duration::from_secs(10),
         rebalance_after: Duration::from_secs(30),
         registration_grace: Duration::from_secs(10),
-        ..StoreTuning::DEFAULTS
+        ..StoreOptions::DEFAULTS
     };
 
     /// The longest round trip between two members that these times carry: a heartbeat must be acknowledged before the
@@ -155,9 +155,9 @@ impl StoreTuning {
     }
 }
 
-impl Default for StoreTuning {
-    fn default() -> StoreTuning {
-        StoreTuning::DEFAULTS
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions::DEFAULTS
     }
 }
 
@@ -167,7 +167,7 @@ impl StoreConfig {
     /// # Errors
     /// [`ConfigError`] says what is wrong, and why it matters.
     pub fn validate(&self) -> Result<SetDefinition, ConfigError> {
-        self.tuning.validate()?;
+        self.options.validate()?;
         if self.cluster.is_empty() || self.cluster.len() > limits::MAX_NAME_BYTES {
             return Err(ConfigError::ClusterName { name: self.cluster.clone() });
         }
@@ -255,33 +255,33 @@ mod tests {
 
     #[test]
     fn the_defaults_hold() {
-        assert_eq!(StoreTuning::DEFAULTS.validate(), Ok(()));
-        assert_eq!(StoreTuning::DEFAULTS.max_round_trip(), Duration::from_millis(90));
+        assert_eq!(StoreOptions::DEFAULTS.validate(), Ok(()));
+        assert_eq!(StoreOptions::DEFAULTS.max_round_trip(), Duration::from_millis(90));
     }
 
     #[test]
     fn the_wan_preset_holds_and_carries_half_a_second() {
-        assert_eq!(StoreTuning::WAN.validate(), Ok(()));
-        assert!(StoreTuning::WAN.max_round_trip() >= Duration::from_millis(500));
+        assert_eq!(StoreOptions::WAN.validate(), Ok(()));
+        assert!(StoreOptions::WAN.max_round_trip() >= Duration::from_millis(500));
     }
 
     #[test]
     fn each_relation_is_checked_and_gives_its_reason() {
         let ms = Duration::from_millis;
-        type Change = fn(&mut StoreTuning);
+        type Change = fn(&mut StoreOptions);
         let changes: [(Change, &str); 7] = [
-            (|tuning| tuning.heartbeat = Duration::ZERO, "heartbeat >= 10 ms"),
-            (|tuning| tuning.heartbeat = tuning.election_min / 2, "heartbeat * 3 <= election_min"),
-            (|tuning| tuning.election_max = tuning.election_min, "election_min < election_max"),
-            (|tuning| tuning.commit_timeout = tuning.election_max, "election_max < commit_timeout"),
-            (|tuning| tuning.snapshot_timeout = Duration::ZERO, "snapshot_timeout >= 1 s"),
-            (|tuning| tuning.lease_wait = tuning.election_max, "election_max < lease_wait"),
-            (|tuning| tuning.snapshot_every = 0, "snapshot_every >= 1"),
+            (|options| options.heartbeat = Duration::ZERO, "heartbeat >= 10 ms"),
+            (|options| options.heartbeat = options.election_min / 2, "heartbeat * 3 <= election_min"),
+            (|options| options.election_max = options.election_min, "election_min < election_max"),
+            (|options| options.commit_timeout = options.election_max, "election_max < commit_timeout"),
+            (|options| options.snapshot_timeout = Duration::ZERO, "snapshot_timeout >= 1 s"),
+            (|options| options.lease_wait = options.election_max, "election_max < lease_wait"),
+            (|options| options.snapshot_every = 0, "snapshot_every >= 1"),
         ];
         for (change, relation) in changes {
-            let mut tuning = StoreTuning { heartbeat: ms(50), ..StoreTuning::DEFAULTS };
-            change(&mut tuning);
-            let error = tuning.validate().unwrap_err().to_string();
+            let mut options = StoreOptions { heartbeat: ms(50), ..StoreOptions::DEFAULTS };
+            change(&mut options);
+            let error = options.validate().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{relation} does not hold: ")), "{error}");
         }
     }

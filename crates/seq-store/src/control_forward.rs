@@ -30,7 +30,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
-use crate::config::StoreTuning;
+use crate::config::StoreOptions;
 use crate::control_service::Control;
 use crate::gate::Gate;
 use crate::link_times::LinkTimes;
@@ -146,8 +146,8 @@ impl ControlForward {
 }
 
 impl LeaderLink {
-    pub(crate) fn new(quorum: Quorum, proposer: Proposer, dial: Dial, tuning: &StoreTuning) -> LeaderLink {
-        let (times, timeout) = (LinkTimes::new(tuning), tuning.commit_timeout);
+    pub(crate) fn new(quorum: Quorum, proposer: Proposer, dial: Dial, options: &StoreOptions) -> LeaderLink {
+        let (times, timeout) = (LinkTimes::new(options), options.commit_timeout);
         let permits = Arc::new(Semaphore::new(MAX_FORWARDED));
         LeaderLink { quorum, proposer, dial, times, timeout, channel: Mutex::default(), permits }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::arbiter::Plan;
-use seq_core::owner::{Life, News};
+use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Answer, Command, CommandRefusal, Registration, SetDefinition, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
@@ -63,7 +63,7 @@ impl ControlService for Gate<Control> {
         let (node, incarnation) = outcome.map_err(|refusal| this.refused(refusal))?;
         let (set, id) = (&this.set.name, node.0);
         tracing::info!(set, node = name, id, addr, incarnation = incarnation.0, "an allocator registered");
-        let mark = this.state.read(|state| (state.revision, state.node(node).map_or(0, |record| record.heard.0)));
+        let mark = this.state.read(|state| (state.revision, state.node(node).map_or(0, |record| record.liveness.0)));
         Ok(Response::new(RegisterResponse {
             node_id: node.0,
             incarnation: incarnation.0,
@@ -76,12 +76,15 @@ impl ControlService for Gate<Control> {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = this.life(request.node_id, request.incarnation)?;
-        let command = control::renewal(life, &request)?;
+        let session = this.session(request.node_id, request.incarnation)?;
+        let command = control::renewal(session, &request)?;
         let answer = this.proposer.propose(&command).await?;
         let Answer::Renewed(outcome) = answer else { panic!("a renewal was answered with {answer:?}") };
         outcome.map_err(|refusal| this.refused(refusal))?;
-        Ok(Response::new(RenewResponse { news: Some(this.news(life, request.route_version)?), ..Default::default() }))
+        Ok(Response::new(RenewResponse {
+            update: Some(this.update(session, request.route_version)?),
+            ..Default::default()
+        }))
     }
 
     async fn raise_ceilings(
@@ -90,9 +93,9 @@ impl ControlService for Gate<Control> {
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = this.life(request.node_id, request.incarnation)?;
+        let session = this.session(request.node_id, request.incarnation)?;
         let raises = control::raises(&request, &this.set.layout)?;
-        let Life { node, incarnation } = life;
+        let Session { node, incarnation } = session;
         let answer = this.proposer.propose(&Command::Raise { node, incarnation, raises }).await?;
         let Answer::Raised(outcome) = answer else { panic!("raises were answered with {answer:?}") };
         let ceilings = outcome
@@ -100,20 +103,23 @@ impl ControlService for Gate<Control> {
             .into_iter()
             .map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0))
             .collect();
-        Ok(Response::new(RaiseCeilingsResponse { ceilings, news: Some(this.news(life, request.route_version)?) }))
+        Ok(Response::new(RaiseCeilingsResponse {
+            ceilings,
+            update: Some(this.update(session, request.route_version)?),
+        }))
     }
 
     async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
         let this = self.get()?;
         let request = request.into_inner();
-        let life = this.life(request.node_id, request.incarnation)?;
-        let transfer = control::transfer(life, &request, &this.set.layout)?;
+        let session = this.session(request.node_id, request.incarnation)?;
+        let transfer = control::transfer(session, &request, &this.set.layout)?;
         let answer = this.proposer.propose(&Command::Transfer(transfer)).await?;
         let Answer::Transferred(outcome) = answer else { panic!("a transfer was answered with {answer:?}") };
         let made = outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))?;
         Ok(Response::new(TransferResponse {
             ceiling: made.max_seq.0,
-            news: Some(this.news(life, request.route_version)?),
+            update: Some(this.update(session, request.route_version)?),
         }))
     }
 }
@@ -131,13 +137,14 @@ impl Control {
     }
 
     /// The incarnation that sent a call. It counts where it is the newest one: this member is reached.
-    fn life(&self, node: u32, incarnation: u64) -> Result<Life, Status> {
-        let life = control::life(node, incarnation)?;
-        let newest = |state: &State| state.node(life.node).is_some_and(|node| node.incarnation == life.incarnation);
+    fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
+        let session = control::session(node, incarnation)?;
+        let newest =
+            |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
         if self.state.read(newest) {
             self.calls.count();
         }
-        Ok(life)
+        Ok(session)
     }
 
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
@@ -157,7 +164,7 @@ impl Control {
         let lease = Duration::from_millis(request.lease_ms);
         self.state.read(|state| state.check_lease(lease)).map_err(|refusal| refused(refusal, None))?;
         if request.token == 0 {
-            return Err(bad("BAD_TOKEN", "token 0: draw a random one for each life".to_owned()));
+            return Err(bad("BAD_TOKEN", "token 0: draw a random one for each session".to_owned()));
         }
         Ok(())
     }
@@ -203,16 +210,17 @@ impl Control {
     }
 
     /// What changed of owners, read from the applied state: no older than the entry that was just applied here.
-    fn news(&self, life: Life, since: u64) -> Result<seq_proto::v1::News, Status> {
+    fn update(&self, session: Session, since: u64) -> Result<seq_proto::v1::OwnershipUpdate, Status> {
         let plan = self.plan.borrow().clone();
         let over = |state: &State| {
-            let current = state.node(life.node).map_or(Incarnation(0), |record| record.incarnation);
-            let addr = state.node(life.node).map(|record| record.addr.clone());
-            refused(CommandRefusal::OtherIncarnation { node: life.node, current, given: life.incarnation }, addr)
+            let current = state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
+            let addr = state.node(session.node).map(|record| record.addr.clone());
+            refused(CommandRefusal::OtherIncarnation { node: session.node, current, given: session.incarnation }, addr)
         };
         let since = RouteVersion(since);
-        let news = self.state.read(|state| News::of(state, &plan, life, since).ok_or_else(|| over(state)))?;
-        Ok((&news).into())
+        let update =
+            self.state.read(|state| OwnershipUpdate::of(state, &plan, session, since).ok_or_else(|| over(state)))?;
+        Ok((&update).into())
     }
 }
 

@@ -46,6 +46,6 @@ pub mod types;
 mod unreached;
 
 pub use bootstrap::SetMismatch;
-pub use config::{ConfigError, DataDir, StoreConfig, StoreTuning};
+pub use config::{ConfigError, DataDir, StoreConfig, StoreOptions};
 pub use seq_proto::dial::Dial;
 pub use store::{StartError, Store, StoreHandle};

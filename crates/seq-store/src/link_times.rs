@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::config::StoreTuning;
+use crate::config::StoreOptions;
 
 /// How long making a connection may take at least: a busy member accepts late.
 const MIN_CONNECT: Duration = Duration::from_millis(500);
@@ -28,11 +28,11 @@ pub(crate) struct LinkTimes {
 
 impl LinkTimes {
     /// What fits a heartbeat: it is at least the longest round trip that the settings carry.
-    pub(crate) fn new(tuning: &StoreTuning) -> LinkTimes {
+    pub(crate) fn new(options: &StoreOptions) -> LinkTimes {
         LinkTimes {
-            connect: MIN_CONNECT.max(tuning.heartbeat * 2),
-            keep_alive: MIN_KEEP_ALIVE.max(tuning.heartbeat * 3),
-            append: tuning.election_min,
+            connect: MIN_CONNECT.max(options.heartbeat * 2),
+            keep_alive: MIN_KEEP_ALIVE.max(options.heartbeat * 3),
+            append: options.election_min,
         }
     }
 }
@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn every_allowance_of_a_link_is_longer_than_the_round_trip_that_is_carried() {
-        for tuning in [StoreTuning::DEFAULTS, StoreTuning::WAN] {
-            let LinkTimes { connect, keep_alive, append } = LinkTimes::new(&tuning);
+        for options in [StoreOptions::DEFAULTS, StoreOptions::WAN] {
+            let LinkTimes { connect, keep_alive, append } = LinkTimes::new(&options);
             for allowance in [connect, keep_alive, append] {
-                assert!(allowance > tuning.max_round_trip(), "{allowance:?} of {tuning:?}");
+                assert!(allowance > options.max_round_trip(), "{allowance:?} of {options:?}");
             }
         }
     }

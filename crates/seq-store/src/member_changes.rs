@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tonic::{Code, Status};
 
 use crate::claims;
-use crate::config::StoreTuning;
+use crate::config::StoreOptions;
 use crate::greeting::Prober;
 use crate::handover::{STEP_DOWN_PATIENCE, hand_over};
 use crate::members::{Group, MAX_LAG, Plan, Refusal, Wish};
@@ -69,9 +69,9 @@ impl MemberChanges {
         state: SharedState,
         proposer: Proposer,
         prober: Prober,
-        tuning: &StoreTuning,
+        options: &StoreOptions,
     ) -> MemberChanges {
-        let (commit_timeout, live_within) = (tuning.commit_timeout, tuning.election_max * SILENT_ELECTIONS);
+        let (commit_timeout, live_within) = (options.commit_timeout, options.election_max * SILENT_ELECTIONS);
         MemberChanges { raft, state, proposer, prober, commit_timeout, live_within, one: Arc::default() }
     }
 

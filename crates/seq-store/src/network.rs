@@ -33,7 +33,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
 use crate::acknowledged::Acknowledged;
-use crate::config::StoreTuning;
+use crate::config::StoreOptions;
 use crate::link_times::{LinkTimes, RoundTrips};
 use crate::nonce::Fingerprint;
 use crate::peers::{ACKNOWLEDGED_DATA_LOST, Identity, OTHER_DATA_DIRECTORY, PeerRefusal, REMOVED_MEMBER};
@@ -437,7 +437,7 @@ pub(crate) async fn hello(
     timeout: Duration,
 ) -> Vec<(u64, Result<HelloResponse, Status>)> {
     // Members whose links are slow have their own times; a greeting is over before a ping of these could be missed.
-    let times = LinkTimes::new(&StoreTuning::DEFAULTS);
+    let times = LinkTimes::new(&StoreOptions::DEFAULTS);
     let ask = |(id, addr): (u64, String)| async move {
         let call = async {
             let channel = connect(dial, &addr, times).map_err(|error| Status::unavailable(error.to_string()))?;

@@ -58,7 +58,7 @@ impl NodeAdmin {
 
     /// Whether nobody but this node could own sections, where it could.
     fn is_last(plan: &Plan, node: NodeId) -> bool {
-        let free = |id: &&NodeId| !plan.emptied.contains(*id);
+        let free = |id: &&NodeId| !plan.draining.contains(*id);
         plan.living.iter().filter(free).all(|id| *id == node)
     }
 }
@@ -146,7 +146,7 @@ impl NodeAdmin {
     }
 }
 
-/// How many sections each node owns, in whichever life.
+/// How many sections each node owns, in whichever incarnation.
 fn owned(state: &State) -> BTreeMap<NodeId, u32> {
     let mut owned = BTreeMap::new();
     for owner in state.sections.iter().filter_map(|record| record.owner) {
@@ -158,7 +158,7 @@ fn owned(state: &State) -> BTreeMap<NodeId, u32> {
 fn list(set: &str, state: &State, plan: &Plan) -> ListNodesResponse {
     let owned = owned(state);
     let mut to_move: BTreeMap<NodeId, u32> = BTreeMap::new();
-    for one in &plan.moves {
+    for one in &plan.handovers {
         *to_move.entry(one.from).or_insert(0) += 1;
     }
     let nodes = state.nodes().map(|(id, node)| NodeState {

@@ -16,7 +16,7 @@ use openraft::metrics::RaftMetrics;
 use parking_lot::Mutex;
 use seq_kit::repeats::Repeats;
 
-use crate::config::StoreTuning;
+use crate::config::StoreOptions;
 use crate::link_times::RoundTrips;
 use crate::types::{Raft, TypeConfig};
 
@@ -111,11 +111,11 @@ impl Quorum {
     pub(crate) fn new(
         raft: Raft,
         (set, node): (&str, &str),
-        tuning: &StoreTuning,
+        options: &StoreOptions,
         round_trips: Arc<RoundTrips>,
     ) -> Quorum {
         let (set, node) = (set.into(), node.into());
-        let (within, carried) = (tuning.election_max, tuning.max_round_trip());
+        let (within, carried) = (options.election_max, options.max_round_trip());
         Quorum { raft, set, node, within, noted: Arc::default(), round_trips, carried }
     }
 

@@ -21,7 +21,7 @@ use tokio::sync::watch::Receiver;
 
 use crate::arbiter::ArbiterShell;
 use crate::bootstrap::{self, SetMismatch};
-use crate::config::{ConfigError, DataDir, StoreConfig, StoreTuning};
+use crate::config::{ConfigError, DataDir, StoreConfig, StoreOptions};
 use crate::control_forward::LeaderLink;
 use crate::control_service::Control;
 use crate::greeting::{self, Greeter, Prober};
@@ -220,7 +220,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let node = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, listener, tuning, clock, revision } = config;
+    let StoreConfig { spec, cluster, id, data, join, form, listener, options, clock, revision } = config;
     let addrs: BTreeMap<u64, String> = spec.stores.iter().map(|store| (store.id, store.addr.clone())).collect();
 
     let prepared = storage::prepare(&data, &cluster, id)?;
@@ -233,14 +233,14 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let (opened, unasked) = open(prepared.named(&spec.name, &node), &set, (&me, &dial), &addrs, join).await?;
     let Opened { log, machine, state, stall, closed, .. } = opened;
     let reader = log.reader();
-    let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), LinkTimes::new(&tuning));
+    let network = Network::new(me.clone(), reader.clone(), dial.clone(), addrs.clone(), LinkTimes::new(&options));
     let round_trips = network.round_trips();
     let (standing, disowned) = (network.standing(), network.disowned());
-    let raft = build(id, raft_config(&cluster, &tuning)?, network.clone(), log, machine).await?;
+    let raft = build(id, raft_config(&cluster, &options)?, network.clone(), log, machine).await?;
     standing.watch(&raft);
-    let proposer = Proposer::new(raft.clone(), &set.name, addrs, tuning.commit_timeout, tasks.token());
-    let quorum = Quorum::new(raft.clone(), (&set.name, &node), &tuning, round_trips);
-    doors.control.link.open(LeaderLink::new(quorum.clone(), proposer.clone(), dial.clone(), &tuning));
+    let proposer = Proposer::new(raft.clone(), &set.name, addrs, options.commit_timeout, tasks.token());
+    let quorum = Quorum::new(raft.clone(), (&set.name, &node), &options, round_trips);
+    doors.control.link.open(LeaderLink::new(quorum.clone(), proposer.clone(), dial.clone(), &options));
     let view = View {
         raft: raft.clone(),
         quorum: quorum.clone(),
@@ -251,9 +251,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         started,
     };
     let prober = Prober { me: me.clone(), dial: dial.clone() };
-    let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), prober, &tuning);
+    let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), prober, &options);
     doors.raft.gate.open(RaftDoor::new(&raft, &state, &reader, &network));
-    let patience = (tuning.patience(), clock);
+    let patience = (options.patience(), clock);
     let (arbiter, plan) =
         ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
     let control = Control::new(set.clone(), &spec.allocs, proposer.clone(), state.clone(), plan.clone());
@@ -277,12 +277,12 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         tasks,
         "store set",
         Kind::Critical,
-        keep_set(raft.clone(), state, proposer.clone(), (set, Terms { lease_wait: tuning.lease_wait })),
+        keep_set(raft.clone(), state, proposer.clone(), (set, Terms { lease_wait: options.lease_wait })),
     );
     spawn(tasks, "store hello", Kind::Critical, greeter.run());
     spawn(tasks, "store members", Kind::Critical, changes.keep_settled());
     spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft, stall, proposer));
-    tracing::info!(store = %view.node, cluster, set = view.set.name, id, round_trip = ?tuning.max_round_trip(), "the store member listens");
+    tracing::info!(store = %view.node, cluster, set = view.set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     spawn(tasks, "store gauges", Kind::Disposable, view.keep_gauges());
     Ok(handle)
 }
@@ -337,17 +337,17 @@ async fn build(
 }
 
 /// The Raft library's configuration; everything it names otherwise is its default.
-fn raft_config(cluster: &str, tuning: &StoreTuning) -> Result<Arc<Config>, StartError> {
+fn raft_config(cluster: &str, options: &StoreOptions) -> Result<Arc<Config>, StartError> {
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let config = Config {
         cluster_name: cluster.to_owned(),
-        heartbeat_interval: ms(tuning.heartbeat),
-        election_timeout_min: ms(tuning.election_min),
-        election_timeout_max: ms(tuning.election_max),
-        install_snapshot_timeout: ms(tuning.snapshot_timeout),
+        heartbeat_interval: ms(options.heartbeat),
+        election_timeout_min: ms(options.election_min),
+        election_timeout_max: ms(options.election_max),
+        install_snapshot_timeout: ms(options.snapshot_timeout),
         max_payload_entries: MAX_ENTRIES_PER_MESSAGE,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(tuning.snapshot_every),
-        max_in_snapshot_log_to_keep: tuning.log_kept,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
+        max_in_snapshot_log_to_keep: options.log_kept,
         purge_batch_size: PURGE_BATCH,
         // A member that was cut off must not depose the leader when it comes back.
         enable_pre_vote: Some(true),

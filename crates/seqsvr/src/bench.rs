@@ -50,20 +50,22 @@ const MAX_WATCHED: u32 = 1 << 26;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --door stream --pipeline 64 --batch 100 -o json\n  \
-                        seqsvr bench --door resp --concurrency 50 --pipeline 16\n  \
+#[command(
+    after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --endpoint stream --pipeline 64 --batch 100 -o json\n  \
+                        seqsvr bench --endpoint resp --concurrency 50 --pipeline 16\n  \
                         seqsvr bench --rate 20000 --expect 'p99_us<=5000' --expect 'failed<=0'\n  \
-                        seqsvr bench --seamless    (beside `seqsvr node drain`)")]
+                        seqsvr bench --seamless    (beside `seqsvr node drain`)"
+)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     target: Target,
     /// The endpoint to measure.
     #[arg(long, value_enum, default_value_t = Endpoint::Sdk)]
-    door: Endpoint,
-    /// Address of the Redis port, for --door resp [default: 127.0.0.1:7179]
+    endpoint: Endpoint,
+    /// Address of the Redis port, for --endpoint resp [default: 127.0.0.1:7179]
     #[arg(long, value_name = "HOST:PORT")]
     redis: Option<String>,
-    /// Prefix of the keys, for --door resp [default: seq:]
+    /// Prefix of the keys, for --endpoint resp [default: seq:]
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
     /// Workers, each with a round of calls in flight at a time.
@@ -146,18 +148,18 @@ fn some_seconds(text: &str) -> Result<f64, String> {
 impl BenchArgs {
     /// Validates the combination of flags: a flag without effect is an error.
     fn check(&self) -> Result<(), Failure> {
-        let is_resp = self.door == Endpoint::Resp;
-        let shares_connections = !matches!(self.door, Endpoint::Resp | Endpoint::Json);
+        let is_resp = self.endpoint == Endpoint::Resp;
+        let shares_connections = !matches!(self.endpoint, Endpoint::Resp | Endpoint::Json);
         let problem = if (self.check || self.seamless) && self.uids > MAX_WATCHED {
             format!("--check covers at most {} uids", grouped(MAX_WATCHED.into()))
         } else if self.first_uid.checked_add(u64::from(self.uids)).is_none() {
             format!("--first-uid {} leaves no room for {} uids", self.first_uid, self.uids)
-        } else if self.batch > 1 && matches!(self.door, Endpoint::Grpc | Endpoint::Resp) {
+        } else if self.batch > 1 && matches!(self.endpoint, Endpoint::Grpc | Endpoint::Resp) {
             "--batch needs an endpoint with calls for many uids: sdk, many, stream or json".to_owned()
-        } else if self.no_coalescing && self.door != Endpoint::Sdk {
-            "--no-coalescing is for --door sdk: the others send each call separately".to_owned()
+        } else if self.no_coalescing && self.endpoint != Endpoint::Sdk {
+            "--no-coalescing is for --endpoint sdk: the others send each call separately".to_owned()
         } else if !is_resp && (self.redis.is_some() || self.key_prefix.is_some()) {
-            "--redis and --key-prefix are for --door resp".to_owned()
+            "--redis and --key-prefix are for --endpoint resp".to_owned()
         } else if !shares_connections && self.connections.is_some() {
             "--connections is for the gRPC endpoints: with resp and json each worker has its own connection".to_owned()
         } else {
@@ -194,7 +196,7 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         batch: plan.batch,
         coalesce: !args.no_coalescing,
     };
-    let (mut report, outcome) = measure(args.door, &options, plan, output).await?;
+    let (mut report, outcome) = measure(args.endpoint, &options, plan, output).await?;
     report.check(&args.expect)?;
     report.print(output)?;
     if let Some(csv) = csv {
@@ -223,19 +225,19 @@ impl Csv<'_> {
 
 /// Runs a load to its end, or to Ctrl-C, with a progress bar.
 pub(crate) async fn measure(
-    door: Endpoint,
+    endpoint: Endpoint,
     options: &EndpointOptions,
     plan: Plan,
     output: &Output,
 ) -> anyhow::Result<(Report, Outcome)> {
-    let transports = endpoint::open(door, options, plan.concurrency).await?;
+    let transports = endpoint::open(endpoint, options, plan.concurrency).await?;
     let mut raises = raise_watch(&options.target);
     raises.poll().await;
     let load = Load::new(transports, plan)?;
     let interrupted = watch(&load, progress_bar(output, plan)).await;
     raises.poll().await;
     let outcome = load.into_outcome();
-    Ok((Report::new(door, plan, &outcome, &raises, interrupted), outcome))
+    Ok((Report::new(endpoint, plan, &outcome, &raises, interrupted), outcome))
 }
 
 /// Runs the load with its progress bar; Ctrl-C ends it early. Returns whether it did.

@@ -216,7 +216,7 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
             name: alloc.name.clone(),
             advertise: alloc.addr.clone(),
             replace: false,
-            tuning: settings.alloc_tuning(),
+            options: settings.alloc_options(),
             clock: Clock::System,
         };
         let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, settings.shutdown_timeout())
@@ -254,7 +254,7 @@ async fn start_stores(
             // Development data: `dev` forms a new store when its directory is gone.
             form: true,
             listener: listener.into(),
-            tuning: settings.store_tuning(),
+            options: settings.store_options(),
             clock: Clock::System,
             revision: REVISION.to_owned(),
         };

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use seq_alloc::AllocTuning;
+use seq_alloc::AllocOptions;
 use seq_core::AdvanceLimit;
 use seq_gateway::resp::RespConfig;
 use seq_kit::config::{Layers, Loaded};
 use seq_kit::cores;
 use seq_kit::telemetry::{self, LogFormat};
-use seq_store::StoreTuning;
+use seq_store::StoreOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
@@ -119,7 +119,7 @@ pub(crate) struct AllocSettings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let (store, alloc, redis) = (StoreTuning::DEFAULTS, AllocTuning::DEFAULTS, RespConfig::defaults());
+        let (store, alloc, redis) = (StoreOptions::DEFAULTS, AllocOptions::DEFAULTS, RespConfig::defaults());
         Settings {
             log: LogSettings { filter: "info,openraft=warn".to_owned(), format: LogFormat::Plain },
             shutdown: ShutdownSettings { patience_ms: 10_000 },
@@ -149,7 +149,7 @@ impl Default for Settings {
 }
 
 impl StoreSettings {
-    fn of(preset: Preset, store: &StoreTuning) -> StoreSettings {
+    fn of(preset: Preset, store: &StoreOptions) -> StoreSettings {
         StoreSettings {
             preset,
             heartbeat_ms: to_ms(store.heartbeat),
@@ -170,7 +170,7 @@ impl Settings {
     /// These settings with timeouts for distant members, and leases that outlast their elections.
     fn wan(self) -> Settings {
         Settings {
-            store: StoreSettings::of(Preset::Wan, &StoreTuning::WAN),
+            store: StoreSettings::of(Preset::Wan, &StoreOptions::WAN),
             alloc: AllocSettings {
                 lease_ms: 8_000,
                 lease_margin_ms: 200,
@@ -190,9 +190,9 @@ impl Settings {
         Duration::from_millis(self.shutdown.patience_ms)
     }
 
-    pub(crate) fn store_tuning(&self) -> StoreTuning {
+    pub(crate) fn store_options(&self) -> StoreOptions {
         let StoreSettings { snapshot_every, log_kept, .. } = self.store;
-        StoreTuning {
+        StoreOptions {
             heartbeat: Duration::from_millis(self.store.heartbeat_ms),
             election_min: Duration::from_millis(self.store.election_min_ms),
             election_max: Duration::from_millis(self.store.election_max_ms),
@@ -206,9 +206,9 @@ impl Settings {
         }
     }
 
-    pub(crate) fn alloc_tuning(&self) -> AllocTuning {
+    pub(crate) fn alloc_options(&self) -> AllocOptions {
         let AllocSettings { raise_batch, raises_in_flight, connections, .. } = self.alloc;
-        AllocTuning {
+        AllocOptions {
             lease: Duration::from_millis(self.alloc.lease_ms),
             lease_margin: Duration::from_millis(self.alloc.lease_margin_ms),
             renew_every: Duration::from_millis(self.alloc.renew_every_ms),
@@ -244,8 +244,8 @@ impl Settings {
     fn validate(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.alloc.cores <= MAX_CORES, "alloc.cores: {} is more than {MAX_CORES}", self.alloc.cores);
         telemetry::check_filter(&self.log.filter).context("log.filter")?;
-        self.store_tuning().validate().context("store")?;
-        self.alloc_tuning().validate().context("alloc")?;
+        self.store_options().validate().context("store")?;
+        self.alloc_options().validate().context("alloc")?;
         self.resp_config().validate().context("redis")?;
         Ok(())
     }
@@ -346,8 +346,8 @@ mod tests {
             assert_ne!(key.origin, Origin::Default, "{} is not in the sample", key.name);
         }
         loaded.value.validate().unwrap();
-        assert_eq!(loaded.value.store_tuning(), StoreTuning::DEFAULTS);
-        assert_eq!(loaded.value.alloc_tuning(), AllocTuning::DEFAULTS);
+        assert_eq!(loaded.value.store_options(), StoreOptions::DEFAULTS);
+        assert_eq!(loaded.value.alloc_options(), AllocOptions::DEFAULTS);
     }
 
     #[test]
@@ -392,13 +392,13 @@ mod tests {
         std::fs::write(&path, "[store]\npreset = \"wan\"\nlog_kept = 7\nheartbeat_ms = 650\n").unwrap();
         let args = SettingsArgs { config: Some(path), ..SettingsArgs::default() };
         let settings = args.load(&Settings::default(), Ok).unwrap().value;
-        let expected = StoreTuning { log_kept: 7, heartbeat: Duration::from_millis(650), ..StoreTuning::WAN };
-        assert_eq!(settings.store_tuning(), expected);
-        let alloc = settings.alloc_tuning();
+        let expected = StoreOptions { log_kept: 7, heartbeat: Duration::from_millis(650), ..StoreOptions::WAN };
+        assert_eq!(settings.store_options(), expected);
+        let alloc = settings.alloc_options();
         assert_eq!(alloc.validate(), Ok(()));
         // The store refuses a lease that could outlast its wait.
-        assert!(settings.store_tuning().lease_wait.as_millis() * 89 >= alloc.lease.as_millis() * 111);
+        assert!(settings.store_options().lease_wait.as_millis() * 89 >= alloc.lease.as_millis() * 111);
         let written = SettingsArgs::default().load(&Settings::default(), Ok).unwrap().value;
-        assert_eq!(written.store_tuning(), StoreTuning::DEFAULTS);
+        assert_eq!(written.store_options(), StoreOptions::DEFAULTS);
     }
 }

@@ -331,11 +331,11 @@ fn an_address_to_listen_on_has_a_host_and_a_port() {
 #[test]
 fn flags_that_would_do_nothing_are_mistakes() {
     for (args, words) in [
-        (&["--no-coalescing", "--door", "grpc"][..], "--no-coalescing is for --door sdk"),
-        (&["--redis", "127.0.0.1:1"], "--redis and --key-prefix are for --door resp"),
-        (&["--door", "json", "--key-prefix", "x:"], "--redis and --key-prefix are for --door resp"),
-        (&["--door", "json", "--connections", "2"], "--connections is for the gRPC endpoints"),
-        (&["--door", "resp", "--batch", "2"], "--batch needs an endpoint with calls for many uids"),
+        (&["--no-coalescing", "--endpoint", "grpc"][..], "--no-coalescing is for --endpoint sdk"),
+        (&["--redis", "127.0.0.1:1"], "--redis and --key-prefix are for --endpoint resp"),
+        (&["--endpoint", "json", "--key-prefix", "x:"], "--redis and --key-prefix are for --endpoint resp"),
+        (&["--endpoint", "json", "--connections", "2"], "--connections is for the gRPC endpoints"),
+        (&["--endpoint", "resp", "--batch", "2"], "--batch needs an endpoint with calls for many uids"),
         (&["--duration-s", "0"], "above 0"),
     ] {
         let output = run(Path::new("."), &[&["bench"], args].concat(), &[]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, Declared, Patience};
 use seq_core::state::{Command, Raise, Reassign, Registration, SetDefinition, Terms, Transfer};
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, SectionId, Seq};
+use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
 use crate::input::Input;
 use crate::replica::{Replica, SET, layout};
@@ -93,7 +93,7 @@ impl Run {
         Ok((id, Incarnation(input.around(current)?)))
     }
 
-    /// The life that owns a section, mostly.
+    /// The incarnation that owns a section, mostly.
     fn owner(&self, input: &mut Input<'_>, section: SectionId) -> Result<(NodeId, Incarnation)> {
         match self.record(section).and_then(|record| Some((record.owner?, record.incarnation))) {
             Some(owner) if input.below(4)? > 0 => Ok(owner),
@@ -152,12 +152,12 @@ impl Run {
         let section = self.section(input)?;
         let (to, incarnation) = self.node(input)?;
         let owner = self.record(section).and_then(|record| self.replica.state.node(record.owner?));
-        let heard = match owner {
-            Some(owner) if input.below(8)? > 0 => Some(Heard(input.around(owner.heard.0)?)),
-            None if input.below(8)? == 0 => Some(Heard(input.around(0)?)),
+        let liveness = match owner {
+            Some(owner) if input.below(8)? > 0 => Some(Liveness(input.around(owner.liveness.0)?)),
+            None if input.below(8)? == 0 => Some(Liveness(input.around(0)?)),
             _ => None,
         };
-        Ok(Reassign { section, expected: self.epoch(input, section)?, heard, to, incarnation })
+        Ok(Reassign { section, expected: self.epoch(input, section)?, liveness, to, incarnation })
     }
 
     fn transfer(&self, input: &mut Input<'_>) -> Result<Command> {
@@ -165,8 +165,8 @@ impl Run {
         let (from, incarnation) = self.owner(input, section)?;
         let (to, to_incarnation) = self.node(input)?;
         let epoch = self.epoch(input, section)?;
-        let handover = Handover(input.around(1)?);
-        Ok(Command::Transfer(Transfer { section, epoch, from, incarnation, to, to_incarnation, handover }))
+        let handover_id = HandoverId(input.around(1)?);
+        Ok(Command::Transfer(Transfer { section, epoch, from, incarnation, to, to_incarnation, handover_id }))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use prost::Message;
 use seq_core::state::{Command, Raise, Registration, Transfer};
-use seq_core::{Epoch, Handover, Incarnation, NodeId, RenewSeq, Revision, SectionId, Seq};
+use seq_core::{Epoch, HandoverId, Incarnation, NodeId, RenewSeq, Revision, SectionId, Seq};
 use seq_proto::v1;
 
 use crate::handover::Node;
@@ -88,6 +88,6 @@ fn transfer(message: &v1::TransferRequest) -> Command {
         incarnation: Incarnation(message.incarnation),
         to: NodeId(message.to_node_id),
         to_incarnation: Incarnation(message.to_incarnation),
-        handover: Handover(message.handover),
+        handover_id: HandoverId(message.handover_id),
     })
 }

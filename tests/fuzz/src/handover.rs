@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use arbitrary::Result;
 use seq_core::lease::{Clocks, LeaseTerms};
-use seq_core::owner::{Effect, Life, News, Owner};
+use seq_core::owner::{Effect, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
 use seq_core::state::{Answer, Command, Raise, Reassign, Registration, State, Transfer};
-use seq_core::{Count, Epoch, Handover, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SlotIndex, Step};
+use seq_core::{Count, Epoch, HandoverId, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SlotIndex, Step};
 use seq_proto::{owners, v1};
 
 use crate::input::Input;
@@ -66,7 +66,7 @@ fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> R
             incarnation: record.incarnation,
             to,
             to_incarnation: incarnation(to),
-            handover: Handover(1 + input.below(3)?),
+            handover_id: HandoverId(1 + input.below(3)?),
         }),
         (1, Some(node)) => {
             let to = Seq(record.max_seq.0 + STEP.0);
@@ -75,9 +75,9 @@ fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> R
         }
         _ => {
             let owner = record.owner.and_then(|owner| replica.state.node(owner));
-            let heard = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.heard);
+            let liveness = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.liveness);
             let incarnation = incarnation(to);
-            Command::Reassign(vec![Reassign { section, expected: record.epoch, heard, to, incarnation }])
+            Command::Reassign(vec![Reassign { section, expected: record.epoch, liveness, to, incarnation }])
         }
     };
     replica.apply(&command);
@@ -93,7 +93,7 @@ fn offer(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result
         set: SET.to_owned(),
         section: section.0,
         epoch: input.around(epoch)?,
-        handover: 1 + input.below(3)?,
+        handover_id: 1 + input.below(3)?,
         incarnation: input.around(incarnation)?,
     })
 }
@@ -140,7 +140,7 @@ impl Node {
     pub(crate) fn new(state: &State) -> Node {
         let mut owner = Owner::new(SET, layout(), LeaseTerms::DEFAULTS);
         let incarnation = state.node(ME).expect("it has registered").incarnation;
-        owner.on_registered(Life { node: ME, incarnation });
+        owner.on_registered(Session { node: ME, incarnation });
         Node { owner, sections: BTreeMap::new(), committed: BTreeMap::new() }
     }
 
@@ -148,28 +148,29 @@ impl Node {
     pub(crate) fn renew(&mut self, replica: &mut Replica) {
         let Some(renewal) = self.owner.renewal() else { return };
         let command = Command::Renew {
-            node: renewal.life.node,
-            incarnation: renewal.life.incarnation,
+            node: renewal.session.node,
+            incarnation: renewal.session.incarnation,
             renew_seq: renewal.renew_seq,
             released: renewal.released.clone(),
             leaving: renewal.leaving,
         };
         let answer = replica.apply(&command);
-        let (Answer::Renewed(Ok(())), Some(news)) =
-            (answer, News::of(&replica.state, &Default::default(), renewal.life, renewal.route_version))
+        let (Answer::Renewed(Ok(())), Some(update)) =
+            (answer, OwnershipUpdate::of(&replica.state, &Default::default(), renewal.session, renewal.route_version))
         else {
-            // Another one renewed or registered in its name: the life is over.
+            // Another one renewed or registered in its name: the incarnation is over.
             let mut effects = Vec::new();
-            self.owner.on_life_over(renewal.life, &mut effects);
+            self.owner.on_session_over(renewal.session, &mut effects);
             return self.carry_out(effects);
         };
-        for (id, record) in replica.state.owned_by(renewal.life.node, renewal.life.incarnation) {
+        for (id, record) in replica.state.owned_by(renewal.session.node, renewal.session.incarnation) {
             self.committed.insert((id, record.epoch), record.max_seq);
         }
-        let news = owners::news(Some(&v1::News::from(&news)), &layout(), ME).expect("the store's own news");
+        let update =
+            owners::update(Some(&v1::OwnershipUpdate::from(&update)), &layout(), ME).expect("the store's own update");
         let mut effects = Vec::new();
         // What peers said of routes may keep it from being understood; then the next answer is whole.
-        let _ = self.owner.on_renewed(&renewal, Clocks::default(), news, &mut effects);
+        let _ = self.owner.on_renewed(&renewal, Clocks::default(), update, &mut effects);
         self.carry_out(effects);
     }
 
@@ -204,7 +205,7 @@ impl Node {
     fn peer_routes(&mut self, routes: &v1::Routes) {
         let Ok(update) = RouteUpdate::try_from(routes) else { return };
         let mut effects = Vec::new();
-        let _ = self.owner.on_hearsay(&update, &mut effects);
+        let _ = self.owner.on_peer_routes(&update, &mut effects);
         self.carry_out(effects);
     }
 

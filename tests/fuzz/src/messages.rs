@@ -35,7 +35,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     StatusRequest StatusResponse StoreStatus StoreMember AllocMember AllocStatus ListMembersRequest ListMembersResponse
     MemberState AddLearnersRequest NewMember AddLearnersResponse ChangeVotersRequest ChangeVotersResponse
     TransferLeaderRequest TransferLeaderResponse ListNodesRequest ListNodesResponse NodeState DrainNodeRequest
-    DrainNodeResponse RegisterRequest RegisterResponse RenewRequest RenewResponse News PlannedMove RaiseCeilingsRequest
+    DrainNodeResponse RegisterRequest RegisterResponse RenewRequest RenewResponse OwnershipUpdate PlannedHandover RaiseCeilingsRequest
     RaiseCeilingsResponse TransferRequest TransferResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
     StageResponse ActivateRequest ActivateResponse RaftMessage HelloResponse SnapshotChunk Routes RouteNode RouteRun
     NextRequest NextResponse NextManyRequest NextManyResponse ItemError NextStreamRequest NextStreamResponse

@@ -54,7 +54,7 @@ impl Replica {
         }
         assert!(after.nodes.len() >= before.nodes.len(), "{command:?} forgot a node");
         for (old, new) in before.nodes.iter().zip(&after.nodes) {
-            let falls = new.incarnation < old.incarnation || new.heard < old.heard || new.name != old.name;
+            let falls = new.incarnation < old.incarnation || new.liveness < old.liveness || new.name != old.name;
             assert!(!falls, "{command:?} took a node from {old:?} to {new:?}");
         }
         let kept = before.store_ids.iter().all(|id| after.store_ids.contains(id));

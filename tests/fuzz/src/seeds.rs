@@ -12,7 +12,7 @@ type Target = (&'static str, fn(&[u8]));
 const TARGETS: [Target; 7] = [
     ("apply", crate::apply),
     ("control", crate::control),
-    ("handover", crate::handover),
+    ("handover_id", crate::handover),
     ("json", crate::json),
     ("messages", crate::messages),
     ("resp", crate::resp),
@@ -86,11 +86,11 @@ fn calls() -> Vec<u8> {
         epoch: 1,
         to_node_id: 1,
         to_incarnation: 1,
-        handover: 1,
+        handover_id: 1,
         ..Default::default()
     };
     push(3, transfer.encode_length_delimited_to_vec());
-    let offer = Some(v1::HandoverOffer { set: "fuzz".into(), section: 0, epoch: 2, handover: 1, incarnation: 1 });
+    let offer = Some(v1::HandoverOffer { set: "fuzz".into(), section: 0, epoch: 2, handover_id: 1, incarnation: 1 });
     push(4, v1::PrepareRequest { offer: offer.clone() }.encode_length_delimited_to_vec());
     let stage = v1::StageRequest { offer, base: 0, slots: vec![0, 9], distances: vec![3, 1], advanced: vec![1] };
     push(5, stage.encode_length_delimited_to_vec());
@@ -108,7 +108,7 @@ fn seeds_are_written() {
     };
     for seed in 1..=4 {
         write("apply", &format!("noise-{seed}"), &noise(seed, 600));
-        write("handover", &format!("noise-{seed}"), &noise(seed, 600));
+        write("handover_id", &format!("noise-{seed}"), &noise(seed, 600));
     }
     write("control", "calls", &calls());
     let next =

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Registration, Transfer};
-use seq_core::{Epoch, Handover, Incarnation, NodeId, SectionId};
+use seq_core::{Epoch, HandoverId, Incarnation, NodeId, SectionId};
 
 use crate::replica::Replica;
 
@@ -25,14 +25,14 @@ proptest! {
     }
 }
 
-/// A set of which one life owns a section.
+/// A set of which one incarnation owns a section.
 fn owned() -> Replica {
     let mut replica = Replica::new();
     for name in ["a1", "a2"] {
         replica.apply(&Command::Register(Registration::new(name, "host:1", 1)));
     }
     let (section, to, incarnation) = (SectionId(0), NodeId(1), Incarnation(1));
-    replica.apply(&Command::Reassign(vec![Reassign { section, expected: Epoch(0), heard: None, to, incarnation }]));
+    replica.apply(&Command::Reassign(vec![Reassign { section, expected: Epoch(0), liveness: None, to, incarnation }]));
     replica
 }
 
@@ -47,7 +47,7 @@ fn a_transfer_of_the_last_epoch_is_refused() {
             incarnation: Incarnation(1),
             to: NodeId(2),
             to_incarnation: Incarnation(1),
-            handover: Handover(1),
+            handover_id: HandoverId(1),
         }));
         let refused = matches!(answer, Answer::Transferred(Err(CommandRefusal::OtherOwnership { .. })));
         assert!(refused, "epoch {epoch}: {answer:?}");

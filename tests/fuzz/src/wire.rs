@@ -25,10 +25,13 @@ pub fn wire(data: &[u8]) {
         2 => {
             if let Ok(answer) = v1::RenewResponse::decode(body) {
                 let layout = Layout::new(0..1_000, 100).expect("a layout");
-                if let Ok(news) = owners::news(answer.news.as_ref(), &layout, NodeId(1)) {
-                    assert_eq!(owners::news(Some(&v1::News::from(&news)), &layout, NodeId(1)), Ok(news));
+                if let Ok(update) = owners::update(answer.update.as_ref(), &layout, NodeId(1)) {
+                    assert_eq!(
+                        owners::update(Some(&v1::OwnershipUpdate::from(&update)), &layout, NodeId(1)),
+                        Ok(update)
+                    );
                 }
-                if let Some(routes) = &answer.news.unwrap_or_default().routes {
+                if let Some(routes) = &answer.update.unwrap_or_default().routes {
                     update(routes);
                 }
             }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_alloc::{AllocConfig, AllocTuning, Allocator};
+use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_client::pool::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_gateway::grpc;
@@ -74,7 +74,7 @@ pub struct Node {
     /// Its name in the set.
     pub name: String,
     /// Paces and bounds.
-    pub tuning: AllocTuning,
+    pub options: AllocOptions,
     /// The clocks of its machine.
     pub clock: Clock,
     /// Where it is found while it runs.
@@ -88,10 +88,10 @@ pub struct Node {
 /// # Errors
 /// When it cannot start, or ends by itself: neither may happen.
 pub async fn run(node: Node) -> turmoil::Result {
-    let Node { spec, name, tuning, clock, nodes, books } = node;
+    let Node { spec, name, options, clock, nodes, books } = node;
     let (set, tasks) = (spec.name.clone(), TaskGroup::new());
     let listener = net::listen().await?;
-    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), replace: false, tuning, clock };
+    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), replace: false, options, clock };
     let allocator = Allocator::start_with(config, &Dial::new(net::dial), &tasks)?;
     let (view, node) = (allocator.clone(), name.clone());
     let admin = move || v1::StatusResponse {

@@ -1,5 +1,5 @@
 //! Bare callers of the store's control service, and what they may never see: an acknowledged ceiling that was lost, an epoch
-//! that two nodes own, an old life or an old epoch that is still listened to.
+//! that two nodes own, an old incarnation or an old epoch that is still listened to.
 //!
 //! A raiser registers as an AllocSvr would and asks for the ceilings of what it is granted. Half of its raises ask for 1: the
 //! store never lowers a ceiling, so the answer is the stored one, whatever anybody raised it to.
@@ -13,7 +13,7 @@ use seq_client::pool::{Dial, Pool};
 use seq_proto::status;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{
-    News, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest,
+    OwnershipUpdate, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -34,8 +34,8 @@ const LEASE_MS: u64 = 1;
 /// Most sections in one call.
 const BATCH: usize = 4;
 
-/// Reasons that end a life.
-const LIFE_OVER: [&str; 4] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE", OTHER_PREDECESSOR];
+/// Reasons that end an incarnation.
+const SESSION_OVER: [&str; 4] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE", OTHER_PREDECESSOR];
 
 /// The reason of a registration that does not follow the newest incarnation.
 const OTHER_PREDECESSOR: &str = "OTHER_PREDECESSOR";
@@ -69,7 +69,7 @@ struct Known {
     acknowledged: Vec<u64>,
     /// The largest epoch granted, by section.
     epochs: Vec<u64>,
-    /// Who was granted an epoch of a section, and in which life.
+    /// Who was granted an epoch of a section, and in which incarnation.
     owners: BTreeMap<(u32, u64), (u32, u64)>,
     /// Sections with an acknowledged raise since everything healed.
     raised_again: BTreeSet<u32>,
@@ -100,7 +100,7 @@ impl Ceilings {
         (known.acknowledged.clone(), known.epochs.clone())
     }
 
-    fn granted(&self, life: Life, answer: &News, floors: &(Vec<u64>, Vec<u64>)) {
+    fn granted(&self, life: Session, answer: &OwnershipUpdate, floors: &(Vec<u64>, Vec<u64>)) {
         let mut known = self.known.borrow_mut();
         for ((&section, &epoch), &ceiling) in answer.sections.iter().zip(&answer.epochs).zip(&answer.ceilings) {
             let at = section as usize;
@@ -150,12 +150,12 @@ pub struct Raiser {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Life {
+struct Session {
     node: u32,
     incarnation: u64,
 }
 
-/// Lives one life after the other until the run is over.
+/// Lives one incarnation after the other until the run is over.
 ///
 /// # Errors
 /// Never; what is wrong is a violation in the books.
@@ -177,7 +177,7 @@ pub async fn run(raiser: Raiser) -> turmoil::Result {
     Ok(())
 }
 
-async fn register(raiser: &Raiser, link: &mut Link) -> Option<Life> {
+async fn register(raiser: &Raiser, link: &mut Link) -> Option<Session> {
     let mut question = RegisterRequest {
         set: raiser.set.clone(),
         node: raiser.name.clone(),
@@ -188,7 +188,7 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Life> {
     };
     loop {
         match link.call(question.clone(), async |mut to, question| to.register(question).await).await? {
-            Ok(RegisterResponse { node_id, incarnation, .. }) => return Some(Life { node: node_id, incarnation }),
+            Ok(RegisterResponse { node_id, incarnation, .. }) => return Some(Session { node: node_id, incarnation }),
             Err(Refused { reason, current }) if reason == OTHER_PREDECESSOR => question.follows = current,
             Err(Refused { reason, .. }) => {
                 raiser.ceilings.books.violation(format_args!("{}: registering was refused: {reason}", raiser.name));
@@ -198,16 +198,16 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Life> {
     }
 }
 
-/// Whether a raise by a life that is over is refused.
-async fn is_refused(raiser: &Raiser, link: &mut Link, life: Life) -> bool {
+/// Whether a raise by an incarnation that is over is refused.
+async fn is_refused(raiser: &Raiser, link: &mut Link, life: Session) -> bool {
     let question = raises(life, &[(0, 1, 1)]);
     let answer = link.call(question, async |mut to, question| to.raise_ceilings(question).await).await;
     raiser.ceilings.books.count("calls of an earlier life refused");
     !matches!(answer, Some(Ok(_)))
 }
 
-/// Renews and raises until the life ends; `None` when the run is over.
-async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
+/// Renews and raises until the incarnation ends; `None` when the run is over.
+async fn live(raiser: &Raiser, link: &mut Link, life: Session) -> Option<()> {
     let (ceilings, books) = (&raiser.ceilings, &raiser.ceilings.books);
     let mut owned: Vec<(u32, u64)> = Vec::new();
     let mut renew_seq = 1;
@@ -222,9 +222,9 @@ async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
             };
             match link.call(question, async |mut to, question| to.renew(question).await).await? {
                 Ok(answer) => {
-                    let news = answer.news.unwrap_or_default();
-                    ceilings.granted(life, &news, &floors);
-                    owned = news.sections.into_iter().zip(news.epochs).collect();
+                    let update = answer.update.unwrap_or_default();
+                    ceilings.granted(life, &update, &floors);
+                    owned = update.sections.into_iter().zip(update.epochs).collect();
                     renew_seq += 1;
                 }
                 Err(Refused { reason, .. }) => {
@@ -244,8 +244,8 @@ async fn live(raiser: &Raiser, link: &mut Link, life: Life) -> Option<()> {
     }
 }
 
-/// Raises a few of the owned sections, now and then under an epoch that is over; `Err` when the life is over.
-async fn raise(raiser: &Raiser, link: &mut Link, life: Life, owned: &[(u32, u64)]) -> Option<Result<(), Refused>> {
+/// Raises a few of the owned sections, now and then under an epoch that is over; `Err` when the incarnation is over.
+async fn raise(raiser: &Raiser, link: &mut Link, life: Session, owned: &[(u32, u64)]) -> Option<Result<(), Refused>> {
     let (ceilings, books) = (&raiser.ceilings, &raiser.ceilings.books);
     let mut chosen = BTreeMap::new();
     for _ in 0..fastrand::usize(1..=BATCH) {
@@ -283,7 +283,7 @@ async fn raise(raiser: &Raiser, link: &mut Link, life: Life, owned: &[(u32, u64)
     Some(Ok(()))
 }
 
-fn raises(life: Life, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
+fn raises(life: Session, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
     RaiseCeilingsRequest {
         node_id: life.node,
         incarnation: life.incarnation,
@@ -324,7 +324,7 @@ impl Link {
                     Err(_) => None,
                 };
                 match refusal {
-                    Some(refused) if LIFE_OVER.contains(&refused.reason.as_str()) => return Some(Err(refused)),
+                    Some(refused) if SESSION_OVER.contains(&refused.reason.as_str()) => return Some(Err(refused)),
                     Some(refused) if refused.reason == "NOT_LEADER" => {
                         self.books.count("calls to a member that does not lead")
                     }

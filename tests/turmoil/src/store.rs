@@ -7,7 +7,7 @@ use seq_core::set_spec::SetSpec;
 use seq_kit::clock::Clock;
 use seq_kit::tasks::TaskGroup;
 use seq_store::storage::MemoryDisk;
-use seq_store::{DataDir, Dial, Store, StoreConfig, StoreTuning};
+use seq_store::{DataDir, Dial, Store, StoreConfig, StoreOptions};
 
 use crate::books::Books;
 use crate::net;
@@ -25,7 +25,7 @@ pub struct Member {
     /// Its disk.
     pub disk: Arc<MemoryDisk>,
     /// Times and sizes.
-    pub tuning: StoreTuning,
+    pub options: StoreOptions,
     /// The clocks of its machine.
     pub clock: Clock,
     /// Where it is noted when it leads.
@@ -37,7 +37,7 @@ pub struct Member {
 /// # Errors
 /// When it cannot start, or ends by itself: neither may happen.
 pub async fn run(member: Member) -> turmoil::Result {
-    let Member { spec, id, disk, tuning, clock, books } = member;
+    let Member { spec, id, disk, options, clock, books } = member;
     let name = spec.stores.iter().find(|store| store.id == id).expect("the set has the store").name.clone();
     let config = StoreConfig {
         cluster: spec.name.clone(),
@@ -47,7 +47,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         join: false,
         form: false,
         listener: net::listen().await?,
-        tuning,
+        options,
         clock,
         revision: "simulated".to_owned(),
     };

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use seq_alloc::AllocTuning;
+use seq_alloc::AllocOptions;
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
-use seq_store::StoreTuning;
+use seq_store::StoreOptions;
 use seq_store::storage::MemoryDisk;
 use turmoil::{Builder, Sim};
 
@@ -80,7 +80,7 @@ pub struct World {
     books: Books,
     nodes: Nodes,
     /// Hosts that may end and start again.
-    hosts: BTreeMap<String, Life>,
+    hosts: BTreeMap<String, Session>,
     disks: BTreeMap<String, std::sync::Arc<MemoryDisk>>,
     /// Everybody on the network.
     names: Vec<String>,
@@ -92,7 +92,7 @@ pub struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum Session {
     Up,
     /// Asked to end.
     Leaving,
@@ -188,18 +188,18 @@ impl World {
         let addrs = |names: &[String]| names.iter().map(|name| net::addr(name)).collect::<Vec<_>>();
         let stores: Vec<String> = spec.stores.iter().map(|store| store.name.clone()).collect();
         let allocs: Vec<String> = spec.allocs.iter().map(|alloc| alloc.name.clone()).collect();
-        let tuning = StoreTuning {
+        let options = StoreOptions {
             snapshot_every: SNAPSHOT_EVERY,
             log_kept: LOG_KEPT,
             rebalance_after: REBALANCE_AFTER,
-            ..StoreTuning::DEFAULTS
+            ..StoreOptions::DEFAULTS
         };
         for store in &spec.stores {
             let member = store::Member {
                 spec: spec.clone(),
                 id: store.id,
                 disk: MemoryDisk::new(),
-                tuning: tuning.clone(),
+                options: options.clone(),
                 clock: clocks::draw(shape.rates, true, &mut self.rng),
                 books: self.books.clone(),
             };
@@ -210,7 +210,7 @@ impl World {
             let node = alloc::Node {
                 spec: spec.clone(),
                 name: name.clone(),
-                tuning: AllocTuning { connections: 1, ..AllocTuning::DEFAULTS },
+                options: AllocOptions { connections: 1, ..AllocOptions::DEFAULTS },
                 clock: clocks::draw(shape.rates, false, &mut self.rng),
                 nodes: self.nodes.clone(),
                 books: self.books.clone(),
@@ -242,7 +242,7 @@ impl World {
     {
         self.sim.host(name, software);
         self.names.push(name.to_owned());
-        self.hosts.insert(name.to_owned(), Life::Up);
+        self.hosts.insert(name.to_owned(), Session::Up);
     }
 
     /// What happened.
@@ -323,8 +323,8 @@ impl World {
     pub fn heal(&mut self) {
         let links: Vec<_> = self.links.keys().copied().collect();
         links.into_iter().for_each(|link| self.repair(link));
-        self.hosts.values_mut().filter(|life| matches!(life, Life::DownUntil(_))).for_each(|life| {
-            *life = Life::DownUntil(Duration::ZERO);
+        self.hosts.values_mut().filter(|life| matches!(life, Session::DownUntil(_))).for_each(|life| {
+            *life = Session::DownUntil(Duration::ZERO);
         });
         self.books.note("everything heals");
         self.books.heal();
@@ -372,16 +372,16 @@ impl World {
         due.into_iter().for_each(|link| self.repair(link));
         for (name, life) in self.hosts.clone() {
             match life {
-                Life::DownUntil(back) if back <= now => {
+                Session::DownUntil(back) if back <= now => {
                     self.books.note(format_args!("{name} starts again"));
                     self.sim.bounce(name.as_str());
-                    self.hosts.insert(name, Life::Up);
+                    self.hosts.insert(name, Session::Up);
                 }
-                Life::Leaving if self.nodes.has_left(&name) => {
+                Session::Leaving if self.nodes.has_left(&name) => {
                     let time = self.time(DOWN_FOR);
                     self.end(&name, time);
                 }
-                Life::Up | Life::Leaving | Life::DownUntil(_) => {}
+                Session::Up | Session::Leaving | Session::DownUntil(_) => {}
             }
         }
     }
@@ -505,16 +505,16 @@ impl World {
         if name.starts_with('a') && self.may_go(name) {
             self.books.note(format_args!("{name} is asked to leave"));
             self.nodes.leave(name);
-            self.hosts.insert(name.to_owned(), Life::Leaving);
+            self.hosts.insert(name.to_owned(), Session::Leaving);
         }
     }
 
     /// Whether a host is up, and enough others like it: two members of the store, or one node.
     fn may_go(&self, name: &str) -> bool {
         let kind = &name[..1];
-        let up = self.hosts.iter().filter(|(other, life)| other.starts_with(kind) && **life == Life::Up).count();
+        let up = self.hosts.iter().filter(|(other, life)| other.starts_with(kind) && **life == Session::Up).count();
         let least = if kind == "s" { STORES as usize - 1 } else { 1 };
-        up > least && self.hosts.get(name) == Some(&Life::Up)
+        up > least && self.hosts.get(name) == Some(&Session::Up)
     }
 
     /// Ends a host at once, with all its connections, and starts it again after some time.
@@ -526,7 +526,7 @@ impl World {
         {
             disk.cut_power();
         }
-        self.hosts.insert(name.to_owned(), Life::DownUntil(self.elapsed + time));
+        self.hosts.insert(name.to_owned(), Session::DownUntil(self.elapsed + time));
     }
 
     /// Draws a number below `end` by the seed.
@@ -537,7 +537,7 @@ impl World {
     /// Whether all hosts run, and none is about to end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.hosts.values().all(|life| *life == Life::Up)
+        self.hosts.values().all(|life| *life == Session::Up)
     }
 
     /// How many sections the nodes own, by name, as far as they know.

@@ -1,8 +1,8 @@
 //! What the metrics say.
 
 use seq_core::Refusal;
-use seq_kit::frontend::Frontend;
 use seq_kit::metrics::Recorder;
+use seq_kit::service::SequenceService;
 
 use crate::world::{SECTIONS, SIZE, World, ask, call};
 

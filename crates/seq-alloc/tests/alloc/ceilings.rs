@@ -2,9 +2,9 @@
 
 use futures::FutureExt;
 use futures::future::join_all;
-use seq_alloc::AllocTuning;
+use seq_alloc::AllocOptions;
 use seq_core::{Refusal, SectionId, Seq};
-use seq_kit::frontend::Frontend;
+use seq_kit::service::SequenceService;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::store::Mode;
@@ -147,7 +147,7 @@ async fn a_uid_named_twice_takes_in_order_also_across_a_wait() {
 #[tokio::test]
 async fn a_lost_ownership_in_line_does_not_hold_up_the_next_one() {
     let world = World::new();
-    let node = world.start_with("a1", AllocTuning { raises_in_flight: 1, ..quick() });
+    let node = world.start_with("a1", AllocOptions { raises_in_flight: 1, ..quick() });
     world.registered_after("a1", None).await;
     world.store.assign("a1", 0..2);
     until("the sections are granted", || node.allocator.status().sections == 2).await;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use seq_alloc::AllocTuning;
+use seq_alloc::AllocOptions;
 use seq_core::{AdvanceLimit, Epoch, NodeId, Refusal, SectionId, Seq, Target, Uid, limits};
-use seq_kit::frontend::{Call, Frontend, Via};
+use seq_kit::service::{Call, SequenceService, Via};
 use seq_kit::tasks::Kind;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
@@ -19,10 +19,10 @@ async fn two_nodes() -> (World, Node, Node) {
     two_nodes_with(quick()).await
 }
 
-async fn two_nodes_with(tuning: AllocTuning) -> (World, Node, Node) {
+async fn two_nodes_with(options: AllocOptions) -> (World, Node, Node) {
     let world = World::new();
-    let one = world.start_owning_with("a1", 0..SECTIONS / 2, tuning).await;
-    let two = world.start_owning_with("a2", SECTIONS / 2..SECTIONS, tuning).await;
+    let one = world.start_owning_with("a1", 0..SECTIONS / 2, options).await;
+    let two = world.start_owning_with("a2", SECTIONS / 2..SECTIONS, options).await;
     world.routed(&[&one, &two]).await;
     (world, one, two)
 }
@@ -56,7 +56,7 @@ async fn a_batch_is_merged_in_order_from_all_owners() {
 
 #[tokio::test]
 async fn any_node_raises_any_uid_and_nobody_lowers_one() {
-    let far = AllocTuning { max_advance: AdvanceLimit(1 << 40), ..quick() };
+    let far = AllocOptions { max_advance: AdvanceLimit(1 << 40), ..quick() };
     let (_world, one, two) = two_nodes_with(far).await;
     let to = |to| Target::new(to).unwrap();
     for uid in [1, THEIRS + 1].map(Uid) {

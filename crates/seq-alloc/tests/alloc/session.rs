@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use seq_alloc::{AllocTuning, Halt};
+use seq_alloc::{AllocOptions, Halt};
 use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
-use seq_kit::frontend::{Ask, Frontend};
+use seq_kit::service::{Item, SequenceService};
 
 use crate::store::{Mode, Store};
 use crate::world::{SECTIONS, STEP, World, ask, call, given, impatient, quick, slow, spec, until};
@@ -57,7 +57,7 @@ async fn a_life_that_is_over_gives_nothing_out_and_a_new_one_begins() {
     assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
     let addr = world.store.state.lock().nodes[0].addr.clone();
     world.store.register_other("a1", &addr);
-    until("the node begins a new life", || world.store.incarnation("a1") == Some(Incarnation(3))).await;
+    until("the node begins a new session", || world.store.incarnation("a1") == Some(Incarnation(3))).await;
     until("the sections are dropped", || node.allocator.status().sections == 0).await;
     assert_eq!(node.impatient(42).await, Err(Refusal::Unserved { section: SectionId(0) }));
     world.store.assign("a1", 0..SECTIONS);
@@ -158,7 +158,7 @@ async fn a_caller_that_has_seen_a_newer_ownership_is_answered_after_one_word_of_
     world.registered_after("a1", None).await;
     world.store.assign("a1", 0..1);
     until("the section is granted", || node.allocator.status().sections == 1).await;
-    let forged = Ask { epoch: Epoch(7), ..ask(42, 1) };
+    let forged = Item { epoch: Epoch(7), ..ask(42, 1) };
     world.store.set_mode(Mode::Down);
     let stale = Refusal::StaleEpoch { section: SectionId(0), mine: Epoch(1), callers: Epoch(7) };
     assert_eq!(node.allocator.next(impatient(), forged).await, Err(stale));
@@ -179,7 +179,7 @@ async fn old_routes_are_refreshed_as_soon_as_they_prove_old() {
     world.store.assign("a1", 0..1);
     until("the section is granted", || node.allocator.status().sections == 1).await;
     world.store.assign("a1", 0..1);
-    let newer = Ask { epoch: Epoch(2), ..ask(42, 1) };
+    let newer = Item { epoch: Epoch(2), ..ask(42, 1) };
     assert_eq!(node.allocator.next(call(), newer).await, Ok(given(1, 0, 2)));
 }
 
@@ -187,7 +187,7 @@ async fn old_routes_are_refreshed_as_soon_as_they_prove_old() {
 async fn without_a_lease_nothing_is_answered_and_with_the_next_one_it_goes_on() {
     let world = World::new();
     let ms = Duration::from_millis;
-    let short = AllocTuning { lease: ms(400), lease_margin: ms(50), store_timeout: ms(100), ..quick() };
+    let short = AllocOptions { lease: ms(400), lease_margin: ms(50), store_timeout: ms(100), ..quick() };
     let node = world.start_with("a1", short);
     world.registered_after("a1", None).await;
     world.store.assign("a1", 0..1);

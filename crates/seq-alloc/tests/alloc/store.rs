@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
-use seq_core::arbiter::Move;
+use seq_core::arbiter::PlannedHandover;
 use seq_core::high_water::Mark;
-use seq_core::owner::handing::MAX_OUTGOING;
-use seq_core::owner::{Grant, Life, News};
+use seq_core::owner::handover::MAX_OUTGOING;
+use seq_core::owner::{Grant, OwnershipUpdate, Session};
 use seq_core::state::{
     Answer, Command, CommandRefusal, Reassign, Registration, SectionRecord, SetDefinition, State, Transfer,
 };
-use seq_core::{Handover, Heard, Incarnation, Layout, NodeId, Revision, RouteVersion, SectionId, Seq};
+use seq_core::{HandoverId, Incarnation, Layout, Liveness, NodeId, Revision, RouteVersion, SectionId, Seq};
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_server::{ControlService, ControlServiceServer};
@@ -50,7 +50,7 @@ pub(crate) struct Store {
     pub(crate) raise_calls: Arc<AtomicUsize>,
     pub(crate) calls: Arc<AtomicUsize>,
     /// Sections that should be moved.
-    moves: Arc<Mutex<Vec<Move>>>,
+    handovers: Arc<Mutex<Vec<PlannedHandover>>>,
     /// Set on a follower: the address of the leader.
     leader: Option<String>,
 }
@@ -65,7 +65,7 @@ impl Store {
             mode: Arc::new(watch::Sender::new(Mode::Serve)),
             raise_calls: Arc::default(),
             calls: Arc::default(),
-            moves: Arc::default(),
+            handovers: Arc::default(),
             leader: None,
         }
     }
@@ -102,7 +102,7 @@ impl Store {
         self.mode.send_replace(mode);
     }
 
-    /// Gives sections to the newest life of a node, whoever owns them.
+    /// Gives sections to the newest incarnation of a node, whoever owns them.
     pub(crate) fn assign(&self, node: &str, sections: impl IntoIterator<Item = u32>) {
         let mut state = self.state.lock();
         let (to, incarnation) = life_of(&state, node).expect("the node registered");
@@ -111,8 +111,9 @@ impl Store {
             .map(|section| {
                 let record = state.sections[section as usize];
                 let owner = record.owner.and_then(|owner| state.node(owner));
-                let heard = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.heard);
-                Reassign { section: SectionId(section), expected: record.epoch, heard, to, incarnation }
+                let liveness =
+                    owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.liveness);
+                Reassign { section: SectionId(section), expected: record.epoch, liveness, to, incarnation }
             })
             .collect();
         let Answer::Reassigned(done) = state.apply(&Command::Reassign(moves)) else { unreachable!() };
@@ -129,24 +130,30 @@ impl Store {
         assert!(done.is_ok(), "{done:?}");
     }
 
-    /// Has the newest life of a node move sections to another one's, exactly.
+    /// Has the newest incarnation of a node move sections to another one's, exactly.
     pub(crate) fn plan(&self, sections: Range<u32>, to: &str) {
         let state = self.state.lock();
         let (to, incarnation) = life_of(&state, to).expect("the node registered");
         let one = |section: u32| {
             let record = state.sections[section as usize];
-            Move { section: SectionId(section), epoch: record.epoch, from: record.owner.unwrap(), to, incarnation }
+            PlannedHandover {
+                section: SectionId(section),
+                epoch: record.epoch,
+                from: record.owner.unwrap(),
+                to,
+                incarnation,
+            }
         };
-        *self.moves.lock() = sections.map(one).collect();
+        *self.handovers.lock() = sections.map(one).collect();
     }
 
     /// Commits a planned move of a section, as its owner asked under this attempt.
-    pub(crate) fn commit(&self, section: u32, to: &str, handover: u64) {
+    pub(crate) fn commit(&self, section: u32, to: &str, handover_id: u64) {
         let mut state = self.state.lock();
         let (to, to_incarnation) = life_of(&state, to).expect("the node registered");
         let SectionRecord { epoch, owner, incarnation, .. } = state.sections[section as usize];
-        let (section, from, handover) = (SectionId(section), owner.unwrap(), Handover(handover));
-        let transfer = Transfer { section, epoch, from, incarnation, to, to_incarnation, handover };
+        let (section, from, handover_id) = (SectionId(section), owner.unwrap(), HandoverId(handover_id));
+        let transfer = Transfer { section, epoch, from, incarnation, to, to_incarnation, handover_id };
         let Answer::Transferred(made) = state.apply(&Command::Transfer(transfer)) else { unreachable!() };
         made.unwrap();
     }
@@ -155,34 +162,36 @@ impl Store {
         self.state.lock().set.as_ref().expect("it is defined").layout
     }
 
-    /// What changed of owners since a version, for one life.
-    fn news(&self, life: Life, since: u64) -> v1::News {
+    /// What changed of owners since a version, for one incarnation.
+    fn update(&self, session: Session, since: u64) -> v1::OwnershipUpdate {
         let state = self.state.lock();
         let since = RouteVersion(since);
-        let owned = state.owned_by(life.node, life.incarnation).filter(|(_, record)| record.routed > since);
+        let owned = state.owned_by(session.node, session.incarnation).filter(|(_, record)| record.routed > since);
         let grant = |(section, record): (SectionId, &SectionRecord)| Grant {
             section,
             epoch: record.epoch,
             ceiling: record.max_seq,
-            handover: record.handover,
+            handover_id: record.handover_id,
         };
-        let stands = |one: &&Move| one.from == life.node && state.sections[one.section.0 as usize].epoch == one.epoch;
-        let wanted = self.moves.lock();
-        let leaving = state.node(life.node).is_some_and(|node| node.leaving);
-        (&News {
+        let stands = |one: &&PlannedHandover| {
+            one.from == session.node && state.sections[one.section.0 as usize].epoch == one.epoch
+        };
+        let wanted = self.handovers.lock();
+        let leaving = state.node(session.node).is_some_and(|node| node.leaving);
+        (&OwnershipUpdate {
             routes: state.routes_since(since),
             grants: owned.map(grant).collect(),
-            moves: wanted.iter().filter(stands).take(MAX_OUTGOING).copied().collect(),
-            alone: leaving && wanted.is_empty(),
+            handovers: wanted.iter().filter(stands).take(MAX_OUTGOING).copied().collect(),
+            no_other_candidate: leaving && wanted.is_empty(),
             mark: Mark {
                 revision: state.revision,
-                liveness: state.node(life.node).map_or(Heard(0), |node| node.heard),
+                liveness: state.node(session.node).map_or(Liveness(0), |node| node.liveness),
             },
         })
             .into()
     }
 
-    /// The newest life of a node.
+    /// The newest incarnation of a node.
     pub(crate) fn incarnation(&self, node: &str) -> Option<Incarnation> {
         life_of(&self.state.lock(), node).map(|(_, incarnation)| incarnation)
     }
@@ -270,7 +279,7 @@ impl ControlService for Store {
         let Answer::Registered(answer) = self.apply(&Command::Register(registration))? else { unreachable!() };
         let (node, incarnation) = answer.map_err(|refusal| refused(&refusal, None))?;
         let state = self.state.lock();
-        let (revision, liveness) = (state.revision.0, state.node(node).map_or(0, |record| record.heard.0));
+        let (revision, liveness) = (state.revision.0, state.node(node).map_or(0, |record| record.liveness.0));
         Ok(Response::new(v1::RegisterResponse {
             node_id: node.0,
             incarnation: incarnation.0,
@@ -282,20 +291,20 @@ impl ControlService for Store {
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
         let request = request.into_inner();
-        let life = control::life(request.node_id, request.incarnation)?;
-        let renew = control::renewal(life, &request)?;
+        let session = control::session(request.node_id, request.incarnation)?;
+        let renew = control::renewal(session, &request)?;
         let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
         answer.map_err(|refusal| self.refused(&refusal))?;
         Ok(Response::new(v1::RenewResponse {
-            news: Some(self.news(life, request.route_version)),
+            update: Some(self.update(session, request.route_version)),
             ..Default::default()
         }))
     }
 
     async fn transfer(&self, request: Request<v1::TransferRequest>) -> Result<Response<v1::TransferResponse>, Status> {
         let request = request.into_inner();
-        let life = control::life(request.node_id, request.incarnation)?;
-        let transfer = Command::Transfer(control::transfer(life, &request, &self.layout())?);
+        let session = control::session(request.node_id, request.incarnation)?;
+        let transfer = Command::Transfer(control::transfer(session, &request, &self.layout())?);
         let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
         let made = answer.map_err(|refusal| match refusal {
             CommandRefusal::OtherIncarnation { node, current, .. } if node.0 == request.to_node_id => {
@@ -304,8 +313,8 @@ impl ControlService for Store {
             }
             refusal => self.refused(&refusal),
         })?;
-        let news = Some(self.news(life, request.route_version));
-        Ok(Response::new(v1::TransferResponse { ceiling: made.max_seq.0, news }))
+        let update = Some(self.update(session, request.route_version));
+        Ok(Response::new(v1::TransferResponse { ceiling: made.max_seq.0, update }))
     }
 
     async fn raise_ceilings(
@@ -315,14 +324,14 @@ impl ControlService for Store {
         self.raise_calls.fetch_add(1, SeqCst);
         self.mode.subscribe().wait_for(|mode| *mode != Mode::HoldRaises).await.unwrap();
         let request = request.into_inner();
-        let life = control::life(request.node_id, request.incarnation)?;
+        let session = control::session(request.node_id, request.incarnation)?;
         let raises = control::raises(&request, &self.layout())?;
-        let Life { node, incarnation } = life;
+        let Session { node, incarnation } = session;
         let raise = Command::Raise { node, incarnation, raises };
         let Answer::Raised(answer) = self.apply(&raise)? else { unreachable!() };
         let committed = answer.map_err(|refusal| self.refused(&refusal))?;
         let ceilings = committed.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
-        let news = Some(self.news(life, request.route_version));
-        Ok(Response::new(v1::RaiseCeilingsResponse { ceilings, news }))
+        let update = Some(self.update(session, request.route_version));
+        Ok(Response::new(v1::RaiseCeilingsResponse { ceilings, update }))
     }
 }

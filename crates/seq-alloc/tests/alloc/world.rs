@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_alloc::{AllocConfig, AllocTuning, Allocator};
+use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
 use seq_gateway::grpc;
 use seq_kit::admission::Admission;
 use seq_kit::clock::Clock;
-use seq_kit::frontend::{Allocation, Ask, Call, Frontend, Via};
 use seq_kit::http::Checks;
 use seq_kit::listen;
+use seq_kit::service::{Allocation, Call, Item, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::time::Instant;
@@ -65,12 +65,12 @@ impl World {
         self.start_with(name, quick())
     }
 
-    pub(crate) fn start_with(&self, name: &str, tuning: AllocTuning) -> Node {
+    pub(crate) fn start_with(&self, name: &str, options: AllocOptions) -> Node {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let advertise = listener.local_addr().unwrap().to_string();
         let group = TaskGroup::new();
         let (spec, name) = (self.spec.clone(), name.to_owned());
-        let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, tuning, clock: Clock::System };
+        let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, options, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
         let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000));
@@ -88,10 +88,10 @@ impl World {
         &self,
         name: &str,
         sections: std::ops::Range<u32>,
-        tuning: AllocTuning,
+        options: AllocOptions,
     ) -> Node {
         let before = self.store.incarnation(name);
-        let node = self.start_with(name, tuning);
+        let node = self.start_with(name, options);
         self.registered_after(name, before).await;
         self.store.assign(name, sections.clone());
         until("the sections are granted", || node.allocator.status().sections == sections.len() as u32).await;
@@ -164,20 +164,20 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
 }
 
 /// Paces for tests: what takes parts of a second takes milliseconds.
-pub(crate) fn quick() -> AllocTuning {
-    AllocTuning {
+pub(crate) fn quick() -> AllocOptions {
+    AllocOptions {
         renew_every: Duration::from_millis(10),
         claim_every: Duration::from_millis(5),
         retry_min: Duration::from_millis(2),
         retry_max: Duration::from_millis(20),
-        ..AllocTuning::DEFAULTS
+        ..AllocOptions::DEFAULTS
     }
 }
 
 /// Paces of a node that renews only when it has a reason to.
-pub(crate) fn slow() -> AllocTuning {
+pub(crate) fn slow() -> AllocOptions {
     let (lease, renew_every) = (Duration::from_secs(36_000), Duration::from_secs(3_600));
-    AllocTuning { lease, renew_every, claim_every: Duration::from_millis(5), ..quick() }
+    AllocOptions { lease, renew_every, claim_every: Duration::from_millis(5), ..quick() }
 }
 
 pub(crate) fn call() -> Call {
@@ -189,8 +189,8 @@ pub(crate) fn impatient() -> Call {
     Call { deadline: Instant::now() + Duration::from_millis(30), ..call() }
 }
 
-pub(crate) fn ask(uid: u64, count: u32) -> Ask {
-    Ask { uid: Uid(uid), count: Count::new(count).unwrap(), epoch: Epoch(0) }
+pub(crate) fn ask(uid: u64, count: u32) -> Item {
+    Item { uid: Uid(uid), count: Count::new(count).unwrap(), epoch: Epoch(0) }
 }
 
 pub(crate) fn given(value: u64, prev: u64, epoch: u64) -> Allocation {

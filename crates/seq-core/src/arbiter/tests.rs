@@ -40,11 +40,11 @@ impl World {
         world
     }
 
-    fn register(&mut self, name: &str) -> Life {
+    fn register(&mut self, name: &str) -> Session {
         self.register_for(name, LeaseTerms::DEFAULTS.lease)
     }
 
-    fn register_for(&mut self, name: &str, lease: Duration) -> Life {
+    fn register_for(&mut self, name: &str, lease: Duration) -> Session {
         self.tokens += 1;
         let known = self.state.nodes().find(|(_, node)| node.name == name);
         let registration = Registration {
@@ -56,7 +56,7 @@ impl World {
             seen: Revision(0),
         };
         match self.state.apply(&Command::Register(registration)) {
-            Answer::Registered(Ok(life)) => life,
+            Answer::Registered(Ok(session)) => session,
             other => panic!("{other:?}"),
         }
     }
@@ -146,7 +146,7 @@ fn whatever_a_node_says_wins_over_a_plan_made_before() {
     world.renew(&["a1"]);
     let Answer::Reassigned(outcome) = world.state.apply(&Command::Reassign(plan.reassigns.clone())) else { panic!() };
     assert!(outcome.iter().all(Option::is_none));
-    assert_eq!(world.look().reassigns, [], "it is heard of again");
+    assert_eq!(world.look().reassigns, [], "it is liveness of again");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn the_sections_of_an_earlier_life_wait_and_go_back_to_the_node() {
     world.pass(3, &NAMES);
     world.register("a1");
     world.pass(3, &NAMES);
-    assert_eq!(world.settle(), 0, "the earlier life may still serve");
+    assert_eq!(world.settle(), 0, "the earlier session may still serve");
     world.pass(1, &NAMES);
     assert_eq!(world.settle(), owned);
     assert_eq!(world.owned("a1"), owned);
@@ -238,7 +238,7 @@ fn what_is_seen_is_dated_by_a_clock_that_is_read_after_the_state() {
     assert_eq!(world.settle(), 0, "a1 renewed two seconds ago");
 }
 
-/// The arbiter was not scheduled while the old life renewed once more and the new one began.
+/// The arbiter was not scheduled while the old incarnation renewed once more and the new one began.
 #[test]
 fn the_wait_for_an_earlier_life_begins_when_it_is_seen_to_be_over() {
     let mut world = World::settled(30);
@@ -261,13 +261,13 @@ fn a_node_that_returns_gets_its_share_by_planned_moves_and_only_when_it_stays() 
     world.register("a1");
     world.pass(59, &NAMES);
     let plan = world.look();
-    assert_eq!((plan.reassigns.len(), plan.moves.len()), (0, 0));
+    assert_eq!((plan.reassigns.len(), plan.handovers.len()), (0, 0));
     world.pass(2, &NAMES);
-    let moves = world.look().moves.clone();
+    let moves = world.look().handovers.clone();
     assert_eq!(moves.iter().filter(|one| one.to == NodeId(1)).count(), share);
     assert!(moves.len() < share + 30, "{} moves for a share of {share}", moves.len());
     world.pass(6, &["a2", "a3"]);
-    assert_eq!(world.look().moves.iter().filter(|one| one.to == NodeId(1)).count(), 0, "it went again");
+    assert_eq!(world.look().handovers.iter().filter(|one| one.to == NodeId(1)).count(), 0, "it went again");
 }
 
 #[test]
@@ -275,14 +275,14 @@ fn a_drained_node_is_emptied_at_once_and_given_nothing() {
     let mut world = World::settled(300);
     world.state.apply(&Command::Drain { name: "a2".into(), drained: true });
     let plan = world.look();
-    assert_eq!(plan.emptied, BTreeSet::from([NodeId(2)]));
-    assert_eq!(plan.alone, BTreeSet::new());
-    assert_eq!(plan.moves.len(), world.owned("a2"));
-    assert!(plan.moves.iter().all(|one| one.from == NodeId(2) && one.to != NodeId(2)));
+    assert_eq!(plan.draining, BTreeSet::from([NodeId(2)]));
+    assert_eq!(plan.no_other_candidate, BTreeSet::new());
+    assert_eq!(plan.handovers.len(), world.owned("a2"));
+    assert!(plan.handovers.iter().all(|one| one.from == NodeId(2) && one.to != NodeId(2)));
     world.pass(6, &["a2", "a3"]);
     assert!(world.look().reassigns.iter().all(|one| one.to == NodeId(3)));
     world.state.apply(&Command::Drain { name: "a2".into(), drained: false });
-    assert_eq!(world.look().moves, [], "not to be emptied any more");
+    assert_eq!(world.look().handovers, [], "not to be emptied any more");
 }
 
 #[test]
@@ -290,14 +290,18 @@ fn the_last_node_to_leave_is_told_that_it_is_alone() {
     let mut world = World::settled(30);
     world.renew_with("a1", true);
     let plan = world.look();
-    assert_eq!((plan.moves.len(), plan.alone.len()), (world.owned("a1"), 0));
+    assert_eq!((plan.handovers.len(), plan.no_other_candidate.len()), (world.owned("a1"), 0));
     world.renew_with("a2", true);
     world.renew_with("a3", true);
     let plan = world.look();
-    assert_eq!((plan.moves.len(), plan.alone.len(), plan.reassigns.len()), (0, 3, 0));
+    assert_eq!((plan.handovers.len(), plan.no_other_candidate.len(), plan.reassigns.len()), (0, 3, 0));
     world.state.apply(&Command::Drain { name: "a3".into(), drained: true });
     world.renew(&["a3"]);
-    assert_eq!(world.look().alone, BTreeSet::from([NodeId(3)]), "a drained node serves where there is no other");
+    assert_eq!(
+        world.look().no_other_candidate,
+        BTreeSet::from([NodeId(3)]),
+        "a drained node serves where there is no other"
+    );
 }
 
 #[test]

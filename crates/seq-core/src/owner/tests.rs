@@ -1,12 +1,12 @@
 use alloc::collections::BTreeSet;
 use alloc::vec;
 
-use super::handing::{Commit, Offer, OfferRefusal};
+use super::handover::{Commit, HandoverOffer, OfferRefusal};
 use super::*;
 use crate::route::{Route, RouteNode, RouteRun};
 use crate::section::Distance;
 
-const ME: Life = Life { node: NodeId(1), incarnation: Incarnation(1) };
+const ME: Session = Session { node: NodeId(1), incarnation: Incarnation(1) };
 const OTHER: NodeId = NodeId(2);
 
 fn layout() -> Layout {
@@ -36,12 +36,17 @@ fn routes(version: u64, owners: [(u32, u64); 4]) -> RouteUpdate {
     }
 }
 
-fn grant(section: u32, epoch: u64, ceiling: u64, handover: u64) -> Grant {
-    Grant { section: SectionId(section), epoch: Epoch(epoch), ceiling: Seq(ceiling), handover: Handover(handover) }
+fn grant(section: u32, epoch: u64, ceiling: u64, handover_id: u64) -> Grant {
+    Grant {
+        section: SectionId(section),
+        epoch: Epoch(epoch),
+        ceiling: Seq(ceiling),
+        handover_id: HandoverId(handover_id),
+    }
 }
 
-fn news(version: u64, owners: [(u32, u64); 4], grants: &[Grant]) -> News {
-    News { routes: Some(routes(version, owners)), grants: grants.to_vec(), ..News::default() }
+fn update(version: u64, owners: [(u32, u64); 4], grants: &[Grant]) -> OwnershipUpdate {
+    OwnershipUpdate { routes: Some(routes(version, owners)), grants: grants.to_vec(), ..OwnershipUpdate::default() }
 }
 
 /// A node that owns sections 0 and 1 under epoch 1.
@@ -49,33 +54,33 @@ fn owning() -> Owner {
     let mut owner = Owner::new("s", layout(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
     let effects =
-        tell(&mut owner, 1, news(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+        tell(&mut owner, 1, update(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!(effects.len(), 4, "{effects:?}");
     owner
 }
 
 #[test]
-fn hearsay_takes_away_and_grants_nothing() {
+fn peer_routes_revoke_and_grants_nothing() {
     let mut owner = owning();
     let mut effects = Vec::new();
     // Section 0 went to another node, section 2 came here, and section 1 is told of under an epoch that is over.
-    let update = routes(2, [(2, 2), (2, 0), (1, 2), (0, 0)]);
-    owner.on_hearsay(&update, &mut effects).unwrap();
+    let peer_routes = routes(2, [(2, 2), (2, 0), (1, 2), (0, 0)]);
+    owner.on_peer_routes(&peer_routes, &mut effects).unwrap();
     assert_eq!(effects, [Effect::Publish, Effect::Leave { section: SectionId(0), epoch: Epoch(1) }]);
     assert_eq!(owner.owned().collect::<Vec<_>>(), [(SectionId(1), Epoch(1))]);
     // The store is asked for everything, and then the grant is not missed.
     assert_eq!(owner.known_version(), RouteVersion(0));
     let effects =
-        tell(&mut owner, 2, news(2, [(2, 2), (1, 1), (1, 2), (0, 0)], &[grant(1, 1, 0, 0), grant(2, 2, 5, 0)]));
+        tell(&mut owner, 2, update(2, [(2, 2), (1, 1), (1, 2), (0, 0)], &[grant(1, 1, 0, 0), grant(2, 2, 5, 0)]));
     let entered = Effect::Enter { section: SectionId(2), epoch: Epoch(2), ceiling: Seq(5), copy: None };
     assert_eq!(effects, [entered, Effect::Extend { sent: at(2) }]);
     assert_eq!(owner.known_version(), RouteVersion(2));
 }
 
 /// The effects of news that came with an answer.
-fn tell(owner: &mut Owner, sent: u64, news: News) -> Vec<Effect> {
+fn tell(owner: &mut Owner, sent: u64, update: OwnershipUpdate) -> Vec<Effect> {
     let mut effects = Vec::new();
-    owner.on_news(ME, at(sent), news, &mut effects).unwrap();
+    owner.on_update(ME, at(sent), update, &mut effects).unwrap();
     effects
 }
 
@@ -94,7 +99,7 @@ fn owned(owner: &Owner) -> Vec<(u32, u64)> {
 #[test]
 fn what_is_routed_elsewhere_leaves_before_the_lease_is_extended() {
     let mut owner = owning();
-    let effects = tell(&mut owner, 2, news(2, [(2, 2), (1, 1), (2, 1), (1, 1)], &[grant(3, 1, 70, 0)]));
+    let effects = tell(&mut owner, 2, update(2, [(2, 2), (1, 1), (2, 1), (1, 1)], &[grant(3, 1, 70, 0)]));
     assert_eq!(effects, [Effect::Publish, leave(0, 1), enter(3, 1, 70, None), Effect::Extend { sent: at(2) }]);
     assert_eq!(owned(&owner), [(1, 1), (3, 1)]);
 }
@@ -102,13 +107,13 @@ fn what_is_routed_elsewhere_leaves_before_the_lease_is_extended() {
 #[test]
 fn news_that_cannot_be_taken_in_extend_nothing_and_are_asked_for_whole() {
     let mut owner = owning();
-    let mut gap = news(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[]);
+    let mut gap = update(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[]);
     gap.routes.as_mut().unwrap().base = RouteVersion(5);
     let mut effects = Vec::new();
-    assert!(matches!(owner.on_news(ME, at(2), gap, &mut effects), Err(AdoptError::Gap { .. })));
+    assert!(matches!(owner.on_update(ME, at(2), gap, &mut effects), Err(AdoptError::Gap { .. })));
     assert_eq!(effects, []);
     assert_eq!(owner.known_version(), RouteVersion(0));
-    tell(&mut owner, 3, news(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+    tell(&mut owner, 3, update(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!(owner.known_version(), RouteVersion(9));
 }
 
@@ -117,12 +122,12 @@ fn a_grant_among_what_others_said_is_not_missed() {
     let mut owner = owning();
     let mut effects = Vec::new();
     let theirs = routes(7, [(1, 1), (2, 2), (2, 1), (1, 1)]);
-    owner.on_hearsay(&theirs, &mut effects).unwrap();
+    owner.on_peer_routes(&theirs, &mut effects).unwrap();
     assert_eq!(effects, [Effect::Publish, leave(1, 1)], "what is said grants nothing and extends nothing");
     // Answers to questions from before, one of them whole, do not end the asking.
-    tell(&mut owner, 3, news(6, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+    tell(&mut owner, 3, update(6, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(0), vec![(0, 1)]));
-    tell(&mut owner, 4, news(7, [(1, 1), (2, 2), (2, 1), (1, 1)], &[grant(0, 1, 0, 0), grant(3, 1, 60, 0)]));
+    tell(&mut owner, 4, update(7, [(1, 1), (2, 2), (2, 1), (1, 1)], &[grant(0, 1, 0, 0), grant(3, 1, 60, 0)]));
     assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(7), vec![(0, 1), (3, 1)]));
 }
 
@@ -133,7 +138,7 @@ fn an_ownership_that_left_is_never_entered_again() {
     owner.on_lost(&[(SectionId(0), Epoch(1)), (SectionId(1), Epoch(7))], &mut effects);
     assert_eq!(effects, [leave(0, 1)]);
     let effects =
-        tell(&mut owner, 2, news(2, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+        tell(&mut owner, 2, update(2, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!(effects, [Effect::Publish, Effect::Extend { sent: at(2) }]);
     assert_eq!(owned(&owner), [(1, 1)]);
 }
@@ -141,11 +146,11 @@ fn an_ownership_that_left_is_never_entered_again() {
 #[test]
 fn an_overtaken_answer_brings_nothing_back() {
     let mut owner = owning();
-    tell(&mut owner, 3, news(5, [(2, 3), (1, 1), (2, 1), (0, 0)], &[]));
-    let late = News {
+    tell(&mut owner, 3, update(5, [(2, 3), (1, 1), (2, 1), (0, 0)], &[]));
+    let late = OwnershipUpdate {
         grants: vec![grant(0, 2, 50, 0)],
         routes: Some(routes(4, [(1, 2), (1, 1), (2, 1), (0, 0)])),
-        ..News::default()
+        ..OwnershipUpdate::default()
     };
     assert_eq!(tell(&mut owner, 2, late), [Effect::Extend { sent: at(2) }]);
     assert_eq!(owned(&owner), [(1, 1)]);
@@ -157,11 +162,11 @@ fn renewals_count_on_and_a_repeat_is_the_same_one() {
     let first = owner.renewal().unwrap();
     assert_eq!(owner.renewal().unwrap(), first);
     let mut effects = Vec::new();
-    owner.on_renewed(&first, at(2), News::default(), &mut effects).unwrap();
+    owner.on_renewed(&first, at(2), OwnershipUpdate::default(), &mut effects).unwrap();
     assert_eq!(effects, [Effect::Extend { sent: at(2) }]);
     assert_eq!(owner.renewal().unwrap().renew_seq.0, first.renew_seq.0 + 1);
     effects.clear();
-    owner.on_renewed(&first, at(9), News::default(), &mut effects).unwrap();
+    owner.on_renewed(&first, at(9), OwnershipUpdate::default(), &mut effects).unwrap();
     assert_eq!(effects, [], "an answer twice extends once");
 }
 
@@ -169,18 +174,18 @@ fn renewals_count_on_and_a_repeat_is_the_same_one() {
 fn the_end_of_a_life_ends_the_lease_and_drops_everything() {
     let mut owner = owning();
     let mut effects = Vec::new();
-    owner.on_life_over(ME, &mut effects);
+    owner.on_session_over(ME, &mut effects);
     assert_eq!(effects, [Effect::EndLease, leave(0, 1), leave(1, 1)]);
-    assert_eq!((owner.life(), owner.renewal()), (None, None));
-    let next = Life { incarnation: Incarnation(2), ..ME };
+    assert_eq!((owner.session(), owner.renewal()), (None, None));
+    let next = Session { incarnation: Incarnation(2), ..ME };
     owner.on_registered(next);
     assert_eq!(
-        tell(&mut owner, 9, news(9, [(1, 2), (1, 1), (2, 1), (0, 0)], &[])),
+        tell(&mut owner, 9, update(9, [(1, 2), (1, 1), (2, 1), (0, 0)], &[])),
         [],
-        "an answer to the earlier life"
+        "an answer to the earlier session"
     );
     effects.clear();
-    owner.on_life_over(ME, &mut effects);
+    owner.on_session_over(ME, &mut effects);
     assert_eq!(effects, []);
 }
 
@@ -192,93 +197,103 @@ fn a_section_that_cannot_be_raised_is_given_up_though_renewals_are_answered() {
     let mut effects = Vec::new();
     let renewal = owner.renewal().unwrap();
     let soon = Clocks { boottime: 10_900_000_000, ..at(10) };
-    owner.on_renewed(&renewal, soon, News::default(), &mut effects).unwrap();
+    owner.on_renewed(&renewal, soon, OwnershipUpdate::default(), &mut effects).unwrap();
     assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
     effects.clear();
     let renewal = owner.renewal().unwrap();
-    owner.on_renewed(&renewal, at(11), News::default(), &mut effects).unwrap();
+    owner.on_renewed(&renewal, at(11), OwnershipUpdate::default(), &mut effects).unwrap();
     assert_eq!(effects, [Effect::Extend { sent: at(11) }, leave(0, 1)]);
     let renewal = owner.renewal().unwrap();
     assert_eq!(renewal.released, [(SectionId(0), Epoch(1))]);
-    owner.on_renewed(&renewal, at(12), News::default(), &mut effects).unwrap();
+    owner.on_renewed(&renewal, at(12), OwnershipUpdate::default(), &mut effects).unwrap();
     assert_eq!(owner.renewal().unwrap().released, []);
 }
 
-fn planned(section: u32, epoch: u64) -> Move {
-    Move { section: SectionId(section), epoch: Epoch(epoch), from: ME.node, to: OTHER, incarnation: Incarnation(5) }
+fn planned(section: u32, epoch: u64) -> PlannedHandover {
+    PlannedHandover {
+        section: SectionId(section),
+        epoch: Epoch(epoch),
+        from: ME.node,
+        to: OTHER,
+        incarnation: Incarnation(5),
+    }
 }
 
 /// Begins to hand section 0 over; the attempt.
-fn preparing(owner: &mut Owner) -> Handing {
-    let effects = tell(owner, 2, News { moves: vec![planned(0, 1)], ..News::default() });
-    let [Effect::Extend { .. }, Effect::Prepare(handing)] = effects[..] else { panic!("{effects:?}") };
-    handing
+fn preparing(owner: &mut Owner) -> Handover {
+    let effects = tell(owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() });
+    let [Effect::Extend { .. }, Effect::Prepare(handover)] = effects[..] else { panic!("{effects:?}") };
+    handover
 }
 
 #[test]
 fn a_planned_move_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
     let mut owner = owning();
-    let handing = preparing(&mut owner);
-    assert_eq!((handing.section, handing.to), (SectionId(0), OTHER));
-    assert_ne!(handing.handover, Handover(0));
-    assert_eq!(tell(&mut owner, 2, News { moves: vec![planned(0, 1)], ..News::default() }).len(), 1, "it is under way");
+    let handover = preparing(&mut owner);
+    assert_eq!((handover.section, handover.to), (SectionId(0), OTHER));
+    assert_ne!(handover.handover_id, HandoverId(0));
+    assert_eq!(
+        tell(&mut owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() }).len(),
+        1,
+        "it is under way"
+    );
     let mut effects = Vec::new();
-    owner.on_prepared(&handing, true, &mut effects);
-    owner.on_staged(&handing, true, &mut effects);
-    owner.on_committed(&handing, at(3), Commit::Unknown, &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Stage(handing), Effect::Commit(handing), Effect::Commit(handing)]);
+    owner.on_prepared(&handover, true, &mut effects);
+    owner.on_staged(&handover, true, &mut effects);
+    owner.on_committed(&handover, at(3), Commit::Unknown, &mut effects).unwrap();
+    assert_eq!(effects, [Effect::Stage(handover), Effect::Commit(handover), Effect::Commit(handover)]);
     effects.clear();
-    let made = Commit::Made(news(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
-    owner.on_committed(&handing, at(4), made, &mut effects).unwrap();
-    let activate = Effect::Activate(handing);
+    let made = Commit::Made(update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
+    owner.on_committed(&handover, at(4), made, &mut effects).unwrap();
+    let activate = Effect::Activate(handover);
     assert_eq!(effects, [leave(0, 1), activate, Effect::Publish, Effect::Extend { sent: at(4) }]);
-    assert_eq!((owned(&owner), owner.moves_under_way()), (vec![(1, 1)], 0));
+    assert_eq!((owned(&owner), owner.handovers_in_progress()), (vec![(1, 1)], 0));
 }
 
 #[test]
 fn a_move_that_fails_before_the_commit_or_for_good_is_taken_back() {
     let thaw = Effect::Thaw { section: SectionId(0), epoch: Epoch(1) };
     let mut owner = owning();
-    let handing = preparing(&mut owner);
+    let handover = preparing(&mut owner);
     let mut effects = Vec::new();
-    owner.on_prepared(&handing, false, &mut effects);
-    assert_eq!((effects.len(), owner.moves_under_way()), (0, 0), "nothing was frozen");
+    owner.on_prepared(&handover, false, &mut effects);
+    assert_eq!((effects.len(), owner.handovers_in_progress()), (0, 0), "nothing was frozen");
 
-    let first = handing.handover;
-    let handing = preparing(&mut owner);
-    assert_ne!(handing.handover, first, "another attempt");
-    owner.on_prepared(&handing, true, &mut effects);
-    owner.on_staged(&handing, false, &mut effects);
-    assert_eq!(effects, [Effect::Stage(handing), thaw.clone()]);
+    let first = handover.handover_id;
+    let handover = preparing(&mut owner);
+    assert_ne!(handover.handover_id, first, "another attempt");
+    owner.on_prepared(&handover, true, &mut effects);
+    owner.on_staged(&handover, false, &mut effects);
+    assert_eq!(effects, [Effect::Stage(handover), thaw.clone()]);
 
-    let handing = preparing(&mut owner);
+    let handover = preparing(&mut owner);
     effects.clear();
-    owner.on_prepared(&handing, true, &mut effects);
-    owner.on_staged(&handing, true, &mut effects);
-    owner.on_committed(&handing, at(3), Commit::TargetGone, &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Stage(handing), Effect::Commit(handing), thaw]);
+    owner.on_prepared(&handover, true, &mut effects);
+    owner.on_staged(&handover, true, &mut effects);
+    owner.on_committed(&handover, at(3), Commit::TargetGone, &mut effects).unwrap();
+    assert_eq!(effects, [Effect::Stage(handover), Effect::Commit(handover), thaw]);
     assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
 }
 
 #[test]
 fn a_source_that_lost_the_section_meanwhile_thaws_nothing() {
     let mut owner = owning();
-    let handing = preparing(&mut owner);
+    let handover = preparing(&mut owner);
     let mut effects = Vec::new();
-    owner.on_prepared(&handing, true, &mut effects);
-    owner.on_staged(&handing, true, &mut effects);
-    tell(&mut owner, 3, news(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
+    owner.on_prepared(&handover, true, &mut effects);
+    owner.on_staged(&handover, true, &mut effects);
+    tell(&mut owner, 3, update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
     effects.clear();
     for late in [Commit::TargetGone, Commit::Lost, Commit::Unknown] {
-        owner.on_committed(&handing, at(4), late, &mut effects).unwrap();
+        owner.on_committed(&handover, at(4), late, &mut effects).unwrap();
     }
-    owner.on_staged(&handing, false, &mut effects);
+    owner.on_staged(&handover, false, &mut effects);
     assert_eq!(effects, []);
 }
 
-fn offer(epoch: u64, handover: u64) -> Offer {
+fn offer(epoch: u64, handover_id: u64) -> HandoverOffer {
     let (section, incarnation) = (SectionId(2), ME.incarnation);
-    Offer { section, epoch: Epoch(epoch), handover: Handover(handover), incarnation }
+    HandoverOffer { section, epoch: Epoch(epoch), handover_id: HandoverId(handover_id), incarnation }
 }
 
 fn distance_of(distance: u64) -> Distance {
@@ -290,8 +305,8 @@ fn copy(distance: u64) -> SectionCopy {
 }
 
 /// What the store says when it granted section 2 to this node.
-fn granted(ceiling: u64, handover: u64) -> News {
-    news(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, ceiling, handover)])
+fn granted(ceiling: u64, handover_id: u64) -> OwnershipUpdate {
+    update(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, ceiling, handover_id)])
 }
 
 fn lost(why: CopyLoss) -> Effect {
@@ -315,7 +330,7 @@ fn a_target_starts_from_the_copy_of_the_committed_attempt() {
     owner.on_activate(&offer(2, 1), &mut effects).unwrap();
     assert_eq!(effects, [], "it is served already");
     // Routes that were read before the move do not take the section away again.
-    assert_eq!(tell(&mut owner, 4, news(1, [(1, 1), (1, 1), (3, 1), (0, 0)], &[])).len(), 1);
+    assert_eq!(tell(&mut owner, 4, update(1, [(1, 1), (1, 1), (3, 1), (0, 0)], &[])).len(), 1);
     assert_eq!(owned(&owner), [(0, 1), (1, 1), (2, 2)]);
 }
 
@@ -370,13 +385,13 @@ fn a_copy_that_is_not_the_sections_is_refused() {
 fn an_offer_that_is_past_or_meant_for_another_life_is_refused() {
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
-    tell(&mut owner, 3, news(2, [(1, 1), (1, 1), (3, 3), (0, 0)], &[]));
-    let past = OfferRefusal::Past { section: SectionId(2), epoch: Epoch(2), handover: Handover(1) };
+    tell(&mut owner, 3, update(2, [(1, 1), (1, 1), (3, 3), (0, 0)], &[]));
+    let past = OfferRefusal::Past { section: SectionId(2), epoch: Epoch(2), handover_id: HandoverId(1) };
     assert_eq!(owner.on_activate(&offer(2, 1), &mut Vec::new()), Err(past), "it went on to another node");
-    let other = Offer { incarnation: Incarnation(9), ..offer(4, 1) };
+    let other = HandoverOffer { incarnation: Incarnation(9), ..offer(4, 1) };
     let (current, given) = (Incarnation(1), Incarnation(9));
     assert_eq!(owner.on_prepare(&other), Err(OfferRefusal::OtherIncarnation { current, given }));
-    let unknown = Offer { section: SectionId(9), ..offer(4, 1) };
+    let unknown = HandoverOffer { section: SectionId(9), ..offer(4, 1) };
     assert_eq!(owner.on_prepare(&unknown), Err(OfferRefusal::UnknownSection { section: SectionId(9) }));
     owner.leave();
     assert_eq!(owner.on_prepare(&offer(4, 1)), Err(OfferRefusal::Leaving));
@@ -390,19 +405,19 @@ fn beside(sections: u64, uids: u64) -> Owner {
     let route = Route { owner: Some(OTHER), epoch: Epoch(1) };
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
     let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
-    tell(&mut owner, 1, News { routes: Some(update), ..News::default() });
+    tell(&mut owner, 1, OwnershipUpdate { routes: Some(update), ..OwnershipUpdate::default() });
     owner
 }
 
 #[test]
 fn copies_are_bounded_and_the_oldest_goes_first() {
-    let sections = handing::MAX_INCOMING as u64 + 1;
+    let sections = handover::MAX_INCOMING as u64 + 1;
     let mut owner = beside(sections, 10);
     for section in 0..sections {
-        let one = Offer { section: SectionId(section as u32), ..offer(2, 1) };
+        let one = HandoverOffer { section: SectionId(section as u32), ..offer(2, 1) };
         owner.on_stage(&one, copy(1)).unwrap();
     }
-    let mut start = |section: u32| owner.incoming.take(SectionId(section), Epoch(2), Handover(1), Seq(10));
+    let mut start = |section: u32| owner.incoming.take(SectionId(section), Epoch(2), HandoverId(1), Seq(10));
     assert_eq!(start(0), Err(CopyLoss::Missing));
     assert_eq!(start(1), Ok(copy(1)));
     assert_eq!(start(sections as u32 - 1), Ok(copy(1)));
@@ -417,12 +432,12 @@ fn copies_are_bounded_in_bytes_too() {
         let distances = (0..slots).map(|slot| (crate::id::SlotIndex(slot), distance_of(1))).collect();
         SectionCopy { base: Seq(0), distances }
     };
-    let one = |section: u32| Offer { section: SectionId(section), ..offer(2, 1) };
+    let one = |section: u32| HandoverOffer { section: SectionId(section), ..offer(2, 1) };
     owner.on_stage(&one(0), copy(uids / 2)).unwrap();
     owner.on_stage(&one(1), copy(uids / 2 + 1)).unwrap();
     owner.on_stage(&one(2), copy(uids)).unwrap();
     let mut start = |section: u32| {
-        owner.incoming.take(SectionId(section), Epoch(2), Handover(1), Seq(1)).map(|copy| copy.distances.len())
+        owner.incoming.take(SectionId(section), Epoch(2), HandoverId(1), Seq(1)).map(|copy| copy.distances.len())
     };
     assert_eq!(start(0), Err(CopyLoss::Missing));
     assert_eq!(start(1), Ok(uids as usize / 2 + 1));
@@ -443,12 +458,12 @@ fn attempts_have_numbers_that_a_stranger_does_not_guess() {
     let number = |secret: u64| {
         let mut owner = Owner::new("s", layout(), LeaseTerms::DEFAULTS).with_secret(secret);
         owner.on_registered(ME);
-        tell(&mut owner, 1, news(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+        tell(&mut owner, 1, update(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
         let mut numbers = Vec::new();
         for _ in 0..3 {
-            let handing = preparing(&mut owner);
-            numbers.push(handing.handover.0);
-            owner.on_prepared(&handing, false, &mut Vec::new());
+            let handover = preparing(&mut owner);
+            numbers.push(handover.handover_id.0);
+            owner.on_prepared(&handover, false, &mut Vec::new());
         }
         numbers
     };
@@ -462,13 +477,13 @@ fn whoever_leaves_alone_gives_up_what_nobody_takes() {
     let mut owner = owning();
     owner.leave();
     assert!(owner.renewal().unwrap().leaving);
-    let effects = tell(&mut owner, 2, News { alone: true, ..News::default() });
+    let effects = tell(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
     assert_eq!(effects, [Effect::Extend { sent: at(2) }, leave(0, 1), leave(1, 1)]);
     assert!(!owner.is_empty(), "the store does not know yet");
     let renewal = owner.renewal().unwrap();
     let released: BTreeSet<_> = renewal.released.iter().map(|(section, _)| section.0).collect();
     assert_eq!(released, BTreeSet::from([0, 1]));
-    owner.on_renewed(&renewal, at(3), News::default(), &mut Vec::new()).unwrap();
+    owner.on_renewed(&renewal, at(3), OwnershipUpdate::default(), &mut Vec::new()).unwrap();
     assert!(owner.is_empty());
 }
 
@@ -483,7 +498,7 @@ fn what_a_peer_sends_starts_no_ownership() {
     assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
     // The store knows of no such move: its response grants nothing.
     let renewal = owner.renewal().unwrap();
-    owner.on_renewed(&renewal, at(3), News::default(), &mut effects).unwrap();
+    owner.on_renewed(&renewal, at(3), OwnershipUpdate::default(), &mut effects).unwrap();
     assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
 }
 
@@ -509,9 +524,9 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
     let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
     let grants = (0..sections as u32).map(|section| grant(section, 1, 0, 0)).collect();
-    tell(&mut owner, 1, News { routes: Some(update), grants, ..News::default() });
+    tell(&mut owner, 1, OwnershipUpdate { routes: Some(update), grants, ..OwnershipUpdate::default() });
     owner.leave();
-    tell(&mut owner, 2, News { alone: true, ..News::default() });
+    tell(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
     let mut seen = BTreeSet::new();
     while !owner.is_empty() {
         let renewal = owner.renewal().unwrap();
@@ -519,7 +534,7 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
         let before = seen.len();
         seen.extend(renewal.released.iter().map(|(section, _)| section.0));
         assert!(seen.len() > before, "each call brings some");
-        owner.on_renewed(&renewal, at(3), News::default(), &mut Vec::new()).unwrap();
+        owner.on_renewed(&renewal, at(3), OwnershipUpdate::default(), &mut Vec::new()).unwrap();
     }
     assert_eq!(seen.len() as u64, sections);
 }

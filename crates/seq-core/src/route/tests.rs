@@ -102,7 +102,7 @@ fn a_section_that_the_layout_does_not_have_has_no_route() {
     assert_eq!(table.get(SectionId(12)), None);
 }
 
-/// A step in the life of some tables that start out equal.
+/// A step in the incarnation of some tables that start out equal.
 #[derive(Clone, Debug)]
 enum Op {
     /// The first table, which stands for the store, changes some sections.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{SetDefinition, Terms};
-use crate::id::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, SectionId, Seq};
+use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 use crate::lease::LeaseTerms;
 use crate::limits;
 
@@ -24,24 +24,24 @@ pub enum Command {
     },
     /// Starts a new incarnation of an AllocSvr.
     Register(Registration),
-    /// Says that a life of an AllocSvr goes on.
+    /// Says that an incarnation of an AllocSvr goes on.
     Renew {
         /// The node.
         node: NodeId,
-        /// Its life.
+        /// Its incarnation.
         incarnation: Incarnation,
         /// The last renewal's number plus one, or the last one again.
         renew_seq: RenewSeq,
-        /// Ownerships that the life gives up. One that it does not hold (any more) is passed over.
+        /// Ownerships that the incarnation gives up. One that it does not hold (any more) is passed over.
         released: Vec<(SectionId, Epoch)>,
         /// Whether the process is about to exit: it is given nothing, and what it owns is to be moved away.
         leaving: bool,
     },
-    /// Raises ceilings, and says that the life goes on.
+    /// Raises ceilings, and says that the incarnation goes on.
     Raise {
         /// The node that owns the sections.
         node: NodeId,
-        /// Its life.
+        /// Its incarnation.
         incarnation: Incarnation,
         /// The sections, with the ownership and the ceiling wanted.
         raises: Vec<Raise>,
@@ -119,12 +119,12 @@ pub struct Reassign {
     /// Its epoch as the proposer saw it.
     pub expected: Epoch,
     /// How often its owner was heard of, as the proposer saw it: a renewal or a raise in between wins over the change.
-    /// `None` where nobody owned the section, or a life that was over: that one is heard of no more. A life that ended
+    /// `None` where nobody owned the section, or an incarnation that was over: that one is heard of no more. An incarnation that ended
     /// since may have been heard of once more before, so that the change is refused.
-    pub heard: Option<Heard>,
+    pub liveness: Option<Liveness>,
     /// The new owner.
     pub to: NodeId,
-    /// The life of the new owner as the proposer saw it.
+    /// The incarnation of the new owner as the proposer saw it.
     pub incarnation: Incarnation,
 }
 
@@ -138,14 +138,14 @@ pub struct Transfer {
     pub epoch: Epoch,
     /// The owner, who has frozen the section.
     pub from: NodeId,
-    /// Its life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The next owner, who holds a copy of the frozen section.
     pub to: NodeId,
-    /// Its life.
+    /// Its incarnation.
     pub to_incarnation: Incarnation,
     /// Number of the attempt, not 0: it says which copy is the one to start from.
-    pub handover: Handover,
+    pub handover_id: HandoverId,
 }
 
 /// An ownership as a planned move began it.
@@ -270,14 +270,14 @@ pub enum CommandRefusal {
         /// The epoch in the command.
         given: Epoch,
     },
-    /// The life is over, or never was.
+    /// The incarnation is over, or never was.
     #[error("node {node} is in incarnation {current}, not {given}")]
     OtherIncarnation {
         /// The node.
         node: NodeId,
-        /// Its newest life.
+        /// Its newest incarnation.
         current: Incarnation,
-        /// The life in the command.
+        /// The incarnation in the command.
         given: Incarnation,
     },
     /// The renewal is neither the next one nor the last one again.

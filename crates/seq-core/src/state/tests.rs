@@ -87,22 +87,22 @@ fn raise(
 }
 
 /// How often the owner of a section was heard of, as a proposer sees it now.
-fn heard(state: &State, section: u32) -> Option<Heard> {
+fn liveness(state: &State, section: u32) -> Option<Liveness> {
     let record = state.sections.get(section as usize)?;
     let owner = state.node(record.owner?)?;
-    (owner.incarnation == record.incarnation).then_some(owner.heard)
+    (owner.incarnation == record.incarnation).then_some(owner.liveness)
 }
 
 /// Changes of (section, expected epoch, new owner, its incarnation).
-fn reassign(state: &mut State, moves: &[(u32, u64, u32, u64)]) -> Vec<Option<Epoch>> {
+fn reassign(state: &mut State, reassigns: &[(u32, u64, u32, u64)]) -> Vec<Option<Epoch>> {
     let one = |&(section, expected, to, incarnation): &(u32, u64, u32, u64)| Reassign {
         section: SectionId(section),
         expected: Epoch(expected),
-        heard: heard(state, section),
+        liveness: liveness(state, section),
         to: NodeId(to),
         incarnation: Incarnation(incarnation),
     };
-    match state.apply(&Command::Reassign(moves.iter().map(one).collect())) {
+    match state.apply(&Command::Reassign(reassigns.iter().map(one).collect())) {
         Answer::Reassigned(outcome) => outcome,
         other => panic!("{other:?}"),
     }
@@ -337,33 +337,33 @@ fn a_change_of_owner_is_made_once() {
 
 #[test]
 fn whatever_was_heard_in_between_wins_over_a_change_of_owner() {
-    let change = |heard| {
+    let change = |liveness| {
         Command::Reassign(vec![Reassign {
             section: SectionId(0),
             expected: Epoch(1),
-            heard,
+            liveness,
             to: NodeId(2),
             incarnation: Incarnation(1),
         }])
     };
     let refused = Answer::Reassigned(vec![None]);
     let mut state = served();
-    let seen = heard(&state, 0);
+    let seen = liveness(&state, 0);
     renew(&mut state, (1, 1), 1).unwrap();
     assert_eq!(state.apply(&change(seen)), refused, "a renewal");
-    let seen = heard(&state, 0);
+    let seen = liveness(&state, 0);
     renew(&mut state, (1, 1), 1).unwrap();
     assert_eq!(state.apply(&change(seen)), refused, "a repeated one");
-    let seen = heard(&state, 0);
+    let seen = liveness(&state, 0);
     raise(&mut state, (1, 1), &[(1, 1, 500)]).unwrap();
     assert_eq!(state.apply(&change(seen)), refused, "a raise of another section");
-    let seen = heard(&state, 0);
+    let seen = liveness(&state, 0);
     register(&mut state, "a1", 12).unwrap();
-    assert_eq!(state.apply(&change(seen)), refused, "the life ended, and may have been heard of before that");
+    assert_eq!(state.apply(&change(seen)), refused, "the session ended, and may have been liveness of before that");
     assert_eq!(state.apply(&change(None)), Answer::Reassigned(vec![Some(Epoch(2))]));
 }
 
-fn transfer(state: &mut State, to: (u32, u64), handover: u64) -> Result<Transferred, CommandRefusal> {
+fn transfer(state: &mut State, to: (u32, u64), handover_id: u64) -> Result<Transferred, CommandRefusal> {
     let transfer = Transfer {
         section: SectionId(0),
         epoch: Epoch(1),
@@ -371,7 +371,7 @@ fn transfer(state: &mut State, to: (u32, u64), handover: u64) -> Result<Transfer
         incarnation: Incarnation(1),
         to: NodeId(to.0),
         to_incarnation: Incarnation(to.1),
-        handover: Handover(handover),
+        handover_id: HandoverId(handover_id),
     };
     match state.apply(&Command::Transfer(transfer)) {
         Answer::Transferred(outcome) => outcome,
@@ -385,7 +385,7 @@ fn a_planned_move_keeps_the_ceiling_and_is_answered_again() {
     let made = Ok(Transferred { epoch: Epoch(2), max_seq: Seq(100) });
     assert_eq!(transfer(&mut state, (2, 1), 7), made);
     let record = state.sections[0];
-    assert_eq!((record.owner, record.epoch, record.handover), (Some(NodeId(2)), Epoch(2), Handover(7)));
+    assert_eq!((record.owner, record.epoch, record.handover_id), (Some(NodeId(2)), Epoch(2), HandoverId(7)));
     let version = state.route_version;
     assert_eq!(transfer(&mut state, (2, 1), 7), made);
     assert_eq!(state.route_version, version);
@@ -417,7 +417,7 @@ fn what_a_life_gives_up_is_nobodys_under_the_next_epoch() {
     assert_eq!(owners, [(None, 2, 100), (Some(NodeId(1)), 1, 100), (None, 0, 0), (None, 0, 0)]);
     assert!(state.nodes[0].leaving);
     register(&mut state, "a1", 12).unwrap();
-    assert!(!state.nodes[0].leaving, "a new life stays");
+    assert!(!state.nodes[0].leaving, "a new session stays");
 }
 
 #[test]
@@ -509,7 +509,7 @@ impl Twin {
         let to = self.names.get((transfer.to.0 as usize).wrapping_sub(1)).cloned();
         let living = self.lives(transfer.to, transfer.to_incarnation).is_some();
         let record = self.sections.get_mut(&transfer.section.0)?;
-        let next = (transfer.epoch.0.checked_add(1)?, to, transfer.to_incarnation.0, record.3, transfer.handover.0);
+        let next = (transfer.epoch.0.checked_add(1)?, to, transfer.to_incarnation.0, record.3, transfer.handover_id.0);
         let mine = (record.0, record.1.as_ref(), record.2) == (transfer.epoch.0, Some(&from), transfer.incarnation.0);
         if *record != next && !(mine && living) {
             return None;
@@ -573,8 +573,8 @@ impl Twin {
                     answers.push(match (self.sections.get_mut(&change.section.0), name) {
                         (Some(record), Some(name)) if record.0 == change.expected.0 => {
                             let owner = record.1.as_ref().map(|owner| self.nodes[owner]);
-                            let heard = owner.filter(|owner| owner.0 == record.2).map(|owner| owner.3);
-                            if heard == change.heard.map(|heard| heard.0) {
+                            let liveness = owner.filter(|owner| owner.0 == record.2).map(|owner| owner.3);
+                            if liveness == change.liveness.map(|liveness| liveness.0) {
                                 *record = (record.0 + 1, Some(name), change.incarnation.0, record.3, 0);
                                 Some(record.0)
                             } else {
@@ -617,7 +617,7 @@ fn plain(answer: Answer) -> Vec<Option<u64>> {
 /// The state without liveness counters: a raise of which every part is refused counts for its node, too.
 fn deaf(state: &State) -> State {
     let mut state = timeless(state);
-    state.nodes.iter_mut().for_each(|node| node.heard = Heard(0));
+    state.nodes.iter_mut().for_each(|node| node.liveness = Liveness(0));
     state
 }
 
@@ -652,14 +652,19 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
     });
     let raise = (node(), incarnation(), prop::collection::vec(one_raise, 0..8))
         .prop_map(|(node, incarnation, raises)| Command::Raise { node, incarnation, raises });
-    let heard = || prop::option::of((0..6u64).prop_map(Heard));
-    let one_move =
-        (section(), epoch(), heard(), node(), incarnation()).prop_map(|(section, expected, heard, to, incarnation)| {
-            Reassign { section: SectionId(section), expected: Epoch(expected), heard, to, incarnation }
-        });
+    let liveness = || prop::option::of((0..6u64).prop_map(Liveness));
+    let one_move = (section(), epoch(), liveness(), node(), incarnation()).prop_map(
+        |(section, expected, liveness, to, incarnation)| Reassign {
+            section: SectionId(section),
+            expected: Epoch(expected),
+            liveness,
+            to,
+            incarnation,
+        },
+    );
     let reassign = prop::collection::vec(one_move, 0..8).prop_map(Command::Reassign);
     let transfer = (section(), epoch(), node(), incarnation(), node(), incarnation(), 1..3u64).prop_map(
-        |(section, epoch, from, incarnation, to, to_incarnation, handover)| {
+        |(section, epoch, from, incarnation, to, to_incarnation, handover_id)| {
             Command::Transfer(Transfer {
                 section: SectionId(section),
                 epoch: Epoch(epoch),
@@ -667,7 +672,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
                 incarnation,
                 to,
                 to_incarnation,
-                handover: Handover(handover),
+                handover_id: HandoverId(handover_id),
             })
         },
     );
@@ -695,17 +700,17 @@ proptest! {
                 prop_assert!(new.epoch >= old.epoch && new.max_seq >= old.max_seq && new.routed >= old.routed);
             }
             for (old, new) in before.nodes.iter().zip(&state.nodes) {
-                prop_assert!(new.incarnation >= old.incarnation && new.heard >= old.heard);
+                prop_assert!(new.incarnation >= old.incarnation && new.liveness >= old.liveness);
             }
             prop_assert!(state.route_version >= before.route_version);
         }
         for (record, known) in state.sections.iter().zip(twin.sections.values()) {
             let name = record.owner.map(|id| state.node(id).unwrap().name.clone());
-            let SectionRecord { epoch, incarnation, max_seq, handover, .. } = record;
-            prop_assert_eq!(&(epoch.0, name, incarnation.0, max_seq.0, handover.0), known);
+            let SectionRecord { epoch, incarnation, max_seq, handover_id, .. } = record;
+            prop_assert_eq!(&(epoch.0, name, incarnation.0, max_seq.0, handover_id.0), known);
         }
         for node in &state.nodes {
-            prop_assert_eq!(node.heard.0, twin.nodes[&node.name].3);
+            prop_assert_eq!(node.liveness.0, twin.nodes[&node.name].3);
         }
     }
 

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use prost::Message;
 use seq_core::{Refusal, limits};
-use seq_kit::frontend::{Frontend, Via};
+use seq_kit::service::{SequenceService, Via};
 use seq_proto::status::{self, Detail};
 use seq_proto::v1::sequence_service_server::SERVICE_NAME;
 use serde::Serialize;
@@ -129,7 +129,7 @@ pub(super) fn method(path: &str) -> Option<Called<'_>> {
     }))
 }
 
-pub(super) async fn handle<F: Frontend>(
+pub(super) async fn handle<F: SequenceService>(
     handlers: &Arc<Handlers<F>>,
     called: Called<'_>,
     head: &Parts,
@@ -171,7 +171,7 @@ fn unimplemented(name: &str, headers: &HeaderMap) -> Response<Body> {
     )
 }
 
-async fn unary<F: Frontend>(
+async fn unary<F: SequenceService>(
     handlers: &Handlers<F>,
     method: Unary,
     codec: Codec,

@@ -10,7 +10,7 @@ use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use seq_core::{Count, Refusal};
-use seq_kit::frontend::{Frontend, Via};
+use seq_kit::service::{SequenceService, Via};
 use seq_proto::{status, v1};
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -28,7 +28,7 @@ const REASON: &str = "seq-reason";
 /// Header: whether a number read is exact.
 const EXACTNESS: &str = "seq-exactness";
 
-pub(super) async fn handle<F: Frontend>(handlers: &Arc<Handlers<F>>, head: &Parts) -> Response<Body> {
+pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Parts) -> Response<Body> {
     let uri = &head.uri;
     let path = uri.path().strip_prefix(PREFIX).and_then(|path| path.split_once('/'));
     let Some((verb @ ("next" | "current"), uid)) = path else { return not_found(uri.path()) };
@@ -75,7 +75,7 @@ fn unsolicited(head: &Parts) -> Option<String> {
     (!same).then(|| format!("origin: {origin}: pages of another site take no numbers"))
 }
 
-async fn next<F: Frontend>(
+async fn next<F: SequenceService>(
     handlers: &Handlers<F>,
     context: RequestContext,
     uid: &str,
@@ -96,7 +96,7 @@ async fn next<F: Frontend>(
     Ok(respond(StatusCode::OK, TEXT, format!("{}\n", allocation.value)))
 }
 
-async fn current<F: Frontend>(
+async fn current<F: SequenceService>(
     handlers: &Handlers<F>,
     context: RequestContext,
     uid: &str,

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use seq_core::{Count, Epoch, Refusal, Target, Uid, limits};
-use seq_kit::frontend::{Ask, Current, Frontend, Via};
+use seq_kit::service::{Current, Item, SequenceService, Via};
 use seq_proto::status;
 
 use crate::resp::auth::{self, AuthOutcome};
@@ -105,7 +105,7 @@ impl<'a> Invocation<'a, '_> {
 }
 
 /// Executes one command, whose encoded form is `bytes`; within a transaction it is queued.
-pub(super) async fn execute<F: Frontend>(
+pub(super) async fn execute<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
     args: &Args<'_>,
@@ -144,7 +144,7 @@ pub(super) async fn execute<F: Frontend>(
 }
 
 /// Executes a command that passed [`check`].
-async fn dispatch<F: Frontend>(
+async fn dispatch<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
     invocation: &Invocation<'_, '_>,
@@ -265,7 +265,7 @@ fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<U
 }
 
 /// INCR or INCRBY outside of a batch, because its arguments are invalid or out of range.
-async fn incr<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+async fn incr<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
     let by = if invocation.name == b"INCR" { b"1" } else { invocation.get(2) };
     let (negative, digits) = by.strip_prefix(b"-").map_or((false, by), |digits| (true, digits));
@@ -279,14 +279,14 @@ async fn incr<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '
     let Some(count) = u32::try_from(amount).ok().and_then(|count| Count::new(count).ok()) else {
         return replies.error("ERR", format_args!("count {amount} is not in 1..={}", limits::MAX_COUNT));
     };
-    match endpoint.frontend.next(call(), Ask { uid, count, epoch: Epoch(0) }).await {
+    match endpoint.service.next(call(), Item { uid, count, epoch: Epoch(0) }).await {
         Ok(allocation) => replies.integer(allocation.value.0),
         Err(refusal) => refuse(replies, &refusal),
     }
 }
 
 /// Encodes the refusal of a read or SET.
-fn refused<F: Frontend>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &Refusal) {
+fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &Refusal) {
     if endpoint.has_no_routes() && status::verdict(refusal).retry_after.is_some() {
         loading(replies);
     } else {
@@ -299,13 +299,13 @@ fn value(current: &Current) -> Option<u64> {
     Some(current.reading.value.0).filter(|value| *value > 0)
 }
 
-async fn get<F: Frontend>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) {
+async fn get<F: SequenceService>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) {
     let Some(uid) = uid(endpoint, key, replies) else { return };
     if endpoint.has_no_routes() {
         return loading(replies);
     }
     let _sample = endpoint.latency.sample(Via::Resp);
-    match endpoint.frontend.current(call(), uid, Epoch(0)).await {
+    match endpoint.service.current(call(), uid, Epoch(0)).await {
         Ok(current) => replies.value(value(&current)),
         Err(refusal) => refused(endpoint, replies, &refusal),
     }
@@ -313,7 +313,7 @@ async fn get<F: Frontend>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Repl
 
 /// Reads all keys of a command. A key that is no sequence of this set has no value, as a missing key in Redis. Encodes
 /// an error if a key cannot be read now.
-async fn read<F: Frontend>(
+async fn read<F: SequenceService>(
     endpoint: &Endpoint<F>,
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
@@ -327,7 +327,7 @@ async fn read<F: Frontend>(
     let mut values = vec![None; invocation.args.count() - 1];
     let (indexes, uids): (Vec<_>, Vec<_>) =
         invocation.iter().enumerate().filter_map(|(index, key)| Some((index, keys.uid(key)?))).unzip();
-    for (index, read) in indexes.into_iter().zip(endpoint.frontend.current_many(call(), uids).await) {
+    for (index, read) in indexes.into_iter().zip(endpoint.service.current_many(call(), uids).await) {
         match read {
             Ok(current) => values[index] = value(&current),
             Err(Refusal::UidOutOfRange { .. }) => {}
@@ -340,20 +340,24 @@ async fn read<F: Frontend>(
     Some(values)
 }
 
-async fn mget<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+async fn mget<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     let Some(values) = read(endpoint, invocation, replies).await else { return };
     replies.array(values.len());
     values.into_iter().for_each(|value| replies.value(value));
 }
 
-async fn exists<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+async fn exists<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     if let Some(values) = read(endpoint, invocation, replies).await {
         replies.integer(values.into_iter().flatten().count() as u64);
     }
 }
 
 /// TYPE, TTL and PTTL: a sequence that has had a number is a string that never expires.
-async fn type_or_ttl<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+async fn type_or_ttl<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
     let Some(values) = read(endpoint, invocation, replies).await else { return };
     let exists = values.into_iter().flatten().next().is_some();
     match (invocation.name, exists) {
@@ -364,7 +368,7 @@ async fn type_or_ttl<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocatio
     }
 }
 
-async fn set<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+async fn set<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
     if invocation.args.count() > 3 {
         let option = Excerpt(invocation.get(3));
@@ -377,7 +381,7 @@ async fn set<F: Frontend>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_
         return loading(replies);
     }
     let done = match Target::new(to) {
-        Ok(to) => endpoint.frontend.advance(call(), uid, to, Epoch(0)).await,
+        Ok(to) => endpoint.service.advance(call(), uid, to, Epoch(0)).await,
         Err(refusal) => Err(refusal),
     };
     match done {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use seq_core::limits;
 use seq_kit::connection::Connection;
-use seq_kit::frontend::{Allocation, Answered, Asked, Call, Frontend, Via};
+use seq_kit::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::transport::server::Connected;
@@ -72,8 +72,8 @@ pub(super) struct Client<F> {
 struct Batch {
     /// [`SHORT_BYTES`] of space, then the bytes of the read.
     input: Box<[u8]>,
-    items: Vec<Asked>,
-    results: Vec<Answered<Allocation>>,
+    items: Vec<DecodedItem>,
+    results: Vec<ItemReply<Allocation>>,
     replies: Replies,
 }
 
@@ -85,7 +85,7 @@ enum End {
     Close,
 }
 
-impl<F: Frontend> Client<F> {
+impl<F: SequenceService> Client<F> {
     pub(super) fn new(endpoint: Arc<Endpoint<F>>, stream: Connection) -> Client<F> {
         let id = endpoint.node.last_id.fetch_add(1, Relaxed) + 1;
         let peer = stream.connect_info().remote_addr();
@@ -235,8 +235,8 @@ impl<F: Frontend> Client<F> {
     async fn execute(
         &mut self,
         transaction: Transaction,
-        items: &mut Vec<Asked>,
-        results: &mut Vec<Answered<Allocation>>,
+        items: &mut Vec<DecodedItem>,
+        results: &mut Vec<ItemReply<Allocation>>,
         replies: &mut Replies,
     ) -> Result<(), End> {
         let Some((input, commands)) = transaction.into_commands() else {
@@ -301,18 +301,18 @@ impl<F: Frontend> Client<F> {
 }
 
 /// Allocates the numbers of a batch and writes the replies.
-async fn allocate<F: Frontend>(
+async fn allocate<F: SequenceService>(
     endpoint: &Endpoint<F>,
-    items: &mut Vec<Asked>,
-    results: &mut Vec<Answered<Allocation>>,
+    items: &mut Vec<DecodedItem>,
+    results: &mut Vec<ItemReply<Allocation>>,
     replies: &mut Replies,
 ) {
-    let frontend = &endpoint.frontend;
+    let service = &endpoint.service;
     let _sample = endpoint.latency.sample(Via::Resp);
-    frontend.take_now(Via::Resp, items, results);
+    service.try_next_batch(Via::Resp, items, results);
     // Without routes no owner is known; the client gets the error at once, and retries.
     if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
-        frontend.take_rest(call(), items, results).await;
+        service.complete_batch(call(), items, results).await;
     }
     for result in results.drain(..) {
         match result {
@@ -346,8 +346,8 @@ impl Batch {
     fn put_back(mut self: Box<Batch>) {
         self.items.clear();
         self.results.clear();
-        self.items.shrink_to(KEPT_BYTES / size_of::<Asked>());
-        self.results.shrink_to(KEPT_BYTES / size_of::<Answered<Allocation>>());
+        self.items.shrink_to(KEPT_BYTES / size_of::<DecodedItem>());
+        self.results.shrink_to(KEPT_BYTES / size_of::<ItemReply<Allocation>>());
         self.replies.clear(KEPT_BYTES);
         SPARE.set(Some(self));
     }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use seq_core::{Count, Epoch, Uid};
-use seq_kit::frontend::{Ask, Asked};
+use seq_kit::service::{DecodedItem, Item};
 
 use crate::resp::parse::{Args, Command, Malformed, Parser};
 
@@ -29,7 +29,7 @@ pub(crate) fn parse_batch<'a>(
     input: &'a [u8],
     keys: Keys<'_>,
     most: usize,
-    items: &mut Vec<Asked>,
+    items: &mut Vec<DecodedItem>,
 ) -> (usize, BatchEnd<'a>) {
     let mut at = 0;
     while items.len() < most {
@@ -58,14 +58,14 @@ pub(crate) fn parse_batch<'a>(
 /// Parses an INCR in the form that nearly every client sends; returns its length in bytes too. Other forms are left to
 /// [`short`] and then to the parser, which give the same result and are slower.
 #[inline]
-fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Ask, usize)> {
+fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;
-    let item = Ask { uid: keys.uid(key)?, count: Count::ONE, epoch: Epoch(0) };
+    let item = Item { uid: keys.uid(key)?, count: Count::ONE, epoch: Epoch(0) };
     Some((item, input.len() - rest.len()))
 }
 
 /// Parses an INCR or INCRBY whose arguments are under a hundred bytes each; returns its length in bytes too.
-fn short(input: &[u8], keys: Keys<'_>) -> Option<(Ask, usize)> {
+fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (by, rest) = match input {
         [b'*', b'2', b'\r', b'\n', rest @ ..] => (false, rest),
         [b'*', b'3', b'\r', b'\n', rest @ ..] => (true, rest),
@@ -75,7 +75,7 @@ fn short(input: &[u8], keys: Keys<'_>) -> Option<(Ask, usize)> {
     let (key, rest) = sized(rest.strip_prefix(b"$")?)?;
     let (count, rest) = if by { sized(rest.strip_prefix(b"$")?)? } else { (&b"1"[..], rest) };
     let matches = name.eq_ignore_ascii_case(if by { b"INCRBY" } else { b"INCR" });
-    let item = Ask { uid: keys.uid(key).filter(|_| matches)?, count: amount(count)?, epoch: Epoch(0) };
+    let item = Item { uid: keys.uid(key).filter(|_| matches)?, count: amount(count)?, epoch: Epoch(0) };
     Some((item, input.len() - rest.len()))
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, Bat
 }
 
 /// The item of an INCR or INCRBY; `None` for another command or invalid arguments.
-fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Ask> {
+fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Item> {
     let mut args = args.iter();
     let name = args.next()?;
     let by = match name.len() {
@@ -117,7 +117,7 @@ fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Ask> {
     };
     let uid = keys.uid(args.next()?)?;
     let count = if by { amount(args.next()?)? } else { Count::ONE };
-    args.next().is_none().then_some(Ask { uid, count, epoch: Epoch(0) })
+    args.next().is_none().then_some(Item { uid, count, epoch: Epoch(0) })
 }
 
 /// Mapping of keys to uids.

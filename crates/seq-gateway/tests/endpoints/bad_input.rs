@@ -32,7 +32,7 @@ async fn an_invalid_request_for_one_uid_is_refused() {
     let read = v1::CurrentRequest { uid: 1, hops: 3, ..v1::CurrentRequest::default() };
     let refused = server.client().current(read).await.unwrap_err();
     check(&refused, Code::InvalidArgument, "TOO_MANY_HOPS", "3 hops");
-    assert_eq!(server.twin.calls().len(), 1, "only the uid is checked by the frontend");
+    assert_eq!(server.twin.calls().len(), 1, "only the uid is checked by the service");
     assert_eq!(server.twin.last(1), 0);
 }
 

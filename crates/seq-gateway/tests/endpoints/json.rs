@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seq_core::limits::MAX_ITEMS;
-use seq_kit::frontend::Via;
+use seq_kit::service::Via;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

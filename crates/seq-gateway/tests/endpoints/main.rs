@@ -1,4 +1,4 @@
-//! The endpoints in front of a frontend that counts in a map, used by real clients.
+//! The endpoints in front of a service that counts in a map, used by real clients.
 
 mod bad_input;
 mod clients;

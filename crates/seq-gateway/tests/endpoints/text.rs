@@ -1,6 +1,6 @@
 //! Plain text over HTTP.
 
-use seq_kit::frontend::Via;
+use seq_kit::service::Via;
 
 use crate::http::{HttpResponse, http1, http2};
 use crate::twin::TestServer;

@@ -1,4 +1,4 @@
-//! A minimal frontend behind the real endpoints.
+//! A minimal service behind the real endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
 use seq_gateway::grpc::Node;
 use seq_kit::admission::Admission;
-use seq_kit::frontend::{Allocation, Answered, Ask, Asked, Call, Current, Frontend, Via};
 use seq_kit::http::Checks;
 use seq_kit::listen;
+use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::sync::watch;
@@ -84,7 +84,7 @@ impl Twin {
         self.unserved.store(all, Relaxed);
     }
 
-    fn take(&self, ask: Ask) -> Result<Allocation, Refusal> {
+    fn take(&self, ask: Item) -> Result<Allocation, Refusal> {
         if ask.uid.0 >= UIDS {
             return Err(Refusal::UidOutOfRange { uid: ask.uid, start: 0, end: UIDS });
         }
@@ -107,13 +107,13 @@ impl Twin {
     }
 }
 
-impl Frontend for Twin {
-    async fn next(&self, call: Call, ask: Ask) -> Result<Allocation, Refusal> {
+impl SequenceService for Twin {
+    async fn next(&self, call: Call, ask: Item) -> Result<Allocation, Refusal> {
         self.inner.lock().calls.push(call);
         self.take(ask)
     }
 
-    fn take_now(&self, _: Via, items: &[Asked], results: &mut Vec<Answered<Allocation>>) {
+    fn try_next_batch(&self, _: Via, items: &[DecodedItem], results: &mut Vec<ItemReply<Allocation>>) {
         let held = self.held.borrow();
         for item in items {
             let waits = item.is_ok_and(|item| held.contains(&item.uid.0));
@@ -121,7 +121,7 @@ impl Frontend for Twin {
         }
     }
 
-    async fn take_rest(&self, call: Call, items: &[Asked], results: &mut [Answered<Allocation>]) {
+    async fn complete_batch(&self, call: Call, items: &[DecodedItem], results: &mut [ItemReply<Allocation>]) {
         self.inner.lock().calls.push(call);
         for (item, result) in items.iter().zip(results) {
             if result.is_none() {
@@ -132,7 +132,7 @@ impl Frontend for Twin {
         }
     }
 
-    async fn next_many(&self, call: Call, items: &[Asked]) -> Vec<Result<Allocation, Refusal>> {
+    async fn next_many(&self, call: Call, items: &[DecodedItem]) -> Vec<Result<Allocation, Refusal>> {
         self.inner.lock().calls.push(call);
         items.iter().map(|item| self.take((*item)?)).collect()
     }

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use seq_core::state::{
     Command, NodeRecord, Raise, Reassign, Registration, SectionRecord, SetDefinition, State, Terms, Transfer,
 };
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
+use seq_core::{
+    Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq,
+};
 
 use super::*;
 use crate::nonce::Fingerprint;
@@ -61,7 +63,7 @@ fn state() -> State {
         incarnation: Incarnation(epoch),
         max_seq: Seq(max_seq),
         routed: RouteVersion(epoch),
-        handover: Handover(epoch * 2),
+        handover_id: HandoverId(epoch * 2),
     };
     let node = NodeRecord {
         name: "a1".into(),
@@ -69,10 +71,10 @@ fn state() -> State {
         incarnation: Incarnation(4),
         token: 0xfeed,
         renew_seq: RenewSeq(9),
-        heard: Heard(31),
+        liveness: Liveness(31),
         drained: true,
         leaving: false,
-        registered_at: Heard(17),
+        registered_at: Liveness(17),
         lease: Duration::from_secs(2),
     };
     State {
@@ -138,15 +140,15 @@ fn commands_that_keep_and_change_owners() {
             020000000100000002000000000000000300000000000000d8ffffff01000000
             d8ffffff01000000010000000000000000000000000000000000000000000000"#]],
     );
-    let reassign = |heard| Reassign {
+    let reassign = |liveness| Reassign {
         section: SectionId(1),
         expected: Epoch(3),
-        heard,
+        liveness,
         to: NodeId(2),
         incarnation: Incarnation(5),
     };
     check_command(
-        &Command::Reassign(vec![reassign(Some(Heard(6))), reassign(None)]),
+        &Command::Reassign(vec![reassign(Some(Liveness(6))), reassign(None)]),
         expect![[r#"
             5351535201000200900000008f0dccfd01000000010000000300000000000000
             0300000000000000010000000000000006000000000000000000000000000000
@@ -161,7 +163,7 @@ fn commands_that_keep_and_change_owners() {
         incarnation: Incarnation(4),
         to: NodeId(5),
         to_incarnation: Incarnation(6),
-        handover: Handover(7),
+        handover_id: HandoverId(7),
     };
     check_command(
         &Command::Transfer(transfer),
@@ -194,7 +196,7 @@ fn the_largest_command_fits_an_entry_and_one_more_does_not() {
     let change = Reassign {
         section: SectionId(u32::MAX),
         expected: Epoch(u64::MAX),
-        heard: Some(Heard(u64::MAX)),
+        liveness: Some(Liveness(u64::MAX)),
         to: NodeId(u32::MAX),
         incarnation: Incarnation(u64::MAX),
     };

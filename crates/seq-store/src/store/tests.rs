@@ -35,7 +35,7 @@ async fn three(tasks: &TaskGroup) -> Vec<StoreHandle> {
             join: false,
             form: false,
             listener: port.into(),
-            tuning: StoreTuning::DEFAULTS,
+            options: StoreOptions::DEFAULTS,
             clock: seq_kit::clock::Clock::System,
             revision: "test".into(),
         };

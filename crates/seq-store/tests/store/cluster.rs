@@ -13,11 +13,11 @@ use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient;
 use seq_proto::v1::{
-    News, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, StatusRequest,
-    StoreStatus,
+    OwnershipUpdate, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
+    StatusRequest, StoreStatus,
 };
 use seq_store::storage::MemoryDisk;
-use seq_store::{DataDir, Dial, StartError, Store, StoreConfig, StoreHandle, StoreTuning};
+use seq_store::{DataDir, Dial, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -43,7 +43,7 @@ pub(crate) enum Disk {
 
 pub(crate) struct Cluster {
     pub(crate) spec: SetSpec,
-    pub(crate) tuning: StoreTuning,
+    pub(crate) options: StoreOptions,
     pub(crate) data: Vec<DataDir>,
     pub(crate) links: Links,
     /// The stores that a member's set file names; that of the others names `first`.
@@ -91,7 +91,7 @@ impl Cluster {
         };
         let mut cluster = Cluster {
             spec,
-            tuning: StoreTuning { lease_wait: LEASE_WAIT, ..StoreTuning::DEFAULTS },
+            options: StoreOptions { lease_wait: LEASE_WAIT, ..StoreOptions::DEFAULTS },
             data: Vec::new(),
             links: Links::default(),
             files: BTreeMap::new(),
@@ -156,7 +156,7 @@ impl Cluster {
             join: self.joins.contains(&id),
             form: self.forms,
             listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0).into(),
-            tuning: self.tuning.clone(),
+            options: self.options.clone(),
             clock: seq_kit::clock::Clock::System,
             revision: "test".into(),
         }
@@ -320,8 +320,8 @@ impl Cluster {
         }
     }
 
-    pub(crate) async fn renew(&self, life: &RegisterResponse, renew_seq: u64) -> Result<RenewResponse, Status> {
-        let (node_id, incarnation) = (life.node_id, life.incarnation);
+    pub(crate) async fn renew(&self, session: &RegisterResponse, renew_seq: u64) -> Result<RenewResponse, Status> {
+        let (node_id, incarnation) = (session.node_id, session.incarnation);
         let request = RenewRequest { node_id, incarnation, renew_seq, ..RenewRequest::default() };
         self.ask(|mut control| {
             let request = request.clone();
@@ -330,13 +330,13 @@ impl Cluster {
         .await
     }
 
-    /// Renews until the life owns `sections` sections; answers the number of the last renewal, and what it owns.
-    pub(crate) async fn owns(&self, life: &RegisterResponse, sections: usize) -> (u64, News) {
+    /// Renews until the incarnation owns `sections` sections; answers the number of the last renewal, and what it owns.
+    pub(crate) async fn owns(&self, session: &RegisterResponse, sections: usize) -> (u64, OwnershipUpdate) {
         let mut renew_seq = 0;
         let renewals = async {
             loop {
                 renew_seq += 1;
-                let owned = self.renew(life, renew_seq).await.unwrap().news.unwrap();
+                let owned = self.renew(session, renew_seq).await.unwrap().update.unwrap();
                 if owned.sections.len() == sections {
                     return owned;
                 }
@@ -350,12 +350,12 @@ impl Cluster {
     /// Raises one section; answers its ceiling, 0 when the raise was refused.
     pub(crate) async fn raise(
         &self,
-        life: &RegisterResponse,
+        session: &RegisterResponse,
         section: u32,
         epoch: u64,
         to: u64,
     ) -> Result<u64, Status> {
-        let request = raise_request(life, section, epoch, to);
+        let request = raise_request(session, section, epoch, to);
         let answer = self
             .ask(|mut control| {
                 let request = request.clone();
@@ -374,10 +374,10 @@ pub(crate) fn follows(refusal: &Status) -> Option<u64> {
     info.metadata["current"].parse().ok()
 }
 
-pub(crate) fn raise_request(life: &RegisterResponse, section: u32, epoch: u64, to: u64) -> RaiseCeilingsRequest {
+pub(crate) fn raise_request(session: &RegisterResponse, section: u32, epoch: u64, to: u64) -> RaiseCeilingsRequest {
     RaiseCeilingsRequest {
-        node_id: life.node_id,
-        incarnation: life.incarnation,
+        node_id: session.node_id,
+        incarnation: session.incarnation,
         sections: vec![section],
         epochs: vec![epoch],
         ceilings: vec![to],

@@ -66,7 +66,7 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
         epoch: 1,
         to_node_id: 2,
         to_incarnation: 1,
-        handover: 1,
+        handover_id: 1,
         route_version: 0,
     };
     for (request, expected) in [
@@ -77,13 +77,13 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
         (TransferRequest { to_node_id: 0, ..good }, "BAD_TARGET"),
         (TransferRequest { to_node_id: 1, ..good }, "BAD_TARGET"),
         (TransferRequest { to_incarnation: 0, ..good }, "BAD_TARGET"),
-        (TransferRequest { handover: 0, ..good }, "BAD_HANDOVER"),
+        (TransferRequest { handover_id: 0, ..good }, "BAD_HANDOVER"),
     ] {
         assert_eq!(reason(cluster.control(1).transfer(request).await), expected, "{request:?}");
     }
 
-    let life = RegisterResponse { node_id: 1, incarnation: 1, ..RegisterResponse::default() };
-    let good = raise_request(&life, 0, 1, 1);
+    let session = RegisterResponse { node_id: 1, incarnation: 1, ..RegisterResponse::default() };
+    let good = raise_request(&session, 0, 1, 1);
     let many = |sections: u32| RaiseCeilingsRequest {
         sections: (0..sections).collect(),
         epochs: vec![1; sections as usize],
@@ -117,12 +117,12 @@ async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
 async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     let mut cluster = Cluster::new(3, Disk::Memory);
     cluster.spec.allocs.truncate(1);
-    cluster.tuning.lease_wait = Duration::from_secs(1);
+    cluster.options.lease_wait = Duration::from_secs(1);
     cluster.start_all().await;
     cluster.ready().await;
     let first = cluster.register("a1", 1).await;
     let again = cluster.register("a1", 1).await;
-    assert_eq!((again.node_id, again.incarnation), (first.node_id, first.incarnation), "a repeat is the same life");
+    assert_eq!((again.node_id, again.incarnation), (first.node_id, first.incarnation), "a repeat is the same session");
     let (renewed, owned) = cluster.owns(&first, 10).await;
     assert_eq!(owned.sections, (0..10).collect::<Vec<u32>>());
     assert_eq!(owned.epochs, vec![1; 10]);
@@ -136,7 +136,7 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     cluster.renew(&first, renewed).await.unwrap();
     assert_eq!(reason(cluster.renew(&first, renewed + 2).await), "OTHER_RENEWAL");
 
-    // The process restarts: a new life, and when the earlier one's lease is over for certain, the same sections under the
+    // The process restarts: a new incarnation, and when the earlier one's lease is over for certain, the same sections under the
     // next epoch, from the committed ceilings.
     let second = cluster.register("a1", 2).await;
     assert_eq!((second.node_id, second.incarnation), (first.node_id, first.incarnation + 1));
@@ -166,18 +166,18 @@ async fn no_command_poisons_the_log() {
     cluster.spec.allocs.truncate(1);
     cluster.start_all().await;
     cluster.ready().await;
-    let life = cluster.register("a1", 1).await;
-    let (_, owned) = cluster.owns(&life, 10).await;
+    let session = cluster.register("a1", 1).await;
+    let (_, owned) = cluster.owns(&session, 10).await;
     let leader = cluster.leader().await;
-    for (epoch, handover) in [(u64::MAX, 1), (u64::MAX - 1, u64::MAX), (2, 1)] {
+    for (epoch, handover_id) in [(u64::MAX, 1), (u64::MAX - 1, u64::MAX), (2, 1)] {
         let request = TransferRequest {
-            node_id: life.node_id,
-            incarnation: life.incarnation,
+            node_id: session.node_id,
+            incarnation: session.incarnation,
             section: 0,
             epoch,
             to_node_id: 7,
             to_incarnation: u64::MAX,
-            handover,
+            handover_id,
             route_version: u64::MAX,
         };
         assert_eq!(reason(cluster.control(leader).transfer(request).await), "OTHER_OWNERSHIP", "epoch {epoch}");
@@ -187,7 +187,7 @@ async fn no_command_poisons_the_log() {
         sections: owned.sections.clone(),
         epochs: owned.epochs.clone(),
         ceilings: vec![(1 << 63) - 1; owned.sections.len()],
-        ..raise_request(&life, 0, 1, 1)
+        ..raise_request(&session, 0, 1, 1)
     };
     let raised = cluster.control(leader).raise_ceilings(most).await.unwrap().into_inner().ceilings;
     assert_eq!(raised, vec![seq_core::limits::MAX_RAISE; owned.sections.len()]);
@@ -197,7 +197,7 @@ async fn no_command_poisons_the_log() {
     cluster.start_all().await;
     cluster.ready().await;
     let next = cluster.register("a1", 2).await;
-    assert_eq!(next.incarnation, life.incarnation + 1, "the log is applied and the set goes on");
+    assert_eq!(next.incarnation, session.incarnation + 1, "the log is applied and the set goes on");
     cluster.stop_all().await;
 }
 
@@ -245,7 +245,7 @@ async fn a_registration_at_another_address_waits_for_the_living_one_unless_told_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
     let mut cluster = Cluster::new(3, Disk::Memory);
-    cluster.tuning.lease_wait = Duration::from_secs(10);
+    cluster.options.lease_wait = Duration::from_secs(10);
     cluster.start_all().await;
     cluster.ready().await;
     cluster.register("a1", 1).await;
@@ -261,7 +261,7 @@ async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
     assert_eq!(reason(terms(&mut nodes, u64::MAX).await), "BAD_TERMS");
     assert_eq!(terms(&mut nodes, 10_000).await.unwrap(), (10_000, true));
     cluster.stop(follower).await;
-    cluster.tuning.lease_wait = Duration::from_millis(2_500);
+    cluster.options.lease_wait = Duration::from_millis(2_500);
     cluster.start(follower).await;
     let token = cluster.member(follower).tasks.token();
     tokio::time::timeout(PATIENCE, token.cancelled()).await.expect("the member with other settings ends");
@@ -275,11 +275,11 @@ async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sections_go_to_those_who_came_once_the_grace_is_over() {
     let mut cluster = Cluster::new(1, Disk::Memory);
-    cluster.tuning.registration_grace = Duration::from_millis(50);
+    cluster.options.registration_grace = Duration::from_millis(50);
     cluster.start_all().await;
     cluster.ready().await;
-    let life = cluster.register("a2", 1).await;
-    cluster.owns(&life, 10).await;
+    let session = cluster.register("a2", 1).await;
+    cluster.owns(&session, 10).await;
     // The other one, late, is a node of the table without a section.
     cluster.register("a1", 1).await;
     let status = until("both nodes", async || {

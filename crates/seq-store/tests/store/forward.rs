@@ -11,8 +11,8 @@ fn registration(token: u64) -> RegisterRequest {
     RegisterRequest { set, node, addr, token, lease_ms: LEASE_MS, ..RegisterRequest::default() }
 }
 
-fn renewal(life: &RegisterResponse, renew_seq: u64) -> RenewRequest {
-    let (node_id, incarnation) = (life.node_id, life.incarnation);
+fn renewal(session: &RegisterResponse, renew_seq: u64) -> RenewRequest {
+    let (node_id, incarnation) = (session.node_id, session.incarnation);
     RenewRequest { node_id, incarnation, renew_seq, ..RenewRequest::default() }
 }
 
@@ -22,19 +22,19 @@ async fn every_control_call_to_a_follower_is_answered_by_the_leader() {
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
     // From here on only the follower is called, as by an AllocSvr that does not reach the leader.
     let mut control = cluster.control(follower);
-    let life = control.register(registration(1)).await.unwrap().into_inner();
-    assert_eq!((life.node_id, life.incarnation), (1, 1));
+    let session = control.register(registration(1)).await.unwrap().into_inner();
+    assert_eq!((session.node_id, session.incarnation), (1, 1));
     let again = control.register(registration(1)).await.unwrap().into_inner();
     assert_eq!(again.incarnation, 1, "a repeat is recognised behind the hop too");
 
     let mut renew_seq = 0;
     let owned = until("the arbiter assigns sections", async || {
         renew_seq += 1;
-        let news = control.renew(renewal(&life, renew_seq)).await.unwrap().into_inner().news.unwrap();
-        (news.sections.len() == 10).then_some(news)
+        let update = control.renew(renewal(&session, renew_seq)).await.unwrap().into_inner().update.unwrap();
+        (update.sections.len() == 10).then_some(update)
     })
     .await;
-    let raise = raise_request(&life, owned.sections[0], owned.epochs[0], 5_000);
+    let raise = raise_request(&session, owned.sections[0], owned.epochs[0], 5_000);
     let raised = control.raise_ceilings(raise).await.unwrap().into_inner();
     assert_eq!(raised.ceilings, [5_000]);
     // The response is of the leader, after it applied the entry there: nobody else can have said so before.
@@ -42,17 +42,17 @@ async fn every_control_call_to_a_follower_is_answered_by_the_leader() {
     assert_eq!((status.leader, status.raises_applied), (leader, 1));
 
     let transfer = TransferRequest {
-        node_id: life.node_id,
-        incarnation: life.incarnation,
+        node_id: session.node_id,
+        incarnation: session.incarnation,
         section: owned.sections[0],
         epoch: owned.epochs[0],
         to_node_id: 7,
         to_incarnation: 1,
-        handover: 1,
+        handover_id: 1,
         route_version: 0,
     };
     assert_eq!(reason(control.transfer(transfer).await), "TARGET_GONE", "a refusal of the leader comes back as it is");
-    assert_eq!(reason(control.renew(renewal(&life, renew_seq + 9)).await), "OTHER_RENEWAL");
+    assert_eq!(reason(control.renew(renewal(&session, renew_seq + 9)).await), "OTHER_RENEWAL");
     cluster.stop_all().await;
 }
 
@@ -77,15 +77,15 @@ async fn a_follower_that_is_cut_off_from_the_leader_says_so_and_the_other_one_an
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
     let other = 6 - leader - follower;
-    let life = cluster.control(leader).register(registration(1)).await.unwrap().into_inner();
+    let session = cluster.control(leader).register(registration(1)).await.unwrap().into_inner();
     let term = cluster.status(leader).await.term;
     cluster.links.cut_between(cluster.addr(leader), cluster.addr(follower));
     // It must not name the leader: an AllocSvr that reaches neither would go back and forth between the two.
-    let refusal = cluster.control(follower).renew(renewal(&life, 1)).await.unwrap_err();
+    let refusal = cluster.control(follower).renew(renewal(&session, 1)).await.unwrap_err();
     assert_eq!(seq_proto::status::reason(&refusal).as_deref(), Some("LEADER_UNREACHABLE"), "{refusal:?}");
     assert_eq!(seq_proto::status::metadata(&refusal, "leader"), None);
-    let renewed = cluster.control(other).renew(renewal(&life, 1)).await.unwrap().into_inner();
-    assert!(renewed.news.is_some());
+    let renewed = cluster.control(other).renew(renewal(&session, 1)).await.unwrap().into_inner();
+    assert!(renewed.update.is_some());
     let status = cluster.status(leader).await;
     assert_eq!((status.leader, status.term), (leader, term), "one cut link deposes nobody");
     cluster.stop_all().await;

@@ -20,9 +20,9 @@ const CALL: Duration = Duration::from_secs(2);
 /// Sections that are raised at the same time.
 const SECTIONS: u32 = 4;
 
-/// Raises of one life of an AllocSvr.
+/// Raises of one incarnation of an AllocSvr.
 pub(crate) struct Load {
-    life: RegisterResponse,
+    session: RegisterResponse,
     epochs: Vec<u64>,
     members: Vec<ControlServiceClient<Channel>>,
     /// The last acknowledged ceiling of each section.
@@ -32,12 +32,12 @@ pub(crate) struct Load {
 impl Load {
     /// Takes all sections of the set; the store must be ready.
     pub(crate) async fn begin(cluster: &Cluster) -> Load {
-        let life = cluster.register("a1", 1).await;
-        let (_, owned) = cluster.owns(&life, 10).await;
+        let session = cluster.register("a1", 1).await;
+        let (_, owned) = cluster.owns(&session, 10).await;
         let epochs = owned.epochs[..SECTIONS as usize].to_vec();
         let ceilings = epochs.iter().map(|_| Cell::new(0)).collect();
         let members = cluster.spec.stores.iter().map(|store| ControlServiceClient::new(channel(&store.addr))).collect();
-        Load { life, epochs, members, ceilings }
+        Load { session, epochs, members, ceilings }
     }
 
     /// Raises until the test has done what it does.
@@ -65,11 +65,11 @@ impl Load {
         for (section, ceiling) in (0..).zip(&self.ceilings) {
             // One that is not above the ceiling answers the ceiling.
             let epoch = self.epochs[section as usize];
-            let stored = cluster.raise(&self.life, section, epoch, 1).await.unwrap();
+            let stored = cluster.raise(&self.session, section, epoch, 1).await.unwrap();
             // The raise that the test's end cut short may be in, too.
             let acknowledged = ceiling.get();
             assert!((acknowledged..=acknowledged + 1).contains(&stored), "{stored} for {acknowledged}");
-            assert_eq!(cluster.raise(&self.life, section, epoch, stored + 1).await.unwrap(), stored + 1);
+            assert_eq!(cluster.raise(&self.session, section, epoch, stored + 1).await.unwrap(), stored + 1);
             ceiling.set(stored + 1);
         }
         assert!(self.acknowledged() > 0);
@@ -90,7 +90,7 @@ impl Load {
     async fn raise(&self, section: u32, to: u64) -> u64 {
         loop {
             for member in &self.members {
-                let request = raise_request(&self.life, section, self.epochs[section as usize], to);
+                let request = raise_request(&self.session, section, self.epochs[section as usize], to);
                 match tokio::time::timeout(CALL, member.clone().raise_ceilings(request)).await {
                     Ok(Ok(answer)) => return answer.into_inner().ceilings[0],
                     Ok(Err(status)) => {

@@ -8,7 +8,7 @@ use crate::identity::lose;
 
 /// What was acknowledged before the faults.
 struct Acknowledged {
-    life: RegisterResponse,
+    session: RegisterResponse,
     section: u32,
     epoch: u64,
     ceiling: u64,
@@ -18,10 +18,10 @@ impl Acknowledged {
     /// The store still has the acknowledged ceiling, and takes more.
     async fn check(&self, cluster: &Cluster) {
         // A raise that is lower than the ceiling answers the ceiling.
-        let stored = cluster.raise(&self.life, self.section, self.epoch, 1).await.unwrap();
+        let stored = cluster.raise(&self.session, self.section, self.epoch, 1).await.unwrap();
         assert_eq!(stored, self.ceiling, "an acknowledged ceiling is lost");
         let more = self.ceiling + 1_000;
-        assert_eq!(cluster.raise(&self.life, self.section, self.epoch, more).await.unwrap(), more);
+        assert_eq!(cluster.raise(&self.session, self.section, self.epoch, more).await.unwrap(), more);
     }
 }
 
@@ -30,24 +30,24 @@ impl Acknowledged {
 async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
     loop {
         let mut cluster = Cluster::new(stores, disk);
-        cluster.tuning.registration_grace = std::time::Duration::from_millis(1);
+        cluster.options.registration_grace = std::time::Duration::from_millis(1);
         cluster.start_all().await;
         cluster.ready().await;
         if cluster.leader().await != 1 {
             cluster.stop_all().await;
             continue;
         }
-        let life = cluster.register("a1", 1).await;
-        let (_, owned) = cluster.owns(&life, 10).await;
+        let session = cluster.register("a1", 1).await;
+        let (_, owned) = cluster.owns(&session, 10).await;
         let (section, epoch) = (owned.sections[0], owned.epochs[0]);
-        assert_eq!(cluster.raise(&life, section, epoch, 1_000).await.unwrap(), 1_000);
+        assert_eq!(cluster.raise(&session, section, epoch, 1_000).await.unwrap(), 1_000);
         cluster.level().await;
 
         cluster.links.cut_off(cluster.addr(2));
         let mut ceiling = 1_000;
         for _ in 0..5 {
             ceiling += 1_000;
-            assert_eq!(cluster.raise(&life, section, epoch, ceiling).await.unwrap(), ceiling);
+            assert_eq!(cluster.raise(&session, section, epoch, ceiling).await.unwrap(), ceiling);
         }
         let last = cluster.status(1).await.last_log_index;
         for id in 3..=stores as u64 {
@@ -59,7 +59,7 @@ async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
             cluster.stop(id).await;
         }
         cluster.links.mend();
-        return (cluster, Acknowledged { life, section, epoch, ceiling });
+        return (cluster, Acknowledged { session, section, epoch, ceiling });
     }
 }
 
@@ -76,8 +76,8 @@ async fn is_refused(cluster: &mut Cluster, id: u64, acknowledged: &Acknowledged)
         Ok(()) => {
             // It takes part: see what is lost by it.
             let leader = cluster.leader().await;
-            let Acknowledged { life, section, epoch, ceiling } = acknowledged;
-            let stored = cluster.raise(life, *section, *epoch, 1).await.unwrap();
+            let Acknowledged { session, section, epoch, ceiling } = acknowledged;
+            let stored = cluster.raise(session, *section, *epoch, 1).await.unwrap();
             panic!("emptied store {id} takes part; store {leader} leads and has ceiling {stored} of {ceiling}");
         }
     }

@@ -115,7 +115,7 @@ pub(crate) async fn lead(cluster: &Cluster, to: u64) {
 /// Three members under load, with a section's owner that never waits for another one.
 fn three(disk: Disk) -> Cluster {
     let mut cluster = Cluster::new(3, disk);
-    cluster.tuning.registration_grace = Duration::from_millis(1);
+    cluster.options.registration_grace = Duration::from_millis(1);
     cluster
 }
 
@@ -235,8 +235,8 @@ async fn three_grow_to_five_and_shrink_again_under_load() {
 async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
     let mut cluster = three(Disk::Memory);
     let absent = cluster.newcomer(Disk::Memory, &[1, 2]);
-    cluster.tuning.snapshot_every = 100;
-    cluster.tuning.log_kept = 10;
+    cluster.options.snapshot_every = 100;
+    cluster.options.log_kept = 10;
     cluster.start_all().await;
     cluster.ready().await;
     let load = Load::begin(&cluster).await;

@@ -7,8 +7,8 @@ async fn one_three_and_five_members_elect_and_accept_commands() {
     for (stores, disk) in [(1, Disk::Memory), (3, Disk::Memory), (5, Disk::Memory), (1, Disk::Sled), (3, Disk::Sled)] {
         let mut cluster = Cluster::started(stores, disk).await;
         let leader = cluster.leader().await;
-        let life = cluster.register("a1", 7).await;
-        assert_eq!((life.node_id, life.incarnation), (1, 1), "{stores} stores on {disk:?}");
+        let session = cluster.register("a1", 7).await;
+        assert_eq!((session.node_id, session.incarnation), (1, 1), "{stores} stores on {disk:?}");
         cluster.level().await;
         for id in cluster.ids() {
             let status = cluster.status(id).await;
@@ -43,20 +43,20 @@ async fn a_stopped_follower_catches_up_by_the_log() {
 async fn a_stopped_follower_catches_up_through_a_snapshot() {
     for disk in [Disk::Memory, Disk::Sled] {
         let mut cluster = Cluster::new(3, disk);
-        cluster.tuning.snapshot_every = 40;
-        cluster.tuning.log_kept = 0;
+        cluster.options.snapshot_every = 40;
+        cluster.options.log_kept = 0;
         cluster.start_all().await;
         cluster.ready().await;
         let follower = cluster.follower().await;
         let behind = cluster.level().await;
         cluster.stop(follower).await;
 
-        let life = cluster.register("a1", 1).await;
+        let session = cluster.register("a1", 1).await;
         cluster.register("a2", 2).await;
         // The log is purged in batches of 256 entries.
         let renewals = 400;
         for renew_seq in 1..=renewals {
-            cluster.renew(&life, renew_seq).await.unwrap();
+            cluster.renew(&session, renew_seq).await.unwrap();
         }
         let leader = cluster.leader().await;
         until("a snapshot beyond the follower's log", async || {
@@ -84,9 +84,9 @@ async fn a_stopped_follower_catches_up_through_a_snapshot() {
 async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
     for disk in [Disk::Memory, Disk::Sled] {
         let mut cluster = Cluster::started(3, disk).await;
-        let life = cluster.register("a1", 1).await;
+        let session = cluster.register("a1", 1).await;
         let other = cluster.register("a2", 2).await;
-        let (_, owned) = cluster.owns(&life, section_count(&cluster, &life).await).await;
+        let (_, owned) = cluster.owns(&session, section_count(&cluster, &session).await).await;
         let (_, others) = cluster.owns(&other, 10 - owned.sections.len()).await;
         assert!(!others.sections.is_empty());
         let (section, epoch) = (owned.sections[0], owned.epochs[0]);
@@ -95,7 +95,7 @@ async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
         for round in 0..3 {
             for _ in 0..20 {
                 ceiling += 1_000;
-                assert_eq!(cluster.raise(&life, section, epoch, ceiling).await.unwrap(), ceiling);
+                assert_eq!(cluster.raise(&session, section, epoch, ceiling).await.unwrap(), ceiling);
             }
             match round {
                 0 => {
@@ -103,7 +103,7 @@ async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
                     cluster.stop(leader).await;
                     assert_ne!(cluster.leader().await, leader, "another one leads");
                     // A raise that is lower than the ceiling answers the ceiling: it is still there.
-                    assert_eq!(cluster.raise(&life, section, epoch, 1).await.unwrap(), ceiling);
+                    assert_eq!(cluster.raise(&session, section, epoch, 1).await.unwrap(), ceiling);
                     cluster.start(leader).await;
                 }
                 _ => {
@@ -112,7 +112,11 @@ async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
                 }
             }
             cluster.ready().await;
-            assert_eq!(cluster.raise(&life, section, epoch, 1).await.unwrap(), ceiling, "{disk:?} after round {round}");
+            assert_eq!(
+                cluster.raise(&session, section, epoch, 1).await.unwrap(),
+                ceiling,
+                "{disk:?} after round {round}"
+            );
         }
         cluster.stop_all().await;
     }
@@ -123,9 +127,9 @@ async fn a_leader_that_stops_hands_over() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     // From here on longer than the test waits: only a hand-over can bring the next leader. The first one was elected with
     // the usual times, because votes that are split are cast again only after them.
-    cluster.tuning.election_min = PATIENCE * 2;
-    cluster.tuning.election_max = PATIENCE * 3;
-    cluster.tuning.commit_timeout = PATIENCE * 4;
+    cluster.options.election_min = PATIENCE * 2;
+    cluster.options.election_max = PATIENCE * 3;
+    cluster.options.commit_timeout = PATIENCE * 4;
     let leader = cluster.leader().await;
     for follower in cluster.running().into_iter().filter(|id| *id != leader).collect::<Vec<_>>() {
         cluster.stop(follower).await;
@@ -144,12 +148,12 @@ async fn a_leader_that_stops_hands_over() {
     cluster.stop_all().await;
 }
 
-/// How many sections the arbiter gives to a life once it has assigned them all.
-async fn section_count(cluster: &Cluster, life: &seq_proto::v1::RegisterResponse) -> usize {
+/// How many sections the arbiter gives to an incarnation once it has assigned them all.
+async fn section_count(cluster: &Cluster, session: &seq_proto::v1::RegisterResponse) -> usize {
     until("all sections owned", async || {
         let leader = cluster.leader().await;
         let status = cluster.status(leader).await;
-        let mine = status.allocs.iter().find(|alloc| alloc.id == life.node_id)?;
+        let mine = status.allocs.iter().find(|alloc| alloc.id == session.node_id)?;
         (status.sections_unowned == 0 && status.route_version > 0).then_some(mine.sections as usize)
     })
     .await

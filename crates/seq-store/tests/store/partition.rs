@@ -16,10 +16,10 @@ async fn three() -> Cluster {
 
 fn short_elections() -> Cluster {
     let mut cluster = Cluster::new(3, Disk::Memory);
-    cluster.tuning.registration_grace = Duration::from_millis(1);
-    cluster.tuning.heartbeat = Duration::from_millis(50);
-    cluster.tuning.election_min = Duration::from_millis(200);
-    cluster.tuning.election_max = Duration::from_millis(400);
+    cluster.options.registration_grace = Duration::from_millis(1);
+    cluster.options.heartbeat = Duration::from_millis(50);
+    cluster.options.election_min = Duration::from_millis(200);
+    cluster.options.election_max = Duration::from_millis(400);
     cluster
 }
 
@@ -28,7 +28,7 @@ async fn a_leader_that_is_cut_off_commits_nothing_and_follows_when_it_is_back() 
     let mut cluster = three().await;
     let load = Load::begin(&cluster).await;
     let old = cluster.leader().await;
-    let life = cluster.register("a2", 2).await;
+    let session = cluster.register("a2", 2).await;
     load.beside(async {
         load.more(50).await;
         cluster.links.cut_off(cluster.addr(old));
@@ -41,7 +41,7 @@ async fn a_leader_that_is_cut_off_commits_nothing_and_follows_when_it_is_back() 
         let term = cluster.status(new).await.term;
         load.more(50).await;
         // Whatever the old one is asked, it does not say that it is done.
-        let refusal = cluster.control(old).raise_ceilings(raise_request(&life, 9, 1, 77)).await;
+        let refusal = cluster.control(old).raise_ceilings(raise_request(&session, 9, 1, 77)).await;
         assert!(refusal.is_err(), "{refusal:?}");
         assert!(cluster.status(old).await.term < term);
 

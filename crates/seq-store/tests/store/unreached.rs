@@ -15,16 +15,16 @@ const LONG: Duration = Duration::from_millis(3_500);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_no_alloc_calls_any_more_gives_leadership_away_once() {
     let mut cluster = Cluster::new(3, Disk::Memory);
-    cluster.tuning.lease_wait = LEASE_WAIT;
+    cluster.options.lease_wait = LEASE_WAIT;
     cluster.start_all().await;
     cluster.ready().await;
-    let life = cluster.register("a1", 1).await;
+    let session = cluster.register("a1", 1).await;
     let mut renew_seq = 0;
     let mut renew_for = async |time: Duration| {
         let end = Instant::now() + time;
         while Instant::now() < end {
             renew_seq += 1;
-            cluster.renew(&life, renew_seq).await.unwrap();
+            cluster.renew(&session, renew_seq).await.unwrap();
         }
     };
     let first = cluster.leader().await;

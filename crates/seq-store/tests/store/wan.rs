@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seq_store::StoreTuning;
+use seq_store::StoreOptions;
 
 use crate::cluster::{Cluster, Disk, until};
 use crate::load::Load;
@@ -13,8 +13,8 @@ const ROUND_TRIP: Duration = Duration::from_millis(400);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_wan_preset_commits_and_elects_over_a_round_trip_of_400_ms() {
     let mut cluster = Cluster::new(3, Disk::Memory);
-    cluster.tuning = StoreTuning { lease_wait: cluster.tuning.lease_wait, ..StoreTuning::WAN };
-    cluster.tuning.registration_grace = Duration::from_millis(1);
+    cluster.options = StoreOptions { lease_wait: cluster.options.lease_wait, ..StoreOptions::WAN };
+    cluster.options.registration_grace = Duration::from_millis(1);
     cluster.links.delay(ROUND_TRIP);
     cluster.start_all().await;
     cluster.ready().await;
@@ -44,9 +44,9 @@ async fn the_wan_preset_commits_and_elects_over_a_round_trip_of_400_ms() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_defaults_carry_the_round_trip_that_they_state() {
     let mut cluster = Cluster::new(3, Disk::Memory);
-    cluster.tuning.registration_grace = Duration::from_millis(1);
+    cluster.options.registration_grace = Duration::from_millis(1);
     // What is stated leaves a tenth for the machine.
-    cluster.links.delay(cluster.tuning.max_round_trip().mul_f64(0.8));
+    cluster.links.delay(cluster.options.max_round_trip().mul_f64(0.8));
     cluster.start_all().await;
     cluster.ready().await;
     let load = Load::begin(&cluster).await;

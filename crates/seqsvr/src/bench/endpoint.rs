@@ -89,7 +89,7 @@ impl Transport for AnyTransport {
 /// # Errors
 /// When the server cannot be reached.
 pub(crate) async fn open(
-    door: Endpoint,
+    endpoint: Endpoint,
     options: &EndpointOptions,
     workers: usize,
 ) -> anyhow::Result<Vec<AnyTransport>> {
@@ -98,7 +98,7 @@ pub(crate) async fn open(
     let pool = Pool::with_connections(options.connections);
     let channel = |worker: usize| pool.get(addr(worker)).map_err(|error| Ending::new(Exit::Usage, error.to_string()));
     let mut transports = Vec::with_capacity(workers);
-    match door {
+    match endpoint {
         Endpoint::Sdk => {
             let settings = Client::builder().connections(options.connections).coalesce(options.coalesce);
             let client = options.target.connect_with(settings, options.deadline).await?;

@@ -17,7 +17,7 @@ use crate::traffic::{Percentiles, Reasons, millis, per_second};
 /// The results of a bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    door: String,
+    endpoint: String,
     concurrency: usize,
     pipeline: usize,
     batch: usize,
@@ -53,14 +53,20 @@ pub(crate) struct Report {
 
 impl Report {
     /// Summarizes a bench.
-    pub(crate) fn new(door: Endpoint, plan: Plan, outcome: &Outcome, raises: &RaiseWatch, interrupted: bool) -> Report {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        plan: Plan,
+        outcome: &Outcome,
+        raises: &RaiseWatch,
+        interrupted: bool,
+    ) -> Report {
         let spent = raises.cpu().filter(|cpu| outcome.all_numbers > 0 && !cpu.is_zero());
         let cpu = spent.map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.all_numbers as f64);
         let seconds = outcome.took.as_secs_f64();
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
         let uid = |user: seq_order::User| Uid(plan.first_uid + u64::from(user.0));
         Report {
-            door: name(door),
+            endpoint: name(endpoint),
             concurrency: plan.concurrency,
             pipeline: plan.pipeline,
             batch: plan.batch,

@@ -87,7 +87,7 @@ pub(crate) fn start(
         let (tasks, opened) = (tasks.clone(), opened.clone());
         let (serving, grpc_node, resp, set) = (serving.clone(), grpc_node.clone(), resp.clone(), set.clone());
         async move {
-            let allocator = serving.for_doors_of_this_thread();
+            let allocator = serving.for_endpoints_of_this_thread();
             let open = || {
                 if let (Some(listener), Some(node)) = (redis, &resp) {
                     resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
@@ -117,7 +117,7 @@ pub(crate) fn start(
 fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
     let threads = serving + 1;
     let peers = config.spec.allocs.len().saturating_sub(1);
-    OwnFiles { dials: peers * config.tuning.connections * threads + config.spec.stores.len(), threads }
+    OwnFiles { dials: peers * config.options.connections * threads + config.spec.stores.len(), threads }
 }
 
 fn start_background(config: AllocConfig, stage: &mut Stage, timeout: Duration) -> anyhow::Result<Allocator> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::state::{self, Registration, SetDefinition};
-use seq_core::{Epoch, Handover, Heard, Incarnation, Layout, NodeId, RenewSeq, Revision, SectionId, Seq};
+use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
 use super::Malformed;
 
@@ -12,14 +12,48 @@ use super::Malformed;
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) enum Command {
     DefineSet(Set),
-    Register { name: String, addr: String, token: u64, lease_nanos: u64, follows: u64, seen: u64 },
-    Renew { node: u32, incarnation: u64, renew_seq: u64, released: Vec<u32>, epochs: Vec<u64>, leaving: bool },
-    Raise { node: u32, incarnation: u64, sections: Vec<u32>, epochs: Vec<u64>, to: Vec<u64> },
-    Reassign { sections: Vec<u32>, expected: Vec<u64>, heard: Vec<Option<u64>>, to: Vec<u32>, incarnations: Vec<u64> },
+    Register {
+        name: String,
+        addr: String,
+        token: u64,
+        lease_nanos: u64,
+        follows: u64,
+        seen: u64,
+    },
+    Renew {
+        node: u32,
+        incarnation: u64,
+        renew_seq: u64,
+        released: Vec<u32>,
+        epochs: Vec<u64>,
+        leaving: bool,
+    },
+    Raise {
+        node: u32,
+        incarnation: u64,
+        sections: Vec<u32>,
+        epochs: Vec<u64>,
+        to: Vec<u64>,
+    },
+    Reassign {
+        sections: Vec<u32>,
+        expected: Vec<u64>,
+        liveness: Vec<Option<u64>>,
+        to: Vec<u32>,
+        incarnations: Vec<u64>,
+    },
     Transfer(Transfer),
-    Drain { name: String, drained: bool },
-    ClaimStoreId { id: u64 },
-    SetTerms { replaces: Option<Terms>, terms: Terms },
+    Drain {
+        name: String,
+        drained: bool,
+    },
+    ClaimStoreId {
+        id: u64,
+    },
+    SetTerms {
+        replaces: Option<Terms>,
+        terms: Terms,
+    },
 }
 
 /// What leases may be.
@@ -54,7 +88,7 @@ pub(crate) struct Transfer {
     incarnation: u64,
     to: u32,
     to_incarnation: u64,
-    handover: u64,
+    handover_id: u64,
 }
 
 impl From<&state::Transfer> for Transfer {
@@ -66,7 +100,7 @@ impl From<&state::Transfer> for Transfer {
             incarnation: transfer.incarnation.0,
             to: transfer.to.0,
             to_incarnation: transfer.to_incarnation.0,
-            handover: transfer.handover.0,
+            handover_id: transfer.handover_id.0,
         }
     }
 }
@@ -80,7 +114,7 @@ impl From<Transfer> for state::Transfer {
             incarnation: Incarnation(transfer.incarnation),
             to: NodeId(transfer.to),
             to_incarnation: Incarnation(transfer.to_incarnation),
-            handover: Handover(transfer.handover),
+            handover_id: HandoverId(transfer.handover_id),
         }
     }
 }
@@ -141,7 +175,7 @@ impl From<&state::Command> for Command {
             state::Command::Reassign(moves) => Command::Reassign {
                 sections: moves.iter().map(|one| one.section.0).collect(),
                 expected: moves.iter().map(|one| one.expected.0).collect(),
-                heard: moves.iter().map(|one| one.heard.map(|heard| heard.0)).collect(),
+                liveness: moves.iter().map(|one| one.liveness.map(|liveness| liveness.0)).collect(),
                 to: moves.iter().map(|one| one.to.0).collect(),
                 incarnations: moves.iter().map(|one| one.incarnation.0).collect(),
             },
@@ -193,14 +227,14 @@ impl Command {
                     raises: raises.collect(),
                 }
             }
-            Command::Reassign { sections, expected, heard, to, incarnations } => {
-                if [expected.len(), heard.len(), to.len(), incarnations.len()] != [sections.len(); 4] {
+            Command::Reassign { sections, expected, liveness, to, incarnations } => {
+                if [expected.len(), liveness.len(), to.len(), incarnations.len()] != [sections.len(); 4] {
                     return Err("a reassignment's columns differ in length");
                 }
                 let moves = (0..sections.len()).map(|row| state::Reassign {
                     section: SectionId(sections[row]),
                     expected: Epoch(expected[row]),
-                    heard: heard[row].map(Heard),
+                    liveness: liveness[row].map(Liveness),
                     to: NodeId(to[row]),
                     incarnation: Incarnation(incarnations[row]),
                 });

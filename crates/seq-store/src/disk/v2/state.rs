@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::state::{self, NodeRecord, SectionRecord};
-use seq_core::{Epoch, Handover, Heard, Incarnation, NodeId, RenewSeq, Revision, RouteVersion, Seq};
+use seq_core::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, Seq};
 
 use super::command::{Set, Terms, nanos};
 use super::{LogId, Malformed, StoredMembership};
@@ -38,7 +38,7 @@ struct Sections {
     incarnations: Vec<u64>,
     max_seqs: Vec<u64>,
     routed: Vec<u64>,
-    handovers: Vec<u64>,
+    handover_ids: Vec<u64>,
 }
 
 /// One column for each field of a node's record, by node id minus one.
@@ -49,7 +49,7 @@ struct Nodes {
     incarnations: Vec<u64>,
     tokens: Vec<u64>,
     renew_seqs: Vec<u64>,
-    heard: Vec<u64>,
+    liveness: Vec<u64>,
     drained: Vec<bool>,
     leaving: Vec<bool>,
     registered_at: Vec<u64>,
@@ -102,14 +102,14 @@ impl Sections {
             incarnations: records.iter().map(|record| record.incarnation.0).collect(),
             max_seqs: records.iter().map(|record| record.max_seq.0).collect(),
             routed: records.iter().map(|record| record.routed.0).collect(),
-            handovers: records.iter().map(|record| record.handover.0).collect(),
+            handover_ids: records.iter().map(|record| record.handover_id.0).collect(),
         }
     }
 
     fn into_core(self, nodes: usize) -> Result<Vec<SectionRecord>, Malformed> {
         let rows = self.epochs.len();
-        let Sections { owners, incarnations, max_seqs, routed, handovers, .. } = &self;
-        if [owners.len(), incarnations.len(), max_seqs.len(), routed.len(), handovers.len()] != [rows; 5] {
+        let Sections { owners, incarnations, max_seqs, routed, handover_ids, .. } = &self;
+        if [owners.len(), incarnations.len(), max_seqs.len(), routed.len(), handover_ids.len()] != [rows; 5] {
             return Err("the sections' columns differ in length");
         }
         if self.owners.iter().any(|owner| *owner as usize > nodes) {
@@ -124,7 +124,7 @@ impl Sections {
             incarnation: Incarnation(self.incarnations[row]),
             max_seq: Seq(self.max_seqs[row]),
             routed: RouteVersion(self.routed[row]),
-            handover: Handover(self.handovers[row]),
+            handover_id: HandoverId(self.handover_ids[row]),
         };
         Ok((0..rows).map(record).collect())
     }
@@ -138,7 +138,7 @@ impl Nodes {
             incarnations: records.iter().map(|record| record.incarnation.0).collect(),
             tokens: records.iter().map(|record| record.token).collect(),
             renew_seqs: records.iter().map(|record| record.renew_seq.0).collect(),
-            heard: records.iter().map(|record| record.heard.0).collect(),
+            liveness: records.iter().map(|record| record.liveness.0).collect(),
             drained: records.iter().map(|record| record.drained).collect(),
             leaving: records.iter().map(|record| record.leaving).collect(),
             registered_at: records.iter().map(|record| record.registered_at.0).collect(),
@@ -148,8 +148,8 @@ impl Nodes {
 
     fn into_core(self) -> Result<Vec<NodeRecord>, Malformed> {
         let rows = self.names.len();
-        let Nodes { addrs, incarnations, tokens, renew_seqs, heard, drained, leaving, .. } = &self;
-        let numbers = [incarnations, tokens, renew_seqs, heard, &self.registered_at, &self.lease_nanos];
+        let Nodes { addrs, incarnations, tokens, renew_seqs, liveness, drained, leaving, .. } = &self;
+        let numbers = [incarnations, tokens, renew_seqs, liveness, &self.registered_at, &self.lease_nanos];
         if addrs.len() != rows
             || numbers.iter().any(|column| column.len() != rows)
             || [drained.len(), leaving.len()] != [rows; 2]
@@ -162,10 +162,10 @@ impl Nodes {
             incarnation: Incarnation(self.incarnations[row]),
             token: self.tokens[row],
             renew_seq: RenewSeq(self.renew_seqs[row]),
-            heard: Heard(self.heard[row]),
+            liveness: Liveness(self.liveness[row]),
             drained: self.drained[row],
             leaving: self.leaving[row],
-            registered_at: Heard(self.registered_at[row]),
+            registered_at: Liveness(self.registered_at[row]),
             lease: Duration::from_nanos(self.lease_nanos[row]),
         };
         Ok(self.names.into_iter().zip(self.addrs).enumerate().map(record).collect())

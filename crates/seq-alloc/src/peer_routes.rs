@@ -30,7 +30,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             continue;
         }
         if let Some(update) = ask(&shared, turn).await
-            && let Err(error) = shared.step(|owner, effects| owner.on_hearsay(&update, effects))
+            && let Err(error) = shared.step(|owner, effects| owner.on_peer_routes(&update, effects))
         {
             tracing::warn!(%error, "cannot use what another node says of owners");
         }
@@ -41,8 +41,8 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 async fn ask(shared: &Shared, turn: usize) -> Option<RouteUpdate> {
     let (addr, known) = {
         let owner = shared.owner.lock();
-        let (life, routes) = (owner.life()?, owner.routes()?);
-        let others: Vec<_> = routes.nodes().iter().filter(|(id, _)| **id != life.node).collect();
+        let (session, routes) = (owner.session()?, owner.routes()?);
+        let others: Vec<_> = routes.nodes().iter().filter(|(id, _)| **id != session.node).collect();
         let (_, node) = others.get(turn.checked_rem(others.len())?)?;
         (node.addr.clone(), routes.version().0)
     };

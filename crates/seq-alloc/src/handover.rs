@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use seq_core::owner::handing::{Commit, Handing, Offer};
-use seq_core::owner::{Effect, Life};
+use seq_core::owner::handover::{Commit, Handover, HandoverOffer};
+use seq_core::owner::{Effect, Session};
 use seq_core::section::SectionCopy;
 use seq_core::{Incarnation, NodeId, SectionId};
 use seq_proto::owners;
@@ -50,7 +50,7 @@ pub(crate) fn stage_time(slots: usize) -> Duration {
 
 /// What the machine wants sent, in line. Bounded by the moves that it has under way, each of which waits for one answer.
 #[derive(Debug, Default)]
-pub(crate) struct Handings {
+pub(crate) struct HandoverQueue {
     waiting: Mutex<VecDeque<Effect>>,
     arrived: Notify,
     /// When the sections were frozen that are on their way.
@@ -59,7 +59,7 @@ pub(crate) struct Handings {
     open: AtomicUsize,
 }
 
-impl Handings {
+impl HandoverQueue {
     pub(crate) fn push(&self, effect: Effect) {
         self.open.fetch_add(1, SeqCst);
         self.waiting.lock().push_back(effect);
@@ -76,16 +76,16 @@ impl Handings {
 pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let mut under_way = FuturesUnordered::new();
     loop {
-        while let Some(effect) = { shared.handings.waiting.lock().pop_front() } {
+        while let Some(effect) = { shared.handovers.waiting.lock().pop_front() } {
             let (shared, link) = (&*shared, &*link);
             under_way.push(async move {
                 send(shared, link, effect).await;
-                shared.handings.open.fetch_sub(1, SeqCst);
+                shared.handovers.open.fetch_sub(1, SeqCst);
             });
         }
         tokio::select! {
             () = shared.shutdown.cancelled() => return,
-            () = shared.handings.arrived.notified() => {}
+            () = shared.handovers.arrived.notified() => {}
             Some(()) = under_way.next() => {}
         }
     }
@@ -93,27 +93,27 @@ pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
 
 async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
     match effect {
-        Effect::Prepare(handing) => {
-            let accepted = accepted("prepare", &handing, shared.prepare(&handing).await);
-            shared.step(|owner, effects| owner.on_prepared(&handing, accepted, effects));
+        Effect::Prepare(handover) => {
+            let accepted = accepted("prepare", &handover, shared.prepare(&handover).await);
+            shared.step(|owner, effects| owner.on_prepared(&handover, accepted, effects));
             if !accepted {
                 shared.counters.handover(HandoverOutcome::Refused);
             }
         }
-        Effect::Stage(handing) => {
-            shared.handings.frozen.lock().insert(handing.section, Instant::now());
-            let accepted = accepted("stage", &handing, shared.stage(&handing).await);
-            shared.step(|owner, effects| owner.on_staged(&handing, accepted, effects));
+        Effect::Stage(handover) => {
+            shared.handovers.frozen.lock().insert(handover.section, Instant::now());
+            let accepted = accepted("stage", &handover, shared.stage(&handover).await);
+            shared.step(|owner, effects| owner.on_staged(&handover, accepted, effects));
             if !accepted {
                 shared.counters.handover(HandoverOutcome::Thawed);
             }
         }
-        Effect::Commit(handing) => commit(shared, link, &handing).await,
-        Effect::Activate(handing) => {
+        Effect::Commit(handover) => commit(shared, link, &handover).await,
+        Effect::Activate(handover) => {
             // Without it the target is granted the section with its next renewal.
-            accepted("activate", &handing, shared.activate(&handing).await);
+            accepted("activate", &handover, shared.activate(&handover).await);
             shared.counters.handover(HandoverOutcome::Made);
-            if let Some(since) = shared.handings.frozen.lock().remove(&handing.section) {
+            if let Some(since) = shared.handovers.frozen.lock().remove(&handover.section) {
                 shared.counters.handover_paused(since.elapsed());
             }
             // There may be more to move.
@@ -124,55 +124,55 @@ async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
 }
 
 /// A target that does not answer has not accepted.
-fn accepted(step: &'static str, handing: &Handing, outcome: Result<(), Status>) -> bool {
+fn accepted(step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
     if let Err(status) = &outcome {
-        let (section, to) = (handing.section.0, handing.to.0);
+        let (section, to) = (handover.section.0, handover.to.0);
         tracing::warn!(step, section, to, status = status.message(), "a planned move did not go on");
     }
     outcome.is_ok()
 }
 
-/// Has the store commit a move, until there is an answer or the life that owns the section is over.
-async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
-    let Life { node, incarnation } = handing.life;
-    let mut backoff = Backoff::new(shared.tuning.retry_min, shared.tuning.retry_max);
+/// Has the store commit a move, until there is an answer or the incarnation that owns the section is over.
+async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
+    let Session { node, incarnation } = handover.session;
+    let mut backoff = Backoff::new(shared.options.retry_min, shared.options.retry_max);
     loop {
         let sent = shared.clock.now();
         let question = v1::TransferRequest {
             node_id: node.0,
             incarnation: incarnation.0,
-            section: handing.section.0,
-            epoch: handing.epoch.0,
-            to_node_id: handing.to.0,
-            to_incarnation: handing.incarnation.0,
-            handover: handing.handover.0,
+            section: handover.section.0,
+            epoch: handover.epoch.0,
+            to_node_id: handover.to.0,
+            to_incarnation: handover.incarnation.0,
+            handover_id: handover.handover_id.0,
             route_version: shared.known_version().0,
         };
         let outcome = match link.call(question).await {
-            Ok(answer) => match shared.read_news(answer.news.as_ref(), node) {
-                Ok(news) => Commit::Made(news),
+            Ok(answer) => match shared.read_update(answer.update.as_ref(), node) {
+                Ok(update) => Commit::Made(update),
                 // It was made, for all that can be known; the next answer says so again.
                 _ => Commit::Unknown,
             },
             Err(StoreError::Refused { reason, message, current, .. }) if reason == "TARGET_GONE" => {
-                if shared.halt.judge_target(handing.incarnation, Incarnation(current), message) {
-                    return shared.step(|owner, effects| owner.on_life_over(handing.life, effects));
+                if shared.halt.judge_target(handover.incarnation, Incarnation(current), message) {
+                    return shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
                 }
                 Commit::TargetGone
             }
             Err(StoreError::Refused { reason, .. }) if reason == "OTHER_OWNERSHIP" => Commit::Lost,
-            Err(error @ (StoreError::LifeOver { .. } | StoreError::Behind(_))) => {
-                shared.judge(handing.life, &error);
-                return shared.step(|owner, effects| owner.on_life_over(handing.life, effects));
+            Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
+                shared.judge(handover.session, &error);
+                return shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
             }
             Err(error) => {
-                tracing::warn!(%error, section = handing.section.0, "a planned move is not committed yet");
+                tracing::warn!(%error, section = handover.section.0, "a planned move is not committed yet");
                 Commit::Unknown
             }
         };
         if matches!(outcome, Commit::Unknown) {
             tokio::time::sleep(backoff.wait()).await;
-            if shared.owner.lock().life() == Some(handing.life) {
+            if shared.owner.lock().session() == Some(handover.session) {
                 continue;
             }
             return;
@@ -180,7 +180,7 @@ async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
         if !matches!(outcome, Commit::Made(_)) {
             shared.counters.handover(HandoverOutcome::Thawed);
         }
-        let adopted = shared.step(|owner, effects| owner.on_committed(handing, sent, outcome, effects));
+        let adopted = shared.step(|owner, effects| owner.on_committed(handover, sent, outcome, effects));
         if let Err(error) = adopted {
             tracing::error!(%error, "cannot use what the store says of owners");
         }
@@ -189,32 +189,32 @@ async fn commit(shared: &Shared, link: &StoreLink, handing: &Handing) {
 }
 
 impl Shared {
-    async fn prepare(&self, handing: &Handing) -> Result<(), Status> {
-        let request = v1::PrepareRequest { offer: Some(self.offer(handing)) };
-        let mut target = self.target(handing.to)?;
+    async fn prepare(&self, handover: &Handover) -> Result<(), Status> {
+        let request = v1::PrepareRequest { offer: Some(self.offer(handover)) };
+        let mut target = self.target(handover.to)?;
         within(ANSWER_TIME, request, async |request| target.prepare(request).await.map(drop)).await
     }
 
     /// Freezes the section and sends its copy.
-    async fn stage(&self, handing: &Handing) -> Result<(), Status> {
-        let served = self.owned.load().get(handing.section).filter(|owned| owned.epoch == handing.epoch).cloned();
+    async fn stage(&self, handover: &Handover) -> Result<(), Status> {
+        let served = self.owned.load().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned();
         let Some(owned) = served else { return Err(Status::aborted("the section left")) };
-        let mut target = self.target(handing.to)?;
+        let mut target = self.target(handover.to)?;
         let copy = freeze(owned).await?;
         let time = stage_time(copy.distances.len());
-        let messages = owners::to_stage(self.offer(handing), copy);
+        let messages = owners::to_stage(self.offer(handover), copy);
         within(time, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
     }
 
-    async fn activate(&self, handing: &Handing) -> Result<(), Status> {
-        let request = v1::ActivateRequest { offer: Some(self.offer(handing)) };
-        let mut target = self.target(handing.to)?;
+    async fn activate(&self, handover: &Handover) -> Result<(), Status> {
+        let request = v1::ActivateRequest { offer: Some(self.offer(handover)) };
+        let mut target = self.target(handover.to)?;
         within(ANSWER_TIME, request, async |request| target.activate(request).await.map(drop)).await
     }
 
-    fn offer(&self, handing: &Handing) -> v1::HandoverOffer {
-        let Handing { section, epoch, handover, incarnation, .. } = *handing;
-        owners::to_offer(&Offer { section, epoch: epoch.next(), handover, incarnation }, &self.set)
+    fn offer(&self, handover: &Handover) -> v1::HandoverOffer {
+        let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
+        owners::to_offer(&HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation }, &self.set)
     }
 
     fn target(&self, to: NodeId) -> Result<HandoverServiceClient<Channel>, Status> {

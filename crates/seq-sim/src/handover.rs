@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use seq_core::lease::Clocks;
 use seq_core::owner::Effect;
-use seq_core::owner::handing::{Commit, Handing, Offer, OfferRefusal};
+use seq_core::owner::handover::{Commit, Handover, HandoverOffer, OfferRefusal};
 use seq_core::section::SectionCopy;
 use seq_core::state::Transfer;
-use seq_core::{Epoch, Handover, NodeId, SectionId, Seq};
+use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -17,7 +17,7 @@ use crate::session::About;
 use crate::world::{Event, Step, World};
 
 /// The attempt that a stranger makes up.
-const FORGED_ATTEMPT: Handover = Handover(77);
+const FORGED_ATTEMPT: HandoverId = HandoverId(77);
 
 /// How long a target may take.
 const ANSWER_TIME: u64 = 500 * MS;
@@ -25,7 +25,7 @@ const ANSWER_TIME: u64 = 500 * MS;
 /// A question to a target under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerCall {
-    handing: Handing,
+    handover: Handover,
     phase: Phase,
 }
 
@@ -40,17 +40,19 @@ impl World {
     /// Carries out what the machine wants sent for a move.
     pub(crate) fn send_handing(&mut self, p: usize, effect: Effect) {
         match effect {
-            Effect::Prepare(handing) => self.ask_peer(p, handing, Phase::Prepare, PeerAsk::Prepare(offer(&handing))),
-            Effect::Stage(handing) => {
-                let served = self.procs[p].table.get(&handing.section).filter(|owned| owned.epoch == handing.epoch);
+            Effect::Prepare(handover) => self.ask_peer(p, handover, Phase::Prepare, PeerAsk::Prepare(offer(&handover))),
+            Effect::Stage(handover) => {
+                let served = self.procs[p].table.get(&handover.section).filter(|owned| owned.epoch == handover.epoch);
                 let Some(owned) = served.cloned() else {
-                    self.step(p, |owner, effects| owner.on_staged(&handing, false, effects));
+                    self.step(p, |owner, effects| owner.on_staged(&handover, false, effects));
                     return;
                 };
-                self.ask_peer(p, handing, Phase::Stage, PeerAsk::Stage(offer(&handing), owned.copy(self.bug)));
+                self.ask_peer(p, handover, Phase::Stage, PeerAsk::Stage(offer(&handover), owned.copy(self.bug)));
             }
-            Effect::Commit(handing) => self.commit(p, handing),
-            Effect::Activate(handing) => self.ask_peer(p, handing, Phase::Activate, PeerAsk::Activate(offer(&handing))),
+            Effect::Commit(handover) => self.commit(p, handover),
+            Effect::Activate(handover) => {
+                self.ask_peer(p, handover, Phase::Activate, PeerAsk::Activate(offer(&handover)))
+            }
             other => unreachable!("{other:?} is nothing to be sent"),
         }
     }
@@ -62,10 +64,10 @@ impl World {
         Some(Address::Port(name.parse().ok()?, port.parse().ok()?))
     }
 
-    fn ask_peer(&mut self, p: usize, handing: Handing, phase: Phase, ask: PeerAsk) {
+    fn ask_peer(&mut self, p: usize, handover: Handover, phase: Phase, ask: PeerAsk) {
         let id = self.fresh();
-        self.procs[p].peer_calls.insert(id, PeerCall { handing, phase });
-        if let Some(to) = self.address_of(p, handing.to) {
+        self.procs[p].peer_calls.insert(id, PeerCall { handover, phase });
+        if let Some(to) = self.address_of(p, handover.to) {
             let host = self.procs[p].name;
             self.send(host, to, Body::Peer { process: p, id, ask: Rc::new(ask) });
         }
@@ -74,10 +76,10 @@ impl World {
 
     /// The target answered, or did not in time.
     pub(crate) fn peer_told(&mut self, p: usize, id: u64, accepted: bool) {
-        let Some(PeerCall { handing, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
+        let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {
-            Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handing, accepted, effects)),
-            Phase::Stage => self.step(p, |owner, effects| owner.on_staged(&handing, accepted, effects)),
+            Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handover, accepted, effects)),
+            Phase::Stage => self.step(p, |owner, effects| owner.on_staged(&handover, accepted, effects)),
             // The target hears of it with its next renewal at the latest; there may be more to move.
             Phase::Activate => self.renew_now(p),
         }
@@ -92,7 +94,7 @@ impl World {
                 // Beside the machine: to see stale copies being passed over, and to plant a bug.
                 let known = self.procs[p].owner.owned().any(|owned| owned == (offer.section, offer.epoch));
                 if !known {
-                    let staged = (offer.epoch, offer.handover, copy.clone());
+                    let staged = (offer.epoch, offer.handover_id, copy.clone());
                     self.procs[p].staged.insert(offer.section, staged);
                 }
                 taken
@@ -102,7 +104,7 @@ impl World {
                 if taken.is_ok() && self.bug == Some(Bug::TrustsActivate) {
                     self.trust(p, offer);
                 }
-                if taken.is_ok() && offer.handover == FORGED_ATTEMPT {
+                if taken.is_ok() && offer.handover_id == FORGED_ATTEMPT {
                     self.coverage.saw(Situation::Forged);
                 }
                 taken
@@ -119,12 +121,12 @@ impl World {
     }
 
     /// The planted bug: a target that takes a peer's word for the store's.
-    fn trust(&mut self, p: usize, offer: &Offer) {
-        let Offer { section, epoch, handover, .. } = *offer;
+    fn trust(&mut self, p: usize, offer: &HandoverOffer) {
+        let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.procs[p].owner.owned().any(|owned| owned == (section, epoch)) {
             return;
         }
-        let staged = self.procs[p].staged.get(&section).filter(|staged| (staged.0, staged.1) == (epoch, handover));
+        let staged = self.procs[p].staged.get(&section).filter(|staged| (staged.0, staged.1) == (epoch, handover_id));
         if let Some((_, _, copy)) = staged.cloned() {
             let ceiling = self.store.state.sections[section.0 as usize].max_seq;
             self.enter(p, section, epoch, ceiling, Some(copy));
@@ -134,11 +136,11 @@ impl World {
     /// A forged Prepare, Stage and Activate reach a process, for a section that another one owns, or none.
     pub(crate) fn forge(&mut self, name: usize) {
         let Some(p) = self.running(name) else { return };
-        let Some(life) = self.procs[p].owner.life() else { return };
+        let Some(session) = self.procs[p].owner.session() else { return };
         let section = SectionId(self.rng.below(self.layout.sections().into()) as u32);
         let next = self.store.state.sections[section.0 as usize].epoch.next();
         let epoch = if self.rng.chance(200) { Epoch(u64::MAX) } else { next };
-        let offer = Offer { section, epoch, handover: FORGED_ATTEMPT, incarnation: life.incarnation };
+        let offer = HandoverOffer { section, epoch, handover_id: FORGED_ATTEMPT, incarnation: session.incarnation };
         let copy = SectionCopy { base: Seq(0), distances: Vec::new() };
         let asks = [PeerAsk::Prepare(offer), PeerAsk::Stage(offer, copy), PeerAsk::Activate(offer)];
         for (number, ask) in (1..).zip(asks) {
@@ -150,59 +152,60 @@ impl World {
     }
 
     /// Has the store commit a move.
-    pub(crate) fn commit(&mut self, p: usize, handing: Handing) {
-        let Handing { life, section, epoch, to, incarnation, handover } = handing;
-        if self.procs[p].owner.life() != Some(life) {
+    pub(crate) fn commit(&mut self, p: usize, handover: Handover) {
+        let Handover { session, section, epoch, to, incarnation, handover_id } = handover;
+        if self.procs[p].owner.session() != Some(session) {
             return;
         }
-        let (from, to_incarnation) = (life.node, incarnation);
-        let transfer = Transfer { section, epoch, from, incarnation: life.incarnation, to, to_incarnation, handover };
+        let (from, to_incarnation) = (session.node, incarnation);
+        let transfer =
+            Transfer { section, epoch, from, incarnation: session.incarnation, to, to_incarnation, handover_id };
         let since = self.procs[p].owner.known_version();
-        self.ask(p, About::Commit(handing), Question::Transfer { transfer, since });
+        self.ask(p, About::Commit(handover), Question::Transfer { transfer, since });
     }
 
     /// No answer: it is asked for again until there is one.
-    pub(crate) fn commit_unknown(&mut self, p: usize, handing: Handing) {
+    pub(crate) fn commit_unknown(&mut self, p: usize, handover: Handover) {
         if self.bug == Some(Bug::ThawUnknown) {
-            return self.committed(p, handing, Clocks::default(), Commit::TargetGone);
+            return self.committed(p, handover, Clocks::default(), Commit::TargetGone);
         }
         self.coverage.saw(Situation::CommitRepeated);
         let wait = self.backoff(p);
-        self.after(wait, Event::Step(p, Step::CommitAgain(handing)));
+        self.after(wait, Event::Step(p, Step::CommitAgain(handover)));
     }
 
-    pub(crate) fn commit_told(&mut self, p: usize, handing: Handing, sent: Clocks, told: &Told) {
+    pub(crate) fn commit_told(&mut self, p: usize, handover: Handover, sent: Clocks, told: &Told) {
         if self.bug == Some(Bug::RefusedExtends) && matches!(told, Told::TargetGone(_) | Told::Lost) {
             self.extend(p, sent);
         }
         let commit = match told {
-            Told::Transferred(news) => Commit::Made(news.clone()),
-            Told::TargetGone(current) if self.shows_lost_target(&handing, *current) => {
+            Told::Transferred(update) => Commit::Made(update.clone()),
+            Told::TargetGone(current) if self.shows_lost_target(&handover, *current) => {
                 return self.stop(
                     p,
-                    &format!("the target of a move is in incarnation {current}, behind {}", handing.incarnation),
+                    &format!("the target of a move is in incarnation {current}, behind {}", handover.incarnation),
                 );
             }
             Told::TargetGone(_) => Commit::TargetGone,
             Told::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
             Told::Lost => Commit::Lost,
-            Told::LifeOver(_) => return self.end_life(p, handing.life),
-            _ => return self.commit_unknown(p, handing),
+            Told::SessionOver(_) => return self.end_session(p, handover.session),
+            _ => return self.commit_unknown(p, handover),
         };
-        self.committed(p, handing, sent, commit);
+        self.committed(p, handover, sent, commit);
     }
 
-    fn committed(&mut self, p: usize, handing: Handing, sent: Clocks, commit: Commit) {
+    fn committed(&mut self, p: usize, handover: Handover, sent: Clocks, commit: Commit) {
         let made = matches!(commit, Commit::Made(_));
         if made {
             self.coverage.saw(Situation::Moved);
         }
-        let taken = self.step(p, |owner, effects| owner.on_committed(&handing, sent, commit, effects));
+        let taken = self.step(p, |owner, effects| owner.on_committed(&handover, sent, commit, effects));
         self.news_taken(p, taken);
     }
 }
 
-fn offer(handing: &Handing) -> Offer {
-    let Handing { section, epoch, handover, incarnation, .. } = *handing;
-    Offer { section, epoch: epoch.next(), handover, incarnation }
+fn offer(handover: &Handover) -> HandoverOffer {
+    let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
+    HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation }
 }

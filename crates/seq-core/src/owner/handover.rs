@@ -12,12 +12,12 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Effect, News, Owner};
-use crate::arbiter::Move;
-use crate::id::{Epoch, Handover, Incarnation, NodeId, SectionId, Seq};
+use super::{Effect, Owner, OwnershipUpdate};
+use crate::arbiter::PlannedHandover;
+use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq};
 use crate::lease::Clocks;
 use crate::limits;
-use crate::owner::{AdoptError, CopyLoss, Life};
+use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
 use crate::section::{CopyMisfit, SectionCopy};
 
@@ -37,57 +37,57 @@ const MAX_ATTEMPTS: usize = 2;
 
 /// One attempt to hand a section over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handing {
-    /// The source's life.
-    pub life: Life,
+pub struct Handover {
+    /// The source's incarnation.
+    pub session: Session,
     /// The section.
     pub section: SectionId,
     /// The ownership that ends.
     pub epoch: Epoch,
     /// The target.
     pub to: NodeId,
-    /// The target's life.
+    /// The target's incarnation.
     pub incarnation: Incarnation,
     /// Number of the attempt: unique within the source's process, and not to be guessed by others.
-    pub handover: Handover,
+    pub handover_id: HandoverId,
 }
 
 /// What a target is asked: to expect the section under an ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct HandoverOffer {
     /// The section.
     pub section: SectionId,
     /// The ownership that begins.
     pub epoch: Epoch,
     /// Number of the attempt.
-    pub handover: Handover,
-    /// The target's life that is meant.
+    pub handover_id: HandoverId,
+    /// The target's incarnation that is meant.
     pub incarnation: Incarnation,
 }
 
 /// Why a target does not take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefusal {
-    /// Another life of the target was meant.
+    /// Another incarnation of the target was meant.
     #[error("incarnation {given} was asked, and this node is in {current}")]
     OtherIncarnation {
-        /// The life of the node; 0 without one.
+        /// The incarnation of the node; 0 without one.
         current: Incarnation,
-        /// The life that was asked.
+        /// The incarnation that was asked.
         given: Incarnation,
     },
     /// The node is about to exit.
     #[error("this node is leaving")]
     Leaving,
     /// The ownership, or the attempt, is past.
-    #[error("section {section} is past epoch {epoch}, attempt {handover}")]
+    #[error("section {section} is past epoch {epoch}, attempt {handover_id}")]
     Past {
         /// The section.
         section: SectionId,
         /// The ownership offered.
         epoch: Epoch,
         /// The attempt.
-        handover: Handover,
+        handover_id: HandoverId,
     },
     /// The set has no such section.
     #[error("the set has no section {section}")]
@@ -119,8 +119,8 @@ pub enum OfferRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The target owns the section; this came with the response.
-    Made(News),
-    /// Refused for good, because the target's life is over; the source still owns the section.
+    Made(OwnershipUpdate),
+    /// Refused for good, because the target's incarnation is over; the source still owns the section.
     TargetGone,
     /// Refused, because the source does not own the section any more.
     Lost,
@@ -138,8 +138,8 @@ enum Phase {
 /// The source's side: the sections being handed over.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    moves: BTreeMap<SectionId, (Handing, Phase)>,
-    /// Attempts so far; goes on from life to life.
+    handovers: BTreeMap<SectionId, (Handover, Phase)>,
+    /// Attempts so far; goes on from incarnation to incarnation.
     attempts: u64,
     /// What their numbers are drawn from.
     secret: u64,
@@ -151,30 +151,30 @@ impl Outgoing {
     }
 
     /// The number of the next attempt: splitmix64 of a counter that starts at the secret.
-    fn next_attempt(&mut self) -> Handover {
+    fn next_attempt(&mut self) -> HandoverId {
         self.attempts += 1;
         let counter = self.secret.wrapping_add(self.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mixed = (counter ^ (counter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Handover((mixed ^ (mixed >> 31)).max(1))
+        HandoverId((mixed ^ (mixed >> 31)).max(1))
     }
 
     pub(super) fn has(&self, section: SectionId) -> bool {
-        self.moves.contains_key(&section)
+        self.handovers.contains_key(&section)
     }
 
     pub(super) fn remove(&mut self, section: SectionId) {
-        self.moves.remove(&section);
+        self.handovers.remove(&section);
     }
 
     /// Nothing is under way any more; attempts are counted on.
     pub(super) fn forget(self) -> Outgoing {
-        Outgoing { moves: BTreeMap::new(), ..self }
+        Outgoing { handovers: BTreeMap::new(), ..self }
     }
 
     /// Whether this very attempt is in that phase.
-    fn is(&self, handing: &Handing, phase: Phase) -> bool {
-        self.moves.get(&handing.section) == Some(&(*handing, phase))
+    fn is(&self, handover: &Handover, phase: Phase) -> bool {
+        self.handovers.get(&handover.section) == Some(&(*handover, phase))
     }
 }
 
@@ -188,7 +188,7 @@ pub(super) struct Incoming {
 struct Expected {
     section: SectionId,
     epoch: Epoch,
-    handover: Handover,
+    handover_id: HandoverId,
     staged: Option<Staged>,
 }
 
@@ -200,8 +200,8 @@ struct Staged {
 }
 
 impl Expected {
-    fn is(&self, section: SectionId, epoch: Epoch, handover: Handover) -> bool {
-        (self.section, self.epoch, self.handover) == (section, epoch, handover)
+    fn is(&self, section: SectionId, epoch: Epoch, handover_id: HandoverId) -> bool {
+        (self.section, self.epoch, self.handover_id) == (section, epoch, handover_id)
     }
 
     fn slots(&self) -> usize {
@@ -216,10 +216,10 @@ impl Incoming {
         &mut self,
         section: SectionId,
         epoch: Epoch,
-        handover: Handover,
+        handover_id: HandoverId,
         ceiling: Seq,
     ) -> Result<SectionCopy, CopyLoss> {
-        let found = self.expected.iter_mut().find(|expected| expected.is(section, epoch, handover));
+        let found = self.expected.iter_mut().find(|expected| expected.is(section, epoch, handover_id));
         let staged = found.and_then(|expected| expected.staged.take());
         self.expected.retain(|expected| expected.section != section);
         let Staged { copy, highest } = staged.ok_or(CopyLoss::Missing)?;
@@ -235,9 +235,9 @@ impl Incoming {
     }
 
     /// Expects an attempt. Others of the section stay beside it, up to a bound: which one counts is for the store to say.
-    fn expect(&mut self, offer: &Offer) {
-        let Offer { section, epoch, handover, .. } = *offer;
-        if self.expected.iter().any(|expected| expected.is(section, epoch, handover)) {
+    fn expect(&mut self, offer: &HandoverOffer) {
+        let HandoverOffer { section, epoch, handover_id, .. } = *offer;
+        if self.expected.iter().any(|expected| expected.is(section, epoch, handover_id)) {
             return;
         }
         if self.expected.iter().filter(|expected| expected.section == section).count() == MAX_ATTEMPTS {
@@ -247,13 +247,13 @@ impl Incoming {
         if self.expected.len() == MAX_INCOMING {
             self.expected.remove(0);
         }
-        self.expected.push(Expected { section, epoch, handover, staged: None });
+        self.expected.push(Expected { section, epoch, handover_id, staged: None });
     }
 
     /// Keeps the copy of an attempt. The first one of an attempt stays.
-    fn stage(&mut self, offer: &Offer, copy: SectionCopy, highest: Seq) {
-        let Offer { section, epoch, handover, .. } = *offer;
-        let same = |expected: &Expected| expected.is(section, epoch, handover);
+    fn stage(&mut self, offer: &HandoverOffer, copy: SectionCopy, highest: Seq) {
+        let HandoverOffer { section, epoch, handover_id, .. } = *offer;
+        let same = |expected: &Expected| expected.is(section, epoch, handover_id);
         if self.expected.iter().any(|expected| same(expected) && expected.staged.is_some()) {
             return;
         }
@@ -272,48 +272,48 @@ impl Incoming {
 impl Owner {
     /// How many sections are being handed over.
     #[must_use]
-    pub fn moves_under_way(&self) -> usize {
-        self.outgoing.moves.len()
+    pub fn handovers_in_progress(&self) -> usize {
+        self.outgoing.handovers.len()
     }
 
     /// Begins a move that the arbiter wants, unless as many as may be are under way.
-    pub(super) fn begin_move(&mut self, wanted: &Move, effects: &mut Vec<Effect>) {
-        let Move { section, epoch, to, incarnation, .. } = *wanted;
-        let Some(life) = self.life else { return };
-        let may = self.owned.get(&section) == Some(&epoch) && to != life.node && !self.outgoing.has(section);
-        if !may || self.outgoing.moves.len() == MAX_OUTGOING {
+    pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Vec<Effect>) {
+        let PlannedHandover { section, epoch, to, incarnation, .. } = *wanted;
+        let Some(session) = self.session else { return };
+        let may = self.owned.get(&section) == Some(&epoch) && to != session.node && !self.outgoing.has(section);
+        if !may || self.outgoing.handovers.len() == MAX_OUTGOING {
             return;
         }
-        let handover = self.outgoing.next_attempt();
-        let handing = Handing { life, section, epoch, to, incarnation, handover };
-        self.outgoing.moves.insert(section, (handing, Phase::Preparing));
-        effects.push(Effect::Prepare(handing));
+        let handover_id = self.outgoing.next_attempt();
+        let handover = Handover { session, section, epoch, to, incarnation, handover_id };
+        self.outgoing.handovers.insert(section, (handover, Phase::Preparing));
+        effects.push(Effect::Prepare(handover));
     }
 
     /// The target answered whether it expects the section; no answer is a refusal.
-    pub fn on_prepared(&mut self, handing: &Handing, accepted: bool, effects: &mut Vec<Effect>) {
-        if !self.outgoing.is(handing, Phase::Preparing) {
+    pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Vec<Effect>) {
+        if !self.outgoing.is(handover, Phase::Preparing) {
             return;
         }
         if accepted {
-            self.outgoing.moves.insert(handing.section, (*handing, Phase::Staging));
-            effects.push(Effect::Stage(*handing));
+            self.outgoing.handovers.insert(handover.section, (*handover, Phase::Staging));
+            effects.push(Effect::Stage(*handover));
         } else {
-            self.outgoing.remove(handing.section);
+            self.outgoing.remove(handover.section);
         }
     }
 
     /// The target answered whether it holds the copy; no answer is a refusal. Nothing was committed yet, so the section can
     /// be thawed: whatever the target holds is of an attempt that will never be committed.
-    pub fn on_staged(&mut self, handing: &Handing, accepted: bool, effects: &mut Vec<Effect>) {
-        if !self.outgoing.is(handing, Phase::Staging) {
+    pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Vec<Effect>) {
+        if !self.outgoing.is(handover, Phase::Staging) {
             return;
         }
         if accepted {
-            self.outgoing.moves.insert(handing.section, (*handing, Phase::Committing));
-            effects.push(Effect::Commit(*handing));
+            self.outgoing.handovers.insert(handover.section, (*handover, Phase::Committing));
+            effects.push(Effect::Commit(*handover));
         } else {
-            self.thaw(handing, effects);
+            self.thaw(handover, effects);
         }
     }
 
@@ -323,39 +323,39 @@ impl Owner {
     /// [`AdoptError`]: the move was made, and the rest of the answer is of no use.
     pub fn on_committed(
         &mut self,
-        handing: &Handing,
+        handover: &Handover,
         sent: Clocks,
         commit: Commit,
         effects: &mut Vec<Effect>,
     ) -> Result<(), AdoptError> {
-        let under_way = self.outgoing.is(handing, Phase::Committing);
+        let under_way = self.outgoing.is(handover, Phase::Committing);
         match commit {
-            Commit::Made(news) => {
+            Commit::Made(update) => {
                 // Nothing is given out by a frozen section; it leaves whatever becomes of the news.
-                self.drop_section(handing.section, handing.epoch, effects);
-                effects.push(Effect::Activate(*handing));
-                self.on_news(handing.life, sent, news, effects)?;
+                self.drop_section(handover.section, handover.epoch, effects);
+                effects.push(Effect::Activate(*handover));
+                self.on_update(handover.session, sent, update, effects)?;
             }
-            Commit::TargetGone if under_way => self.thaw(handing, effects),
+            Commit::TargetGone if under_way => self.thaw(handover, effects),
             Commit::Lost if under_way => {
-                self.drop_section(handing.section, handing.epoch, effects);
+                self.drop_section(handover.section, handover.epoch, effects);
             }
-            Commit::Unknown if under_way => effects.push(Effect::Commit(*handing)),
+            Commit::Unknown if under_way => effects.push(Effect::Commit(*handover)),
             Commit::TargetGone | Commit::Lost | Commit::Unknown => {}
         }
         Ok(())
     }
 
-    fn thaw(&mut self, handing: &Handing, effects: &mut Vec<Effect>) {
-        self.outgoing.remove(handing.section);
-        effects.push(Effect::Thaw { section: handing.section, epoch: handing.epoch });
+    fn thaw(&mut self, handover: &Handover, effects: &mut Vec<Effect>) {
+        self.outgoing.remove(handover.section);
+        effects.push(Effect::Thaw { section: handover.section, epoch: handover.epoch });
     }
 
     /// As a target: expects a section, and so holds early calls for it.
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn on_prepare(&mut self, offer: &Offer) -> Result<(), OfferRefusal> {
+    pub fn on_prepare(&mut self, offer: &HandoverOffer) -> Result<(), OfferRefusal> {
         self.check_offer(offer)?;
         self.incoming.expect(offer);
         Ok(())
@@ -365,7 +365,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn on_stage(&mut self, offer: &Offer, copy: SectionCopy) -> Result<(), OfferRefusal> {
+    pub fn on_stage(&mut self, offer: &HandoverOffer, copy: SectionCopy) -> Result<(), OfferRefusal> {
         self.check_offer(offer)?;
         let section = offer.section;
         let uids = self.layout.uids_of(section);
@@ -380,7 +380,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn on_activate(&mut self, offer: &Offer, effects: &mut Vec<Effect>) -> Result<(), OfferRefusal> {
+    pub fn on_activate(&mut self, offer: &HandoverOffer, effects: &mut Vec<Effect>) -> Result<(), OfferRefusal> {
         if self.owned.get(&offer.section) != Some(&offer.epoch) {
             self.check_epoch(offer)?;
             effects.push(Effect::RenewNow);
@@ -390,7 +390,7 @@ impl Owner {
 
     /// As a target: whether the ownership that was offered has begun here, or cannot begin any more.
     #[must_use]
-    pub fn is_settled(&self, offer: &Offer) -> bool {
+    pub fn is_settled(&self, offer: &HandoverOffer) -> bool {
         matches!(self.check_epoch(offer), Err(OfferRefusal::Past { .. } | OfferRefusal::OtherIncarnation { .. }))
     }
 
@@ -404,22 +404,22 @@ impl Owner {
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn check_offer(&self, offer: &Offer) -> Result<(), OfferRefusal> {
+    pub fn check_offer(&self, offer: &HandoverOffer) -> Result<(), OfferRefusal> {
         self.check_epoch(offer)?;
         if self.leaving { Err(OfferRefusal::Leaving) } else { Ok(()) }
     }
 
-    fn check_epoch(&self, offer: &Offer) -> Result<(), OfferRefusal> {
-        let Offer { section, epoch, handover, incarnation: given } = *offer;
-        let current = self.life.map_or(Incarnation(0), |life| life.incarnation);
-        if current != given || self.life.is_none() {
+    fn check_epoch(&self, offer: &HandoverOffer) -> Result<(), OfferRefusal> {
+        let HandoverOffer { section, epoch, handover_id, incarnation: given } = *offer;
+        let current = self.session.map_or(Incarnation(0), |session| session.incarnation);
+        if current != given || self.session.is_none() {
             return Err(OfferRefusal::OtherIncarnation { current, given });
         }
         let held = *self.held.get(section.0 as usize).ok_or(OfferRefusal::UnknownSection { section })?;
         let routed = self.routes.as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
         // The routes may have brought the very ownership already, with a grant that was entered, or not yet.
         if held >= epoch || routed.epoch > epoch {
-            return Err(OfferRefusal::Past { section, epoch, handover });
+            return Err(OfferRefusal::Past { section, epoch, handover_id });
         }
         let known = routed.epoch.max(held);
         if epoch.0 - known.0 > 1 {

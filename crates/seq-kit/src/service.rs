@@ -54,7 +54,7 @@ impl Via {
 
 /// One item of an allocation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct Item {
     /// The user.
     pub uid: Uid,
     /// The number of seqs.
@@ -87,42 +87,46 @@ pub struct Current {
 }
 
 /// An item of a batch as the endpoint passes it: the decoded item, or the refusal of an invalid one.
-pub type Asked = Result<Ask, Refusal>;
+pub type DecodedItem = Result<Item, Refusal>;
 
 /// The reply of an item, `None` while it is pending.
-pub type Answered<T> = Option<Result<T, Refusal>>;
+pub type ItemReply<T> = Option<Result<T, Refusal>>;
 
 /// The service behind the endpoints. Clones are handles to the same service.
 ///
 /// Dropping a returned future abandons the request; numbers may have been consumed.
-pub trait Frontend: Clone + Send + Sync + 'static {
+pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Allocates numbers of one uid.
-    fn next(&self, call: Call, ask: Ask) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
+    fn next(&self, call: Call, ask: Item) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
 
     /// Allocates what is available locally without waiting: adds one reply for each item of `asks` to `answers`, in
     /// order. `None` is an item that must wait, or that another node owns; then the later items of its section are
-    /// `None` as well, so that a uid's items stay in order. [`Frontend::take_rest`] completes them.
+    /// `None` as well, so that a uid's items stay in order. [`SequenceService::complete_batch`] completes them.
     ///
     /// Never waits; if it completes all items, it uses no heap memory beyond `answers`. The clock is read once for all
     /// items, which must have been received before the call.
-    fn take_now(&self, via: Via, asks: &[Asked], answers: &mut Vec<Answered<Allocation>>);
+    fn try_next_batch(&self, via: Via, items: &[DecodedItem], answers: &mut Vec<ItemReply<Allocation>>);
 
-    /// Completes the items that [`Frontend::take_now`] left pending: waits and forwards up to the request's deadline.
+    /// Completes the items that [`SequenceService::try_next_batch`] left pending: waits and forwards up to the request's deadline.
     /// `asks` and `answers` have the same length; every reply is `Some` at the end.
-    fn take_rest(
+    fn complete_batch(
         &self,
         call: Call,
-        asks: &[Asked],
-        answers: &mut [Answered<Allocation>],
+        items: &[DecodedItem],
+        answers: &mut [ItemReply<Allocation>],
     ) -> impl Future<Output = ()> + Send;
 
     /// Allocates numbers for many uids independently, in order; an item that the endpoint refused keeps its refusal.
-    fn next_many(&self, call: Call, asks: &[Asked]) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send {
+    fn next_many(
+        &self,
+        call: Call,
+        items: &[DecodedItem],
+    ) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send {
         async move {
-            let mut answers = Vec::with_capacity(asks.len());
-            self.take_now(call.via, asks, &mut answers);
+            let mut answers = Vec::with_capacity(items.len());
+            self.try_next_batch(call.via, items, &mut answers);
             if answers.iter().any(Option::is_none) {
-                self.take_rest(call, asks, &mut answers).await;
+                self.complete_batch(call, items, &mut answers).await;
             }
             answers.into_iter().map(|answer| answer.expect("every item has a reply")).collect()
         }

@@ -1,0 +1,50 @@
+//! What a living owner is told with each answer of the store.
+
+use super::handover::MAX_OUTGOING;
+use super::{Grant, OwnershipUpdate, Session};
+use crate::arbiter::{Plan, PlannedHandover};
+use crate::high_water::Mark;
+use crate::id::{RouteVersion, SectionId};
+use crate::state::{SectionRecord, State};
+
+/// Most planned moves told in one answer where they only even the load: a few for each renewal, so that callers hardly
+/// notice them. Where a node is to be emptied it is told as many as it makes at a time.
+const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
+
+impl OwnershipUpdate {
+    /// Reads from the applied state, and from what the arbiter wants, what changed for an incarnation since a version of the
+    /// routes: what it owns among the changed sections, the newer routes, and what it should hand over.
+    ///
+    /// `None`: the incarnation is over. The next one may have begun between the entry of the question and this read.
+    #[must_use]
+    pub fn of(state: &State, plan: &Plan, session: Session, since: RouteVersion) -> Option<OwnershipUpdate> {
+        let Session { node, incarnation } = session;
+        let record = state.node(node)?;
+        if record.incarnation != incarnation {
+            return None;
+        }
+        let most = if plan.draining.contains(&node) { MAX_OUTGOING } else { MAX_HANDOVERS_TO_REBALANCE };
+        // The plan may be older than the state; what it says of an ownership that is over is of no use.
+        let stands = |one: &&PlannedHandover| {
+            let record = state.sections.get(one.section.0 as usize);
+            one.from == node && record.is_some_and(|record| record.epoch == one.epoch)
+        };
+        let mut update = OwnershipUpdate {
+            handovers: plan.handovers.iter().filter(stands).take(most).copied().collect(),
+            no_other_candidate: plan.no_other_candidate.contains(&node),
+            mark: Mark { revision: state.revision, liveness: record.liveness },
+            ..OwnershipUpdate::default()
+        };
+        let Some(routes) = state.routes_since(since) else { return Some(update) };
+        update.routes = Some(routes);
+        let grant = |(section, record): (SectionId, &SectionRecord)| Grant {
+            section,
+            epoch: record.epoch,
+            ceiling: record.max_seq,
+            handover_id: record.handover_id,
+        };
+        let changed = state.owned_by(node, incarnation).filter(|(_, record)| record.routed > since);
+        update.grants = changed.map(grant).collect();
+        Some(update)
+    }
+}
