@@ -99,7 +99,7 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
         spec: spec.clone(),
         cluster: spec.name.clone(),
         id: 1,
-        data: DataDir::Memory(seq_store::storage::MemoryDisk::new()),
+        data: DataDir::Memory(seq_store::MemoryDisk::new()),
         join: false,
         form: true,
         listener: listener.into(),

@@ -16,8 +16,7 @@ use seq_proto::v1::{
     OwnershipUpdate, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
     StatusRequest, StoreStatus,
 };
-use seq_store::storage::MemoryDisk;
-use seq_store::{DataDir, Dial, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
+use seq_store::{DataDir, Dial, MemoryDisk, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};

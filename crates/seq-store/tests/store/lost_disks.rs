@@ -1,7 +1,7 @@
 //! Members whose disks were emptied, started in the worst order: before the members that have what was acknowledged.
 
 use seq_proto::v1::RegisterResponse;
-use seq_store::StartError;
+use seq_store::{RaftStartError, StartError};
 
 use crate::cluster::{Cluster, Disk, PATIENCE, until};
 use crate::identity::lose;
@@ -67,7 +67,7 @@ async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
 async fn is_refused(cluster: &mut Cluster, id: u64, acknowledged: &Acknowledged) {
     match cluster.try_start(id).await {
         Err(error) => {
-            assert!(matches!(error, StartError::Refused { .. }), "{error}");
+            assert!(matches!(error, StartError::Raft(RaftStartError::Refused { .. })), "{error}");
             let expected = format!(
                 "store {id} of cluster \"im-a\" has another data directory; a lost disk comes back under a new id"
             );
@@ -109,7 +109,7 @@ async fn an_emptied_disk_that_starts_first_stops_when_a_member_is_there() {
     let tasks = cluster.member(3).tasks.clone();
     cluster.start(2).await;
     tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("the emptied one stops");
-    assert_eq!(tasks.failed(), Some("store hello"));
+    assert_eq!(tasks.failed(), Some("store probe"));
     assert_ne!(cluster.member(2).handle.leader(), Some(2), "nobody was elected");
     cluster.stop(3).await;
     cluster.start(1).await;

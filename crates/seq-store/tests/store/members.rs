@@ -9,7 +9,7 @@ use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ListMembersRequest, ListMembersResponse, NewMember,
     TransferLeaderRequest,
 };
-use seq_store::{ConfigError, StartError};
+use seq_store::{ConfigError, RaftStartError, StartError};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
@@ -159,7 +159,7 @@ async fn a_dead_member_is_replaced_under_load() {
 
         // The dead one comes back, with its disk.
         let error = cluster.try_start(dead).await.unwrap_err();
-        assert!(matches!(error, StartError::Removed { .. }), "{error}");
+        assert!(matches!(error, StartError::Raft(RaftStartError::Removed { .. })), "{error}");
         assert_eq!(reason(add_learner(&cluster, dead).await), "USED_STORE_ID");
         assert_eq!(voters(&list(&cluster).await), [1, 2, new]);
 
@@ -260,7 +260,7 @@ async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
     assert_eq!(reason(add_learner(&cluster, absent).await), "USED_STORE_ID");
     // Started after all, it learns that it was removed.
     let error = cluster.try_start(absent).await.unwrap_err();
-    assert!(matches!(error, StartError::Removed { .. }), "{error}");
+    assert!(matches!(error, StartError::Raft(RaftStartError::Removed { .. })), "{error}");
     load.check(&cluster).await;
     cluster.stop_all().await;
 }
@@ -377,13 +377,13 @@ async fn who_is_not_of_the_group_must_be_told_to_join() {
     let new = cluster.newcomer(Disk::Memory, &[1, 2]);
     cluster.joins.clear();
     let error = cluster.try_start(new).await.unwrap_err();
-    assert!(matches!(error, StartError::NotAMember { id, .. } if id == new), "{error}");
+    assert!(matches!(error, StartError::Raft(RaftStartError::NotAMember { id, .. }) if id == new), "{error}");
     assert!(error.to_string().contains("--join"), "{error}");
 
     let mut config = cluster.config(new);
     config.join = true;
     config.spec.stores.retain(|store| store.id == new);
-    assert_eq!(config.validate().unwrap_err(), ConfigError::NobodyToJoin { set: "im-a".into() });
+    assert_eq!(config.validate().unwrap_err(), ConfigError::NothingToJoin { set: "im-a".into() });
     cluster.stop_all().await;
 }
 
@@ -404,7 +404,7 @@ async fn a_majority_of_newcomers_forms_no_second_group() {
         let member = cluster.member(id);
         let tasks = member.tasks.clone();
         tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it learns that there is a group");
-        assert_eq!(tasks.failed(), Some("store hello"));
+        assert_eq!(tasks.failed(), Some("store probe"));
         assert_eq!(member.handle.leader(), None, "store {id} is of no group");
         cluster.stop(id).await;
     }

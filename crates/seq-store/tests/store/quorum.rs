@@ -75,7 +75,7 @@ async fn a_follower_that_lost_its_leader_is_not_ready_and_names_none() {
     }
     let checks = cluster.member(alone).handle.readiness();
     let failing = until("the follower is not ready", async || checks.ask().err()).await;
-    assert!(failing[0].1.contains("no leader is heard of"), "{failing:?}");
+    assert!(failing[0].1.contains("no message of a leader arrives"), "{failing:?}");
     assert!(!cluster.status(alone).await.quorum);
     let refusal = cluster.admin(alone).list_members(ListMembersRequest {}).await.unwrap_err();
     assert_eq!(status::reason(&refusal).as_deref(), Some("NO_LEADER"), "{refusal:?}");
