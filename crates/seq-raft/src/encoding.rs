@@ -63,7 +63,7 @@ pub(crate) fn read_vote(record: &[u8]) -> Result<Vote, ReadError> {
     Ok(open(Kind::Vote, record)?.decode::<v3::Vote>()?.into_library())
 }
 
-/// Writes a log id as a record of its own; the kind tells its meaning.
+/// Writes a log id as a record of its own; the kind is its meaning.
 pub(crate) fn write_log_id(kind: Kind, id: &LogId) -> Vec<u8> {
     envelope::seal(kind, newest::VERSION, &newest::LogId::from(id))
 }

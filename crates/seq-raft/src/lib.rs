@@ -13,7 +13,7 @@
 //!
 //! **Architecture Invariant:** no type of openraft, sled or rkyv is public here; `cargo xtask layers` checks it.
 //!
-//! **Architecture Invariant:** an output is returned for a committed and applied command only. Nothing is answered from what
+//! **Architecture Invariant:** an output is returned for a committed and applied command only. Nothing is returned from what
 //! a member merely expects, and no clock decides what is applied.
 
 mod encoding;

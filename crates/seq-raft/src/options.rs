@@ -7,7 +7,7 @@ use openraft::{Config, SnapshotPolicy};
 
 use crate::error::StartError;
 
-/// Log entries in one message to a follower: about what the others gather while one message is on its way.
+/// Log entries in one message to a follower: about what arrives while one message is on its way.
 const MAX_ENTRIES_PER_MESSAGE: u64 = 1_024;
 
 /// Purged entries wait for this many more, so that a purge is worth its sync and still short.

@@ -14,10 +14,10 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
-    /// Others than its owner may write in it.
+    /// Users other than its owner may write in it.
     #[error(
-        "data directory {dir} may be written by others than its owner (mode {mode:04o}): whoever can write there can make up \
-         acknowledged data; run `chmod go-w {dir}`"
+        "data directory {dir} may be written by others than its owner (mode {mode:04o}): they could forge acknowledged data; \
+         run `chmod go-w {dir}`"
     )]
     WritableByOthers {
         /// The directory.
@@ -45,7 +45,7 @@ pub enum OpenError {
         /// The node of the configuration.
         expected: u64,
     },
-    /// There is data, but nothing says whose.
+    /// There is data without an identity.
     #[error("data directory {dir} holds {found} but no identity file; it is not taken for an empty one")]
     NoIdentity {
         /// The directory.
@@ -74,7 +74,7 @@ pub enum LoadError {
     Database {
         /// Its directory.
         place: String,
-        /// What it says.
+        /// Its report.
         what: String,
     },
     /// A record is damaged or of a newer format.
@@ -85,7 +85,7 @@ pub enum LoadError {
         /// What is wrong with it.
         source: ReadError,
     },
-    /// A record lies under a key that is not its own, or there is more than the database should hold.
+    /// A record under a key that is not its own, or one that the database should not hold.
     #[error("{place} holds {what}")]
     Misplaced {
         /// Database and key.

@@ -74,7 +74,7 @@ impl Files {
         }
     }
 
-    /// How errors name a file.
+    /// Name of a file in errors.
     pub(crate) fn place(&self, name: &str) -> String {
         match self {
             Files::Dir(dir) => dir.join(name).display().to_string(),

@@ -1,7 +1,7 @@
-//! Whose a data directory is, and that only one process has it.
+//! Identity of a data directory, and the lock that gives it to one process.
 //!
 //! A fresh directory gets its identity last, after the watermark, and only when its member goes on to open it: a member that
-//! the others refuse leaves nothing behind that could be taken for data.
+//! the others refuse leaves nothing behind that looks like data.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ const LOCK: &str = "lock";
 /// Name of the log's directory.
 pub(crate) const LOG_DIR: &str = "log";
 
-/// The bits of a mode that let the group or everybody write.
+/// The mode bits that let group and others write.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Holds the directory for this process, until it is dropped.
@@ -49,7 +49,7 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     match data {
         DataDir::Path(dir) => {
             let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
-            // Whatever this process makes is its user's alone: a copy of the nonce could pose as this member.
+            // Files of this process are readable by its user only: a copy of the nonce could pose as this member.
             rustix::process::umask(Mode::RWXG | Mode::RWXO);
             files::create_dir(dir).map_err(failed)?;
             let mode = fs::metadata(dir).map_err(failed)?.permissions().mode() & 0o7777;
@@ -69,7 +69,7 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     }
 }
 
-/// Reads the identity and compares it; a fresh directory gets one that is not written yet. The flag says which.
+/// Reads the identity and compares it; a fresh directory gets one that is not written yet, and the flag is set.
 pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(Identity, bool), OpenError> {
     let place = files.place(FILE);
     let Some(record) = files.read(FILE)? else {
@@ -92,7 +92,7 @@ pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(I
     Ok((identity, false))
 }
 
-/// Makes a fresh directory somebody's, durably.
+/// Writes the identity of a fresh directory, durably.
 pub(crate) fn write(files: &Files, identity: &Identity) -> Result<(), LoadError> {
     let failed = |name| move |source| LoadError::Io { place: files.place(name), source };
     watermark::create(files).map_err(failed(watermark::FILE))?;

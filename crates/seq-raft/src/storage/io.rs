@@ -181,8 +181,8 @@ pub(crate) struct Worker {
     batch_bytes: usize,
     batch_entries: u32,
     /// Records of consecutive entries that were taken and are not written yet, and the index of the first.
-    gathered: Vec<Vec<u8>>,
-    gathered_from: u64,
+    pending: Vec<Vec<u8>>,
+    pending_from: u64,
     /// Not written yet: one record a sync is enough, because only the last one counts.
     committed: Option<LogId>,
     /// Purge up to here, step by step.
@@ -226,8 +226,8 @@ impl Worker {
             dirty: false,
             batch_bytes: 0,
             batch_entries: 0,
-            gathered: Vec::new(),
-            gathered_from: 0,
+            pending: Vec::new(),
+            pending_from: 0,
             committed: None,
             purging: loaded.purged.map(|id| id.index),
             waiting: Vec::new(),
@@ -255,45 +255,45 @@ impl Worker {
     pub(super) fn take(&mut self, op: Op) {
         match op {
             Op::Append(entries, done) => {
-                self.gather(&entries);
+                self.add_pending(&entries);
                 self.counters.appends.fetch_add(1, Ordering::Relaxed);
                 self.wait(Waiter::Flushed(done));
             }
             Op::Committed(id) => self.committed = Some(id),
             op => {
-                self.write_gathered();
+                self.write_pending();
                 self.write(op);
             }
         }
     }
 
-    fn gather(&mut self, entries: &[Entry]) {
+    fn add_pending(&mut self, entries: &[Entry]) {
         for entry in entries {
             let index = entry.log_id.index;
-            if self.gathered_from + self.gathered.len() as u64 != index {
-                self.write_gathered();
-                self.gathered_from = index;
+            if self.pending_from + self.pending.len() as u64 != index {
+                self.write_pending();
+                self.pending_from = index;
             }
             let record = encoding::write_entry(entry);
             self.batch_bytes += record.len();
             self.batch_entries += 1;
-            self.gathered.push(record);
+            self.pending.push(record);
             self.mark.last = Some((&entry.log_id).into());
         }
     }
 
-    fn write_gathered(&mut self) {
-        if !self.gathered.is_empty() {
-            must_succeed("appending to the log", self.backend.append(self.gathered_from, &self.gathered));
-            self.gathered_from += self.gathered.len() as u64;
-            self.gathered.clear();
+    fn write_pending(&mut self) {
+        if !self.pending.is_empty() {
+            must_succeed("appending to the log", self.backend.append(self.pending_from, &self.pending));
+            self.pending_from += self.pending.len() as u64;
+            self.pending.clear();
         }
     }
 
-    /// Writes one of the operations that are not gathered.
+    /// Writes one of the operations that are not batched.
     fn write(&mut self, op: Op) {
         match op {
-            Op::Append(..) | Op::Committed(_) => unreachable!("these are gathered"),
+            Op::Append(..) | Op::Committed(_) => unreachable!("these are batched"),
             Op::Vote(vote, done) => {
                 must_succeed("writing the vote", self.backend.put_meta(Meta::Vote, &encoding::write_vote(&vote)));
                 self.mark.vote = Some((&vote).into());
@@ -337,7 +337,7 @@ impl Worker {
 
     /// Makes everything durable, then acknowledges it, then goes on purging.
     pub(super) fn commit(&mut self) {
-        self.write_gathered();
+        self.write_pending();
         if std::mem::take(&mut self.dirty) {
             if let Some(id) = self.committed.take() {
                 let record = encoding::write_log_id(Kind::Committed, &id);

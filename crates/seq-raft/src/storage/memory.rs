@@ -1,6 +1,6 @@
-//! A disk in memory: for simulations, and as the dumb twin that the real storage is compared with.
+//! A disk in memory: for simulations, and as the simple twin that the real storage is compared with.
 //!
-//! It knows what was synced: [`MemoryDisk::cut_power`] takes the rest away.
+//! It distinguishes what was synced: [`MemoryDisk::cut_power`] drops the rest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::backend::LogBackend;
 use super::error::LoadError;
 use super::loaded::{Loaded, Meta};
 
-/// How errors name it.
+/// Its name in errors.
 const PLACE: &str = "the log in memory";
 
 /// Memory in place of a disk. It outlives the storage that was opened on it.

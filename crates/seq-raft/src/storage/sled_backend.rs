@@ -4,13 +4,13 @@
 //! * `flush()` writes, but ends in `sync_file_range`, which promises nothing after a power cut. So a sync is one `flush` and
 //!   then one `fdatasync` of the database's file through a descriptor of our own.
 //! * Plain inserts: `apply_batch` takes a lock that all databases of a process share.
-//! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which nobody syncs; so a
+//! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which is never synced; so a
 //!   large record is stored in parts.
 //! * sled panics on some damage. At opening that becomes an error.
 //!
 //! What makes it fast enough: an insert costs some microseconds and most of them do not depend on its size, so small records
 //! of consecutive entries that are written together are one value, a **run**, under the index of the first. Each record
-//! says its own length. A value has the parts of one record or whole records, never both.
+//! has its own length. A value has the parts of one record or whole records, never both.
 
 use std::fs::{self, File};
 use std::io;
@@ -36,7 +36,7 @@ const ENTRY: u8 = b'e';
 /// First byte of the keys of the single records.
 const META: u8 = b'm';
 
-/// Makes the database's file durable. Tests put their own in its place, to count and to fail.
+/// Makes the database's file durable. Tests replace it, to count and to fail.
 pub(crate) trait Syncer: Send {
     /// Returns once the file's content and length are durable.
     fn sync(&mut self) -> io::Result<()>;
@@ -57,25 +57,25 @@ pub(crate) struct SledBackend {
     _released: Released,
 }
 
-/// Waits, when dropped, until sled has given its file back: its threads do so a moment after the last handle is gone, and
-/// until then nobody can open the database again.
+/// Waits, when dropped, until sled has released its file: its threads do so a moment after the last handle is gone, and
+/// until then the database cannot be opened again.
 struct Released(File);
 
-/// How long to wait for that. Then the next opening fails by name, which is no harm to the data.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for that. After it the next opening fails by name, which does not harm the data.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Drop for Released {
     #[expect(clippy::disallowed_methods, reason = "a destructor cannot wait in another way")]
     fn drop(&mut self) {
         let start = Instant::now();
         while rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_err() {
-            if start.elapsed() > RELEASE_PATIENCE {
+            if start.elapsed() > RELEASE_TIMEOUT {
                 tracing::warn!("sled still holds its file");
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Said aloud, see `DirLock`.
+        // Explicit, as in `DirLock`.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -159,7 +159,7 @@ fn push_run(loaded: &mut Loaded, first: u64, run: &[u8], place: &str) -> Result<
             return Ok(());
         }
     }
-    // What is no whole record is damage, and named as such.
+    // Anything but a whole record is damage, and reported as such.
     loaded.push(first + records(run).count() as u64, rest, place)
 }
 

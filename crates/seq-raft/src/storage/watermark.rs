@@ -1,12 +1,12 @@
-//! What was acknowledged, kept beside the log and written after each sync of it.
+//! The watermark: bounds of what was acknowledged, in a file beside the log that is written after each sync of the log.
 //!
-//! sled cuts its own log at the first damaged byte and opens without a word. What it then returns is a correct *earlier*
-//! state, and no check of its records can tell. The watermark can: it never says more than what was synced, and when the
-//! log comes back with less, the member must not start, because others count on what it acknowledged.
+//! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, which no
+//! check of its records detects. The watermark does: it is never above what was synced, and when the log comes back with less,
+//! the member must not start, because others count on what it acknowledged.
 //!
 //! It is a small preallocated file with two slots, written in turn without a sync of its own: after a crash of the process
-//! it is exact, after a power cut it may be old and then says less, and a torn slot leaves the other one. Only before the
-//! log gets shorter on purpose it is lowered and synced first.
+//! it is exact, after a power cut it may be old and then bounds less, and a torn slot leaves the other one. Only before the
+//! log is truncated it is lowered and synced first.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -89,7 +89,7 @@ impl WatermarkFile {
         }
     }
 
-    /// What was acknowledged.
+    /// The bounds as last written.
     pub(crate) fn current(&self) -> &Watermark {
         &self.current
     }
@@ -108,7 +108,7 @@ impl WatermarkFile {
         Ok(())
     }
 
-    /// Writes and syncs: the log is about to hold less than it says now.
+    /// Writes and syncs: the log is about to hold less than the file bounds now.
     pub(crate) fn write_durably(&mut self, mark: Watermark) -> io::Result<()> {
         self.write(mark)?;
         match &self.slots {
@@ -118,7 +118,7 @@ impl WatermarkFile {
     }
 }
 
-/// Compares what was loaded with what was acknowledged.
+/// Checks that what was loaded is at least what was acknowledged.
 pub(crate) fn check(mark: &Watermark, loaded: &Loaded) -> Result<(), LoadError> {
     let lost = |what: String| Err(LoadError::Lost { what });
     let acknowledged = |id: Option<encoding::newest::LogId>| id.map(encoding::newest::LogId::into_library);

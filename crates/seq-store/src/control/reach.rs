@@ -90,7 +90,7 @@ struct Reach {
     /// The term that the member leads, and since when.
     leads: Option<(u64, Duration)>,
     calls: u64,
-    /// Since when it receives no call although it leads and some incarnation lives.
+    /// Since when it receives no call although it leads and an incarnation is live.
     silent_since: Duration,
     /// When leadership was transferred last.
     transferred: Option<Duration>,

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
 
 /// Format of the payloads.
 const FORMAT: u32 = 2;
@@ -273,7 +273,7 @@ async fn a_member_stops_before_its_committed_entries_are_contradicted() {
     let refusal = client(&cluster, follower).append_entries(forger.message(leader, follower, &contradiction)).await;
     assert_eq!(reason(refusal), "COMMITTED_ENTRIES_CONTRADICTED");
     let tasks = cluster.member(follower).tasks.clone();
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it stops, and keeps what it has");
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it stops, and keeps what it has");
     assert_eq!(tasks.failed(), Some("store raft"));
     cluster.stop(follower).await;
     // What it has is whole.
@@ -318,7 +318,7 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     for header in [header(term - 1, newer, 100 << 20), header(term, last - 1, 100 << 20)] {
         let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
         let endless = futures::StreamExt::chain(futures::stream::iter([header]), futures::stream::pending());
-        let answer = tokio::time::timeout(PATIENCE, raft.install_snapshot(endless)).await;
+        let answer = tokio::time::timeout(TIMEOUT, raft.install_snapshot(endless)).await;
         answer.expect("it waits for no body").unwrap();
     }
     // One at a time of each sender, while the first is on its way.

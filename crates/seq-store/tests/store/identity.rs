@@ -4,7 +4,7 @@ use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{LogPosition, ProbeRequest, RaftMessage};
 use seq_store::{DataDir, MemoryDisk, RaftStartError, StartError};
 
-use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, start};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, start};
 use crate::forged::Forger;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +98,7 @@ async fn a_lost_disk_that_no_peer_was_reached_for_stops_once_one_is() {
     let tasks = cluster.member(3).tasks.clone();
     cluster.start(1).await;
     cluster.start(2).await;
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it notices");
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it notices");
     assert_eq!(tasks.failed(), Some("store probe"));
     cluster.stop(3).await;
     // The others go on, and what was committed is there.
@@ -124,7 +124,7 @@ async fn a_data_directory_of_another_cluster_or_member_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_of_one_forms_anew_only_when_it_is_told_to() {
+async fn a_store_of_one_forms_anew_only_with_the_form_option() {
     for disk in [Disk::Memory, Disk::Sled] {
         let mut cluster = Cluster::new(1, disk);
         cluster.forms = false;
@@ -156,12 +156,12 @@ async fn a_set_file_that_does_not_match_the_stored_set_is_refused() {
         match cluster.try_start(1).await {
             Err(error) => assert_eq!(
                 error.to_string(),
-                "the set file says set \"im-a\" with uids 0..2000 in sections of 100, but the store holds set \"im-a\" \
+                "the set file has set \"im-a\" with uids 0..2000 in sections of 100, but the store holds set \"im-a\" \
                  with uids 0..1000 in sections of 100; a set keeps its uids and sections for good"
             ),
             Ok(()) => {
                 let tasks = cluster.member(1).tasks.clone();
-                tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it notices");
+                tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it notices");
                 assert_eq!(tasks.failed(), Some("store set"));
                 let failing = cluster.member(1).handle.readiness().ask().unwrap_err();
                 assert!(

@@ -8,7 +8,7 @@ use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{MembershipStatus, ProbeRequest};
 use seq_store::{DataDir, RaftStartError, StartError};
 
-use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
 use crate::forged::Forger;
 
 fn dir(cluster: &Cluster, id: u64) -> std::path::PathBuf {
@@ -83,7 +83,7 @@ async fn a_restored_follower_without_peers_is_not_replicated_to_and_stops() {
     cluster.start(follower).await;
     let tasks = cluster.member(follower).tasks.clone();
     cluster.links.mend();
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it is refused, and stops");
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it is refused, and stops");
     assert!(matches!(tasks.failed(), Some("store raft" | "store probe")), "{:?}", tasks.failed());
     cluster.stop(follower).await;
     // The others go on.

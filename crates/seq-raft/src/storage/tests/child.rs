@@ -1,6 +1,6 @@
 //! The process that is killed, traced or made to fail: this test binary again, with one test of this module.
 //!
-//! It says on its standard output what was acknowledged, one line each, before it goes on.
+//! It prints to standard output what was acknowledged, one line each, before it goes on.
 
 use std::env;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use super::*;
 
-/// Where it works, and what it does there.
+/// Its directory, and its task there.
 const DIR: &str = "SEQ_RAFT_TEST_DIR";
 const TASK: &str = "SEQ_RAFT_TEST_TASK";
 
@@ -65,17 +65,17 @@ pub(super) fn start(task: Task, dir: &Path, before: &[&str]) -> Child {
 
 #[test]
 #[ignore = "started by the tests that kill it"]
-#[expect(clippy::disallowed_methods, reason = "its parent speaks to it through the environment")]
+#[expect(clippy::disallowed_methods, reason = "its parent passes its task through the environment")]
 fn child() {
     let (Ok(dir), Ok(name)) = (env::var(DIR), env::var(TASK)) else { return };
     let (_, task) = Task::ALL.into_iter().find(|(known, _)| *known == name).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     // The test harness has begun a line.
-    say("");
+    print("");
     runtime.block_on(run(task, Path::new(&dir)));
 }
 
-fn say(line: &str) {
+fn print(line: &str) {
     let mut out = io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
@@ -93,9 +93,9 @@ async fn run(task: Task, dir: &Path) {
             append(&mut log, (0..5).map(|index| blank(1, index)).collect()).await;
             log.save_committed(Some(log_id(1, 3))).await.unwrap();
             log.truncate_after(Some(log_id(1, 3))).await.unwrap();
-            say("@removed what is not committed");
+            print("@removed what is not committed");
             log.truncate_after(Some(log_id(1, 2))).await.unwrap();
-            say("@removed what is committed");
+            print("@removed what is committed");
         }
         Task::OpenFiles => open_files(opened).await,
         Task::Undecodable => {
@@ -117,19 +117,19 @@ async fn open_files(mut opened: Opened<Journal>) {
     let mut building = std::pin::pin!(builder.build_snapshot());
     let waited = tokio::time::timeout(std::time::Duration::from_millis(300), &mut building).await;
     assert!(waited.is_err(), "no file can be opened");
-    say("@waits");
+    print("@waits");
     drop(files);
     building.await.unwrap();
-    say("@written");
+    print("@written");
 }
 
 async fn trace(mut opened: Opened<Journal>) {
-    say("@ready");
+    print("@ready");
     for round in 0..10 {
         opened.log.save_vote(&vote(round + 1)).await.unwrap();
-        say("@acknowledged");
+        print("@acknowledged");
         append(&mut opened.log, vec![raise(round + 1, round, 3)]).await;
-        say("@acknowledged");
+        print("@acknowledged");
     }
 }
 
@@ -149,7 +149,7 @@ impl Syncer for Failing {
     }
 }
 
-/// Does everything that storage is asked to do, at random, and says what was acknowledged.
+/// Does every operation of storage at random, and prints what was acknowledged.
 struct Writer {
     opened: Opened<Journal>,
     rng: Rng,
@@ -182,7 +182,7 @@ impl Writer {
     async fn vote(&mut self) {
         self.term += 1;
         self.opened.log.save_vote(&vote(self.term)).await.unwrap();
-        say(&format!("@vote {}", self.term));
+        print(&format!("@vote {}", self.term));
     }
 
     async fn append(&mut self) {
@@ -191,12 +191,12 @@ impl Writer {
         let raises = if self.rng.u8(..20) == 0 { 4_000 } else { 10 };
         let entries = (first..self.next).map(|index| raise(self.term, index, raises)).collect();
         append(&mut self.opened.log, entries).await;
-        say(&format!("@end {} {}", self.next - 1, self.term));
+        print(&format!("@end {} {}", self.next - 1, self.term));
     }
 
     async fn truncate(&mut self) {
         let from = self.next - self.rng.u64(1..6);
-        say(&format!("@cut {from}"));
+        print(&format!("@cut {from}"));
         let last = entries(&mut self.opened.log).await.into_iter().rfind(|entry| entry.log_id.index < from);
         self.opened.log.truncate_after(last.map(|entry| entry.log_id)).await.unwrap();
         self.next = from;
@@ -209,7 +209,7 @@ impl Writer {
         self.applied = last.index + 1;
         let snapshot = self.opened.machine.get_snapshot_builder().await.build_snapshot().await.unwrap();
         assert_eq!(snapshot.meta.last_log_id, Some(last));
-        say(&format!("@snapshot {}", last.index));
+        print(&format!("@snapshot {}", last.index));
         self.opened.log.purge(last).await.unwrap();
     }
 }

@@ -14,7 +14,7 @@ use super::*;
 /// Signal of `abort`, which ends the process after a failed sync.
 const SIGABRT: i32 = 6;
 
-/// What a child has said to be acknowledged.
+/// What a child has printed as acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Acknowledged {
     vote: u64,
@@ -56,13 +56,13 @@ impl Acknowledged {
 
 /// Listens to `lines` lines or to the end.
 fn listen(child: &mut Child, lines: usize, acknowledged: &mut Acknowledged) -> usize {
-    let mut heard = 0;
+    let mut received = 0;
     let mut reader = BufReader::new(child.stdout.as_mut().unwrap());
     let mut line = String::new();
-    while heard < lines && reader.read_line(&mut line).unwrap() > 0 {
+    while received < lines && reader.read_line(&mut line).unwrap() > 0 {
         if let Some(line) = line.strip_suffix('\n').filter(|line| line.starts_with('@')) {
             acknowledged.hear(line);
-            heard += 1;
+            received += 1;
         }
         line.clear();
     }
@@ -71,7 +71,7 @@ fn listen(child: &mut Child, lines: usize, acknowledged: &mut Acknowledged) -> u
     for line in ahead.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
         acknowledged.hear(line);
     }
-    heard
+    received
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn ten_kills_lose_nothing_that_was_acknowledged() {
     let mut acknowledged = Acknowledged::default();
     for _ in 0..10 {
         let mut child = start(Task::Write, dir.path(), &[]);
-        let heard = listen(&mut child, fastrand::usize(1..150), &mut acknowledged);
+        let received = listen(&mut child, fastrand::usize(1..150), &mut acknowledged);
         child.kill().unwrap();
         let mut rest = String::new();
         child.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
@@ -90,7 +90,7 @@ async fn ten_kills_lose_nothing_that_was_acknowledged() {
         let mut complaint = String::new();
         child.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
         child.wait().unwrap();
-        assert!(heard > 0, "the child said nothing: {complaint}");
+        assert!(received > 0, "the child printed nothing: {complaint}");
         acknowledged.check(dir.path()).await;
     }
 }
@@ -177,7 +177,7 @@ impl Syncer for Capture {
     }
 }
 
-/// Writes, cuts the power now and then, and says what each cut left.
+/// Writes, cuts the power now and then, and prints what each cut left.
 async fn cut_power(honest: u32) -> Vec<Result<(), String>> {
     let dir = tempfile::tempdir().unwrap();
     let image = Arc::new(Mutex::new(Vec::new()));

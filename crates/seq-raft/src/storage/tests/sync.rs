@@ -15,7 +15,7 @@ use super::super::watermark::{self, WatermarkFile};
 use super::*;
 
 /// Long enough for the slowest machine; a wait that is over earlier ends earlier.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Stops before each sync until the test lets it go on.
 struct Gate {
@@ -26,7 +26,7 @@ struct Gate {
 
 impl Syncer for Gate {
     fn sync(&mut self) -> io::Result<()> {
-        // A test that does not look any more has closed its ends.
+        // A test that no longer waits has closed its ends.
         let _ = self.arrived.send(());
         let _ = self.go.recv();
         self.file.sync_data()
@@ -35,82 +35,82 @@ impl Syncer for Gate {
 
 fn open_gated(dir: &Path) -> (Opened<Journal>, Receiver<()>, Sender<()>) {
     let (arrived, arrivals) = channel();
-    let (let_go, go) = channel();
+    let (release, go) = channel();
     let gate = |file| Box::new(Gate { file, arrived, go }) as Box<dyn Syncer>;
     let opened = prepare(&at(dir), CLUSTER, 1).unwrap().open_with(unobserved(), gate).unwrap();
-    (opened, arrivals, let_go)
+    (opened, arrivals, release)
 }
 
 #[tokio::test]
-async fn an_append_is_answered_after_its_sync() {
+async fn an_append_is_acknowledged_after_its_sync() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut opened, arrivals, let_go) = open_gated(dir.path());
+    let (mut opened, arrivals, release) = open_gated(dir.path());
     let mut answer = Box::pin(start_append(&mut opened.log, vec![blank(1, 0)]).await);
-    arrivals.recv_timeout(PATIENCE).unwrap();
+    arrivals.recv_timeout(TIMEOUT).unwrap();
     // Readable already, but not acknowledged.
     assert_eq!(entries(&mut opened.log).await.len(), 1);
     assert!(answer.as_mut().now_or_never().is_none());
-    let_go.send(()).unwrap();
+    release.send(()).unwrap();
     answer.await.unwrap().unwrap();
-    drop(let_go);
+    drop(release);
     close(opened).await;
 }
 
 #[tokio::test]
 async fn a_sync_that_hangs_is_seen() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut opened, arrivals, let_go) = open_gated(dir.path());
+    let (mut opened, arrivals, release) = open_gated(dir.path());
     assert_eq!(opened.stall.lasts(), Duration::ZERO);
     let answer = start_append(&mut opened.log, vec![blank(1, 0)]).await;
-    arrivals.recv_timeout(PATIENCE).unwrap();
+    arrivals.recv_timeout(TIMEOUT).unwrap();
     let before = opened.stall.lasts();
     assert!(before > Duration::ZERO);
     while opened.stall.lasts() == before {
         tokio::task::yield_now().await;
     }
-    let_go.send(()).unwrap();
+    release.send(()).unwrap();
     answer.await.unwrap().unwrap();
-    // The thread says so itself, right after it has answered.
+    // The thread ends the stall itself, right after it has acknowledged.
     while opened.stall.lasts() > Duration::ZERO {
         tokio::task::yield_now().await;
     }
-    drop(let_go);
+    drop(release);
     close(opened).await;
 }
 
 #[tokio::test]
 async fn a_vote_is_answered_after_its_sync_and_never_before_the_log() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut opened, arrivals, let_go) = open_gated(dir.path());
+    let (mut opened, arrivals, release) = open_gated(dir.path());
     let mut first = Box::pin(start_append(&mut opened.log, vec![blank(1, 0)]).await);
-    arrivals.recv_timeout(PATIENCE).unwrap();
+    arrivals.recv_timeout(TIMEOUT).unwrap();
     let term = vote(2);
     {
         let mut voting = Box::pin(opened.log.save_vote(&term));
         assert!(voting.as_mut().now_or_never().is_none());
         assert!(first.as_mut().now_or_never().is_none());
-        let_go.send(()).unwrap();
+        release.send(()).unwrap();
         first.await.unwrap().unwrap();
         // The vote came after the first sync had begun, so it needs one of its own.
-        arrivals.recv_timeout(PATIENCE).unwrap();
+        arrivals.recv_timeout(TIMEOUT).unwrap();
         assert!(voting.as_mut().now_or_never().is_none());
-        let_go.send(()).unwrap();
+        release.send(()).unwrap();
         voting.await.unwrap();
     }
-    drop(let_go);
+    drop(release);
     close(opened).await;
 }
 
 #[tokio::test]
 async fn what_gathers_during_a_sync_shares_the_next_one() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut opened, arrivals, let_go) = open_gated(dir.path());
+    let (mut opened, arrivals, release) = open_gated(dir.path());
     let mut answers = vec![start_append(&mut opened.log, vec![blank(1, 0)]).await];
-    arrivals.recv_timeout(PATIENCE).unwrap();
+    arrivals.recv_timeout(TIMEOUT).unwrap();
     for index in 1..200 {
         answers.push(start_append(&mut opened.log, vec![blank(1, index)]).await);
     }
-    drop(let_go);
+    drop(release);
     for answer in answers {
         answer.await.unwrap().unwrap();
     }
@@ -122,13 +122,13 @@ async fn what_gathers_during_a_sync_shares_the_next_one() {
 #[tokio::test]
 async fn a_long_queue_is_synced_in_bounded_batches() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut opened, arrivals, let_go) = open_gated(dir.path());
+    let (mut opened, arrivals, release) = open_gated(dir.path());
     let mut answers = Vec::new();
     for index in 0..40 {
         answers.push(start_append(&mut opened.log, vec![raise(1, index, 4_096)]).await);
     }
-    arrivals.recv_timeout(PATIENCE).unwrap();
-    drop(let_go);
+    arrivals.recv_timeout(TIMEOUT).unwrap();
+    drop(release);
     for answer in answers {
         answer.await.unwrap().unwrap();
     }
@@ -137,10 +137,10 @@ async fn a_long_queue_is_synced_in_bounded_batches() {
     close(opened).await;
 }
 
-/// A backend that tells what it was asked to do, in order.
-struct Told {
+/// A backend that records its operations, in order.
+struct Recorded {
     backend: MemoryBackend,
-    story: Arc<Mutex<Vec<Act>>>,
+    record: Arc<Mutex<Vec<Act>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,13 +153,13 @@ enum Act {
     Sync,
 }
 
-impl LogBackend for Told {
+impl LogBackend for Recorded {
     fn load(&mut self) -> Result<Loaded, LoadError> {
         self.backend.load()
     }
 
     fn append(&mut self, first: u64, records: &[Vec<u8>]) -> io::Result<()> {
-        self.story.lock().push(Act::Append(records.len()));
+        self.record.lock().push(Act::Append(records.len()));
         self.backend.append(first, records)
     }
 
@@ -169,43 +169,43 @@ impl LogBackend for Told {
 
     /// Three steps to a purge.
     fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool> {
-        let mut story = self.story.lock();
-        story.push(Act::Purge(max_keys));
-        let steps = story.iter().filter(|act| matches!(act, Act::Purge(_))).count();
+        let mut record = self.record.lock();
+        record.push(Act::Purge(max_keys));
+        let steps = record.iter().filter(|act| matches!(act, Act::Purge(_))).count();
         self.backend.purge_step(upto, max_keys)?;
         Ok(steps % 3 == 0)
     }
 
     fn put_meta(&mut self, meta: Meta, record: &[u8]) -> io::Result<()> {
         if meta == Meta::Committed {
-            self.story.lock().push(Act::Committed);
+            self.record.lock().push(Act::Committed);
         }
         self.backend.put_meta(meta, record)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.story.lock().push(Act::Sync);
+        self.record.lock().push(Act::Sync);
         self.backend.sync()
     }
 }
 
-/// A worker of its own, driven step by step, and what its backend was asked to do.
-fn told_worker() -> (Worker, Arc<Mutex<Vec<Act>>>) {
+/// A worker of its own, driven step by step, and the operations of its backend.
+fn recorded_worker() -> (Worker, Arc<Mutex<Vec<Act>>>) {
     let disk = MemoryDisk::new();
     let files = Files::Memory(disk.clone());
     watermark::create(&files).unwrap();
-    let story = Arc::<Mutex<Vec<Act>>>::default();
-    let backend = Told { backend: MemoryBackend(disk), story: story.clone() };
+    let record = Arc::<Mutex<Vec<Act>>>::default();
+    let backend = Recorded { backend: MemoryBackend(disk), record: record.clone() };
     let (watermark, loaded) = (WatermarkFile::open(&files).unwrap(), Loaded::default());
     let worker = Worker::new(
         Box::new(backend),
         watermark,
         &loaded,
-        Gauges::of("told", "1"),
+        Gauges::of("test", "1"),
         Box::new(()),
         tokio::sync::oneshot::channel().0,
     );
-    (worker, story)
+    (worker, record)
 }
 
 fn op_append(entries: Vec<Entry>) -> (Op, OneshotReceiverOf<TypeConfig, io::Result<()>>) {
@@ -214,8 +214,8 @@ fn op_append(entries: Vec<Entry>) -> (Op, OneshotReceiverOf<TypeConfig, io::Resu
 }
 
 #[test]
-fn what_has_gathered_is_one_write_and_one_sync() {
-    let (mut worker, story) = told_worker();
+fn queued_appends_are_one_write_and_one_sync() {
+    let (mut worker, record) = recorded_worker();
     let mut answers = Vec::new();
     for index in 0..32 {
         let (op, answer) = op_append(vec![blank(1, 2 * index), blank(1, 2 * index + 1)]);
@@ -224,37 +224,37 @@ fn what_has_gathered_is_one_write_and_one_sync() {
         answers.push(answer);
     }
     worker.commit();
-    assert_eq!(*story.lock(), [Act::Append(64), Act::Committed, Act::Sync]);
+    assert_eq!(*record.lock(), [Act::Append(64), Act::Committed, Act::Sync]);
     assert!(answers.into_iter().all(|answer| matches!(answer.now_or_never(), Some(Ok(Ok(()))))));
 }
 
 #[test]
-fn a_vote_or_a_truncation_parts_what_has_gathered() {
-    let (mut worker, story) = told_worker();
+fn a_vote_or_a_truncation_splits_queued_appends() {
+    let (mut worker, record) = recorded_worker();
     let (first, _first) = op_append(vec![blank(1, 0), blank(1, 1)]);
     let (second, _second) = op_append(vec![blank(2, 1)]);
     worker.take(first);
     worker.take(Op::Truncate { from: 1, last: Some(log_id(1, 0)) });
     worker.take(second);
     worker.commit();
-    assert_eq!(*story.lock(), [Act::Append(2), Act::Append(1), Act::Sync]);
+    assert_eq!(*record.lock(), [Act::Append(2), Act::Append(1), Act::Sync]);
 }
 
 #[test]
 fn a_purge_delays_an_append_by_one_step_at_the_most() {
-    let (mut worker, story) = told_worker();
+    let (mut worker, record) = recorded_worker();
     let (op, _answer) = op_append((0..1_000).map(|index| blank(1, index)).collect());
     worker.take(op);
     worker.commit();
     worker.take(Op::Purge(log_id(1, 900)));
-    story.lock().clear();
+    record.lock().clear();
     for index in 1_000..1_004 {
         let (op, answer) = op_append(vec![blank(1, index)]);
         worker.take(op);
         worker.commit();
-        assert!(matches!(answer.now_or_never(), Some(Ok(Ok(())))), "answered before the next step is taken");
+        assert!(matches!(answer.now_or_never(), Some(Ok(Ok(())))), "acknowledged before the next step");
     }
     let step = Act::Purge(PURGE_KEYS);
     let (append, sync) = (Act::Append(1), Act::Sync);
-    assert_eq!(*story.lock(), [append, sync, step, append, sync, step, append, sync, step, append, sync]);
+    assert_eq!(*record.lock(), [append, sync, step, append, sync, step, append, sync, step, append, sync]);
 }
