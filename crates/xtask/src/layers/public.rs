@@ -19,12 +19,14 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     let product = |source: &&Source| source.path.starts_with("crates/") && source.path.contains("/src/");
     let aliases = sources.iter().find(|source| source.path == ALIASES).map(aliases).unwrap_or_default();
     for source in sources.iter().filter(product).filter(|source| source.is("rs") && !source.is_test()) {
-        let mut names = imported(source);
-        if source.path.starts_with("crates/seq-raft/") {
+        let mut names = imported(source, LIBRARIES);
+        names.extend(imported(source, &["crate::types"]).intersection(&aliases).cloned());
+        if source.path == ALIASES {
             names.extend(aliases.iter().cloned());
         }
         for (line, signature) in signatures(&source.text) {
-            let found = words(&signature).find(|word| LIBRARIES.contains(word) || names.contains(*word));
+            let path = aliases.iter().map(String::as_str).find(|alias| signature.contains(&format!("types::{alias}")));
+            let found = words(&signature).find(|word| LIBRARIES.contains(word) || names.contains(*word)).or(path);
             if let Some(name) = found {
                 let message =
                     format!("{name} is a type of a fenced library in a public signature: use a type of our own");
@@ -40,12 +42,12 @@ fn aliases(source: &Source) -> BTreeSet<String> {
     declared.filter_map(|rest| words(rest).next().map(str::to_owned)).chain(["TypeConfig".to_owned()]).collect()
 }
 
-/// Names that a file imports from a library.
-fn imported(source: &Source) -> BTreeSet<String> {
+/// Names of types that a file imports from these paths.
+fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut statement = String::new();
     for line in source.text.lines() {
-        let begins = LIBRARIES.iter().any(|library| line.starts_with(&format!("use {library}")));
+        let begins = paths.iter().any(|path| line.starts_with(&format!("use {path}")));
         if begins || !statement.is_empty() {
             statement.push_str(line);
             if line.ends_with(';') {
@@ -126,15 +128,17 @@ mod tests {
     #[test]
     fn a_librarys_type_in_a_public_signature_is_found() {
         assert_eq!(found("pub fn raft() -> openraft::Raft {\n"), [1]);
-        assert_eq!(found("pub fn last(\n    &self,\n) -> Option<LogId> {\n"), [1]);
+        assert_eq!(found("use crate::types::LogId;\npub fn last(\n    &self,\n) -> Option<LogId> {\n"), [2]);
+        assert_eq!(found("pub fn last() -> crate::types::LogId {\n"), [1]);
         assert_eq!(found("use sled::{Config, Db};\npub struct Log {\n    pub db: Db,\n}\n"), [3]);
         assert_eq!(found("pub struct Log(pub sled::Db);\n"), [1]);
-        assert_eq!(found("pub enum Error {\n    /// A sled error.\n    Log(LogId),\n}\n"), [1]);
+        assert_eq!(found("use crate::types::LogId;\npub enum Error {\n    Log(LogId),\n}\n"), [2]);
     }
 
     #[test]
     fn private_items_and_bodies_are_free() {
         assert_eq!(found("pub(crate) fn raft() -> openraft::Raft {\n"), [0; 0]);
+        assert_eq!(found("pub enum Kind {\n    LogId,\n}\n"), [0; 0], "not the alias");
         assert_eq!(found("pub struct Log(sled::Db);\n"), [0; 0]);
         assert_eq!(found("pub struct Log {\n    db: sled::Db,\n}\n"), [0; 0]);
         assert_eq!(found("pub fn id(&self) -> u64 {\n    openraft::id()\n}\n"), [0; 0]);
