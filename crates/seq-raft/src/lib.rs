@@ -16,6 +16,7 @@
 //! **Architecture Invariant:** an output is returned for a committed and applied command only. Nothing is returned from what
 //! a member merely expects, and no clock decides what is applied.
 
+mod config;
 mod encoding;
 mod error;
 mod eviction;
@@ -39,6 +40,7 @@ mod test_machine;
 mod transport;
 mod types;
 
+pub use config::{Peer, RaftConfig};
 pub use encoding::CommandTooLarge;
 pub use encoding::envelope::{Fault, Kind, ReadError};
 pub use error::StartError;
@@ -46,7 +48,7 @@ pub use gate::Gate;
 pub use handle::{Changes, NotTransferred, RaftHandle, Stopped};
 pub use leadership::quorum::QuorumStatus;
 pub use membership::service::MemberAdmin;
-pub use node::{LoadedNode, Peer, RaftConfig, RaftNode, RunningNode};
+pub use node::{LoadedNode, RaftNode, RunningNode};
 pub use options::{InvalidOptions, RaftOptions};
 pub use propose::{LEADER_RETRY, ProposeError};
 pub use state_machine::{Malformed, StateMachine};

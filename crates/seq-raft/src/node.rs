@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
-use seq_proto::dial::Dial;
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::RaftConfig;
 use crate::error::StartError;
 use crate::eviction::Eviction;
 use crate::gate::Gate;
@@ -25,11 +25,10 @@ use crate::leadership::slow_disk;
 use crate::membership::changes::MemberChanges;
 use crate::membership::probe::{self, PeerProbe, Prober};
 use crate::membership::service::MemberAdmin;
-use crate::options::RaftOptions;
 use crate::propose::Proposer;
 use crate::state_machine::StateMachine;
 use crate::status;
-use crate::storage::{self, AppliedState, Closed, DataDir, Observer, Opened, Prepared, Raft, Stall};
+use crate::storage::{self, AppliedState, Closed, Observer, Opened, Prepared, Raft, Stall};
 use crate::transport::client::Network;
 use crate::transport::identity::Identity;
 use crate::transport::link::LinkTimeouts;
@@ -37,40 +36,6 @@ use crate::transport::server::{self, RaftServer};
 
 /// How long storage may take to write what is left.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A member of the set file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Raft id, 1 or above.
-    pub id: u64,
-    /// Name in the set file.
-    pub name: String,
-    /// Address of its gRPC port.
-    pub addr: String,
-}
-
-/// Configuration of one member.
-#[derive(Clone, Debug)]
-pub struct RaftConfig {
-    /// Name of the cluster; a data directory belongs to one cluster for good.
-    pub cluster: String,
-    /// Name of the set, in metrics, logs and requests of operators.
-    pub set: String,
-    /// Raft id of this member.
-    pub id: u64,
-    /// Name of this member in the set file.
-    pub node: String,
-    /// Where its data lies.
-    pub data: DataDir,
-    /// The members of the set file, this one among them. Their addresses are newer than those of the replicated list.
-    pub peers: Vec<Peer>,
-    /// Waits to be added to a group that exists; never forms one.
-    pub join: bool,
-    /// Times and sizes.
-    pub options: RaftOptions,
-    /// How other members are reached.
-    pub dial: Dial,
-}
 
 /// A member whose data directory is locked and known to be its own. Nothing is loaded, and nothing durable is made.
 pub struct RaftNode {

@@ -72,7 +72,7 @@ impl EncodedCommand {
         &self.0
     }
 
-    /// Takes bytes from the log or the wire as they are; [`crate::encoding::read_command`] checks them.
+    /// Takes bytes from the log or the wire as they are; they are checked where they are decoded.
     pub(crate) fn from_bytes(bytes: Bytes) -> EncodedCommand {
         EncodedCommand(bytes)
     }

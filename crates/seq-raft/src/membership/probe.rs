@@ -16,10 +16,10 @@ use seq_proto::dial::Dial;
 use seq_proto::{status, v1};
 use tonic::Code;
 
+use crate::config::Peer;
 use crate::error::StartError;
 use crate::eviction::{Eviction, Evictions};
 use crate::membership_status::OwnMembership;
-use crate::node::Peer;
 use crate::nonce::Fingerprint;
 use crate::storage::{Position, Raft};
 use crate::transport::client;

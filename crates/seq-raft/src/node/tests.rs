@@ -9,8 +9,12 @@ use seq_proto::v1::raft_service_server::RaftServiceServer;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
+use seq_proto::dial::Dial;
+
 use super::*;
-use crate::storage::MemoryDisk;
+use crate::config::Peer;
+use crate::options::RaftOptions;
+use crate::storage::{DataDir, MemoryDisk};
 use crate::test_machine::{Command, Journal, unobserved};
 use crate::types::{Membership, Payload};
 

@@ -1,0 +1,40 @@
+//! Configuration of one member.
+
+use seq_proto::dial::Dial;
+
+use crate::options::RaftOptions;
+use crate::storage::DataDir;
+
+/// A member of the set file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Raft id, 1 or above.
+    pub id: u64,
+    /// Name in the set file.
+    pub name: String,
+    /// Address of its gRPC port.
+    pub addr: String,
+}
+
+/// Configuration of one member.
+#[derive(Clone, Debug)]
+pub struct RaftConfig {
+    /// Name of the cluster; a data directory belongs to one cluster for good.
+    pub cluster: String,
+    /// Name of the set, in metrics, logs and requests of operators.
+    pub set: String,
+    /// Raft id of this member.
+    pub id: u64,
+    /// Name of this member in the set file.
+    pub node: String,
+    /// Where its data lies.
+    pub data: DataDir,
+    /// The members of the set file, this one among them. Their addresses are newer than those of the replicated list.
+    pub peers: Vec<Peer>,
+    /// Waits to be added to a group that exists; never forms one.
+    pub join: bool,
+    /// Times and sizes.
+    pub options: RaftOptions,
+    /// How other members are reached.
+    pub dial: Dial,
+}
