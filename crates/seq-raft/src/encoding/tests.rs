@@ -51,9 +51,7 @@ fn snapshot() -> Snapshot {
 fn a_command_is_a_body_in_a_frame_and_bounded() {
     let command = Command::Append(vec![0xab; 3]);
     let encoded = write_command::<Journal>(&command).unwrap();
-    expect![[r#"
-        5351535201000300040000000000000000ababab"#]]
-    .assert_eq(&hex(encoded.bytes()));
+    expect!["5351535201000300040000001eba57e000ababab"].assert_eq(&hex(encoded.bytes()));
     assert_eq!(read_command::<Journal>(encoded.bytes()).unwrap(), command);
     refuses_every_flip(encoded.bytes(), |record| read_command::<Journal>(record).map(drop));
     // The journal's encoding adds one byte.
@@ -75,21 +73,21 @@ fn entries() {
     check(
         Payload::Blank,
         expect![[r#"
-            535153520200020048000000564df97907000000000000000200000000000000
+            5351535202000300480000007307383807000000000000000200000000000000
             2900000000000000000000000000000000000000000000000000000000000000
             000000000000000000000000000000000000000000000000"#]],
     );
     check(
         Payload::Normal(EncodedCommand::from_bytes(vec![1, 2, 3].into())),
         expect![[r#"
-            535153520200020050000000520f75e301020300000000000700000000000000
+            5351535202000300500000001eb4b49001020300000000000700000000000000
             0200000000000000290000000000000001000000dcffffff0300000000000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
     check(
         Payload::Membership(members()),
         expect![[r#"
-            5351535202000200200100000a15a03b01000000000000000200000000000000
+            5351535202000300200100000024f3ce01000000000000000200000000000000
             02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
             0100000000000000020000000000000003000000000000007331ffffffffffff
             7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
@@ -106,7 +104,7 @@ fn entries() {
 fn single_records() {
     let vote = Vote { leader_id: LeaderId { term: 7, node_id: 2 }, committed: true };
     expect![[r#"
-        5351535203000200180000008591d7bd07000000000000000200000000000000
+        5351535203000300180000008cd06ca807000000000000000200000000000000
         0100000000000000"#]]
     .assert_eq(&hex(&write_vote(&vote)));
     assert_eq!(read_vote(&write_vote(&vote)).unwrap(), vote);
@@ -114,7 +112,7 @@ fn single_records() {
     let id = log_id(7, 2, 41);
     let record = write_log_id(Kind::Committed, &id);
     expect![[r#"
-        535153520400020018000000b7c29c4207000000000000000200000000000000
+        535153520400030018000000be83275707000000000000000200000000000000
         2900000000000000"#]]
     .assert_eq(&hex(&record));
     assert_eq!(read_log_id(Kind::Committed, &record).unwrap(), id);
@@ -123,7 +121,7 @@ fn single_records() {
 
     let identity = Identity { cluster: "dev".into(), node: 2, nonce: [0x11; 16] };
     expect![[r#"
-        535153520800020020000000ef9a01dd646576ffffffffff0200000000000000
+        535153520800030020000000cf3a8e9e646576ffffffffff0200000000000000
         11111111111111111111111111111111"#]]
     .assert_eq(&hex(&write_identity(&identity)));
     assert_eq!(read_identity(&write_identity(&identity)).unwrap(), identity);
@@ -131,7 +129,7 @@ fn single_records() {
     let id = Some((&id).into());
     let watermark = Watermark { generation: 9, vote: Some((&vote).into()), last: id, purged: None, snapshot: id };
     expect![[r#"
-        535153520900020088000000aa6c72a209000000000000000100000000000000
+        5351535209000300880000003473834009000000000000000100000000000000
         0700000000000000020000000000000001000000000000000100000000000000
         0700000000000000020000000000000029000000000000000000000000000000
         0000000000000000000000000000000000000000000000000100000000000000
@@ -143,7 +141,7 @@ fn single_records() {
     let manifest =
         Manifest { last_log_id: id, membership, file: "snapshot-41-7-2".into(), length: 1_000, crc: 0xdead_beef };
     expect![[r#"
-        535153520600020068010000610b3a6201000000000000000200000000000000
+        5351535206000300680100009e85a5ee01000000000000000200000000000000
         02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
         0100000000000000020000000000000003000000000000007331ffffffffffff
         7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
@@ -162,7 +160,20 @@ fn single_records() {
 #[test]
 fn snapshots() {
     let record = write_snapshot(&snapshot());
-    expect![[r#""#]].assert_eq(&hex(&record));
+    expect![[r#"
+        535153520700030058010000c7840cc301000000000000000200000000000000
+        02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
+        0100000000000000020000000000000003000000000000007331ffffffffffff
+        7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
+        73333a37323031ff010101010101010101010101010101010101010101010101
+        0101010101010101020202020202020202020202020202020202020202020202
+        0202020202020202030303030303030303030303030303030303030303030303
+        0303030303030303010203000000000001000000000000000700000000000000
+        0200000000000000290000000000000001000000000000000100000000000000
+        0100000000000000000000000000000000ffffff0200000008ffffff03000000
+        18ffffff0300000028ffffff0300000038ffffff03000000050000008cffffff
+        0300000000000000"#]]
+    .assert_eq(&hex(&record));
     let read = read_snapshot(&record).unwrap();
     assert_eq!((read.state_format, &read.state[..]), (5, &[1, 2, 3][..]));
     assert_eq!(read.last_log_id, snapshot().last_log_id);

@@ -13,6 +13,7 @@ use seq_proto::dial::Dial;
 
 use super::*;
 use crate::config::Peer;
+use crate::leadership::quorum::QuorumStatus;
 use crate::options::RaftOptions;
 use crate::storage::{DataDir, MemoryDisk};
 use crate::test_machine::{Command, Journal, unobserved};
@@ -80,7 +81,8 @@ async fn until<T>(member: &RaftHandle<Journal>, mut check: impl FnMut(&RaftHandl
 async fn leader(members: &[RunningNode<Journal>]) -> &RaftHandle<Journal> {
     let id = until(members[0].handle(), RaftHandle::leader).await;
     let leader = members.iter().map(RunningNode::handle).find(|member| member.id() == id).unwrap();
-    until(leader, |member| member.is_leader().then_some(())).await;
+    // Acknowledged by a majority: before that it accepts no proposal.
+    until(leader, |member| (member.quorum() == QuorumStatus::Leads).then_some(())).await;
     leader
 }
 
