@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
 
 use crate::settle::{Lost, PendingItem, Read, Settled, Take, Work, passes};
 use crate::shared::Shared;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use seq_api::service::{Allocation, Call, Current, Item};
 use seq_core::lease::Clocks;
 use seq_core::{Epoch, NodeId, Refusal, SectionId, SlotIndex, Target, limits};
-use seq_kit::service::{Allocation, Call, Current, Item};
 use tokio::time::Instant;
 
 use crate::owned::OwnedSection;
