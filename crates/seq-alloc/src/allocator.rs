@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use seq_api::batch_clock::BatchClock;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_client::pool::{Dial, Pool};
 use seq_core::calls::UnknownAttempts;
 use seq_core::lease::Lease;
@@ -13,9 +15,7 @@ use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
-use seq_kit::arrivals::ArrivalClock;
 use seq_kit::http::Checks;
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::{Notify, watch};
@@ -39,7 +39,7 @@ use crate::{ceiling, handover, peer_routes, session, shared};
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
     /// Where all its calls arrive on one thread.
-    arrivals: Option<Arc<ArrivalClock>>,
+    arrivals: Option<Arc<BatchClock>>,
 }
 
 /// Why an allocator cannot start.
@@ -140,7 +140,7 @@ impl Allocator {
     /// Outside of a current-thread runtime.
     #[must_use]
     pub fn for_endpoints_of_this_thread(&self) -> Allocator {
-        let clock = ArrivalClock::new(self.shared.clock.clone());
+        let clock = BatchClock::new(self.shared.clock.clone());
         Allocator { shared: self.shared.clone(), arrivals: Some(Arc::new(clock)) }
     }
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
 use seq_core::calls::UnknownAttempts;
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
 
 use crate::pending::{ItemResult, PendingItem, SectionItems};
 use crate::shared::Shared;

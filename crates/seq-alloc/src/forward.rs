@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use seq_api::service::{Allocation, Call, Current, Item};
 use seq_client::pool;
 use seq_core::calls::MAX_PENDING;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
-use seq_kit::service::{Allocation, Call, Current, Item};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;

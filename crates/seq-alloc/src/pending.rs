@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use seq_api::service::{Call, Item};
 use seq_core::calls::{
     CallTimeouts, MAX_PENDING, OwnershipView, PendingCall, Rest, Step, UnknownAttempts, Wait, Watch,
 };
 use seq_core::{NodeId, Refusal, SectionId, SlotIndex};
-use seq_kit::service::{Call, Item};
 use tokio::time::Instant;
 
 use crate::owned::OwnedSection;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
+use seq_api::clock::Clock;
+use seq_api::service::{Allocation, Item};
 use seq_core::lease::Lease;
 use seq_core::owner::{Owner, Session};
 use seq_core::route::RouteTable;
 use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
-use seq_kit::clock::Clock;
-use seq_kit::service::{Allocation, Item};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use seq_api::service::{Allocation, Call, Current};
 use seq_core::{Epoch, NodeId, Refusal, Target};
-use seq_kit::service::{Allocation, Call, Current};
 
 use crate::owned::OwnedSection;
 use crate::pending::{ItemResult, PendingItem};
