@@ -7,6 +7,7 @@ use futures::future;
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
 use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
 
+use crate::ownership::Serving;
 use crate::settle::{Lost, PendingItem, Read, Settled, Take, Work, passes};
 use crate::shared::Shared;
 
@@ -25,18 +26,16 @@ struct Later {
 }
 
 impl Shared {
-    /// Answers what can be answered now, and adds an answer for each ask; `None` for the others. Whether the lease holds was
-    /// found out after the asks had arrived.
+    /// Answers what can be answered now, and adds an answer for each ask; `None` for the others. What is
+    /// served was found out after the asks had arrived.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
         via: Via,
-        leased: bool,
+        serving: Option<&Serving<'_>>,
         items: &[DecodedItem],
         answers: &mut Vec<ItemReply<W::Answer>>,
     ) {
-        // The lease came first, then the table: see `seq_core::lease`.
-        let table = self.owned.load();
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
         let mut warmth = 0;
@@ -44,8 +43,8 @@ impl Shared {
             if items.len() > 1 {
                 for ask in items.iter().flatten() {
                     let located = self.layout.locate(ask.uid);
-                    let owned = located.ok().and_then(|(section, slot)| Some((table.get(section)?, slot)));
-                    warmth |= owned.map_or(0, |(owned, slot)| owned.section.warm(slot));
+                    let owned = located.ok().and_then(|(section, slot)| Some((serving?.get(section)?, slot)));
+                    warmth |= owned.map_or(0, |(owned, slot)| owned.warm(slot));
                 }
             }
             for (index, ask) in (chunk * AHEAD..).zip(items) {
@@ -56,7 +55,8 @@ impl Shared {
                         continue;
                     }
                 };
-                let owned = table.get(item.section).filter(|_| leased && !waiting.contains(&item.section));
+                let owned = serving.and_then(|serving| serving.get(item.section));
+                let owned = owned.filter(|_| !waiting.contains(&item.section));
                 let answer = owned.and_then(|owned| work.here(self, owned, &item));
                 match &answer {
                     Some(Ok(_)) => numbers += W::numbers(&item),
@@ -103,7 +103,7 @@ impl Shared {
         let ask = |uid| Ok(Item { uid, count: Count::ONE, epoch: Epoch(0) });
         let items: Vec<DecodedItem> = uids.into_iter().map(ask).collect();
         let mut answers = Vec::with_capacity(items.len());
-        self.first_pass(&Read, call.via, self.leased(), &items, &mut answers);
+        self.first_pass(&Read, call.via, self.serve().as_ref(), &items, &mut answers);
         if answers.iter().any(Option::is_none) {
             for (index, result) in Box::pin(self.second_pass(&Read, call, &items, &answers)).await {
                 answers[index] = Some(result);
@@ -131,7 +131,7 @@ impl Shared {
 
     /// Sorts open items by what they wait for.
     fn cut(&self, call: Call, items: impl Iterator<Item = PendingItem>) -> Later {
-        let table = self.owned.load();
+        let table = self.ownership.owned();
         let owners = self.owners();
         let mut later = Later::default();
         for item in items {

@@ -19,13 +19,12 @@ mod forward;
 mod halt;
 mod handover;
 mod line;
-mod owned;
+mod ownership;
 mod peer_routes;
 mod peers;
 mod session;
 mod settle;
 mod shared;
-mod step;
 mod store_link;
 mod target;
 

@@ -13,7 +13,7 @@ use seq_core::{Epoch, NodeId, Refusal, SectionId, SlotIndex, Target, limits};
 use seq_kit::service::{Allocation, Call, Current, Item};
 use tokio::time::Instant;
 
-use crate::owned::OwnedSection;
+use crate::ownership::{OwnedSection, Served};
 use crate::shared::Shared;
 
 /// Most calls that one node holds at a time: with a kilobyte or two each they take what one large batch takes, and a node
@@ -99,12 +99,7 @@ pub(crate) trait Work: Send + Sync {
     }
 
     /// Does it from a section that is served here. `None`: not now; why is for [`Shared::settle`] to find out.
-    fn here(
-        &self,
-        shared: &Shared,
-        owned: &Arc<OwnedSection>,
-        item: &PendingItem,
-    ) -> Option<Result<Self::Answer, Refusal>>;
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Answer, Refusal>>;
 
     /// Has the owner do it, for items in order.
     fn there(
@@ -149,13 +144,8 @@ impl Work for Take {
     }
 
     #[inline]
-    fn here(
-        &self,
-        shared: &Shared,
-        owned: &Arc<OwnedSection>,
-        item: &PendingItem,
-    ) -> Option<Result<Allocation, Refusal>> {
-        shared.take(owned, &item.ask, item.slot)
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Allocation, Refusal>> {
+        shared.take(served, &item.ask, item.slot)
     }
 
     async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<Settled<Allocation>> {
@@ -173,12 +163,12 @@ impl Work for Read {
         0
     }
 
-    fn here(&self, _: &Shared, owned: &Arc<OwnedSection>, item: &PendingItem) -> Option<Result<Current, Refusal>> {
-        if item.ask.epoch > owned.epoch {
+    fn here(&self, _: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Current, Refusal>> {
+        if item.ask.epoch > served.epoch() {
             return None;
         }
-        let reading = owned.section.current(item.slot)?;
-        Some(Ok(Current { reading, epoch: owned.epoch }))
+        let reading = served.current(item.slot)?;
+        Some(Ok(Current { reading, epoch: served.epoch() }))
     }
 
     async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<Settled<Current>> {
@@ -197,12 +187,13 @@ impl Work for Advance {
         0
     }
 
-    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &PendingItem) -> Option<Result<Epoch, Refusal>> {
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Epoch, Refusal>> {
+        let owned = served.owned();
         let far = shared.is_far(owned, self.to);
-        let answer = shared.advance(owned, item, self.to);
+        let answer = shared.advance(served, item, self.to);
         if far && !matches!(answer, Some(Err(_))) && !self.logged.swap(true, Relaxed) {
             let (uid, section, to) = (item.ask.uid.0, owned.id.0, self.to.seq().0);
-            tracing::warn!(uid, section, to, ceiling = owned.section.ceiling().0, "an advance far above the ceiling");
+            tracing::warn!(uid, section, to, ceiling = owned.ceiling().0, "an advance far above the ceiling");
         }
         answer
     }
@@ -236,7 +227,7 @@ impl Shared {
         loop {
             // Made before anything is looked at: what is signalled from here on is not missed.
             let update = self.update.notified();
-            let owned = self.owned.load().get(section).cloned();
+            let owned = self.ownership.owned().get(section).cloned();
             let changed = owned.as_ref().map(|owned| owned.changed.notified());
             let why = match &owned {
                 Some(owned) => self.try_here(work, &call, owned, arrived, &mut rest, &mut settled),
@@ -281,10 +272,9 @@ impl Shared {
         settled: &mut Vec<Settled<W::Answer>>,
     ) -> Option<Refusal> {
         let section = owned.id;
-        // The lease first, then the table: see `seq_core::lease`.
-        if !self.leased() || !self.owned.load().has(owned) {
-            return Some(Refusal::LeaseExpired { section });
-        }
+        let serving = self.serve();
+        let served = serving.as_ref().and_then(|serving| serving.get(section)).filter(|served| served.is(owned));
+        let Some(served) = served else { return Some(Refusal::LeaseExpired { section }) };
         let mut done = 0;
         let mut why = None;
         for item in rest.iter() {
@@ -298,7 +288,7 @@ impl Shared {
                 // The store said after the call came that this ownership is the newest: the caller's word is wrong.
                 item.ask.epoch = owned.epoch;
             }
-            let Some(result) = work.here(self, owned, &item) else {
+            let Some(result) = work.here(self, served, &item) else {
                 why = Some(Refusal::CeilingStalled { section });
                 break;
             };
@@ -382,7 +372,7 @@ impl Shared {
     /// way here. The node that sent it may be given the section at any moment, and would wait for this one's response.
     fn is_astray(&self, call: &Call, section: SectionId, why: Refusal) -> bool {
         let forwarded = matches!(why, Refusal::NotOwner { .. }) && call.hops >= limits::MAX_HOPS;
-        forwarded && !self.owner.lock().expects(section)
+        forwarded && !self.ownership.machine().expects(section)
     }
 
     fn hold(&self, section: SectionId) -> Result<Held<'_>, Refusal> {
