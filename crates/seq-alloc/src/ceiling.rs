@@ -11,7 +11,7 @@ use seq_proto::v1;
 use tokio::time::Instant;
 
 use crate::counters::RaiseOutcome;
-use crate::owned::OwnedSection;
+use crate::ownership::OwnedSection;
 use crate::shared::Shared;
 use crate::store_link::{Backoff, StoreError, StoreLink};
 
@@ -72,7 +72,7 @@ fn gather(shared: &Shared) -> Option<Batch> {
         let (session, table) = shared.held()?;
         let held = waiting.into_iter().filter(|owned| table.has(owned));
         let mut sections: Vec<_> =
-            held.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
+            held.filter_map(|owned| owned.raise_target().map(|target| (owned, target))).collect();
         if !sections.is_empty() {
             // In this order the store sees without a copy that none stands in it twice.
             sections.sort_unstable_by_key(|(owned, _)| owned.id);
@@ -145,8 +145,8 @@ fn settle(shared: &Shared, batch: Batch, ceilings: &[u64]) {
             continue;
         }
         raised.push((owned.id, owned.epoch));
-        shared.counters.raise_moved(ceiling - owned.section.ceiling().0.min(*ceiling));
-        let again = owned.section.raised(Seq(*ceiling));
+        shared.counters.raise_moved(ceiling - owned.ceiling().0.min(*ceiling));
+        let again = owned.raised(Seq(*ceiling));
         owned.changed.notify_waiters();
         if again {
             shared.line.join(owned);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::owned::OwnedSection;
+use crate::ownership::OwnedSection;
 
 #[derive(Debug, Default)]
 pub(crate) struct Line {

@@ -51,7 +51,7 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
             () = living => {}
         }
     }
-    let session = shared.owner.lock().session();
+    let session = shared.ownership.machine().session();
     if let Some(session) = session {
         shared.end_session(session);
     }
@@ -110,7 +110,9 @@ async fn live(shared: &Shared, link: &StoreLink, session: Session) {
     let mut backoff = Backoff::new(shared.options.retry_min, shared.options.retry_max);
     let mut fault = RenewalFault::default();
     loop {
-        let Some(renewal) = shared.owner.lock().renewal().filter(|renewal| renewal.session == session) else { return };
+        let Some(renewal) = shared.ownership.machine().renewal().filter(|renewal| renewal.session == session) else {
+            return;
+        };
         let began = Instant::now();
         // Read before the question goes out: whatever the answer grants is counted from here.
         let sent = shared.clock.now();
@@ -163,9 +165,9 @@ impl RenewalFault {
         if let Some(repeated) = self.repeats.admit() {
             tracing::warn!(set, name, incarnation, %error, repeated, "cannot renew");
         }
-        if !self.lease_lost && !shared.leased() {
+        if !self.lease_lost && !shared.is_leased() {
             self.lease_lost = true;
-            let sections = shared.owned.load().iter().count();
+            let sections = shared.ownership.owned().iter().count();
             tracing::warn!(
                 set,
                 name,
@@ -223,7 +225,7 @@ impl Shared {
     /// Judges whether a refusal of the store means that this process may serve no more.
     pub(crate) fn judge(&self, session: Session, error: &StoreError) {
         // The number of the renewal to send is one more than that of the last answered one.
-        let renewal = self.owner.lock().renewal().filter(|renewal| renewal.session == session);
+        let renewal = self.ownership.machine().renewal().filter(|renewal| renewal.session == session);
         let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         self.halt.judge(session, renewed, &self.advertise, error);
     }
@@ -240,7 +242,7 @@ impl Shared {
 
     /// Version of the routes that a question to the store should name.
     pub(crate) fn known_version(&self) -> RouteVersion {
-        self.owner.lock().known_version()
+        self.ownership.machine().known_version()
     }
 
     /// Reads what the store says of owners.
@@ -278,7 +280,7 @@ impl Shared {
     /// Whether the next answer may well bring what somebody waits for: an owner for a section that callers ask for, more
     /// sections to hand over, or the first ones of this node.
     fn expects_update(&self) -> bool {
-        let owner = self.owner.lock();
+        let owner = self.ownership.machine();
         if self.pending.await_owner() || owner.handovers_in_progress() > 0 || owner.is_leaving() {
             return true;
         }

@@ -72,7 +72,7 @@ impl HandoverService for Target {
         let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
         let offer = self.offer(first.offer.as_ref())?;
         // Before more is received than the first message.
-        self.0.shared.owner.lock().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
+        self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
         let time = handover::stage_time(self.0.shared.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
         let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
@@ -87,7 +87,7 @@ impl HandoverService for Target {
         let begun = async {
             loop {
                 let update = shared.update.notified();
-                if shared.owner.lock().is_settled(&offer) {
+                if shared.ownership.machine().is_settled(&offer) {
                     return;
                 }
                 update.await;

@@ -113,8 +113,29 @@ pub struct Arbiter {
     /// Since when sections that nobody ever owned wait for nodes.
     waits_since: Option<Duration>,
     seen: Option<Seen>,
+    placement: Placement,
     plan: Arc<Plan>,
     deadline: Option<Duration>,
+}
+
+/// The proposed owner of each section, kept while the candidates are the same: each applied handover makes a new plan, and
+/// hashing every section anew costs far more than the rest of it.
+#[derive(Debug, Default)]
+struct Placement {
+    /// Number of sections, and each candidate with its weight; a node's name never changes.
+    of: Option<(usize, Vec<(NodeId, u32)>)>,
+    owners: Vec<NodeId>,
+}
+
+impl Placement {
+    fn propose(&mut self, sections: usize, candidates: &[Candidate<'_>]) -> &[NodeId] {
+        let of = Some((sections, candidates.iter().map(|one| (one.id, one.weight)).collect()));
+        if self.of != of {
+            self.owners = placement::propose(sections as u32, candidates);
+            self.of = of;
+        }
+        &self.owners
+    }
 }
 
 impl Arbiter {
@@ -128,6 +149,7 @@ impl Arbiter {
             candidates: (BTreeSet::new(), Duration::ZERO),
             waits_since: None,
             seen: None,
+            placement: Placement::default(),
             plan: Arc::default(),
             deadline: None,
         }
@@ -142,7 +164,7 @@ impl Arbiter {
         self.watch(now, state);
         let seen = self.see(now, state, declared);
         if self.seen.as_ref() != Some(&seen) {
-            self.plan = Arc::new(make(state, declared, &seen, &self.watches));
+            self.plan = Arc::new(make(state, declared, &seen, &self.watches, &mut self.placement));
             self.seen = Some(seen);
         }
         &self.plan
@@ -236,10 +258,16 @@ impl Arbiter {
 }
 
 /// Plans for what was seen.
-fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMap<Session, Watch>) -> Plan {
+fn make(
+    state: &State,
+    declared: &[Declared<'_>],
+    seen: &Seen,
+    watches: &BTreeMap<Session, Watch>,
+    placement: &mut Placement,
+) -> Plan {
     let mut plan = Plan::default();
     let candidates = candidates(state, declared, seen);
-    let placed = placement::propose(state.sections.len() as u32, &candidates);
+    let placed = placement.propose(state.sections.len(), &candidates);
     plan.living = seen.living.keys().map(|session| session.0).collect();
     let to_be_emptied = seen.living.iter().filter(|(_, flags)| **flags != (false, false));
     plan.draining = to_be_emptied.map(|(session, _)| session.0).collect();

@@ -1,6 +1,6 @@
 //! One AllocSvr process: the core's machine, its sections, its lease, and what its shell carries out.
 //!
-//! **Invariant:** the order of `seq-alloc/src/step.rs`: what leaves and enters the table comes before the lease that the same
+//! **Invariant:** the order of `seq-alloc/src/ownership.rs`: what leaves and enters the table comes before the lease that the same
 //! answer extends.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use seq_core::high_water::{HighWater, Mark};
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
-use seq_core::owner::{Effect, Owner, Session};
+use seq_core::owner::{Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::section::{Distance, SectionCopy};
 use seq_core::{Epoch, HandoverId, Incarnation, NodeId, Section, SectionId, Seq, SlotIndex};
 
@@ -170,8 +170,8 @@ impl World {
     }
 
     /// Lets the machine of a process take a step, and carries out what it says.
-    pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Vec<Effect>) -> T) -> T {
-        let mut effects = Vec::new();
+    pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
+        let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
         if !effects.is_empty() {
             self.carry_out(p, effects);
@@ -179,30 +179,36 @@ impl World {
         outcome
     }
 
-    fn carry_out(&mut self, p: usize, effects: Vec<Effect>) {
-        let mut sends = Vec::new();
+    fn carry_out(&mut self, p: usize, effects: Effects) {
+        let mut requests = Vec::new();
         for effect in effects {
             let now = self.now;
             self.trace.note(now, [1, p as u64, 0], || format!("process {p}: {effect:?}"));
             match effect {
-                // The shell shows the machine's own routes.
-                Effect::Publish => {}
-                Effect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
-                Effect::Leave { section, epoch } => self.leave_section(p, section, epoch),
-                Effect::Thaw { section, epoch } => self.thaw(p, section, epoch),
-                Effect::Extend { sent } => self.extend(p, sent),
-                Effect::EndLease => self.procs[p].lease.end(),
+                Effect::Table(effect) => self.change_table(p, effect),
+                Effect::Lease(LeaseEffect::Extend { sent }) => self.extend(p, sent),
+                Effect::Lease(LeaseEffect::End) => self.procs[p].lease.end(),
                 Effect::RenewNow => self.ask_grant(p),
                 // Noted in the trace; the section starts at the ceiling.
                 Effect::CopyLost { .. } => {}
-                Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate(_) => sends.push(effect),
+                Effect::Send(request) => requests.push(request),
             }
         }
         self.owners_changed = true;
-        for effect in sends {
-            self.send_handing(p, effect);
+        for request in requests {
+            self.send_handover(p, request);
         }
         self.wake(p);
+    }
+
+    fn change_table(&mut self, p: usize, effect: TableEffect) {
+        match effect {
+            // The shell publishes the machine's own routes.
+            TableEffect::Publish => {}
+            TableEffect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
+            TableEffect::Leave { section, epoch } => self.leave_section(p, section, epoch),
+            TableEffect::Thaw { section, epoch } => self.thaw(p, section, epoch),
+        }
     }
 
     pub(crate) fn extend(&mut self, p: usize, sent: Clocks) {
