@@ -1,4 +1,4 @@
-//! Where a uid lies: which section, which slot in it.
+//! The layout of a set: section and slot of a uid.
 
 use core::ops::Range;
 
@@ -94,7 +94,7 @@ impl Layout {
     }
 }
 
-/// Why uids cannot be laid out as asked.
+/// Why a layout is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The range holds no uid.

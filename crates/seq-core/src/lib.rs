@@ -2,7 +2,7 @@
 //!
 //! Everything that decides lives here and is tested here: where a uid lies ([`layout`]), how a number is taken
 //! ([`section`]), when a ceiling is raised ([`raise`]), how long an owner may answer ([`lease`]), what an AllocSvr owns
-//! ([`owner`]), what the store accepts ([`state`]), who is told about owners ([`route`]), which owner is proposed
+//! ([`owner`]), what the store accepts ([`state`]), how routes are versioned ([`route`]), which owner is proposed
 //! ([`placement`]) and when ([`arbiter`]). The crates around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in it

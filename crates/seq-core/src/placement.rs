@@ -21,8 +21,8 @@ use crate::limits;
 pub struct Candidate<'a> {
     /// The node's id.
     pub id: NodeId,
-    /// Its name, unique among the candidates. It, not the id, places the node on the ring: ids are given in the order in
-    /// which nodes first came, and that order should not matter.
+    /// Its name, unique among the candidates. The name, not the id, places the node on the ring: ids are given in the order
+    /// of first registration, and that order must not matter.
     pub name: &'a str,
     /// Its share relative to the other candidates, up to [`limits::MAX_WEIGHT`]; 0 gets nothing.
     pub weight: u32,
@@ -37,7 +37,7 @@ const LOAD_BOUND_PERCENT: u64 = 110;
 
 /// Proposes an owner for each of the sections `0..sections`.
 ///
-/// The answer depends on the set of candidates only, not on their order. It is empty when no candidate has a weight.
+/// The result depends on the set of candidates only, not on their order. It is empty when no candidate has a weight.
 /// No candidate gets more than 1.10 of its share by weight, rounded up.
 #[must_use]
 pub fn propose(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {

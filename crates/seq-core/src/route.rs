@@ -1,7 +1,7 @@
-//! The table section -> owner, its versions, and the changes between two of them.
+//! The route table: section to owner, its versions, and the updates between two of them.
 //!
-//! The store's committed state is the only authority; everybody else holds a copy that grows newer by [`RouteTable::adopt`].
-//! A copy never goes back: an update that is not newer changes nothing.
+//! The store's committed state is the only authority; every other process holds a copy that [`RouteTable::adopt`] updates.
+//! A copy never goes back to an older version: an update that is not newer changes nothing.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -11,12 +11,12 @@ use alloc::vec::Vec;
 use crate::id::{Epoch, NodeId, RouteVersion, SectionId};
 use crate::layout::Layout;
 
-/// Who owns a section, under which epoch.
+/// The owner of a section and its epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The owner; `None` while nobody owns the section.
+    /// The owner; `None` while the section has none.
     pub owner: Option<NodeId>,
-    /// Number of this ownership, 0 where nobody ever owned the section.
+    /// Number of this ownership, 0 where the section was never owned.
     pub epoch: Epoch,
 }
 
@@ -88,7 +88,7 @@ impl Default for Chunk {
     }
 }
 
-/// What an update did to a table.
+/// Outcome of [`RouteTable::adopt`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adopted {
     /// The table is newer now.
@@ -96,7 +96,7 @@ pub enum Adopted {
     /// The table was as new already; it is unchanged.
     NotNewer,
     /// The update builds on a version that the table does not have, lacks a node that the table has, or is of another set
-    /// or layout; the table is unchanged. Ask for the whole table.
+    /// or layout; the table is unchanged. Request the whole table.
     Mismatch,
 }
 
@@ -119,7 +119,7 @@ impl RouteTable {
         Some(table)
     }
 
-    /// Takes a newer update in. Never goes back to an older version.
+    /// Applies a newer update. Never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
         if update.set != self.set || update.layout != self.layout || !update.fits() {

@@ -27,7 +27,7 @@ fn exact(value: u64) -> Option<Reading> {
     Some(Reading { value: Seq(value), exact: true })
 }
 
-/// What a section does, without atomics, pages or distances.
+/// The twin of a section, without atomics, pages or distances.
 struct Twin {
     base: u64,
     ceiling: u64,
@@ -35,8 +35,8 @@ struct Twin {
     /// Slots whose last value is the target of an advance.
     advanced: BTreeSet<u32>,
     frozen: bool,
-    /// Whether the section stands in line for a raise, as its callers were told.
-    in_line: bool,
+    /// Whether the section is enqueued for a raise, by what its calls returned.
+    enqueued: bool,
     /// The highest number that a call waits for.
     waits_for: u64,
 }
@@ -55,16 +55,16 @@ enum Op {
         slot: u32,
         difference: i64,
     },
-    /// The keeper's turn: asks for the target, and the store commits that, or more by the surplus.
+    /// The raise loop runs: it requests the target, and the store commits that, or more by the surplus.
     Raise {
         surplus: u64,
     },
-    /// A ceiling that nobody here asked for; one that was overtaken when the difference is below 0.
+    /// A ceiling that was not requested here; an old one when the difference is below 0.
     Committed {
         difference: i64,
     },
     Freeze,
-    /// A planned move to a new section.
+    /// A handover to a new section.
     HandOver,
     /// A restart: a new section at the ceiling.
     TakeOver,
@@ -104,7 +104,7 @@ impl Twin {
             last: BTreeMap::new(),
             advanced: BTreeSet::new(),
             frozen: false,
-            in_line: false,
+            enqueued: false,
             waits_for: 0,
         }
     }
@@ -116,8 +116,8 @@ impl Twin {
     fn take(&mut self, slot: u32, count: u32, step: Step, took: Take) -> TestCaseResult {
         let value = self.value(slot) + u64::from(count);
         let due = |raise_due: bool, twin: &mut Twin| {
-            prop_assert!(!(raise_due && twin.in_line), "put in line twice");
-            twin.in_line |= raise_due;
+            prop_assert!(!(raise_due && twin.enqueued), "put in line twice");
+            twin.enqueued |= raise_due;
             Ok(())
         };
         match took {
@@ -127,7 +127,7 @@ impl Twin {
                 prop_assert!(!self.frozen && value > self.ceiling && value <= Seq::MAX.0);
                 prop_assert_eq!(needed, Seq(value));
                 due(raise_due, self)?;
-                prop_assert!(self.in_line, "a call waits for a raise that nobody will ask for");
+                prop_assert!(self.enqueued, "a call waits for a raise that nobody will ask for");
                 self.waits_for = self.waits_for.max(value);
             }
             Take::Given { value: got, prev, raise_due } => {
@@ -137,7 +137,7 @@ impl Twin {
                 self.advanced.remove(&slot);
                 prop_assert_eq!(prev.0, last.unwrap_or(0));
                 due(raise_due, self)?;
-                prop_assert!(self.in_line || !raise::is_due(got, Seq(self.ceiling), step), "a raise was forgotten");
+                prop_assert!(self.enqueued || !raise::is_due(got, Seq(self.ceiling), step), "a raise was forgotten");
             }
         }
         Ok(())
@@ -172,11 +172,11 @@ impl Twin {
                 raise_due
             }
         };
-        prop_assert!(!(raise_due && self.in_line), "put in line twice");
-        self.in_line |= raise_due;
+        prop_assert!(!(raise_due && self.enqueued), "put in line twice");
+        self.enqueued |= raise_due;
         let moved = self.last.contains_key(&slot);
         let due = matches!(done, Advance::AtCeiling { .. }) || moved && raise::is_due(Seq(to), Seq(self.ceiling), step);
-        prop_assert!(self.in_line || !due, "a raise was forgotten");
+        prop_assert!(self.enqueued || !due, "a raise was forgotten");
         Ok(())
     }
 
@@ -190,13 +190,13 @@ impl Twin {
     fn raise_target(&mut self, target: Option<Seq>, step: Step) -> TestCaseResult {
         match target {
             Some(target) => {
-                prop_assert!(self.in_line);
+                prop_assert!(self.enqueued);
                 prop_assert!(target.0 > self.ceiling && target.0 >= self.waits_for);
                 prop_assert!(target.0 <= (self.ceiling + step.0).max(self.waits_for));
             }
             None => {
                 prop_assert!(self.waits_for <= self.ceiling, "a waiting call was dropped");
-                self.in_line = false;
+                self.enqueued = false;
             }
         }
         Ok(())
@@ -204,9 +204,9 @@ impl Twin {
 
     fn raised(&mut self, committed: Seq, again: bool) -> TestCaseResult {
         self.ceiling = self.ceiling.max(committed.0);
-        prop_assert!(!again || self.in_line);
+        prop_assert!(!again || self.enqueued);
         prop_assert!(again || self.waits_for <= self.ceiling, "a waiting call was dropped");
-        self.in_line = again;
+        self.enqueued = again;
         Ok(())
     }
 
@@ -256,7 +256,7 @@ proptest! {
                     let copy = section.freeze();
                     prop_assert_eq!(&copy, &twin.copy());
                     section = Section::handed_over(UIDS, &copy, Seq(twin.ceiling), step).unwrap();
-                    twin = Twin { frozen: false, in_line: false, waits_for: 0, ..twin };
+                    twin = Twin { frozen: false, enqueued: false, waits_for: 0, ..twin };
                 }
                 Op::TakeOver => {
                     section = Section::takeover(UIDS, Seq(twin.ceiling), step);
@@ -284,13 +284,13 @@ fn a_call_at_the_ceiling_moves_nothing() {
 }
 
 #[test]
-fn only_the_first_who_wants_a_raise_is_told_to_ask_for_it() {
+fn only_the_first_call_that_needs_a_raise_enqueues_it() {
     let section = Section::takeover(10, Seq(0), Step(10));
     let first = section.take(SlotIndex(0), count(7));
     assert_eq!(first, Take::AtCeiling { needed: Seq(7), raise_due: true });
     let second = section.take(SlotIndex(1), count(30));
     assert_eq!(second, Take::AtCeiling { needed: Seq(30), raise_due: false });
-    assert_eq!(section.raise_target(), Some(Seq(30)), "the raise covers all who wait");
+    assert_eq!(section.raise_target(), Some(Seq(30)), "the raise covers all calls that wait");
     assert!(section.raised(Seq(10)), "thirty are wanted still");
     assert_eq!(section.raise_target(), Some(Seq(30)));
     assert!(!section.raised(Seq(30)));
@@ -400,7 +400,7 @@ fn an_advance_beyond_the_limit_is_refused_and_requests_no_raise() {
 }
 
 #[test]
-fn a_far_advance_takes_raises_of_a_bounded_length_and_only_while_its_caller_asks() {
+fn a_far_advance_takes_raises_of_a_bounded_length_and_only_while_its_caller_retries() {
     let section = Section::takeover(10, Seq(0), Step(10));
     let to = Target::new(3 * limits::MAX_RAISE + 7).unwrap();
     let advance = || section.advance(SlotIndex(0), to, AdvanceLimit(u64::MAX));
@@ -439,7 +439,7 @@ fn memory_is_taken_by_touched_pages_only() {
 }
 
 #[test]
-fn an_answer_that_was_overtaken_lowers_nothing() {
+fn a_late_response_lowers_no_ceiling() {
     let section = Section::takeover(1, Seq(10), Step(1));
     assert!(!section.raised(Seq(30)));
     assert!(!section.raised(Seq(20)));
@@ -484,10 +484,10 @@ fn a_slot_of_another_section_stops_the_process() {
     let _ = Section::takeover(10, Seq(0), Step(1)).take(SlotIndex(10), Count::ONE);
 }
 
-/// What one thread was given: slot, value, count, prev.
+/// The allocations of one thread: slot, value, count, prev.
 type Taken = (u32, u64, u32, u64);
 
-/// Takes until the section freezes, waiting at the ceiling for the keeper.
+/// Takes until the section freezes, waiting at the ceiling for the raise loop.
 fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
     let mut taken = Vec::new();
     let mut random = seed;
@@ -498,10 +498,10 @@ fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
             Take::Given { value, prev, raise_due } => {
                 assert!(value <= section.ceiling());
                 taken.push((slot, value.0, n, prev.0));
-                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "put in line twice");
+                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "enqueued twice");
             }
             Take::AtCeiling { raise_due, .. } => {
-                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "put in line twice");
+                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "enqueued twice");
                 std::thread::yield_now();
             }
             Take::Frozen => return taken,
@@ -510,15 +510,15 @@ fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
     }
 }
 
-/// Raises whenever the section is in line, and freezes it in the middle of everything, or once a taker has failed.
-fn keeper(section: &Section, due: &AtomicBool, raises: u32, failed: impl Fn() -> bool) -> SectionCopy {
+/// Raises whenever the section is enqueued, and freezes it in the middle of everything, or once a taker has failed.
+fn raise_loop(section: &Section, due: &AtomicBool, raises: u32, failed: impl Fn() -> bool) -> SectionCopy {
     let mut made = 0;
     while made < raises && !failed() {
         if !due.load(Ordering::Acquire) {
             std::thread::yield_now();
             continue;
         }
-        // Out of line before the section is told, because the next caller may be told to put it back at once.
+        // Dequeued before the section is updated, because the next call may enqueue it again at once.
         due.store(false, Ordering::Release);
         let mut target = section.raise_target();
         while let Some(committed) = target {
@@ -539,7 +539,7 @@ fn many_threads_get_every_number_once_and_the_copy_is_exact() {
                 .map(|thread| (&section, &due, round * 4 + thread))
                 .map(|(section, due, seed)| scope.spawn(move || taker(section, due, seed)))
                 .collect();
-            let copy = keeper(&section, &due, 50, || takers.iter().any(|taker| taker.is_finished()));
+            let copy = raise_loop(&section, &due, 50, || takers.iter().any(|taker| taker.is_finished()));
             (copy, takers.into_iter().map(|taker| taker.join().unwrap()).collect::<Vec<_>>())
         });
 
