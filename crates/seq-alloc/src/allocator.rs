@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use seq_client::pool::{Dial, Pool};
+use seq_channel::{Dial, Pool};
 use seq_core::lease::Lease;
 use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
