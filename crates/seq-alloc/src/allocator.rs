@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_api::batch_clock::BatchClock;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
-use seq_client::pool::{Dial, Pool};
+use seq_channel::{Dial, Pool};
 use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;

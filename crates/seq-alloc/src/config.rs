@@ -106,7 +106,7 @@ impl AllocOptions {
         let counts = [
             ("raise_batch", self.raise_batch, limits::MAX_RAISES),
             ("raises_in_flight", self.raises_in_flight, MAX_RAISES_IN_FLIGHT),
-            ("connections", self.connections, seq_client::pool::MAX_CONNECTIONS),
+            ("connections", self.connections, seq_channel::MAX_CONNECTIONS),
         ];
         match counts.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
             Some((key, value, most)) => Err(OptionsError::Count { key, value, most }),

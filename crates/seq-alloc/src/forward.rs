@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use seq_api::service::{Allocation, Call, Current, Item};
-use seq_client::pool;
 use seq_core::calls::MAX_PENDING;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
@@ -54,7 +53,7 @@ impl Shared {
         request.set_timeout(left);
         match tokio::time::timeout(left, method(owner, request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) if pool::not_processed(&status) => Err(Failure::NotProcessed),
+            Ok(Err(status)) if seq_channel::not_processed(&status) => Err(Failure::NotProcessed),
             Ok(Err(status)) => Err(refused(&status)),
             Err(_) => Err(Failure::TimedOut),
         }
@@ -212,7 +211,7 @@ fn refused(status: &Status) -> Failure {
     match (status::reason(status), bound) {
         (Some(reason), Some(bound)) if reason == "ADVANCE_TOO_FAR" => Failure::TooFar(Seq(bound)),
         (Some(reason), _) => Failure::Refused(reason),
-        (None, _) if pool::is_broken(status) => Failure::Broken,
+        (None, _) if seq_channel::is_broken(status) => Failure::Broken,
         (None, _) => Failure::TimedOut,
     }
 }

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use seq_client::pool::Pool;
+use seq_channel::Pool;
 use seq_core::high_water::{HighWater, Mark, StoreBehind};
 use seq_core::{Liveness, Revision};
 use seq_proto::v1::control_service_client::ControlServiceClient;

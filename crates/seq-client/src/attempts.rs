@@ -14,30 +14,16 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
-use crate::budget::Budget;
-use crate::coalesce::{Batchers, StreamTarget};
-use crate::directory::Routes;
+use crate::coalesce::StreamTarget;
 use crate::error::{CallError, Refused, Unreachable};
-use crate::pool::{self, Pool};
+use crate::node_client;
+use crate::shared::Shared;
 
 /// The first backoff: longer than a node needs to adopt a route it was just sent.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
 /// The longest backoff unless a server requests a longer one: short against a change of owner.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
-
-/// State shared by all calls of a client.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) pool: Pool,
-    pub(crate) routes: Routes,
-    pub(crate) seeds: Vec<Arc<str>>,
-    pub(crate) budget: Budget,
-    /// `None` when coalescing is off: every call is a unary request.
-    pub(crate) batchers: Option<Batchers>,
-    /// When the routes were last fetched from the seeds again. Locked during the fetch.
-    pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
-}
 
 /// The attempts of one call.
 #[derive(Debug)]
@@ -61,24 +47,6 @@ pub(crate) struct Target {
     pub(crate) epoch: u64,
 }
 
-impl Shared {
-    /// The gRPC client of a node, with the limits of this SDK.
-    pub(crate) fn client(&self, addr: &str) -> Result<SequenceServiceClient<Channel>, pool::PoolError> {
-        let client = SequenceServiceClient::new(self.pool.get(addr)?);
-        Ok(client.max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES))
-    }
-
-    /// Closes the connections to addresses that are in no route table any more.
-    pub(crate) fn drop_unused_addrs(&self) {
-        let directory = self.routes.load();
-        let used = |addr: &str| directory.has_addr(addr) || self.seeds.iter().any(|seed| &**seed == addr);
-        self.pool.retain(used);
-        if let Some(batchers) = &self.batchers {
-            batchers.retain(used);
-        }
-    }
-}
-
 impl<'a> Attempts<'a> {
     /// No attempt yet.
     pub(crate) fn new(shared: &'a Shared, deadline: Instant) -> Attempts<'a> {
@@ -93,7 +61,7 @@ impl<'a> Attempts<'a> {
         let set = directory.set(directory.set_of(uid).ok_or(CallError::UidOutside { uid })?);
         let route = set.route(uid);
         let addr = set.host(route.owner, self.excluded.as_deref(), |addr| shared.pool.is_suspect(addr));
-        match shared.client(&addr) {
+        match node_client::of(&shared.pool, &addr) {
             Ok(client) => {
                 Ok(Target { addr, client, route_version: shared.routes.known_version(set), epoch: route.epoch.0 })
             }
@@ -161,7 +129,7 @@ impl<'a> Attempts<'a> {
                 Err(self.deadline_exceeded())
             }
             FailureKind::Connection => {
-                let sent = !pool::not_processed(&failed);
+                let sent = !seq_channel::not_processed(&failed);
                 self.retry_after_break(addr, failed, sent).await
             }
             FailureKind::Refusal { reason } => {
@@ -274,11 +242,6 @@ impl<'a> Attempts<'a> {
         self.deadline
     }
 
-    /// State shared by all calls of the client.
-    pub(crate) fn shared(&self) -> &'a Shared {
-        self.shared
-    }
-
     /// Attempts with unknown outcome: they may have moved a counter.
     pub(crate) fn lost(&self) -> u32 {
         self.lost
@@ -326,10 +289,10 @@ impl FailureKind {
         if let Some(reason) = status::reason(failed) {
             return FailureKind::Refusal { reason };
         }
-        if pool::caused_by::<tonic::TimeoutExpired>(failed) {
+        if seq_channel::caused_by::<tonic::TimeoutExpired>(failed) {
             return FailureKind::TimedOut;
         }
-        if pool::is_transport(failed) {
+        if seq_channel::is_transport(failed) {
             return FailureKind::Connection;
         }
         // Only the request's own timeout cancels this call; a server may notice it first.
@@ -371,10 +334,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn backoff_never_passes_the_deadline() {
         let shared = Shared {
-            pool: Pool::new(),
-            routes: Routes::default(),
+            pool: seq_channel::Pool::new(),
+            routes: crate::directory::Routes::default(),
             seeds: Vec::new(),
-            budget: Budget::new(Instant::now()),
+            budget: crate::budget::Budget::new(Instant::now()),
             batchers: None,
             refreshed: tokio::sync::Mutex::default(),
         };

@@ -12,6 +12,7 @@ mod dev;
 mod exit;
 mod next_command;
 mod node;
+mod order_report;
 mod output;
 mod panic;
 mod process;
@@ -26,7 +27,6 @@ mod status;
 mod store;
 mod store_client;
 mod target;
-mod traffic;
 mod version;
 
 use std::process::ExitCode;

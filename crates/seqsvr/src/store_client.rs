@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use seq_client::pool::Pool;
+use seq_channel::Pool;
 use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
-use seq_client::pool::Dial;
+use seq_channel::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_gateway::grpc;
 use seq_kit::admission::{Admission, ConnectionMetrics};

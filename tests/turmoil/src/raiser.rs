@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use seq_client::pool::{Dial, Pool};
+use seq_channel::{Dial, Pool};
 use seq_proto::status;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{

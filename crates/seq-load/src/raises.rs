@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
-use seq_client::pool::Pool;
+use seq_channel::Pool;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
@@ -20,7 +20,7 @@ const POLL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Polls a cluster and sums its raises since the first poll.
 #[derive(Debug)]
-pub(crate) struct RaiseWatch {
+pub struct RaiseWatch {
     pool: Pool,
     addrs: BTreeSet<String>,
     seen: BTreeMap<String, NodeCounts>,
@@ -39,7 +39,7 @@ struct NodeCounts {
 
 impl RaiseWatch {
     /// Watches the cluster of `addrs`, each as `host:port`.
-    pub(crate) fn new(pool: Pool, addrs: impl IntoIterator<Item = String>) -> RaiseWatch {
+    pub fn new(pool: Pool, addrs: impl IntoIterator<Item = String>) -> RaiseWatch {
         RaiseWatch {
             pool,
             addrs: addrs.into_iter().collect(),
@@ -51,7 +51,10 @@ impl RaiseWatch {
     }
 
     /// Polls every node once. The first poll only sets the baseline.
-    pub(crate) async fn poll(&mut self) {
+    ///
+    /// # Cancel safety
+    /// Dropping it skips this poll.
+    pub async fn poll(&mut self) {
         let routes = join_all(self.addrs.iter().map(|addr| nodes(&self.pool, addr))).await;
         self.addrs.extend(routes.into_iter().flatten());
         let responses = join_all(self.addrs.iter().map(|addr| status(&self.pool, addr))).await;
@@ -67,18 +70,18 @@ impl RaiseWatch {
     }
 
     /// CPU time of the processes between the first and the last poll; `None` before any response.
-    pub(crate) fn cpu(&self) -> Option<Duration> {
+    pub fn cpu(&self) -> Option<Duration> {
         (!self.processes.is_empty())
             .then(|| self.processes.values().map(|(first, last)| last.saturating_sub(*first)).sum())
     }
 
     /// Raises since the first poll; `None` before any response.
-    pub(crate) fn raises(&self) -> Option<u64> {
+    pub fn raises(&self) -> Option<u64> {
         (!self.seen.is_empty()).then_some(self.raises)
     }
 
     /// Incarnations that began since the first poll.
-    pub(crate) fn restarts(&self) -> u64 {
+    pub fn restarts(&self) -> u64 {
         self.restarts
     }
 

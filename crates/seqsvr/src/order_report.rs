@@ -3,10 +3,10 @@
 use std::io;
 
 use seq_core::Uid;
+use seq_order::{Checker, Fault, Tally, User, Violation};
 use serde::Serialize;
 
 use crate::output::{Output, digits, grouped};
-use seq_order::{Checker, Fault, Tally, User, Violation};
 
 /// Whether the order held, and the violations.
 #[derive(Debug, Serialize)]

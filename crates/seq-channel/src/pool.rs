@@ -8,10 +8,12 @@
 //! **Runtime:** the tokio runtime that the pool was created on drives every connection, whichever thread sends the
 //! request. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
 //! while that runtime is not running, and fail once it has shut down.
+//!
+//! **Tasks:** the pool owns the task of each connection. Dropping its last handle aborts them: requests that are still in
+//! flight on its channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with
+//! the last clone of their channel.
 
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,10 +21,10 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-pub use seq_proto::dial::Dial;
+use crate::Dial;
+use crate::tasks::ConnectionTasks;
 
 /// Default number of connections to one node: enough that one connection's task is not the bottleneck, few enough that
 /// 1,000 clients do not exhaust a node's file descriptors.
@@ -58,7 +60,8 @@ pub struct Pool {
 struct Inner {
     connections: usize,
     dial: Dial,
-    runtime: Handle,
+    /// The tasks that drive the connections; dropping the pool aborts them.
+    tasks: ConnectionTasks,
     /// Times in this pool are milliseconds since this instant.
     made: Instant,
     /// Ordered, for deterministic simulation: connections that end together, as with the pool, end in the same order.
@@ -119,7 +122,7 @@ impl Pool {
         let inner = Inner {
             connections: connections.clamp(1, MAX_CONNECTIONS),
             dial,
-            runtime: Handle::current(),
+            tasks: ConnectionTasks::on(Handle::current()),
             made: Instant::now(),
             nodes: RwLock::default(),
         };
@@ -165,8 +168,9 @@ impl Pool {
     }
 
     /// The runtime that drives the connections.
-    pub(crate) fn runtime(&self) -> &Handle {
-        &self.inner.runtime
+    #[must_use]
+    pub fn runtime(&self) -> &Handle {
+        self.inner.tasks.runtime()
     }
 
     /// Number of addresses in the pool.
@@ -188,48 +192,6 @@ impl Default for Pool {
     }
 }
 
-/// Whether a failed request was certainly not processed: the dial failed, the connection closed before the request was
-/// sent, or the server rejected the stream unprocessed, as at its shutdown (GOAWAY with an earlier last stream, or
-/// REFUSED_STREAM). A retry of such a request is free of risk.
-#[must_use]
-pub fn not_processed(status: &Status) -> bool {
-    causes(status).any(|error| {
-        error.is::<tonic::ConnectError>()
-            || error.downcast_ref::<hyper::Error>().is_some_and(|error| error.is_canceled() || error.is_closed())
-            || error.downcast_ref::<h2::Error>().is_some_and(is_rejected_stream)
-    })
-}
-
-/// Whether the peer rejected the stream unprocessed. A GOAWAY fails only the streams after the last one that it names;
-/// the others continue, and fail with the connection.
-fn is_rejected_stream(error: &h2::Error) -> bool {
-    let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-    error.is_remote() && (error.is_go_away() || refused)
-}
-
-/// Whether a failed request failed in the connection, before a server responded. False for a refusal by a server.
-#[must_use]
-pub fn is_transport(status: &Status) -> bool {
-    // Only errors created on this side have a source; a status from a server has none.
-    status.source().is_some()
-}
-
-/// Whether a failed request failed because its connection broke, not because of its timeout.
-#[must_use]
-pub fn is_broken(status: &Status) -> bool {
-    is_transport(status) && !caused_by::<tonic::TimeoutExpired>(status)
-}
-
-/// Whether an error of type `E` is among the sources of a status.
-pub(crate) fn caused_by<E: Error + 'static>(status: &Status) -> bool {
-    causes(status).any(|error| error.is::<E>())
-}
-
-/// The chain of sources of a status, nearest first.
-fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    std::iter::successors(status.source(), |&error| error.source())
-}
-
 impl Inner {
     fn open(&self, addr: &str) -> Result<Node, PoolError> {
         let bad = || PoolError::BadAddress { addr: addr.to_owned() };
@@ -244,7 +206,7 @@ impl Inner {
             return Err(bad());
         }
         let endpoint = endpoint
-            .executor(OnRuntime(self.runtime.clone()))
+            .executor(self.tasks.spawner())
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
@@ -270,21 +232,11 @@ impl Node {
     }
 }
 
-/// Runs the tasks that drive connections on the pool's runtime. They end with the last clone of their channel and need
-/// no join.
-struct OnRuntime(Handle);
-
-impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for OnRuntime {
-    fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        self.0.spawn(task);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use seq_proto::v1;
     use seq_proto::v1::sequence_service_client::SequenceServiceClient;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncReadExt;
 
     use super::*;
 
@@ -333,57 +285,21 @@ mod tests {
         assert!(!pool.is_suspect("127.0.0.1:7100"));
     }
 
-    /// The status of a request to a server that reads it, sends these frames, if any, and closes the connection.
-    async fn status_after(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
+    #[tokio::test]
+    async fn dropping_the_pool_closes_its_connections() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pool = Pool::with_connections(1);
         let channel = pool.get(&listener.local_addr().unwrap().to_string()).unwrap();
-        let server = async {
-            let (mut connection, _) = listener.accept().await.unwrap();
-            let stream = until_headers(&mut connection).await;
-            connection.write_all(&frames(stream)).await.unwrap();
-            // The end of the connection follows the frames.
-            connection.shutdown().await.unwrap();
-            let _ = connection.read_to_end(&mut Vec::new()).await;
-        };
         let mut client = SequenceServiceClient::new(channel);
-        let call = client.next(v1::NextRequest { uid: 1, count: 1, ..v1::NextRequest::default() });
-        tokio::join!(call, server).0.unwrap_err()
-    }
-
-    /// Reads a connection's preface and frames up to the headers of a request; returns its stream id.
-    async fn until_headers(connection: &mut tokio::net::TcpStream) -> [u8; 4] {
-        // An empty SETTINGS frame.
-        connection.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
-        connection.read_exact(&mut [0; 24]).await.unwrap();
-        loop {
-            let mut head = [0; 9];
-            connection.read_exact(&mut head).await.unwrap();
-            let [a, b, c, kind, _, stream @ ..] = head;
-            connection.read_exact(&mut vec![0; u32::from_be_bytes([0, a, b, c]) as usize]).await.unwrap();
-            if kind == 1 {
-                return stream;
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_rejected_stream_counts_as_not_processed() {
-        // GOAWAY without an error, with 0 as the last stream that was processed.
-        let left_out = status_after(|_| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
-        assert!(not_processed(&left_out), "{left_out:?}");
-        let refused = status_after(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 7]).await;
-        assert!(not_processed(&refused), "{refused:?}");
-    }
-
-    #[tokio::test]
-    async fn a_request_whose_connection_broke_may_have_been_processed() {
-        // GOAWAY that names the request's own stream, then the end.
-        let cut = status_after(|[a, b, c, d]| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0]).await;
-        assert!(!not_processed(&cut) && is_broken(&cut), "{cut:?}");
-        let closed = status_after(|_| Vec::new()).await;
-        assert!(!not_processed(&closed) && is_broken(&closed), "{closed:?}");
-        let cancelled = status_after(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 8]).await;
-        assert!(!not_processed(&cancelled), "{cancelled:?}");
+        let (call, dropped) = (client.get_routes(v1::GetRoutesRequest { known_version: 0 }), async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            connection.read_exact(&mut [0; 24]).await.unwrap();
+            drop(pool);
+            // Returns at the end of the connection.
+            let _ = connection.read_to_end(&mut Vec::new()).await;
+        });
+        let failed = tokio::join!(call, dropped).0.unwrap_err();
+        assert!(crate::is_transport(&failed), "{failed:?}");
+        assert!(client.get_routes(v1::GetRoutesRequest { known_version: 0 }).await.is_err());
     }
 }

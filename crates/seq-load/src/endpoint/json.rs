@@ -13,7 +13,7 @@ use seq_core::Seq;
 use tokio::net::TcpStream;
 
 use super::{EndpointOptions, failure};
-use crate::traffic::Reply;
+use crate::reply::Reply;
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>>>>;
 
@@ -25,7 +25,7 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    pub(super) async fn connect(addr: &str, options: &EndpointOptions) -> io::Result<Transport> {
+    pub(crate) async fn connect(addr: &str, options: &EndpointOptions) -> io::Result<Transport> {
         let mut transport =
             Transport { addr: addr.to_owned(), deadline: options.deadline, batch: options.batch, open: None };
         transport.dial().await?;

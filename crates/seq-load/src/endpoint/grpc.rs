@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use seq_channel::{Pool, PoolError};
 use seq_core::Seq;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
@@ -10,17 +11,20 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use super::{EndpointOptions, failed, refused_item};
-use crate::traffic::Reply;
+use crate::reply::Reply;
 
 pub(crate) struct Transport {
+    /// Drives the connection of `client`.
+    _pool: Pool,
     client: SequenceServiceClient<Channel>,
     deadline: Duration,
     batch: usize,
 }
 
 impl Transport {
-    pub(super) fn new(channel: Channel, options: &EndpointOptions) -> Transport {
-        Transport { client: SequenceServiceClient::new(channel), deadline: options.deadline, batch: options.batch }
+    pub(crate) fn new(pool: &Pool, addr: &str, options: &EndpointOptions) -> Result<Transport, PoolError> {
+        let client = SequenceServiceClient::new(pool.get(addr)?);
+        Ok(Transport { _pool: pool.clone(), client, deadline: options.deadline, batch: options.batch })
     }
 
     async fn one(&self, uid: u64) -> Reply {
@@ -65,7 +69,7 @@ impl super::Transport for Transport {
 }
 
 /// Adds the replies of a batch, one for each of its items.
-pub(super) fn listed(reply: Result<v1::NextManyResponse, Status>, items: usize, replies: &mut Vec<Reply>) {
+pub(crate) fn listed(reply: Result<v1::NextManyResponse, Status>, items: usize, replies: &mut Vec<Reply>) {
     let reply = reply.and_then(|reply| {
         let fits = reply.values.len() == items && reply.prevs.len() == items;
         if fits { Ok(reply) } else { Err(Status::unknown("the response has another number of items than the request")) }

@@ -10,51 +10,61 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures::future::join_all;
+use seq_order::{CallId, Checker, User};
 use tokio::time::Instant;
 
-use super::distribution::{Distribution, UidSampler};
-use super::endpoint::Transport;
-use super::open_loop::OpenLoop;
-use super::time_series::TimeSeries;
-use crate::traffic::{Latency, Reasons, Reply};
-use seq_order::{CallId, Checker, User};
+use crate::endpoint::Transport;
+use crate::key_distribution::{Distribution, UidSampler};
+use crate::latency::Latency;
+use crate::open_loop::OpenLoop;
+use crate::reply::{self, Reasons, Reply};
+use crate::silence::Silence;
+use crate::time_series::TimeSeries;
 
 /// Pause of a worker after a round without a number: no busy loop against an unavailable service.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 /// The parameters of a load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Workers.
-    pub(crate) concurrency: usize,
+    pub concurrency: usize,
     /// Calls in a worker's round, 1 or above.
-    pub(crate) pipeline: usize,
+    pub pipeline: usize,
     /// Uids in a call, 1 or above.
-    pub(crate) batch: usize,
-    pub(crate) warmup: Duration,
-    pub(crate) end: End,
+    pub batch: usize,
+    /// Duration of the warm-up.
+    pub warmup: Duration,
+    /// End of the measured part.
+    pub end: End,
     /// Calls scheduled per second; `None` in a closed loop.
-    pub(crate) rate: Option<f64>,
-    pub(crate) first_uid: u64,
+    pub rate: Option<f64>,
+    /// The first uid.
+    pub first_uid: u64,
     /// Number of uids, 1 or above.
-    pub(crate) uids: u32,
-    pub(crate) distribution: Distribution,
-    pub(crate) seed: u64,
-    pub(crate) check: bool,
+    pub uids: u32,
+    /// Distribution of the calls over the uids.
+    pub distribution: Distribution,
+    /// Seed of the distribution.
+    pub seed: u64,
+    /// Whether the order is checked.
+    pub check: bool,
     /// Whether a missing number is a violation.
-    pub(crate) seamless: bool,
+    pub seamless: bool,
 }
 
 /// When the measured part ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
+pub enum End {
+    /// After this time.
     After(Duration),
+    /// After this number of calls.
     Calls(u64),
 }
 
 /// A running load.
 #[derive(Debug)]
-pub(crate) struct Load<L> {
+pub struct Load<L> {
     transports: RefCell<Vec<L>>,
     plan: Plan,
     began: Instant,
@@ -69,26 +79,25 @@ pub(crate) struct Load<L> {
 
 /// The results of a load.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// The history, warm-up included, if it is checked.
-    pub(crate) checker: Option<Checker>,
+    pub checker: Option<Checker>,
     /// Latency of the measured calls.
-    pub(crate) latency: Latency,
+    pub latency: Latency,
     /// The measured part, second by second.
-    pub(crate) time_series: TimeSeries,
+    pub time_series: TimeSeries,
     /// Numbers allocated by measured calls.
-    pub(crate) numbers: u64,
+    pub numbers: u64,
     /// Numbers allocated, warm-up included.
-    pub(crate) all_numbers: u64,
+    pub all_numbers: u64,
     /// Failed items of measured calls, by reason.
-    pub(crate) failed_items: Reasons,
+    pub failed_items: Reasons,
     /// Scheduled calls of an open loop that were not sent, because every worker had one in flight.
-    pub(crate) unsent: u64,
+    pub unsent: u64,
     /// Length of the measured part.
-    pub(crate) took: Duration,
-    /// Longest time without a number in the measured part.
-    pub(crate) longest_silence: Duration,
-    last_reply: Duration,
+    pub took: Duration,
+    /// Time without a number in the measured part.
+    pub silence: Silence,
 }
 
 /// A round to send.
@@ -104,7 +113,10 @@ impl<L: Transport> Load<L> {
     ///
     /// # Errors
     /// When the thread of an open loop cannot be started.
-    pub(crate) fn new(transports: Vec<L>, plan: Plan) -> std::io::Result<Load<L>> {
+    ///
+    /// # Panics
+    /// If there is not one transport for each worker.
+    pub fn new(transports: Vec<L>, plan: Plan) -> std::io::Result<Load<L>> {
         assert_eq!(transports.len(), plan.concurrency);
         let state = Outcome {
             checker: plan.check.then(|| checker(plan)),
@@ -115,8 +127,7 @@ impl<L: Transport> Load<L> {
             failed_items: Reasons::new(),
             unsent: 0,
             took: Duration::ZERO,
-            longest_silence: Duration::ZERO,
-            last_reply: Duration::ZERO,
+            silence: Silence::default(),
         };
         Ok(Load {
             transports: RefCell::new(transports),
@@ -131,15 +142,17 @@ impl<L: Transport> Load<L> {
     }
 
     /// Runs the plan; completes when the last call has ended.
-    pub(crate) async fn run(&self) {
+    ///
+    /// # Cancel safety
+    /// Dropping it abandons the calls in flight; the outcome then is incomplete.
+    pub async fn run(&self) {
         let transports = self.transports.take();
         join_all(transports.into_iter().enumerate().map(|(worker, transport)| self.work(worker, transport))).await;
         let mut state = self.state.borrow_mut();
         let now = self.began.elapsed();
         state.took = now.saturating_sub(self.measured_from.get().unwrap_or(now));
         // The time after the last number counts as silence, too.
-        let silence = self.measured_from.get().map_or(Duration::ZERO, |_| now.saturating_sub(state.last_reply));
-        state.longest_silence = state.longest_silence.max(silence);
+        state.silence.extend(now);
         state.time_series.close();
         if let (Some(open_loop), End::After(duration), Some(from)) =
             (&self.open_loop, self.plan.end, self.measured_from.get())
@@ -149,13 +162,13 @@ impl<L: Transport> Load<L> {
     }
 
     /// Stops sending calls; calls in flight complete.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stopping.set(true);
         self.open_loop.as_ref().inspect(|open_loop| open_loop.stop());
     }
 
     /// Progress of the measured part: milliseconds or calls, in the unit of the plan.
-    pub(crate) fn progress(&self) -> u64 {
+    pub fn progress(&self) -> u64 {
         match (self.plan.end, self.measured_from.get()) {
             (_, None) => 0,
             (End::After(_), Some(from)) => self.began.elapsed().saturating_sub(from).as_millis() as u64,
@@ -164,7 +177,7 @@ impl<L: Transport> Load<L> {
     }
 
     /// Consumes the load and returns its results.
-    pub(crate) fn into_outcome(self) -> Outcome {
+    pub fn into_outcome(self) -> Outcome {
         self.state.into_inner()
     }
 
@@ -217,7 +230,7 @@ impl<L: Transport> Load<L> {
         }
         let from = self.measured_from.get().unwrap_or_else(|| {
             self.measured_from.set(Some(due));
-            self.state.borrow_mut().last_reply = due;
+            self.state.borrow_mut().silence = Silence::since(due);
             due
         });
         let more = match self.plan.end {
@@ -260,15 +273,10 @@ impl Outcome {
         self.time_series.add(now - from, round.calls as u64, given, replies.len() as u64 - given, took);
         self.numbers += given;
         if given < replies.len() as u64 {
-            for reply in replies {
-                if let Reply::Failed(failure) = reply {
-                    *self.failed_items.entry(failure.reason.clone()).or_default() += 1;
-                }
-            }
+            reply::count_failures(&mut self.failed_items, replies);
         }
         if given > 0 {
-            self.longest_silence = self.longest_silence.max(now.saturating_sub(self.last_reply));
-            self.last_reply = now;
+            self.silence.end(now);
         }
     }
 }
@@ -288,7 +296,7 @@ mod tests {
     use seq_core::Seq;
 
     use super::*;
-    use crate::traffic::Failure;
+    use crate::reply::Failure;
 
     /// Takes a millisecond for a call; one counter for all uids, constant if `stuck`.
     #[derive(Default)]
@@ -388,7 +396,7 @@ mod tests {
     async fn a_dead_service_is_counted_by_reason() {
         let outcome = run(Memory { dead: true, ..Memory::default() }, PLAN).await;
         assert_eq!((outcome.numbers, outcome.failed_items["UNREACHABLE"]), (0, 100));
-        assert_eq!(outcome.longest_silence, outcome.took, "the whole run was silence");
+        assert_eq!(outcome.silence.longest(), outcome.took, "the whole run was silence");
         assert!(outcome.took > Duration::ZERO);
     }
 }

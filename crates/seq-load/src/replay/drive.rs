@@ -12,12 +12,15 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_core::Uid;
+use seq_order::{CallId, Checker, User};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::trace::{Message, Trace};
-use crate::traffic::{Failure, Latency, Reasons, Reply, Service};
-use seq_order::{CallId, Checker, User};
+use crate::endpoint::Transport;
+use crate::latency::Latency;
+use crate::reply::{self, Failure, Reasons, Reply};
+use crate::silence::Silence;
 
 #[cfg(test)]
 mod tests;
@@ -30,24 +33,22 @@ const RETRY_LONGEST: Duration = Duration::from_millis(500);
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplayOptions {
-    /// Messages in flight, 1 or above.
-    pub(crate) concurrency: usize,
+pub struct ReplayOptions {
     /// Factor of the recorded speed; `None` is as fast as replies come.
-    pub(crate) speed: Option<f64>,
+    pub speed: Option<f64>,
     /// Messages sent in all.
-    pub(crate) limit: usize,
+    pub limit: usize,
     /// How long one message is retried.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 }
 
 /// A running replay.
 #[derive(Debug)]
-pub(crate) struct Drive<'a, S> {
+pub struct Drive<'a, T> {
     trace: &'a Trace,
     /// The uids of each group, in the form of requests.
     uids: Vec<Vec<u64>>,
-    service: S,
+    transports: RefCell<Vec<T>>,
     options: ReplayOptions,
     began: Instant,
     stopping: Cell<bool>,
@@ -59,40 +60,40 @@ pub(crate) struct Drive<'a, S> {
 
 /// The results so far.
 #[derive(Debug)]
-pub(crate) struct State {
+pub struct State {
     /// The history.
-    pub(crate) checker: Checker,
+    pub checker: Checker,
     /// Latency of the calls.
-    pub(crate) latency: Latency,
+    pub latency: Latency,
     /// Messages of which every member has a number.
-    pub(crate) messages: u64,
+    pub messages: u64,
     /// Calls sent again for members that got no number.
-    pub(crate) retried: u64,
+    pub retried: u64,
     /// Calls in which a counter may have advanced without a reply.
-    pub(crate) unknown_calls: u64,
+    pub unknown_calls: u64,
     /// Failed items, by reason; each was retried.
-    pub(crate) reasons: Reasons,
-    /// Longest time from one successful call to the next.
-    pub(crate) longest_silence: Duration,
-    last_reply: Duration,
+    pub reasons: Reasons,
+    /// Time from one successful call to the next.
+    pub silence: Silence,
     /// The failure that ended the replay.
-    pub(crate) gave_up: Option<GaveUp>,
+    pub gave_up: Option<GaveUp>,
 }
 
 /// A message that failed for good.
 #[derive(Clone, Debug)]
-pub(crate) struct GaveUp {
+pub struct GaveUp {
     /// A member without a number.
-    pub(crate) uid: Uid,
+    pub uid: Uid,
     /// The last failure.
-    pub(crate) failure: Rc<Failure>,
+    pub failure: Rc<Failure>,
     /// How long it was retried.
-    pub(crate) after: Duration,
+    pub after: Duration,
 }
 
-impl<'a, S: Service> Drive<'a, S> {
-    /// A replay of `trace`, not started; `checker` has the high-water marks of earlier runs.
-    pub(crate) fn new(trace: &'a Trace, service: S, options: ReplayOptions, checker: Checker) -> Drive<'a, S> {
+impl<'a, T: Transport> Drive<'a, T> {
+    /// A replay of `trace`, not started, with one message in flight for each of `transports`, whose batches hold a whole
+    /// group; `checker` has the high-water marks of earlier runs.
+    pub fn new(trace: &'a Trace, transports: Vec<T>, options: ReplayOptions, checker: Checker) -> Drive<'a, T> {
         let state = State {
             checker,
             latency: Latency::new(),
@@ -100,14 +101,13 @@ impl<'a, S: Service> Drive<'a, S> {
             retried: 0,
             unknown_calls: 0,
             reasons: Reasons::new(),
-            longest_silence: Duration::ZERO,
-            last_reply: Duration::ZERO,
+            silence: Silence::since(Duration::ZERO),
             gave_up: None,
         };
         Drive {
             trace,
             uids: trace.groups.iter().map(|group| group.iter().map(|user| trace.uid(*user).0).collect()).collect(),
-            service,
+            transports: RefCell::new(transports),
             options,
             began: Instant::now(),
             stopping: Cell::new(false),
@@ -118,32 +118,35 @@ impl<'a, S: Service> Drive<'a, S> {
     }
 
     /// Sends all messages; completes when the last call has ended.
-    pub(crate) async fn run(&self) {
-        join_all((0..self.options.concurrency).map(|_| self.work())).await;
+    ///
+    /// # Cancel safety
+    /// Dropping it abandons the calls in flight.
+    pub async fn run(&self) {
+        join_all(self.transports.take().into_iter().map(|transport| self.work(transport))).await;
     }
 
     /// Stops sending messages; calls in flight complete.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stopping.set(true);
         self.stopped.notify_waiters();
     }
 
     /// Messages done, for a progress bar.
-    pub(crate) fn messages_done(&self) -> u64 {
+    pub fn messages_done(&self) -> u64 {
         self.state.borrow().messages
     }
 
     /// Time since the start.
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Consumes the replay and returns its results.
-    pub(crate) fn into_state(self) -> State {
+    pub fn into_state(self) -> State {
         self.state.into_inner()
     }
 
-    async fn work(&self) {
+    async fn work(&self, mut transport: T) {
         while let Some(message) = self.take() {
             if let Some(speed) = self.options.speed {
                 let first = self.trace.messages[0].second;
@@ -154,7 +157,7 @@ impl<'a, S: Service> Drive<'a, S> {
                     () = self.stopped.notified() => return,
                 }
             }
-            if !self.deliver(message).await {
+            if !self.deliver(&mut transport, message).await {
                 self.stop();
             }
         }
@@ -170,9 +173,9 @@ impl<'a, S: Service> Drive<'a, S> {
     }
 
     /// Sends a message until every member has a number. Returns whether the replay can continue.
-    async fn deliver(&self, message: &Message) -> bool {
+    async fn deliver(&self, transport: &mut T, message: &Message) -> bool {
         let members = self.trace.members(message);
-        let replies = self.call(members, &self.uids[message.group as usize]).await;
+        let replies = self.call(transport, members, &self.uids[message.group as usize]).await;
         let Some((mut missing, mut failure)) = missing(members, &replies) else {
             self.state.borrow_mut().messages += 1;
             return true;
@@ -184,7 +187,7 @@ impl<'a, S: Service> Drive<'a, S> {
             wait = (wait * 2).min(RETRY_LONGEST);
             self.state.borrow_mut().retried += 1;
             let uids: Vec<u64> = missing.iter().map(|user| self.trace.uid(*user).0).collect();
-            let replies = self.call(&missing, &uids).await;
+            let replies = self.call(transport, &missing, &uids).await;
             match self::missing(&missing, &replies) {
                 Some(rest) => (missing, failure) = rest,
                 None => {
@@ -202,10 +205,11 @@ impl<'a, S: Service> Drive<'a, S> {
     }
 
     /// Sends one call; records it in the history before it is sent and after it ended.
-    async fn call(&self, users: &[User], uids: &[u64]) -> Vec<Reply> {
+    async fn call(&self, transport: &mut T, users: &[User], uids: &[u64]) -> Vec<Reply> {
         let sent = self.began.elapsed();
         let call = self.state.borrow_mut().checker.start(sent, users.iter().copied());
-        let replies = self.service.next_many(uids).await;
+        let mut replies = Vec::with_capacity(uids.len());
+        transport.round(uids, &mut replies).await;
         let now = self.began.elapsed();
         self.state.borrow_mut().end(call, (sent, now), &replies);
         replies
@@ -216,24 +220,11 @@ impl State {
     fn end(&mut self, call: CallId, (sent, now): (Duration, Duration), replies: &[Reply]) {
         self.checker.end(call, now, replies.iter().map(Reply::outcome));
         self.latency.record(now - sent);
-        let mut lost = 0;
-        let mut given = 0;
-        for reply in replies {
-            match reply {
-                Reply::Given { .. } => given += 1,
-                Reply::Failed(failure) => {
-                    lost += failure.lost;
-                    match self.reasons.get_mut(&failure.reason) {
-                        Some(count) => *count += 1,
-                        None => drop(self.reasons.insert(failure.reason.clone(), 1)),
-                    }
-                }
-            }
-        }
-        self.unknown_calls += u64::from(lost > 0);
-        if given > 0 {
-            self.longest_silence = self.longest_silence.max(now - self.last_reply);
-            self.last_reply = now;
+        reply::count_failures(&mut self.reasons, replies);
+        let is_lost = |reply: &Reply| matches!(reply, Reply::Failed(failure) if failure.lost > 0);
+        self.unknown_calls += u64::from(replies.iter().any(is_lost));
+        if replies.iter().any(|reply| matches!(reply, Reply::Given { .. })) {
+            self.silence.end(now);
         }
     }
 }

@@ -21,7 +21,7 @@ const MIN_SLEEP: Duration = Duration::from_micros(100);
 
 /// Releases calls at their scheduled time.
 #[derive(Debug)]
-pub(crate) struct OpenLoop {
+pub struct OpenLoop {
     schedule: Schedule,
     /// One permit for each call that is due and not sent.
     due: Arc<Semaphore>,
@@ -49,7 +49,10 @@ impl Schedule {
 
 impl OpenLoop {
     /// Starts releasing calls at a rate, the first one now.
-    pub(crate) fn start(per_second: f64) -> std::io::Result<OpenLoop> {
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start(per_second: f64) -> std::io::Result<OpenLoop> {
         let schedule = Schedule { began: Instant::now(), per_second };
         let due = Arc::new(Semaphore::new(0));
         let permits = due.clone();
@@ -69,7 +72,10 @@ impl OpenLoop {
 
     /// Waits until a call is due and takes it and further due ones, up to `most` in all. Returns the scheduled time of
     /// the first and their number; `None` after [`OpenLoop::stop`].
-    pub(crate) async fn take(&self, most: usize) -> Option<(Instant, usize)> {
+    ///
+    /// # Cancel safety
+    /// Dropping it before it completes takes no call.
+    pub async fn take(&self, most: usize) -> Option<(Instant, usize)> {
         self.due.acquire().await.ok()?.forget();
         let more = self.due.forget_permits(most - 1);
         let first = self.sent.get();
@@ -78,13 +84,13 @@ impl OpenLoop {
     }
 
     /// Releases no more calls.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.due.close();
         self.thread.as_ref().map(JoinHandle::thread).inspect(|thread| Thread::unpark(thread));
     }
 
     /// Number of calls that were due by `end` and not sent.
-    pub(crate) fn unsent(&self, end: Instant) -> u64 {
+    pub fn unsent(&self, end: Instant) -> u64 {
         self.schedule.calls(end).saturating_sub(self.sent.get())
     }
 }

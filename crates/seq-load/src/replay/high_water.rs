@@ -13,11 +13,11 @@ use seq_core::{Seq, Uid};
 const HEADER: [&str; 2] = ["uid", "value"];
 
 /// The largest number allocated for each uid.
-pub(crate) type HighWaterMarks = BTreeMap<Uid, Seq>;
+pub type HighWaterMarks = BTreeMap<Uid, Seq>;
 
 /// An error in a file of high-water marks.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HighWaterError {
+pub enum HighWaterError {
     /// The file cannot be read.
     #[error("{}", file.display())]
     Read {
@@ -40,7 +40,7 @@ pub(crate) enum HighWaterError {
 ///
 /// # Errors
 /// [`HighWaterError`] names the file and the line.
-pub(crate) fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
+pub fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
     let mut floors = HighWaterMarks::new();
     let fail = |source| HighWaterError::Read { file: path.to_owned(), source };
     let file = match File::open(path) {
@@ -66,7 +66,7 @@ pub(crate) fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
 
 /// A file that replaces another one atomically: a reader sees the old marks or the new ones.
 #[derive(Debug)]
-pub(crate) struct Replacement {
+pub struct Replacement {
     path: PathBuf,
     beside: PathBuf,
     file: File,
@@ -77,7 +77,7 @@ impl Replacement {
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub(crate) fn create(path: &Path) -> io::Result<Replacement> {
+    pub fn create(path: &Path) -> io::Result<Replacement> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
         let beside = PathBuf::from(beside);
@@ -88,7 +88,7 @@ impl Replacement {
     ///
     /// # Errors
     /// When the disk write fails.
-    pub(crate) fn save(self, floors: &HighWaterMarks) -> io::Result<()> {
+    pub fn save(self, floors: &HighWaterMarks) -> io::Result<()> {
         let mut file = BufWriter::new(self.file);
         writeln!(file, "{},{}", HEADER[0], HEADER[1])?;
         for (uid, value) in floors {

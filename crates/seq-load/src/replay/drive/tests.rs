@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use seq_core::Seq;
 
 use super::*;
-use crate::traffic::Reply;
+use crate::reply::Reply;
 
 /// Changes the replies of a call, by its index from 0.
 type Interference = fn(call: u64, uids: &[u64], replies: &mut [Reply]);
@@ -19,8 +19,8 @@ struct Memory {
     interference: Option<Interference>,
 }
 
-impl Service for &Memory {
-    async fn next_many(&self, uids: &[u64]) -> Vec<Reply> {
+impl Transport for &Memory {
+    async fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) {
         let call = self.calls.replace(self.calls.get() + 1);
         self.in_flight.set(self.in_flight.get() + 1);
         self.most_in_flight.set(self.most_in_flight.get().max(self.in_flight.get()));
@@ -31,16 +31,15 @@ impl Service for &Memory {
             *last += 1;
             Reply::Given { value: Seq(*last), prev: Seq(*last - 1), lost: 0 }
         };
-        let mut replies: Vec<_> = uids.iter().map(give).collect();
+        replies.extend(uids.iter().map(give));
         // Replies overtake each other.
         for _ in 0..call % 3 {
             tokio::task::yield_now().await;
         }
         if let Some(interference) = self.interference {
-            interference(call, uids, &mut replies);
+            interference(call, uids, replies);
         }
         self.in_flight.set(self.in_flight.get() - 1);
-        replies
     }
 }
 
@@ -58,12 +57,14 @@ fn trace() -> Trace {
     }
 }
 
-const OPTIONS: ReplayOptions =
-    ReplayOptions { concurrency: 8, speed: None, limit: usize::MAX, timeout: Duration::from_secs(60) };
+/// Messages in flight.
+const WORKERS: usize = 8;
+
+const OPTIONS: ReplayOptions = ReplayOptions { speed: None, limit: usize::MAX, timeout: Duration::from_secs(60) };
 
 async fn replay(service: &Memory, options: ReplayOptions) -> State {
     let trace = trace();
-    let drive = Drive::new(&trace, service, options, Checker::new(trace.uids.len()));
+    let drive = Drive::new(&trace, vec![service; WORKERS], options, Checker::new(trace.uids.len()));
     drive.run().await;
     drive.into_state()
 }
@@ -141,7 +142,7 @@ async fn stopping_drops_messages_that_are_not_due() {
     let service = Memory::default();
     let trace = trace();
     let options = ReplayOptions { speed: Some(0.001), ..OPTIONS };
-    let drive = Drive::new(&trace, &service, options, Checker::new(trace.uids.len()));
+    let drive = Drive::new(&trace, vec![&service; WORKERS], options, Checker::new(trace.uids.len()));
     let (run, stop) = (drive.run(), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         drive.stop();
@@ -157,7 +158,7 @@ async fn messages_keep_their_recorded_pace() {
     let service = Memory::default();
     let trace = trace();
     let options = ReplayOptions { speed: Some(10.0), limit: 101, ..OPTIONS };
-    let drive = Drive::new(&trace, &service, options, Checker::new(trace.uids.len()));
+    let drive = Drive::new(&trace, vec![&service; WORKERS], options, Checker::new(trace.uids.len()));
     drive.run().await;
     // The message at 100 is ten seconds after the first.
     let took = drive.elapsed();

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use csv::StringRecord;
 use seq_core::Uid;
 use seq_core::limits::MAX_ITEMS;
-
 use seq_order::User;
 
 /// Limit on the messages of a trace: they are kept in memory, 16 bytes each and 40 while reading.
@@ -25,28 +24,28 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A trace, ready to be replayed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trace {
+pub struct Trace {
     /// The messages, in time order.
-    pub(crate) messages: Vec<Message>,
+    pub messages: Vec<Message>,
     /// The members of each group, ascending.
-    pub(crate) groups: Vec<Vec<User>>,
+    pub groups: Vec<Vec<User>>,
     /// The uid each [`User`] stands for, ascending.
-    pub(crate) uids: Vec<Uid>,
+    pub uids: Vec<Uid>,
 }
 
 /// One message: every member of its group gets a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
+pub struct Message {
     /// Seconds since the start of the trace.
-    pub(crate) second: u64,
+    pub second: u64,
     /// Index into [`Trace::groups`].
-    pub(crate) group: u32,
+    pub group: u32,
 }
 
 /// A file that is not a trace.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{}", file.display(), line.map_or(String::new(), |line| format!(":{line}")))]
-pub(crate) struct TraceError {
+pub struct TraceError {
     file: PathBuf,
     /// From 1; the header is line 1. `None` when the file cannot be opened.
     line: Option<u64>,
@@ -81,7 +80,7 @@ impl Trace {
     ///
     /// # Errors
     /// [`TraceError`] with the first flaw.
-    pub(crate) fn open(path: &Path) -> Result<Trace, TraceError> {
+    pub fn open(path: &Path) -> Result<Trace, TraceError> {
         let is_stdin = path == Path::new("-");
         let file = if is_stdin { PathBuf::from("standard input") } else { path.to_owned() };
         let fail = |line, source| TraceError { file: file.clone(), line, source };
@@ -104,13 +103,18 @@ impl Trace {
     }
 
     /// The users that get a number for a message.
-    pub(crate) fn members(&self, message: &Message) -> &[User] {
+    pub fn members(&self, message: &Message) -> &[User] {
         &self.groups[message.group as usize]
     }
 
     /// The uid a user stands for.
-    pub(crate) fn uid(&self, user: User) -> Uid {
+    pub fn uid(&self, user: User) -> Uid {
         self.uids[user.0 as usize]
+    }
+
+    /// Every user with its uid.
+    pub fn users(&self) -> impl Iterator<Item = (User, Uid)> {
+        self.uids.iter().enumerate().map(|(index, uid)| (User(index as u32), *uid))
     }
 
     fn read(input: impl Read) -> Result<Trace, (u64, Flaw)> {

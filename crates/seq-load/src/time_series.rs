@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::traffic::Latency;
+use crate::latency::Latency;
 
 /// The seconds of the measured part, in order. A call counts in the second of its reply.
 #[derive(Debug, Default)]
-pub(crate) struct TimeSeries {
+pub struct TimeSeries {
     rows: Vec<Row>,
     now: Option<Second>,
 }
 
 /// One row of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Row {
+pub struct Row {
     second: u64,
     calls: u64,
     numbers: u64,
@@ -38,7 +38,7 @@ struct Second {
 
 impl TimeSeries {
     /// Adds calls whose replies came `at` after the start.
-    pub(crate) fn add(&mut self, at: Duration, calls: u64, numbers: u64, failed: u64, took: Duration) {
+    pub fn add(&mut self, at: Duration, calls: u64, numbers: u64, failed: u64, took: Duration) {
         let number = at.as_secs();
         if self.now.as_ref().is_none_or(|second| second.number < number) {
             self.close();
@@ -52,7 +52,7 @@ impl TimeSeries {
     }
 
     /// Ends the current second. Seconds without a reply have rows, too.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         let Some(Second { number, calls, numbers, failed, latency }) = self.now.take() else { return };
         for second in self.rows.len() as u64..number {
             self.rows.push(Row { second, calls: 0, numbers: 0, failed: 0, p50_us: 0, p99_us: 0, max_us: 0 });
@@ -63,7 +63,10 @@ impl TimeSeries {
     }
 
     /// Writes one line for each second.
-    pub(crate) fn save(&self, file: impl io::Write) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When `file` cannot be written.
+    pub fn save(&self, file: impl io::Write) -> io::Result<()> {
         let mut writer = csv::Writer::from_writer(file);
         for row in &self.rows {
             writer.serialize(row)?;

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{EndpointOptions, failure};
-use crate::traffic::Reply;
+use crate::reply::Reply;
 
 /// Bytes per read: the replies of a deep pipeline.
 const READ: usize = 64 * 1024;
@@ -27,7 +27,7 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    pub(super) async fn connect(options: &EndpointOptions) -> io::Result<Transport> {
+    pub(crate) async fn connect(options: &EndpointOptions) -> io::Result<Transport> {
         let mut transport = Transport {
             addr: options.redis.clone(),
             prefix: options.prefix.clone(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seq_channel::{Pool, PoolError};
 use seq_proto::v1;
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
@@ -12,9 +13,11 @@ use tonic::{Status, Streaming};
 
 use super::grpc::listed;
 use super::{EndpointOptions, failed, refused_item};
-use crate::traffic::Reply;
+use crate::reply::Reply;
 
 pub(crate) struct Transport {
+    /// Drives the connection of `client`.
+    _pool: Pool,
     client: SequenceServiceClient<Channel>,
     deadline: Duration,
     batch: usize,
@@ -31,9 +34,16 @@ struct Open {
 }
 
 impl Transport {
-    pub(super) fn new(channel: Channel, options: &EndpointOptions) -> Transport {
-        let client = SequenceServiceClient::new(channel);
-        Transport { client, deadline: options.deadline, batch: options.batch, open: None, tag: 0, outcomes: Vec::new() }
+    pub(crate) fn new(pool: &Pool, addr: &str, options: &EndpointOptions) -> Result<Transport, PoolError> {
+        Ok(Transport {
+            _pool: pool.clone(),
+            client: SequenceServiceClient::new(pool.get(addr)?),
+            deadline: options.deadline,
+            batch: options.batch,
+            open: None,
+            tag: 0,
+            outcomes: Vec::new(),
+        })
     }
 
     /// Sends a round's messages and receives their responses; ends early if the stream does.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// A bound on a figure of the report.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Threshold {
+pub struct Threshold {
     /// The figure's path in the report, as `latency.p99_us`.
     figure: String,
     at_least: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Threshold {
 
 /// The result of checking a threshold.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// The threshold, as `--expect` gave it.
     expected: String,
     /// The figure; `None` if the report has no such number.
@@ -47,7 +47,7 @@ impl FromStr for Threshold {
 
 impl Threshold {
     /// Checks a report against the threshold.
-    pub(crate) fn check(&self, report: &Value) -> Verdict {
+    pub fn check(&self, report: &Value) -> Verdict {
         let got = self.figure.split('.').try_fold(report, |value, key| value.get(key)).and_then(Value::as_f64);
         let pass = got.is_some_and(|got| if self.at_least { got >= self.bound } else { got <= self.bound });
         Verdict { expected: self.to_string(), got, pass }
@@ -56,7 +56,7 @@ impl Threshold {
 
 impl Verdict {
     /// Whether it holds.
-    pub(crate) fn pass(&self) -> bool {
+    pub fn pass(&self) -> bool {
         self.pass
     }
 }
