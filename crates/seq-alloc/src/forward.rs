@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use seq_client::pool;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
 use seq_kit::service::{Allocation, Call, Current, Item};
+use seq_proto::reason::{Reason, key};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -29,7 +30,7 @@ enum Failure {
     /// The time is over, or the response is none; it may have processed the call.
     NoAnswer,
     /// It refused, for this reason.
-    Refused(String),
+    Refused(Reason),
     /// It refused an advance, and accepts this number at most.
     TooFar(Seq),
 }
@@ -170,7 +171,7 @@ impl Shared {
     ) -> Vec<Settled<T>> {
         let mut reasons: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error.reason)).collect();
         let result = |(at, item): (u32, &PendingItem)| match reasons.remove(&at) {
-            Some(reason) => Err(self.refusal(Failure::Refused(reason), to, item)),
+            Some(reason) => Err(self.refusal(failure_of(&reason), to, item)),
             None => value(at as usize).ok_or(no_answer(item.section, to)),
         };
         let results: Vec<_> = (0..).zip(items).map(result).collect();
@@ -191,24 +192,29 @@ impl Shared {
             Failure::NoAnswer | Failure::TooFar(_) => return no_answer(section, to),
             Failure::Refused(reason) => reason,
         };
-        if matches!(reason.as_str(), "NOT_OWNER" | "UNSERVED" | "STALE_EPOCH") {
+        if matches!(reason, Reason::NotOwner | Reason::Unserved | Reason::StaleEpoch) {
             self.renew_now.notify_one();
         }
         let known = known_refusals(&self.layout, item, to);
-        // A reason this version does not know is told as the widest one: numbers may have been consumed.
-        known.into_iter().find(|refusal| status::verdict(refusal).reason == reason).unwrap_or(no_answer(section, to))
+        known.into_iter().find(|refusal| Reason::of(refusal) == reason).unwrap_or(no_answer(section, to))
     }
 }
 
 /// Decodes an owner's refusal.
 fn refused(status: &Status) -> Failure {
-    let bound = status::metadata(status, status::BOUND).and_then(|bound| bound.parse().ok());
+    let bound = status::metadata(status, key::BOUND).and_then(|bound| bound.parse().ok());
     match (status::reason(status), bound) {
-        (Some(reason), Some(bound)) if reason == "ADVANCE_TOO_FAR" => Failure::TooFar(Seq(bound)),
-        (Some(reason), _) => Failure::Refused(reason),
+        (Some(reason), Some(bound)) if reason == Reason::AdvanceTooFar => Failure::TooFar(Seq(bound)),
+        (Some(reason), _) => failure_of(&reason),
         (None, _) if pool::is_broken(status) => Failure::Broken,
         (None, _) => Failure::NoAnswer,
     }
+}
+
+/// The failure of a refusal with this reason. One that this version does not know counts as no response: numbers may
+/// have been consumed.
+fn failure_of(reason: &str) -> Failure {
+    Reason::parse(reason).map_or(Failure::NoAnswer, Failure::Refused)
 }
 
 /// Everything an owner may refuse a forwarded item with. The epoch it holds is not in its answer; all that matters of it

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use seq_proto::{status, v1};
+use seq_proto::{Reason, v1};
 
 use crate::allocation::Allocation;
 use crate::attempts::Attempts;
@@ -84,7 +84,7 @@ pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> R
         }
         Outcome::Refused { item, routes } => {
             attempts.adopt(routes.as_deref(), addr);
-            if item.reason != status::WOULD_WAIT {
+            if item.reason != Reason::WouldWait {
                 attempts.prepare_item_retry(uid, addr, *item).await?;
             }
             Ok(None)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use seq_client::Client;
 use seq_client::pool::Pool;
+use seq_proto::reason::{Outcome, Reason};
 use seq_proto::status;
 use tonic::{Code, Status};
 
@@ -141,7 +142,9 @@ fn refused(addr: &str, error: &std::io::Error) -> Ending {
 fn failed(status: &Status) -> Reply {
     let reason = status::reason(status);
     // Refusals of this service advance no counter, except when the owner did not respond; errors of others may have.
-    let moved = reason.as_deref().is_none_or(|reason| matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST"));
+    let moved = reason
+        .as_deref()
+        .is_none_or(|reason| Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown));
     failure(&reason.unwrap_or_else(|| format!("{:?}", status.code()).to_uppercase()), status.message(), moved)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use seq_client::pool::Pool;
 use seq_client::{Allocation, CallError, Client};
 use seq_core::Seq;
+use seq_proto::Reason;
 
 use super::raises::RaiseWatch;
 use super::{Failure, Reply, Service};
@@ -50,7 +51,7 @@ pub(crate) fn reply(result: Result<Allocation, CallError>) -> Reply {
 pub(crate) fn failure(error: &CallError) -> Failure {
     let (reason, attempts) = match error {
         CallError::UidOutside { .. } => ("UID_OUTSIDE", 0),
-        CallError::CountOutOfRange { .. } => ("COUNT_OUT_OF_RANGE", 0),
+        CallError::CountOutOfRange { .. } => (Reason::CountOutOfRange.name(), 0),
         CallError::Refused(refused) if refused.reason.is_empty() => ("REFUSED_BY_OTHERS", refused.attempts),
         CallError::Refused(refused) => (&*refused.reason, refused.attempts),
         CallError::Unreachable(unreachable) => ("UNREACHABLE", unreachable.attempts),
