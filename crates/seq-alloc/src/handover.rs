@@ -15,9 +15,8 @@ use seq_core::owner::Session;
 use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest};
 use seq_core::section::SectionCopy;
 use seq_core::{Incarnation, NodeId, SectionId};
-use seq_proto::owners;
-use seq_proto::v1;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
+use seq_proto::{Reason, owners, v1};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -153,13 +152,13 @@ async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
                 // It was made, for all that can be known; the next answer says so again.
                 _ => Commit::Unknown,
             },
-            Err(StoreError::Refused { reason, message, current, .. }) if reason == "TARGET_GONE" => {
+            Err(StoreError::Refused { reason, message, current, .. }) if reason == Reason::TargetGone => {
                 if shared.halt.judge_target(handover.incarnation, Incarnation(current), message) {
                     return shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
                 }
                 Commit::TargetGone
             }
-            Err(StoreError::Refused { reason, .. }) if reason == "OTHER_OWNERSHIP" => Commit::Lost,
+            Err(StoreError::Refused { reason, .. }) if reason == Reason::OtherOwnership => Commit::Lost,
             Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
                 shared.judge(handover.session, &error);
                 return shared.step(|owner, effects| owner.on_session_over(handover.session, effects));

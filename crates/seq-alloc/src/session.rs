@@ -11,7 +11,7 @@ use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
 use seq_core::{Incarnation, NodeId, RenewSeq, RouteVersion, SectionId};
 use seq_kit::repeats::Repeats;
 use seq_proto::owners::{self, OwnershipUpdateError};
-use seq_proto::v1;
+use seq_proto::{Reason, v1};
 use tokio::time::Instant;
 
 use crate::shared::Shared;
@@ -20,9 +20,6 @@ use crate::store_link::{Backoff, StoreError, StoreLink};
 /// The longest wait between two lives that were short. Two processes with one name end each other's lives: it keeps that
 /// from filling the store's log, and is long enough for the other one to be given sections meanwhile.
 const LONGEST_BETWEEN_LIVES: Duration = Duration::from_secs(5);
-
-/// The reason of a registration that does not follow the newest incarnation; its metadata names that one.
-const OTHER_PREDECESSOR: &str = "OTHER_PREDECESSOR";
 
 /// The least time between two renewals that wait for the grants of planned moves: about what the store takes to commit one. What
 /// is activated meanwhile shares the next one, and a stranger's Activates cost no more than these renewals.
@@ -88,7 +85,7 @@ async fn register(shared: &Shared, link: &StoreLink, last: Incarnation) -> Sessi
             }
             // The store says which incarnation is the newest; the next attempt follows that one.
             Err(StoreError::Refused { reason, current, .. })
-                if reason == OTHER_PREDECESSOR && current > question.follows =>
+                if reason == Reason::OtherPredecessor && current > question.follows =>
             {
                 question.follows = current;
                 continue;

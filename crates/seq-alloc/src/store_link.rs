@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use seq_channel::Pool;
 use seq_core::high_water::{HighWater, Mark, StoreBehind};
 use seq_core::{Liveness, Revision};
+use seq_proto::reason::{Reason, key};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -17,11 +18,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
-/// The reason of a member that does not lead; its metadata may name the leader.
-const NOT_LEADER: &str = "NOT_LEADER";
-
-/// Reasons that end the incarnation that asked: the store knows it no longer, or never did.
-const SESSION_OVER: [&str; 3] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE"];
+/// Reasons that end the incarnation that sent the request: the store knows it no longer, or never did.
+const SESSION_OVER: [Reason; 3] = [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::UnknownNode];
 
 type Control = ControlServiceClient<Channel>;
 
@@ -188,8 +186,8 @@ impl StoreLink {
             let message = status.message().to_owned();
             let mut members = self.members.lock();
             let named = match status::reason(&status) {
-                Some(reason) if reason == NOT_LEADER => leader_of(&status).filter(|leader| *leader != addr),
-                Some(reason) if SESSION_OVER.contains(&reason.as_str()) => {
+                Some(reason) if reason == Reason::NotLeader => leader_of(&status).filter(|leader| *leader != addr),
+                Some(reason) if SESSION_OVER.iter().any(|over| reason == *over) => {
                     let (current, addr) = about(&status);
                     return Err(StoreError::SessionOver { reason, message, current, addr });
                 }
@@ -236,13 +234,13 @@ fn is_passing(status: &Status) -> bool {
 }
 
 fn leader_of(status: &Status) -> Option<String> {
-    metadata(status, "leader").filter(|leader| !leader.is_empty())
+    metadata(status, key::LEADER).filter(|leader| !leader.is_empty())
 }
 
 /// The number on record and the address that a refusal is about.
 fn about(status: &Status) -> (u64, String) {
-    let current = metadata(status, "current").and_then(|current| current.parse().ok());
-    (current.unwrap_or(0), metadata(status, "addr").unwrap_or_default())
+    let current = metadata(status, key::CURRENT).and_then(|current| current.parse().ok());
+    (current.unwrap_or(0), metadata(status, key::ADDR).unwrap_or_default())
 }
 
 fn metadata(status: &Status, key: &str) -> Option<String> {
