@@ -1,4 +1,4 @@
-//! How connections are made. One seam for everybody who calls: a simulation puts its own network here.
+//! How connections are made. One seam for every client: a simulation replaces the network here.
 
 use std::fmt;
 use std::sync::Arc;
