@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Replaces the library's type for numbers by those of `crate::json`: the library's refuses null, accepts "+5", and its errors are
-/// about an untagged enum.
+/// Replaces the library's type for numbers by those of `crate::json`: the library's refuses null, accepts "+5", and its
+/// errors are about an untagged enum.
 fn read_numbers_strictly(generated: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     const NUMBER: &str = "::pbjson::private::NumberDeserialize<_>";
     let mut code = std::fs::read_to_string(generated)?;

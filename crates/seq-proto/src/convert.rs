@@ -33,8 +33,8 @@ impl<'a> Items<'a> {
         Ok(Items { uids, counts, epochs })
     }
 
-    /// The items in request order, with the newest epoch that the caller has seen; an item whose count is out of range is
-    /// a refusal.
+    /// The items in request order, with the newest epoch that the caller has seen; an item whose count is out of range
+    /// is a refusal.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
             let count = self.counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));

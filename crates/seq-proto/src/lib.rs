@@ -1,7 +1,7 @@
 //! The wire: types generated from `proto/`, and the validation that makes core types of them.
 //!
-//! No message from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`status`] is the one map from
-//! refusals to gRPC codes.
+//! No message from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`status`] is the one
+//! map from refusals to gRPC codes.
 
 pub mod control;
 pub mod convert;
