@@ -1,5 +1,5 @@
-//! Cost of finding the owner of a uid: its section and slot, and the section's route. Beside them the plain division that
-//! [`Layout::locate`] avoids.
+//! Cost of finding the owner of a uid: its section and slot, and the section's route. Beside them the plain division
+//! that [`Layout::locate`] avoids.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

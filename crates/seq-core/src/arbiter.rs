@@ -1,15 +1,15 @@
 //! The arbiter beside the store's leader: it proposes changes of owner.
 //!
-//! A node's liveness counter grows when the store applies a renewal, a raise or a transfer of it. An incarnation whose counter
-//! stood still for the whole wait, on the arbiter's own clock, counts as dead, and its sections are proposed to other nodes.
-//! The proposal carries the counter, so that a command of the owner that is applied before it wins.
+//! A node's liveness counter grows when the store applies a renewal, a raise or a transfer of it. An incarnation whose
+//! counter stood still for the whole wait, on the arbiter's own clock, counts as dead, and its sections are proposed to
+//! other nodes. The proposal carries the counter, so that a command of the owner that is applied before it wins.
 //!
-//! The wait is data: the terms of the set and the lease that an incarnation registered with, never a setting of the member that
-//! runs the arbiter. The clock is read after the state: read before it, a pause between the two would date the commands that
-//! were applied in the pause too early, and shorten the wait by as much.
+//! The wait is data: the terms of the set and the lease that an incarnation registered with, never a setting of the
+//! member that runs the arbiter. The clock is read after the state: read before it, a pause between the two would date
+//! the commands that were applied in the pause too early, and shorten the wait by as much.
 //!
-//! An [`Arbiter`] starts empty, counts every wait from its first evaluation, and is dropped when its member of the store is no
-//! longer the leader: an election leaves no timer to restart. Two of them at a time do no harm.
+//! An [`Arbiter`] starts empty, counts every wait from its first evaluation, and is dropped when its member of the
+//! store is no longer the leader: an election leaves no timer to restart. Two of them at a time do no harm.
 //!
 //! Left to the shell: the clock, committing the proposals, cutting them into log entries.
 
@@ -22,8 +22,8 @@ use crate::id::{Epoch, Incarnation, Liveness, NodeId, RouteVersion, SectionId};
 use crate::placement::{self, Candidate};
 use crate::state::{NodeRecord, Reassign, SectionRecord, State};
 
-/// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one write of
-/// the log.
+/// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one
+/// write of the log.
 pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 
 /// An AllocSvr that the set file names.
@@ -40,8 +40,8 @@ pub struct Declared<'a> {
 pub struct ArbiterTimeouts {
     /// How long sections that were never owned wait for declared nodes that have not registered yet.
     pub registration_grace: Duration,
-    /// How long the candidates must have been the same before handovers are planned only to even the load: a node that joins
-    /// and leaves would move sections back and forth.
+    /// How long the candidates must have been the same before handovers are planned only to even the load: a node that
+    /// joins and leaves would move sections back and forth.
     pub stable_for: Duration,
 }
 
@@ -157,10 +157,11 @@ impl Arbiter {
         }
     }
 
-    /// Evaluates the applied state. `clock` returns the arbiter's time, from any origin, and never falls. It is called once,
-    /// while the state is borrowed, so that no observation is dated earlier than the state.
+    /// Evaluates the applied state. `clock` returns the arbiter's time, from any origin, and never falls. It is called
+    /// once, while the state is borrowed, so that no observation is dated earlier than the state.
     ///
-    /// The plan holds until the next evaluation. It depends on the state alone, so a proposal that was lost is made again.
+    /// The plan holds until the next evaluation. It depends on the state alone, so a proposal that was lost is made
+    /// again.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -189,8 +190,8 @@ impl Arbiter {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
-    /// Updates the observations: one for each node's newest incarnation, and one for each earlier incarnation that still owns
-    /// sections.
+    /// Updates the observations: one for each node's newest incarnation, and one for each earlier incarnation that
+    /// still owns sections.
     fn observe(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
             let session = |record: &SectionRecord| record.owner.map(|owner| (owner, record.incarnation));
@@ -209,8 +210,9 @@ impl Arbiter {
             let first = Observed { liveness: Liveness(0), since: now, over: true };
             let observed = self.observed.entry(*session).or_insert(first);
             if !observed.over {
-                // The counter may have moved once more since the last evaluation, so the wait begins when the incarnation is
-                // first observed to be over; unless the count at which it ended is the one that was observed last.
+                // The counter may have moved once more since the last evaluation, so the wait begins when the
+                // incarnation is first observed to be over; unless the count at which it ended is the one that was
+                // observed last.
                 let ended_as_observed = state.node(session.0).is_some_and(|node| {
                     node.incarnation == session.1.next() && node.registered_at == observed.liveness
                 });
@@ -308,8 +310,8 @@ fn plan(
     plan
 }
 
-/// The nodes that may be given sections: the declared nodes that are live and not draining, or, where there is none, those
-/// that an operator drained: a drained owner is better than no owner.
+/// The nodes that may be given sections: the declared nodes that are live and not draining, or, where there is none,
+/// those that an operator drained: a drained owner is better than no owner.
 fn candidates<'a>(state: &State, declared: &[Declared<'a>], inputs: &Inputs) -> Vec<Candidate<'a>> {
     let living = |may: &dyn Fn(&NodeRecord) -> bool| -> Vec<Candidate<'a>> {
         let find = |one: &Declared<'a>| {

@@ -1,19 +1,20 @@
 //! Detects a store that lost committed entries: a response that is behind an earlier one.
 //!
-//! A store applies commands in order and loses none that it responded to. So a response to a request that was sent after an
-//! earlier response was received covers more commands. One that covers fewer comes from a store that lost committed entries:
-//! its data directories were restored from older copies, or a majority of them is gone. Numbers that were allocated since would
-//! be allocated again, so the process must stop before it uses such a response.
+//! A store applies commands in order and loses none that it responded to. So a response to a request that was sent
+//! after an earlier response was received covers more commands. One that covers fewer comes from a store that lost
+//! committed entries: its data directories were restored from older copies, or a majority of them is gone. Numbers that
+//! were allocated since would be allocated again, so the process must stop before it uses such a response.
 //!
-//! Two counters are compared. The revision covers all commands of the set; after a loss the commands of other nodes can raise it
-//! again before this process sends its next request. The liveness counter is moved by the process' own commands alone, so a
-//! lost one shows in the next response.
+//! Two counters are compared. The revision covers all commands of the set; after a loss the commands of other nodes can
+//! raise it again before this process sends its next request. The liveness counter is moved by the process' own
+//! commands alone, so a lost one shows in the next response.
 //!
 //! A refusal carries no counters. The record that it names is compared with earlier responses about that record: see
 //! [`Refused`].
 //!
-//! Not detected here: a loss of entries of which no running process has received a response; and one after which as many
-//! commands of the process as were lost, and of the set, were applied without a response that the process received.
+//! Not detected here: a loss of entries of which no running process has received a response; and one after which as
+//! many commands of the process as were lost, and of the set, were applied without a response that the process
+//! received.
 
 use crate::id::{Incarnation, Liveness, RenewSeq, Revision};
 use crate::state::CommandRefusal;
@@ -52,8 +53,8 @@ impl HighWater {
         self.0
     }
 
-    /// Takes in a response to a request that was sent when [`HighWater::mark`] was `seen`. `counts`: the request was a renewal,
-    /// a raise or a transfer, which moves the liveness counter.
+    /// Takes in a response to a request that was sent when [`HighWater::mark`] was `seen`. `counts`: the request was a
+    /// renewal, a raise or a transfer, which moves the liveness counter.
     ///
     /// # Errors
     /// [`StoreBehind`]; nothing of the response may be used.
@@ -97,8 +98,8 @@ impl Refused {
         }
     }
 
-    /// Whether only a store that lost committed entries refuses so, given earlier responses with the node in `incarnation` and
-    /// `renewed` renewals applied. Both never fall.
+    /// Whether only a store that lost committed entries refuses so, given earlier responses with the node in
+    /// `incarnation` and `renewed` renewals applied. Both never fall.
     #[must_use]
     pub fn shows_loss(self, incarnation: Incarnation, renewed: RenewSeq) -> bool {
         match self {

@@ -57,8 +57,8 @@ number! {
     RenewSeq(u64)
 }
 number! {
-    /// Number of renewals, raises and transfers applied for an AllocSvr, across incarnations: the arbiter's liveness counter.
-    /// 0: none.
+    /// Number of renewals, raises and transfers applied for an AllocSvr, across incarnations: the arbiter's liveness
+    /// counter. 0: none.
     Liveness(u64)
 }
 number! {
@@ -66,7 +66,8 @@ number! {
     Revision(u64)
 }
 number! {
-    /// Number of an attempt to hand a section over, drawn at random by its owner, so that it cannot be guessed. 0: no attempt.
+    /// Number of an attempt to hand a section over, drawn at random by its owner, so that it cannot be guessed. 0: no
+    /// attempt.
     HandoverId(u64)
 }
 number! {

@@ -58,7 +58,8 @@ impl Layout {
     #[inline]
     fn divide(&self, offset: u64) -> (u64, u64) {
         let size = u64::from(self.section_size);
-        // The reciprocal is too small by at most 1 part in 2^64 of what is multiplied, so the quotient is right or one less.
+        // The reciprocal is too small by at most 1 part in 2^64 of what is multiplied, so the quotient is right or one
+        // less.
         let quotient = ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as u64;
         let remainder = offset - quotient * size;
         if remainder < size { (quotient, remainder) } else { (quotient + 1, remainder - size) }

@@ -1,19 +1,20 @@
 //! The lease: until when an owner may answer.
 //!
-//! A lease runs from *before* the renewal request was sent, not from its response: counted from the response it could outlast
-//! the arbiter's wait. It ends as soon as one of three clocks has passed its end, because each of them can stand still alone:
-//! the raw one while the machine sleeps, the boot one where a hypervisor froze it, the wall clock when it is set back. A wall
-//! clock that is set forward ends a lease early, which costs a renewal and nothing else.
+//! A lease runs from *before* the renewal request was sent, not from its response: counted from the response it could
+//! outlast the arbiter's wait. It ends as soon as one of three clocks has passed its end, because each of them can
+//! stand still alone: the raw one while the machine sleeps, the boot one where a hypervisor froze it, the wall clock
+//! when it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and nothing else.
 //!
-//! **Order matters.** A serving thread reads the clocks after the request is in memory, then the lease, then the table of owned
-//! sections; a renewal writes the table first and the lease last. So a renewed lease is never read together with an older
-//! table.
+//! **Order matters.** A serving thread reads the clocks after the request is in memory, then the lease, then the table
+//! of owned sections; a renewal writes the table first and the lease last. So a renewed lease is never read together
+//! with an older table.
 
 use core::time::Duration;
 
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 
-/// A reading of the machine's clocks, in nanoseconds. Compared only within one incarnation of one process, never stored.
+/// A reading of the machine's clocks, in nanoseconds. Compared only within one incarnation of one process, never
+/// stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// `CLOCK_BOOTTIME`: goes on while the machine sleeps.
@@ -33,7 +34,8 @@ impl Clocks {
         Duration::from_nanos(boottime.max(raw).max(self.realtime.saturating_sub(earlier.realtime)))
     }
 
-    /// The time since an earlier reading, as an arbiter counts it: the smaller difference of the clocks that cannot be set.
+    /// The time since an earlier reading, as an arbiter counts it: the smaller difference of the clocks that cannot be
+    /// set.
     #[must_use]
     pub fn at_least_since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -55,7 +57,8 @@ pub struct LeaseTerms {
 }
 
 /// How much faster or slower than real time a clock may run, in hundredths. Quartz is off by 0.01 % and a clock under
-/// correction by 0.05 %; what is allowed for here is a virtual machine whose clock drifts badly and is not yet corrected.
+/// correction by 0.05 %; what is allowed for here is a virtual machine whose clock drifts badly and is not yet
+/// corrected.
 const RATE_MARGIN_PERCENT: u32 = 11;
 
 /// Renewals that fit into a lease; two of them may be lost.
@@ -132,8 +135,9 @@ pub struct TermsError {
 
 /// A lease as serving threads read it: without a lock, one load for each clock.
 ///
-/// Each clock's end only grows within an incarnation. A reader may see the end of one clock from before an extension and that
-/// of another from after it; since all must hold, it sees a lease that is shorter than the extended one, never longer.
+/// Each clock's end only grows within an incarnation. A reader may see the end of one clock from before an extension
+/// and that of another from after it; since all must hold, it sees a lease that is shorter than the extended one, never
+/// longer.
 #[derive(Debug)]
 pub struct Lease {
     boottime_end: AtomicU64,

@@ -5,8 +5,8 @@
 //! ([`owner`]), what the store accepts ([`state`]), how routes are versioned ([`route`]), which owner is proposed
 //! ([`placement`]) and when ([`arbiter`]). The crates around it move bytes.
 //!
-//! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in it
-//! iterates a map in random order. What it needs from the world is an argument.
+//! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
+//! it iterates a map in random order. What it needs from the world is an argument.
 #![no_std]
 
 extern crate alloc;

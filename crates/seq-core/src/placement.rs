@@ -1,12 +1,12 @@
 //! Which owner is proposed for a section: consistent hashing with bounded load.
 //!
-//! The stored route table is the only authority; this only proposes it. A node's points on the ring depend on its name and
-//! weight alone, so a node that comes or goes moves little beside its own share, and a dead node's sections spread over
-//! all others. The bound on the load keeps the fullest node near its share.
+//! The stored route table is the only authority; this only proposes it. A node's points on the ring depend on its name
+//! and weight alone, so a node that comes or goes moves little beside its own share, and a dead node's sections spread
+//! over all others. The bound on the load keeps the fullest node near its share.
 //!
-//! The ring is the `consistent_hash` crate's. It is fed explicit little-endian bytes, because what a derived `Hash` feeds
-//! depends on the compiler and the machine. Golden vectors pin the result: two versions of the program that propose
-//! differently would move sections back and forth.
+//! The ring is the `consistent_hash` crate's. It is fed explicit little-endian bytes, because what a derived `Hash`
+//! feeds depends on the compiler and the machine. Golden vectors pin the result: two versions of the program that
+//! propose differently would move sections back and forth.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -21,8 +21,8 @@ use crate::limits;
 pub struct Candidate<'a> {
     /// The node's id.
     pub id: NodeId,
-    /// Its name, unique among the candidates. The name, not the id, places the node on the ring: ids are given in the order
-    /// of first registration, and that order must not matter.
+    /// Its name, unique among the candidates. The name, not the id, places the node on the ring: ids are given in the
+    /// order of first registration, and that order must not matter.
     pub name: &'a str,
     /// Its share relative to the other candidates, up to [`limits::MAX_WEIGHT`]; 0 gets nothing.
     pub weight: u32,

@@ -1,7 +1,7 @@
 //! The route table: section to owner, its versions, and the updates between two of them.
 //!
-//! The store's committed state is the only authority; every other process holds a copy that [`RouteTable::adopt`] updates.
-//! A copy never goes back to an older version: an update that is not newer changes nothing.
+//! The store's committed state is the only authority; every other process holds a copy that [`RouteTable::adopt`]
+//! updates. A copy never goes back to an older version: an update that is not newer changes nothing.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -95,14 +95,14 @@ pub enum Adopted {
     Newer,
     /// The table was as new already; it is unchanged.
     NotNewer,
-    /// The update builds on a version that the table does not have, lacks a node that the table has, or is of another set
-    /// or layout; the table is unchanged. Request the whole table.
+    /// The update builds on a version that the table does not have, lacks a node that the table has, or is of another
+    /// set or layout; the table is unchanged. Request the whole table.
     Mismatch,
 }
 
 impl RouteTable {
-    /// Makes a table from a whole update; `None` when the update is a delta, runs past the layout or names an owner that
-    /// it does not list.
+    /// Makes a table from a whole update; `None` when the update is a delta, runs past the layout or names an owner
+    /// that it does not list.
     #[must_use]
     pub fn from_whole(update: &RouteUpdate) -> Option<RouteTable> {
         if update.base != RouteVersion(0) || !update.fits() {

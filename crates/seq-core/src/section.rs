@@ -24,10 +24,11 @@ pub struct Section {
     step: Step,
     /// With more than this left no raise is due; spares a call of [`raise::is_due`].
     half_step: u64,
-    /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above it.
+    /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above
+    /// it.
     ceiling: AtomicU64,
-    /// The highest number that a raise must cover; 0 while no raise is pending. The call that moves it from 0 enqueues the
-    /// section for a raise, and [`Section::raised`] follows.
+    /// The highest number that a raise must cover; 0 while no raise is pending. The call that moves it from 0 enqueues
+    /// the section for a raise, and [`Section::raised`] follows.
     wanted: AtomicU64,
     slots: Slots,
 }
@@ -42,7 +43,8 @@ pub enum Take {
     Given {
         /// The last number taken.
         value: Seq,
-        /// The number allocated before. 0 when there was none, when it is not known here, or when an advance came between.
+        /// The number allocated before. 0 when there was none, when it is not known here, or when an advance came
+        /// between.
         prev: Seq,
         /// The caller must enqueue the section for a raise: no other call has.
         raise_due: bool,
@@ -168,7 +170,8 @@ impl Section {
     /// Starts an ownership at the exact values of the last one, under the committed `ceiling`.
     ///
     /// # Errors
-    /// [`CopyMisfit`]: the copy is not of this section. Start at the ceiling instead, which is above all allocated numbers.
+    /// [`CopyMisfit`]: the copy is not of this section. Start at the ceiling instead, which is above all allocated
+    /// numbers.
     pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Result<Section, CopyMisfit> {
         let highest = copy.check(uids)?;
         if highest > ceiling {
@@ -225,8 +228,8 @@ impl Section {
         }
     }
 
-    /// [`Section::take`] from a slot that is frozen, or whose value is the target of an advance: that was allocated to no
-    /// call, so it is no `prev`. `cold`, so that a slot without a mark pays one test for both.
+    /// [`Section::take`] from a slot that is frozen, or whose value is the target of an advance: that was allocated to
+    /// no call, so it is no `prev`. `cold`, so that a slot without a mark pays one test for both.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
         let mut word = slot.load(Relaxed);
@@ -259,8 +262,8 @@ impl Section {
 
     /// Takes all numbers of a uid up to `to`, at most `limit` above the ceiling. Repeating it changes nothing.
     ///
-    /// A raise moves the ceiling at most [`limits::MAX_RAISE`], and only the next raise is requested here: a far advance
-    /// whose caller is gone moves the ceiling no further.
+    /// A raise moves the ceiling at most [`limits::MAX_RAISE`], and only the next raise is requested here: a far
+    /// advance whose caller is gone moves the ceiling no further.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -301,8 +304,8 @@ impl Section {
         }
     }
 
-    /// Prefetches a slot into the cache before it is taken from: the processor goes on while the line is loaded. The caller
-    /// uses the returned word, or the compiler removes the read.
+    /// Prefetches a slot into the cache before it is taken from: the processor goes on while the line is loaded. The
+    /// caller uses the returned word, or the compiler removes the read.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -326,10 +329,11 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// The ceiling that the pending raise should request; `None` when none is needed (any more), and then the raise is no
-    /// longer pending.
+    /// The ceiling that the pending raise should request; `None` when none is needed (any more), and then the raise is
+    /// no longer pending.
     ///
-    /// A taker that read the ceiling just before it was raised can make a raise pending just after; that raise ends here.
+    /// A taker that read the ceiling just before it was raised can make a raise pending just after; that raise ends
+    /// here.
     #[must_use]
     pub fn raise_target(&self) -> Option<Seq> {
         let mut wanted = self.wanted.load(Relaxed);
@@ -346,7 +350,8 @@ impl Section {
     }
 
     /// Adopts a committed ceiling; one that is not above the current one changes nothing, so responses of the store may
-    /// arrive in any order. Returns whether the section must be enqueued again, because a call waits for a higher ceiling.
+    /// arrive in any order. Returns whether the section must be enqueued again, because a call waits for a higher
+    /// ceiling.
     ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`]: the store commits no such thing.

@@ -1,7 +1,7 @@
 //! The content of a set file: the uids of a set, and the nodes that serve them.
 //!
-//! A spec is plain data until [`SetSpec::validate`] has passed it; [`check_sets`] compares several sets. Both return every
-//! problem at once, by the key that a user would edit, so that a file is not corrected one error at a time.
+//! A spec is plain data until [`SetSpec::validate`] has passed it; [`check_sets`] compares several sets. Both return
+//! every problem at once, by the key that a user would edit, so that a file is not corrected one error at a time.
 //! Reading the file is left to the caller.
 
 use alloc::string::String;

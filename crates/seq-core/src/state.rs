@@ -1,15 +1,15 @@
 //! The replicated state of one set, and the only function that changes it.
 //!
-//! Every member of the store applies the same commands in the same order. [`State::apply`] is deterministic: it reads no
-//! clock and no random number, and it asserts that no epoch, ceiling or incarnation ever falls.
+//! Every member of the store applies the same commands in the same order. [`State::apply`] is deterministic: it reads
+//! no clock and no random number, and it asserts that no epoch, ceiling or incarnation ever falls.
 //!
-//! A ceiling moves only for the owner that the record names, under its epoch, in its incarnation. A new ownership starts
-//! at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or is
-//! refused. That is why no number is allocated twice, without any clock.
+//! A ceiling moves only for the owner that the record names, under its epoch, in its incarnation. A new ownership
+//! starts at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or
+//! is refused. That is why no number is allocated twice, without any clock.
 //!
 //! A proposal to take a section from an owner without renewals names the owner's liveness counter as it was read; every
-//! renewal, raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never whether it
-//! holds.
+//! renewal, raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never
+//! whether it holds.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -49,8 +49,8 @@ pub struct State {
 /// The replicated settings that promise 2 rests on beside the clocks: two members of a store cannot differ in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The least time without an applied command of a node after which the arbiter reassigns its sections. Longer for an
-    /// incarnation with a longer lease.
+    /// The least time without an applied command of a node after which the arbiter reassigns its sections. Longer for
+    /// an incarnation with a longer lease.
     pub lease_wait: Duration,
 }
 
@@ -121,8 +121,8 @@ pub struct NodeRecord {
     pub token: u64,
     /// Its last renewal in that incarnation.
     pub renew_seq: RenewSeq,
-    /// Number of renewals, raises and transfers applied for it, across incarnations; never falls. The arbiter's liveness
-    /// counter.
+    /// Number of renewals, raises and transfers applied for it, across incarnations; never falls. The arbiter's
+    /// liveness counter.
     pub liveness: Liveness,
     /// `liveness` when its newest incarnation registered: the one before counted nothing after that.
     pub registered_at: Liveness,
@@ -410,8 +410,8 @@ impl State {
             return Err(other(record.epoch));
         }
         if owns {
-            // Checked last: a repeat of a committed transfer must not be refused because the target is gone since, because
-            // the owner resumes serving after such a refusal.
+            // Checked last: a repeat of a committed transfer must not be refused because the target is gone since,
+            // because the owner resumes serving after such a refusal.
             target?;
             record.advance(SectionRecord {
                 epoch: record.epoch.next(),

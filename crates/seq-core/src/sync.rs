@@ -17,8 +17,8 @@ mod tracked {
 
     use super::{AcqRel, Acquire};
 
-    /// once_cell's `OnceBox`, with its pointer tracked by loom: the first one wins, by one compare-and-swap with the same
-    /// orderings.
+    /// once_cell's `OnceBox`, with its pointer tracked by loom: the first one wins, by one compare-and-swap with the
+    /// same orderings.
     #[derive(Debug)]
     pub(crate) struct OnceBox<T> {
         present: loom::sync::atomic::AtomicBool,
@@ -38,7 +38,8 @@ mod tracked {
             if !self.present.load(Acquire) {
                 let value = init();
                 if self.present.compare_exchange(false, true, AcqRel, Acquire).is_ok() {
-                    // Nothing is scheduled between two tracked operations, so no thread reads the flag without the value.
+                    // Nothing is scheduled between two tracked operations, so no thread reads the flag without the
+                    // value.
                     assert!(self.inner.set(value).is_ok(), "the winner is alone");
                 }
             }

@@ -1,6 +1,6 @@
-//! The border for what AllocSvrs ask their store: each request is checked before it becomes a command.
+//! Wire validation of requests to the store: each is checked before it becomes a command.
 //!
-//! A store that tests put in the real one's place checks with the same functions, so that it has the same limits.
+//! The fake store of tests validates with the same functions, so it has the same limits.
 
 use seq_core::owner::Session;
 use seq_core::state::{Command, Raise, Transfer};
@@ -10,10 +10,10 @@ use tonic::Status;
 use crate::reason::Reason;
 use crate::v1::{RaiseCeilingsRequest, RenewRequest, TransferRequest};
 
-/// Reads the incarnation of a node that sent a request.
+/// Decodes the session that sent a request.
 ///
 /// # Errors
-/// The refusal, where one of the two was never given out.
+/// The refusal, if one of the two is 0.
 pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
     if node == 0 {
         return Err(Reason::BadNodeId.status("node_id 0 is no node: register first".to_owned()));
@@ -24,7 +24,7 @@ pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
     Ok(Session { node: NodeId(node), incarnation: Incarnation(incarnation) })
 }
 
-/// Reads a renewal.
+/// Decodes a renewal.
 ///
 /// # Errors
 /// The refusal.
@@ -51,7 +51,7 @@ pub fn renewal(session: Session, request: &RenewRequest) -> Result<Command, Stat
     })
 }
 
-/// Reads the commit of a planned move in a set of this layout.
+/// Decodes the commit of a handover in a set of this layout.
 ///
 /// # Errors
 /// The refusal.
@@ -82,7 +82,7 @@ pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) ->
     })
 }
 
-/// Reads the raises of one request in a set of this layout.
+/// Decodes the raises of one request in a set of this layout.
 ///
 /// # Errors
 /// The refusal.
@@ -121,7 +121,7 @@ pub fn raises(request: &RaiseCeilingsRequest, layout: &Layout) -> Result<Vec<Rai
     Ok(raises)
 }
 
-/// A section that stands in the list twice. Nothing is copied where they come in order, as one alone does.
+/// A section that is in the list twice. A sorted list, as AllocSvrs send it, is not copied.
 fn repeated(sections: &[u32]) -> Option<u32> {
     if sections.is_sorted_by(|one, next| one < next) {
         return None;

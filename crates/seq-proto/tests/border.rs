@@ -1,4 +1,4 @@
-//! The border between wire and core, from outside: what comes back is what went in, and what is wrong is named.
+//! Wire validation from outside: encoding and decoding return the same value, and errors name the invalid field.
 
 use std::collections::{BTreeMap, BTreeSet};
 

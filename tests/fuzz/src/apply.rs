@@ -16,7 +16,8 @@ const NAMES: [&str; 4] = ["a1", "a2", "a3", ""];
 /// Most rows of one command.
 const MAX_ROWS: u64 = 4;
 
-/// Applies the commands that `data` makes, each drawn around what the state holds by then, with those of an arbiter between.
+/// Applies the commands that `data` makes, each drawn around what the state holds by then, with those of an arbiter
+/// between.
 pub fn apply(data: &[u8]) {
     let mut input = Input::new(data);
     let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };

@@ -194,8 +194,9 @@ impl SequenceService for Service {
         let responses = request.into_inner().map(move |message| {
             let service = service.clone();
             async move {
-                let v1::NextStreamRequest { tag, ask, timeout_ms, now_only } = message?;
-                let response = service.next_many_response(ask.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
+                let v1::NextStreamRequest { tag, request, timeout_ms, now_only } = message?;
+                let response =
+                    service.next_many_response(request.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
                 let outcome = match response {
                     Ok(mut response) => {
                         // A real server would hold these items until their deadline.
@@ -209,7 +210,7 @@ impl SequenceService for Service {
                                 .filter(held)
                                 .for_each(|item| *item = status::would_wait(item.index));
                         }
-                        Outcome::Answer(response)
+                        Outcome::Response(response)
                     }
                     Err(status) => Outcome::Refusal(refusal(&status)),
                 };

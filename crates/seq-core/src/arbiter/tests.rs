@@ -220,8 +220,8 @@ fn the_wait_covers_the_lease_of_the_incarnation_under_any_terms() {
     world.state.sections.iter().for_each(|record| assert_eq!(record.incarnation, Incarnation(3)));
 }
 
-/// The arbiter's thread is stopped between its clock and the state while a node renews: the renewal is dated by the state, not
-/// by the older clock.
+/// The arbiter's thread is stopped between its clock and the state while a node renews: the renewal is dated by the
+/// state, not by the older clock.
 #[test]
 fn observations_are_dated_by_a_clock_that_is_read_after_the_state() {
     let mut world = World::assigned(30);

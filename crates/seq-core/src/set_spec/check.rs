@@ -29,8 +29,8 @@ pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
     }
 }
 
-/// Compares sets: no two have a name, an address or a uid in common. Each set alone is checked by [`SetSpec::validate`]. Node
-/// names may repeat, because a node is named within its set.
+/// Compares sets: no two have a name, an address or a uid in common. Each set alone is checked by
+/// [`SetSpec::validate`]. Node names may repeat, because a node is named within its set.
 ///
 /// # Errors
 /// Every problem there is, with the index of the set it is in: the later of two in `sets`.

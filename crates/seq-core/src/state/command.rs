@@ -57,8 +57,8 @@ pub enum Command {
         /// True: its sections are to be handed over, and it is given none.
         drained: bool,
     },
-    /// Claims a Raft id for a member of the store, for good: a disk that comes back under another member's id would vote
-    /// with a log that is not its own.
+    /// Claims a Raft id for a member of the store, for good: a disk that comes back under another member's id would
+    /// vote with a log that is not its own.
     ClaimStoreId {
         /// The id, 1 or above.
         id: u64,
@@ -76,11 +76,11 @@ pub struct Registration {
     pub token: u64,
     /// How long each response of the store lets this incarnation serve. The arbiter waits longer than that.
     pub lease: Duration,
-    /// The incarnation of that name which this one follows; 0 for none. Refused when it is not the newest, so a duplicate
-    /// that was delayed past a later registration ends no incarnation.
+    /// The incarnation of that name which this one follows; 0 for none. Refused when it is not the newest, so a
+    /// duplicate that was delayed past a later registration ends no incarnation.
     pub follows: Incarnation,
-    /// The newest revision in a response that the process has received; 0 for none. A store behind it has lost committed
-    /// entries, and refuses.
+    /// The newest revision in a response that the process has received; 0 for none. A store behind it has lost
+    /// committed entries, and refuses.
     pub seen: Revision,
 }
 
@@ -106,8 +106,9 @@ pub struct Raise {
     pub section: SectionId,
     /// The ownership that requests it.
     pub epoch: Epoch,
-    /// The requested ceiling, absolute, up to [`Seq::MAX`]. One that is not above the committed ceiling changes nothing; one
-    /// that is more than [`limits::MAX_RAISE`] above it raises by that much. The result is the committed ceiling.
+    /// The requested ceiling, absolute, up to [`Seq::MAX`]. One that is not above the committed ceiling changes
+    /// nothing; one that is more than [`limits::MAX_RAISE`] above it raises by that much. The result is the committed
+    /// ceiling.
     pub to: Seq,
 }
 
@@ -119,8 +120,8 @@ pub struct Reassign {
     /// Its epoch as the proposer read it.
     pub expected: Epoch,
     /// The liveness counter of its owner as the proposer read it: a renewal or a raise in between wins over the change.
-    /// `None` where the section had no owner, or an incarnation that was over, whose counter moves no more. An incarnation
-    /// that ended since may have been counted once more before, so the change is refused.
+    /// `None` where the section had no owner, or an incarnation that was over, whose counter moves no more. An
+    /// incarnation that ended since may have been counted once more before, so the change is refused.
     pub liveness: Option<Liveness>,
     /// The new owner.
     pub to: NodeId,
@@ -128,8 +129,8 @@ pub struct Reassign {
     pub incarnation: Incarnation,
 }
 
-/// The commit of a handover. Every reason to refuse it is permanent, so a refused one never takes effect later, however often
-/// its message is repeated and however late it arrives.
+/// The commit of a handover. Every reason to refuse it is permanent, so a refused one never takes effect later, however
+/// often its message is repeated and however late it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The section.
@@ -168,10 +169,11 @@ pub enum Answer {
     Registered(Result<(NodeId, Incarnation), CommandRefusal>),
     /// Of [`Command::Renew`].
     Renewed(Result<(), CommandRefusal>),
-    /// Of [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the section
-    /// under that epoch, requests more than [`Seq::MAX`], or lists the section again.
+    /// Of [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
+    /// section under that epoch, requests more than [`Seq::MAX`], or lists the section again.
     Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
-    /// Of [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not the one that the proposer read.
+    /// Of [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not the one that the proposer
+    /// read.
     Reassigned(Vec<Option<Epoch>>),
     /// Of [`Command::Transfer`]; a repeat has the result of the first one.
     Transferred(Result<Transferred, CommandRefusal>),
