@@ -12,16 +12,16 @@
 
 mod allocator;
 mod batch;
-mod ceiling;
 mod config;
 mod counters;
 mod forward;
 mod halt;
 mod handover;
-mod line;
 mod ownership;
 mod peer_routes;
 mod peers;
+mod raise_loop;
+mod raise_queue;
 mod session;
 mod settle;
 mod shared;
