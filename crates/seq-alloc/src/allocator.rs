@@ -22,15 +22,15 @@ use crate::config::{AllocConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
 use crate::handover::HandoverQueue;
-use crate::line::Line;
 use crate::ownership::{Ownership, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
+use crate::raise_queue::RaiseInbox;
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::target::Receiving;
 use crate::work::{Advance, Read, Take, Work};
-use crate::{ceiling, handover, peer_routes, session, shared};
+use crate::{handover, peer_routes, raise_loop, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl Allocator {
             node: AtomicU32::new(0),
             fault: Mutex::new(None),
             stores: Mutex::default(),
-            line: Line::default(),
+            raises: RaiseInbox::default(),
             renew_now: Notify::new(),
             grants_due: Notify::new(),
             update: Notify::new(),
@@ -123,7 +123,7 @@ impl Allocator {
         group.spawn("session keeper", Kind::Critical, session::run(shared.clone(), link.clone()));
         group.spawn("move keeper", Kind::Critical, handover::keep(shared.clone(), link.clone()));
         group.spawn("peer_routes keeper", Kind::Critical, peer_routes::keep(shared.clone()));
-        group.spawn("ceiling keeper", Kind::Critical, ceiling::keep(shared.clone(), link));
+        group.spawn("raise loop", Kind::Critical, raise_loop::run(shared.clone(), link));
         group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
         Ok(Allocator { shared, arrivals: None })
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
+use seq_core::backoff::Backoff;
 use seq_core::owner::Session;
 use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest};
 use seq_core::section::SectionCopy;
@@ -25,7 +26,7 @@ use tonic::{Request, Status};
 use crate::counters::HandoverOutcome;
 use crate::ownership::OwnedSection;
 use crate::shared::Shared;
-use crate::store_link::{Backoff, StoreError, StoreLink};
+use crate::store_link::{StoreError, StoreLink};
 
 /// How long a target may take to expect a section or to start it: a round trip, and a busy core.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
@@ -169,7 +170,7 @@ async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
             }
         };
         if matches!(outcome, Commit::Unknown) {
-            tokio::time::sleep(backoff.wait()).await;
+            tokio::time::sleep(backoff.wait(fastrand::u32(..))).await;
             if shared.ownership.machine().session() == Some(handover.session) {
                 continue;
             }

@@ -12,17 +12,17 @@
 
 mod allocator;
 mod batch;
-mod ceiling;
 mod config;
 mod counters;
 mod forward;
 mod halt;
 mod handover;
-mod line;
 mod ownership;
 mod peer_routes;
 mod peers;
 mod pending;
+mod raise_loop;
+mod raise_queue;
 mod session;
 mod shared;
 mod store_link;

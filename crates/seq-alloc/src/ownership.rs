@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use seq_api::clock::Clock;
 use seq_core::lease::{Clocks, Lease};
 use seq_core::owner::handover::HandoverRequest;
-use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, TableEffect};
+use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::route::RouteTable;
 use seq_core::section::SectionCopy;
 use seq_core::{Epoch, Layout, Section, SectionId, Seq, Step};
@@ -134,6 +134,12 @@ impl Ownership {
     /// What is owned, whether or not the lease holds. Not to be kept over a wait.
     pub(crate) fn owned(&self) -> Guard<Arc<Table>> {
         self.sections.load()
+    }
+
+    /// The current incarnation, and what it owns: nothing between two of them.
+    pub(crate) fn session_and_table(&self) -> (Option<Session>, Guard<Arc<Table>>) {
+        let machine = self.machine.lock();
+        (machine.session(), self.sections.load())
     }
 
     /// The newest routes. Not to be kept over a wait.

@@ -8,8 +8,9 @@ use arc_swap::Guard;
 use parking_lot::Mutex;
 use seq_api::clock::Clock;
 use seq_api::service::{Allocation, Item};
-use seq_core::owner::{Effects, Owner, Session};
+use seq_core::owner::{Effects, Owner};
 use seq_core::route::RouteTable;
+use seq_core::section::RaiseTicket;
 use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -18,10 +19,10 @@ use crate::config::AllocOptions;
 use crate::counters::Counters;
 use crate::halt::HaltLatch;
 use crate::handover::HandoverQueue;
-use crate::line::Line;
-use crate::ownership::{Followup, OwnedSection, Ownership, Served, Serving, Table};
+use crate::ownership::{Followup, OwnedSection, Ownership, Served, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
+use crate::raise_queue::RaiseInbox;
 use crate::target::Receiving;
 
 /// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
@@ -46,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) fault: Mutex<Option<String>>,
     /// Where the store's members are, as an answer of the leader stated it last, the leader first; empty before.
     pub(crate) stores: Mutex<Vec<String>>,
-    pub(crate) line: Line,
+    pub(crate) raises: RaiseInbox,
     /// Signalled when what this node knows of owners proved old.
     pub(crate) renew_now: Notify,
     /// Signalled when a peer says that a planned move to this node is committed: the store's grant is asked for at once.
@@ -109,17 +110,17 @@ impl Shared {
             return None;
         }
         match served.take(slot, item.count) {
-            Take::Given { value, prev, raise_due } => {
-                if raise_due {
-                    self.enqueue_raise(served);
+            Take::Given { value, prev, ticket } => {
+                if let Some(ticket) = ticket {
+                    self.enqueue_raise(served, ticket);
                 }
                 Some(Ok(Allocation { value, prev, epoch: served.epoch(), lost: 0 }))
             }
-            Take::AtCeiling { raise_due: true, .. } => {
-                self.enqueue_raise(served);
+            Take::AtCeiling { ticket: Some(ticket), .. } => {
+                self.enqueue_raise(served, ticket);
                 None
             }
-            Take::AtCeiling { .. } | Take::Frozen => None,
+            Take::AtCeiling { ticket: None, .. } | Take::Frozen => None,
             Take::Exhausted => Some(Err(Refusal::Exhausted { uid: item.uid, count: item.count.get() })),
         }
     }
@@ -127,8 +128,8 @@ impl Shared {
     /// Out of line, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
     #[cold]
     #[inline(never)]
-    fn enqueue_raise(&self, served: Served<'_>) {
-        self.line.join(served.owned().clone());
+    fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
+        self.raises.enqueue(served.owned().clone(), ticket);
     }
 
     /// Raises a uid of a section that this node owns, under a lease that holds. `None`: not now, as for [`Shared::take`].
@@ -136,15 +137,15 @@ impl Shared {
         if item.item.epoch > served.epoch() {
             return None;
         }
-        let (answer, raise_due) = match served.advance(item.slot, to, self.options.max_advance) {
-            Advance::Done { raise_due } => (Some(Ok(served.epoch())), raise_due),
-            Advance::AtCeiling { raise_due } => (None, raise_due),
-            Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), false),
-            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.item.uid })), false),
-            Advance::Frozen => (None, false),
+        let (answer, ticket) = match served.advance(item.slot, to, self.options.max_advance) {
+            Advance::Done { ticket } => (Some(Ok(served.epoch())), ticket),
+            Advance::AtCeiling { ticket } => (None, ticket),
+            Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), None),
+            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.item.uid })), None),
+            Advance::Frozen => (None, None),
         };
-        if raise_due {
-            self.enqueue_raise(served);
+        if let Some(ticket) = ticket {
+            self.enqueue_raise(served, ticket);
         }
         answer
     }
@@ -160,12 +161,6 @@ impl Shared {
         let mine = NodeId(self.node.load(Relaxed));
         let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
         owner.filter(|owner| *owner != mine)
-    }
-
-    /// The current incarnation and the sections it owns; `None` between lives, when nothing is owned.
-    pub(crate) fn held(&self) -> Option<(Session, Guard<Arc<Table>>)> {
-        let machine = self.ownership.machine();
-        machine.session().map(|session| (session, self.ownership.owned()))
     }
 
     /// The routes as they stand.

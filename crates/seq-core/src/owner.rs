@@ -188,6 +188,21 @@ impl Owner {
         self.owned.is_empty() && self.released.is_empty()
     }
 
+    /// Whether the next response of the store may well bring what is waited for: more sections to hand over, or the first
+    /// ones of this node. Without sections it reads the routes up to the first that may come here.
+    #[must_use]
+    pub fn expects_update(&self) -> bool {
+        if self.handovers_in_progress() > 0 || self.leaving {
+            return true;
+        }
+        let (Some(session), Some(routes)) = (self.session, &self.routes) else { return true };
+        let may_come = |id| {
+            let route = routes.get(SectionId(id)).unwrap_or_default();
+            route.owner.is_none_or(|owner| owner == session.node)
+        };
+        self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
+    }
+
     /// The process is about to exit: the next renewals ask that everything be moved away.
     pub fn leave(&mut self) {
         self.leaving = true;

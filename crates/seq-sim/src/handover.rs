@@ -170,8 +170,9 @@ impl World {
             return self.committed(p, handover, Clocks::default(), Commit::TargetGone);
         }
         self.coverage.saw(Situation::CommitRepeated);
-        let wait = self.backoff(p);
-        self.after(wait, Event::Step(p, Step::CommitAgain(handover)));
+        let jitter = self.jitter();
+        let wait = self.procs[p].commit_backoff.wait(jitter);
+        self.after(wait.as_nanos() as u64, Event::Step(p, Step::CommitAgain(handover)));
     }
 
     pub(crate) fn commit_told(&mut self, p: usize, handover: Handover, sent: Clocks, told: &Told) {
@@ -196,6 +197,7 @@ impl World {
     }
 
     fn committed(&mut self, p: usize, handover: Handover, sent: Clocks, commit: Commit) {
+        self.procs[p].commit_backoff.reset();
         let made = matches!(commit, Commit::Made(_));
         if made {
             self.coverage.saw(Situation::Moved);

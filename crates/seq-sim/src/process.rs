@@ -5,20 +5,28 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
+use seq_core::backoff::Backoff;
 use seq_core::high_water::{HighWater, Mark};
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
+use seq_core::raises::RaiseQueue;
+use seq_core::renewals::{Registrations, RenewalOptions, Renewals};
 use seq_core::section::{Distance, SectionCopy};
-use seq_core::{Epoch, HandoverId, Incarnation, NodeId, Section, SectionId, Seq, SlotIndex};
+use seq_core::store_calls::StoreMembers;
+use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SlotIndex};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
-use crate::faults::MS;
+use crate::faults::MEMBERS;
 use crate::handover::PeerCall;
 use crate::serving::{Forward, Pending};
-use crate::session::Rpc;
+use crate::session::{RAISES, Rpc};
 use crate::world::{Event, STEP, Step, TERMS, World};
+
+/// Renewals as they run.
+const RENEWALS: RenewalOptions = RenewalOptions::DEFAULTS;
 
 /// A section in a process' memory.
 #[derive(Debug)]
@@ -74,8 +82,7 @@ pub(crate) struct Process {
     /// 0 before the first registration.
     pub(crate) node: NodeId,
     pub(crate) token: u64,
-    /// The incarnation that its next registration follows.
-    pub(crate) follows: Incarnation,
+    pub(crate) registrations: Registrations,
     /// The newest response seen, over all its incarnations.
     pub(crate) water: HighWater,
     /// The same as the world knows it, for the check.
@@ -87,18 +94,15 @@ pub(crate) struct Process {
     pub(crate) began: u64,
     /// When it was killed or had left.
     pub(crate) ended: u64,
-    /// The member that is taken for the leader.
-    pub(crate) leader: usize,
+    /// The members of the store.
+    pub(crate) members: StoreMembers<usize>,
     pub(crate) rpcs: BTreeMap<u64, Rpc>,
-    pub(crate) renewing: bool,
-    pub(crate) renewed_at: u64,
-    pub(crate) renew_due: u64,
-    /// Whether an Activate came after the last renewal was sent.
-    pub(crate) grant_due: bool,
-    pub(crate) backoff: u64,
-    pub(crate) line: Vec<Rc<Owned>>,
-    pub(crate) raises: u32,
-    pub(crate) raise_waits: bool,
+    pub(crate) renewals: Renewals,
+    /// When the renewals are polled next, on the world's clock.
+    pub(crate) polled_at: Option<Duration>,
+    pub(crate) raises: RaiseQueue<Rc<Owned>>,
+    /// Of commits without a response.
+    pub(crate) commit_backoff: Backoff,
     pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
     /// Calls that wait, by the number of their timer.
     pub(crate) pending: BTreeMap<u64, Pending>,
@@ -126,23 +130,19 @@ impl Process {
             table: BTreeMap::new(),
             node: NodeId(0),
             token,
-            follows: Incarnation(0),
+            registrations: Registrations::new(RENEWALS),
             water: HighWater::default(),
             answered: Mark::default(),
             stopped: false,
             terms: TERMS,
             began: 0,
             ended: u64::MAX,
-            leader: 0,
+            members: StoreMembers::new((0..MEMBERS).collect()),
             rpcs: BTreeMap::new(),
-            renewing: false,
-            renewed_at: 0,
-            renew_due: u64::MAX,
-            grant_due: false,
-            backoff: 0,
-            line: Vec::new(),
-            raises: 0,
-            raise_waits: false,
+            renewals: Renewals::new(RENEWALS),
+            polled_at: None,
+            raises: RaiseQueue::new(RAISES),
+            commit_backoff: Backoff::new(RENEWALS.retry_min, RENEWALS.retry_max),
             peer_calls: BTreeMap::new(),
             pending: BTreeMap::new(),
             forwards: BTreeMap::new(),
@@ -151,11 +151,6 @@ impl Process {
             cached_clock: Clocks::default(),
             staged: BTreeMap::new(),
         }
-    }
-
-    /// Whether this very section is served.
-    pub(crate) fn has(&self, owned: &Rc<Owned>) -> bool {
-        self.table.get(&owned.id).is_some_and(|now| Rc::ptr_eq(now, owned))
     }
 }
 
@@ -283,12 +278,12 @@ impl World {
             self.procs[p].water = HighWater::default();
         }
         let token = self.rng.next() | 1;
-        let wait = self.backoff(p);
+        let (now, jitter) = (self.elapsed(), self.jitter());
         let process = &mut self.procs[p];
         process.token = token;
-        process.renewing = false;
-        process.renew_due = u64::MAX;
-        self.after(wait, Event::Step(p, Step::Register));
+        process.renewals.on_session_over();
+        let wait = process.registrations.on_session_over(now, jitter);
+        self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
     }
 
     /// An incarnation is ended by another process of its name that ran beside it or began after it, not by a registration of
@@ -301,13 +296,6 @@ impl World {
             let text = format!("process {p} of name {} lost its incarnation to none", process.name);
             self.check.broken(self.now, "a living incarnation is ended by another process of its name alone", text);
         }
-    }
-
-    /// The next wait of a process for which the store does nothing.
-    pub(crate) fn backoff(&mut self, p: usize) -> u64 {
-        let process = &mut self.procs[p];
-        process.backoff = (process.backoff * 2).clamp(20 * MS, 1_000 * MS);
-        process.backoff / 2 + self.rng.below(process.backoff / 2)
     }
 
     /// Nobody answers for a section beside its owner: looked at from outside, by the clocks of all of them.

@@ -353,10 +353,7 @@ impl World {
             Step::Renew => self.renew(p),
             Step::AskTimeout(id, attempt) => self.ask_timed_out(p, id, attempt),
             Step::Settle(rpc, told) => self.settle(p, *rpc, &told),
-            Step::RaiseAgain => {
-                self.procs[p].raise_waits = false;
-                self.raise(p);
-            }
+            Step::RaiseAgain => self.raise(p),
             Step::AfterRaise(after) => self.after_raise(p, *after),
             Step::PeerTimeout(id) => self.peer_told(p, id, false),
             Step::CommitAgain(handover) => self.commit(p, handover),

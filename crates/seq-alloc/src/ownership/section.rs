@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use seq_core::section::SectionCopy;
+use seq_core::section::{RaiseTicket, SectionCopy};
 use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Take, Target};
 use tokio::sync::Notify;
 
@@ -51,8 +51,7 @@ impl OwnedSection {
     }
 
     /// Adopts a committed ceiling: see [`Section::raised`].
-    #[must_use]
-    pub(crate) fn raised(&self, committed: Seq) -> bool {
+    pub(crate) fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         self.section.raised(committed)
     }
 }

@@ -1,5 +1,5 @@
 use seq_core::lease::LeaseTerms;
-use seq_core::owner::{Grant, OwnershipUpdate, Session};
+use seq_core::owner::{Grant, OwnershipUpdate};
 use seq_core::route::{Route, RouteNode, RouteRun, RouteUpdate};
 use seq_core::{Count, HandoverId, Incarnation, NodeId, RouteVersion, SlotIndex, Take};
 
