@@ -226,7 +226,7 @@ impl Shared {
         let mut retry = FIRST_RETRY;
         loop {
             // Made before anything is looked at: what is signalled from here on is not missed.
-            let update = self.update.notified();
+            let update = self.ownership_changed.notified();
             let owned = self.ownership.owned().get(section).cloned();
             let changed = owned.as_ref().map(|owned| owned.changed.notified());
             let why = match &owned {
@@ -347,7 +347,7 @@ impl Shared {
     ) -> Option<Vec<Settled<W::Answer>>> {
         let replaced = async {
             loop {
-                let update = self.update.notified();
+                let update = self.ownership_changed.notified();
                 let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
                 if owner != Some(to) {
                     return tokio::time::sleep(LAST_WORD).await;

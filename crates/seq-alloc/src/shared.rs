@@ -1,4 +1,4 @@
-//! What the handles and the keepers of one allocator share.
+//! What the handles and the loops of one allocator share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -21,11 +21,11 @@ use crate::config::AllocOptions;
 use crate::counters::Counters;
 use crate::halt::HaltLatch;
 use crate::handover::HandoverQueue;
+use crate::handover_service::Receiving;
 use crate::ownership::{Followup, OwnedSection, Ownership, Served, Serving};
 use crate::peers::Peers;
 use crate::raise_queue::RaiseInbox;
 use crate::settle::{Holds, PendingItem};
-use crate::target::Receiving;
 
 /// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
 const FAR_ADVANCE_STEPS: u64 = 1_000_000;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) set: String,
     pub(crate) name: String,
     pub(crate) advertise: String,
-    /// Whether to take the place of a living process of this name at another address.
+    /// Whether to replace a running process of this name at another address.
     pub(crate) replace: bool,
     pub(crate) layout: Layout,
     pub(crate) step: Step,
@@ -45,24 +45,24 @@ pub(crate) struct Shared {
     pub(crate) ownership: Ownership,
     /// The node's id, the same in every incarnation; 0 before the first registration.
     pub(crate) node: AtomicU32,
-    /// Why the store's answers cannot be used, while they cannot.
+    /// Why no response of the store can be used, while none can.
     pub(crate) fault: Mutex<Option<String>>,
-    /// Where the store's members are, as an answer of the leader stated it last, the leader first; empty before.
+    /// Where the store's members are, as a response of the leader reported it last, the leader first; empty before.
     pub(crate) stores: Mutex<Vec<String>>,
     pub(crate) raises: RaiseInbox,
-    /// Signalled when what this node knows of owners proved old.
+    /// Notified when the routes known here proved stale.
     pub(crate) renew_now: Notify,
-    /// Signalled when a peer says that a planned move to this node is committed: the store's grant is asked for at once.
+    /// Notified when a peer reports that a handover to this node is committed: a renewal is sent at once, for the grant.
     pub(crate) grants_due: Notify,
-    /// Signalled when a held call may go on: the table, the routes or the lease changed.
-    pub(crate) update: Notify,
+    /// Notified when a pending call may go on: the table, the routes or the lease changed.
+    pub(crate) ownership_changed: Notify,
     pub(crate) holds: Holds,
     pub(crate) handovers: HandoverQueue,
     pub(crate) receiving: Receiving,
     /// Connections to the other nodes.
     pub(crate) peers: Peers,
     pub(crate) counters: Counters,
-    /// Set when this process may serve no more.
+    /// Set when this process may no longer serve.
     pub(crate) halt: HaltLatch,
     pub(crate) shutdown: CancellationToken,
 }
@@ -87,9 +87,9 @@ impl Shared {
             self.counters.copy_lost();
         }
         transitions.log(&self.set, &self.name);
-        // Some held calls wait for a response of the store as such.
+        // Some pending calls wait for a response of the store as such.
         if changed || (extended && self.holds.seek()) {
-            self.update.notify_waiters();
+            self.ownership_changed.notify_waiters();
         }
     }
 
@@ -104,13 +104,13 @@ impl Shared {
         self.ownership.is_leased(self.clock.now())
     }
 
-    /// Whether an answer of the store was taken in whose question was sent after `then`.
+    /// Whether a response of the store was adopted whose request was sent after `then`.
     pub(crate) fn confirmed_since(&self, then: Clocks) -> bool {
         self.ownership.confirmed() > then.boottime
     }
 
-    /// Takes an ask's numbers from a section that this node owns, under a lease that holds. `None`: not now. They are above
-    /// the ceiling and a raise is on its way, or the section is frozen, or the caller has seen a newer ownership.
+    /// Takes an item's numbers from a section that is served here. `None`: not now. They are above the ceiling and a raise is
+    /// queued, or the section is frozen, or the caller has seen a newer ownership.
     #[inline]
     pub(crate) fn take(&self, served: Served<'_>, ask: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
         if ask.epoch > served.epoch() {
@@ -132,14 +132,14 @@ impl Shared {
         }
     }
 
-    /// Out of line, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
+    /// A call of its own, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
     #[cold]
     #[inline(never)]
     fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
         self.raises.enqueue(served.owned().clone(), ticket);
     }
 
-    /// Raises a uid of a section that this node owns, under a lease that holds. `None`: not now, as for [`Shared::take`].
+    /// Raises a uid of a section that is served here. `None`: not now, as for [`Shared::take`].
     pub(crate) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
         if item.ask.epoch > served.epoch() {
             return None;
@@ -163,7 +163,7 @@ impl Shared {
         distance / self.step.0 >= FAR_ADVANCE_STEPS
     }
 
-    /// Who owns what, for one call.
+    /// The owners, for one call.
     pub(crate) fn owners(&self) -> Owners<'_> {
         Owners { shared: self, routes: self.routes(), mine: NodeId(self.node.load(Relaxed)) }
     }
@@ -186,7 +186,7 @@ impl Shared {
         self.counters.publish_ceiling(owned.iter().map(|owned| owned.ceiling()).max().unwrap_or(Seq::ZERO));
     }
 
-    /// Bytes that hold counters of touched pages. Looks at every page there could be.
+    /// Bytes that hold counters of touched pages. Visits every page there could be.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.ownership.owned().iter().map(|owned| owned.slot_bytes() as u64).sum()
     }
@@ -203,13 +203,13 @@ impl Owners<'_> {
     /// The other node that owns a section this one does not, if the call may go there.
     ///
     /// # Errors
-    /// Why it cannot: nobody is known to own the section, or the call was forwarded too often. Newer routes may help.
+    /// Why it cannot: no owner of the section is known, or the call was forwarded too often. Newer routes may help.
     #[cold]
     pub(crate) fn elsewhere(&self, call: &Call, section: SectionId) -> Result<NodeId, Refusal> {
         let route = self.routes.as_ref().and_then(|routes| routes.get(section));
         let owner = route.and_then(|route| route.owner).filter(|owner| *owner != self.mine);
         if owner.is_none() || call.hops > 0 {
-            // The node that sent it here has other routes than this one: one of the two is old.
+            // The node that forwarded it has other routes than this one: one of the two is stale.
             if call.hops > 0 {
                 self.shared.counters.wrong_owner();
             }
@@ -222,7 +222,7 @@ impl Owners<'_> {
     }
 }
 
-/// How often the metrics are brought up to date.
+/// How often the metrics are published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// How many times the other metrics are published for each time the memory of all pages is added up: that walk takes
@@ -230,7 +230,7 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 const PUBLISHES_PER_WALK: u32 = 15;
 
 /// Publishes the metrics until shutdown.
-pub(crate) async fn publish(shared: Arc<Shared>) {
+pub(crate) async fn metrics_loop(shared: Arc<Shared>) {
     for turn in (0..PUBLISHES_PER_WALK).cycle() {
         shared.publish();
         if turn == 0 {
