@@ -7,14 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_core::renewals::PEER_ROUTES_INTERVAL;
 use seq_core::route::RouteUpdate;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 
 use crate::shared::Shared;
-
-/// How often the lease is checked, and while it is over routes are fetched from one peer: as often as pending calls retry.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long one peer may take; it may be as far away as the store.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
@@ -24,7 +22,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     for turn in 0.. {
         tokio::select! {
             () = shared.shutdown.cancelled() => return,
-            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            () = tokio::time::sleep(PEER_ROUTES_INTERVAL) => {}
         }
         if shared.is_leased() {
             continue;

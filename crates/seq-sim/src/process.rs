@@ -21,6 +21,7 @@ use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MEMBERS;
 use crate::handover::PeerCall;
+use crate::peer_routes::RouteFetch;
 use crate::serving::{Forward, Held};
 use crate::session::{RAISES, Rpc};
 use crate::world::{Event, STEP, Step, TERMS, World};
@@ -104,6 +105,7 @@ pub(crate) struct Process {
     /// Of commits without a response.
     pub(crate) commit_backoff: Backoff,
     pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
+    pub(crate) route_fetch: RouteFetch,
     pub(crate) held: Vec<Held>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
     pub(crate) woken: bool,
@@ -144,6 +146,7 @@ impl Process {
             raises: RaiseQueue::new(RAISES),
             commit_backoff: Backoff::new(RENEWALS.retry_min, RENEWALS.retry_max),
             peer_calls: BTreeMap::new(),
+            route_fetch: RouteFetch::default(),
             held: Vec::new(),
             forwards: BTreeMap::new(),
             woken: false,

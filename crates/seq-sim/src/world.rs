@@ -68,6 +68,7 @@ pub(crate) enum Step {
     Look(Box<Checked>),
     Take(Box<Held>, Rc<Owned>),
     Forwarded(u64, Reply),
+    FetchRoutes,
     Wake,
     Retry,
     Leaving(u64),
@@ -340,6 +341,8 @@ impl World {
             Body::Told { rpc, attempt, rollbacks, told } => self.told(p, rpc, attempt, rollbacks, &told),
             Body::Peer { process, id, ask } => self.peer_asks(p, process, id, &ask),
             Body::PeerTold { id, accepted } => self.peer_told(p, id, accepted),
+            Body::FetchRoutes { process, id, known } => self.serve_routes(p, process, id, known),
+            Body::PeerRoutes { id, update } => self.adopt_peer_routes(p, id, update.as_deref()),
             Body::Call(call) => self.arrive(p, call),
             Body::Reply { to, reply } => self.forwarded(p, to, reply),
             Body::Ask { .. } => {}
@@ -365,6 +368,7 @@ impl World {
                 self.take(p, *held, &owned);
             }
             Step::Forwarded(id, reply) => self.forwarded(p, id, reply),
+            Step::FetchRoutes => self.fetch_routes(p),
             Step::Wake => self.wake_now(p),
             Step::Retry => self.retry(p),
             Step::Leaving(until) => self.leaving(p, until),
