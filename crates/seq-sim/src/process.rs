@@ -1,7 +1,7 @@
-//! One AllocSvr process: the core's machine, its sections, its lease, and what its shell carries out.
+//! One AllocSvr process: the core's machines, its sections, its lease, and what its shell carries out.
 //!
 //! **Invariant:** the order of `seq-alloc/src/ownership.rs`: what leaves and enters the table comes before the lease that the same
-//! answer extends.
+//! response extends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -39,7 +39,7 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// Whether it is frozen: then it answers nobody.
+    /// Whether it is frozen: then it serves no call.
     pub(crate) fn is_frozen(&self) -> bool {
         self.section.current(SlotIndex(0)).is_none()
     }
@@ -90,7 +90,7 @@ pub(crate) struct Process {
     pub(crate) answered: Mark,
     /// Whether it stopped for good.
     pub(crate) stopped: bool,
-    /// How long answers of the store let it serve.
+    /// How long responses of the store let it serve.
     pub(crate) terms: LeaseTerms,
     pub(crate) began: u64,
     /// When it was killed or had left.
@@ -168,7 +168,7 @@ impl World {
         read
     }
 
-    /// Lets the machine of a process take a step, and carries out what it says.
+    /// Has the machine of a process take a step, and carries its effects out.
     pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
@@ -187,7 +187,7 @@ impl World {
                 Effect::Table(effect) => self.change_table(p, effect),
                 Effect::Lease(LeaseEffect::Extend { sent }) => self.extend(p, sent),
                 Effect::Lease(LeaseEffect::End) => self.procs[p].lease.end(),
-                Effect::RenewNow => self.ask_grant(p),
+                Effect::RenewNow => self.on_grant_reported(p),
                 // Noted in the trace; the section starts at the ceiling.
                 Effect::CopyLost { .. } => {}
                 Effect::Send(request) => requests.push(request),
@@ -260,7 +260,7 @@ impl World {
         self.coverage.saw(Situation::Thawed);
     }
 
-    /// Has held calls tried again.
+    /// Has pending calls tried again.
     pub(crate) fn wake(&mut self, p: usize) {
         let process = &mut self.procs[p];
         let waits = !process.held.is_empty() || !process.forwards.is_empty();
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// Nobody answers for a section beside its owner: looked at from outside, by the clocks of all of them.
+    /// One process serves a section at a time: checked from outside, by the clocks of all of them.
     pub(crate) fn look_at_owners(&mut self) {
         self.owners_changed = false;
         let mut serving: BTreeMap<SectionId, usize> = BTreeMap::new();
@@ -312,7 +312,7 @@ impl World {
             }
             for owned in process.table.values().filter(|owned| !owned.is_frozen()) {
                 if let Some(other) = serving.insert(owned.id, p) {
-                    let text = format!("processes {other} and {p} both answer for section {}", owned.id);
+                    let text = format!("processes {other} and {p} both serve section {}", owned.id);
                     self.check.broken(self.now, "one owner", text);
                     return;
                 }
