@@ -1,7 +1,7 @@
 //! The wire: types generated from `proto/`, and the border where they become core types.
 //!
-//! Nothing from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`reason`] lists the reasons of
-//! refusals with their codes and retry hints; [`status`] encodes them.
+//! Nothing from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`reason`] lists the
+//! reasons of refusals with their codes and retry hints; [`status`] encodes them.
 
 pub mod control;
 pub mod convert;
