@@ -15,7 +15,7 @@ use seq_alloc::Allocator;
 use seq_core::set_spec::SetSpec;
 use seq_core::{Layout, Seq};
 use seq_gateway::grpc;
-use seq_kit::admission::Admission;
+use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
@@ -245,7 +245,7 @@ fn start_node(spec: &SetSpec, index: usize, listener: TcpListener) -> io::Result
     };
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
-    let (beside, admission) = (allocator.peer_routes(), Admission::of(&alloc.name, 100));
+    let (beside, admission) = (allocator.peer_routes(), Admission::of(&alloc.name, 100, ConnectionMetrics::none()));
     let node = grpc::Node { admin: Arc::new(admin), ready, beside, admission, get_takes: false };
     grpc::serve(allocator.clone(), node, listener, &tasks)?;
     Ok(Node { allocator, tasks })

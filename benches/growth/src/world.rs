@@ -4,10 +4,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
+use seq_api::clock::Clock;
+use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
-use seq_kit::clock::Clock;
-use seq_kit::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreOptions};
 use tokio::runtime::Runtime;
@@ -136,6 +136,7 @@ pub(crate) async fn start_store(
         options: StoreOptions { rebalance_after: NEVER, registration_grace, ..StoreOptions::DEFAULTS },
         clock: Clock::System,
         revision: "growth".to_owned(),
+        cpu_us: || 0,
     };
     let store = Store::start(config, tasks.clone()).await.expect("the store starts");
     store.ready().await;

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use seq_api::batch_clock::BatchClock;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_channel::{Dial, Pool};
+use seq_core::calls::UnknownAttempts;
 use seq_core::lease::Lease;
 use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
-use seq_kit::arrivals::ArrivalClock;
 use seq_kit::http::Checks;
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::{Notify, watch};
@@ -26,10 +27,11 @@ use crate::handover::HandoverQueue;
 use crate::line::Line;
 use crate::owned::OwnedTable;
 use crate::peers::Peers;
-use crate::settle::{Advance, Holds, Lost, PendingItem, Read, Take, Work};
+use crate::pending::{PendingCalls, PendingItem};
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::target::Receiving;
+use crate::work::{Advance, Read, Take, Work};
 use crate::{ceiling, handover, peer_routes, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
@@ -37,7 +39,7 @@ use crate::{ceiling, handover, peer_routes, session, shared};
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
     /// Where all its calls arrive on one thread.
-    arrivals: Option<Arc<ArrivalClock>>,
+    arrivals: Option<Arc<BatchClock>>,
 }
 
 /// Why an allocator cannot start.
@@ -109,7 +111,7 @@ impl Allocator {
             renew_now: Notify::new(),
             grants_due: Notify::new(),
             update: Notify::new(),
-            holds: Holds::default(),
+            pending: PendingCalls::default(),
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
             peers: Peers::new(options.connections, dial.clone()),
@@ -138,7 +140,7 @@ impl Allocator {
     /// Outside of a current-thread runtime.
     #[must_use]
     pub fn for_endpoints_of_this_thread(&self) -> Allocator {
-        let clock = ArrivalClock::new(self.shared.clock.clone());
+        let clock = BatchClock::new(self.shared.clock.clone());
         Allocator { shared: self.shared.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
@@ -258,8 +260,8 @@ impl Allocator {
 }
 
 impl SequenceService for Allocator {
-    async fn next(&self, call: Call, ask: Item) -> Result<Allocation, Refusal> {
-        let answer = self.one(&Take, call, ask).await;
+    async fn next(&self, call: Call, item: Item) -> Result<Allocation, Refusal> {
+        let answer = self.one(&Take, call, item).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }
@@ -304,28 +306,29 @@ impl SequenceService for Allocator {
 }
 
 impl Allocator {
-    /// Answers one item: here and now in the usual case.
+    /// Completes one item: served here at once in the usual case.
     #[inline]
-    async fn one<W: Work>(&self, work: &W, call: Call, ask: Item) -> Result<W::Answer, Refusal> {
+    async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         let shared = &*self.shared;
-        let (section, slot) = shared.layout.locate(ask.uid)?;
-        let item = PendingItem { index: 0, ask, section, slot, lost: Lost::default() };
+        let (section, slot) = shared.layout.locate(item.uid)?;
+        let item = PendingItem { index: 0, item, section, slot, unknown: UnknownAttempts::default() };
         // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
         // over a wait.
-        let answer = if self.leased() {
+        let result = if self.leased() {
             let table = shared.owned.load();
             table.get(section).and_then(|owned| work.here(shared, owned, &item))
         } else {
             None
         };
-        let Some(answer) = answer else {
+        let Some(result) = result else {
+            let pending = shared.pend(&call, section, vec![item]);
             // Boxed, so that the usual call does not carry the size of the rare one.
-            let settled = Box::pin(shared.settle(work, call, vec![item])).await;
-            return settled.into_iter().next().expect("one answer for one item").1;
+            let results = Box::pin(shared.complete(work, call, pending)).await;
+            return results.into_iter().next().expect("one result for one item").1;
         };
-        if answer.is_ok() {
+        if result.is_ok() {
             shared.counters.given(call.via, W::numbers(&item));
         }
-        answer
+        result
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use seq_api::clock::Clock;
 use seq_core::AdvanceLimit;
 use seq_core::lease::{LeaseTerms, TermsError};
 use seq_core::limits;
 use seq_core::set_spec::SetSpec;
-use seq_kit::clock::Clock;
 
 /// An AllocSvr's place in its set.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
+use seq_api::metrics as names;
+use seq_api::service::Via;
 use seq_core::{Refusal, Seq};
-use seq_kit::metrics as names;
-use seq_kit::service::Via;
 use seq_proto::status;
 use tonic::Code;
 

@@ -22,12 +22,13 @@ mod line;
 mod owned;
 mod peer_routes;
 mod peers;
+mod pending;
 mod session;
-mod settle;
 mod shared;
 mod step;
 mod store_link;
 mod target;
+mod work;
 
 pub use allocator::{Allocator, StartError};
 pub use config::{AllocConfig, AllocOptions, OptionsError};

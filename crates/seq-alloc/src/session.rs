@@ -279,7 +279,7 @@ impl Shared {
     /// sections to hand over, or the first ones of this node.
     fn expects_update(&self) -> bool {
         let owner = self.owner.lock();
-        if self.holds.seek() || owner.handovers_in_progress() > 0 || owner.is_leaving() {
+        if self.pending.await_owner() || owner.handovers_in_progress() > 0 || owner.is_leaving() {
             return true;
         }
         let Some(routes) = owner.routes() else { return true };

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
-use seq_core::lease::{Clocks, Lease};
-use seq_core::limits;
+use seq_api::clock::Clock;
+use seq_api::service::{Allocation, Item};
+use seq_core::lease::Lease;
 use seq_core::owner::{Owner, Session};
 use seq_core::route::RouteTable;
 use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
-use seq_kit::clock::Clock;
-use seq_kit::service::{Allocation, Call, Item};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +22,7 @@ use crate::handover::HandoverQueue;
 use crate::line::Line;
 use crate::owned::{Owned, OwnedSection, OwnedTable};
 use crate::peers::Peers;
-use crate::settle::{Holds, PendingItem};
+use crate::pending::{PendingCalls, PendingItem};
 use crate::target::Receiving;
 
 /// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
@@ -61,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) grants_due: Notify,
     /// Signalled when a held call may go on: the table, the routes or the lease changed.
     pub(crate) update: Notify,
-    pub(crate) holds: Holds,
+    pub(crate) pending: PendingCalls,
     pub(crate) handovers: HandoverQueue,
     pub(crate) receiving: Receiving,
     /// Connections to the other nodes.
@@ -79,9 +78,9 @@ impl Shared {
         self.lease.holds(self.clock.now())
     }
 
-    /// Whether an answer of the store was taken in whose question was sent after `then`.
-    pub(crate) fn confirmed_since(&self, then: Clocks) -> bool {
-        self.confirmed.load(Acquire) > then.boottime
+    /// When the newest request was sent whose response of the store was adopted, on the boot clock.
+    pub(crate) fn confirmed(&self) -> u64 {
+        self.confirmed.load(Acquire)
     }
 
     /// Takes an ask's numbers from a section that this node owns, under a lease that holds. `None`: not now. They are above
@@ -90,13 +89,13 @@ impl Shared {
     pub(crate) fn take(
         &self,
         owned: &Arc<OwnedSection>,
-        ask: &Item,
+        item: &Item,
         slot: SlotIndex,
     ) -> Option<Result<Allocation, Refusal>> {
-        if ask.epoch > owned.epoch {
+        if item.epoch > owned.epoch {
             return None;
         }
-        match owned.section.take(slot, ask.count) {
+        match owned.section.take(slot, item.count) {
             Take::Given { value, prev, raise_due } => {
                 if raise_due {
                     self.enqueue_raise(owned);
@@ -108,7 +107,7 @@ impl Shared {
                 None
             }
             Take::AtCeiling { .. } | Take::Frozen => None,
-            Take::Exhausted => Some(Err(Refusal::Exhausted { uid: ask.uid, count: ask.count.get() })),
+            Take::Exhausted => Some(Err(Refusal::Exhausted { uid: item.uid, count: item.count.get() })),
         }
     }
 
@@ -126,14 +125,14 @@ impl Shared {
         item: &PendingItem,
         to: Target,
     ) -> Option<Result<Epoch, Refusal>> {
-        if item.ask.epoch > owned.epoch {
+        if item.item.epoch > owned.epoch {
             return None;
         }
         let (answer, raise_due) = match owned.section.advance(item.slot, to, self.options.max_advance) {
             Advance::Done { raise_due } => (Some(Ok(owned.epoch)), raise_due),
             Advance::AtCeiling { raise_due } => (None, raise_due),
             Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), false),
-            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.ask.uid })), false),
+            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.item.uid })), false),
             Advance::Frozen => (None, false),
         };
         if raise_due {
@@ -148,9 +147,11 @@ impl Shared {
         distance / self.step.0 >= FAR_ADVANCE_STEPS
     }
 
-    /// Who owns what, for one call.
-    pub(crate) fn owners(&self) -> Owners<'_> {
-        Owners { shared: self, routes: self.routes(), mine: NodeId(self.node.load(Relaxed)) }
+    /// Another node that owns a section, by the routes as they stand.
+    pub(crate) fn other_owner(&self, section: SectionId) -> Option<NodeId> {
+        let mine = NodeId(self.node.load(Relaxed));
+        let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
+        owner.filter(|owner| *owner != mine)
     }
 
     /// The current incarnation and the sections it owns; `None` between lives, when nothing is owned.
@@ -180,36 +181,6 @@ impl Shared {
     /// Bytes that hold counters of touched pages. Looks at every page there could be.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.owned.load().iter().map(|owned| owned.section.slot_bytes() as u64).sum()
-    }
-}
-
-/// One state of the routes, for all items of a call: with two of them a uid named twice could go to two owners at a time.
-pub(crate) struct Owners<'a> {
-    shared: &'a Shared,
-    routes: Guard<Option<Arc<RouteTable>>>,
-    mine: NodeId,
-}
-
-impl Owners<'_> {
-    /// The other node that owns a section this one does not, if the call may go there.
-    ///
-    /// # Errors
-    /// Why it cannot: nobody is known to own the section, or the call was forwarded too often. Newer routes may help.
-    #[cold]
-    pub(crate) fn elsewhere(&self, call: &Call, section: SectionId) -> Result<NodeId, Refusal> {
-        let route = self.routes.as_ref().and_then(|routes| routes.get(section));
-        let owner = route.and_then(|route| route.owner).filter(|owner| *owner != self.mine);
-        if owner.is_none() || call.hops > 0 {
-            // The node that sent it here has other routes than this one: one of the two is old.
-            if call.hops > 0 {
-                self.shared.counters.wrong_owner();
-            }
-            self.shared.renew_now.notify_one();
-        }
-        if owner.is_some() && call.hops >= limits::MAX_HOPS {
-            return Err(Refusal::NotOwner { section, owner });
-        }
-        owner.ok_or(Refusal::Unserved { section })
     }
 }
 

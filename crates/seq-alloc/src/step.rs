@@ -45,7 +45,7 @@ impl Shared {
                 Effect::Extend { sent } => {
                     self.owned.change(std::mem::take(&mut changes));
                     // A lease that was over lets held calls go on, and so does an answer that some of them wait for.
-                    wakes |= !self.leased() || self.holds.seek();
+                    wakes |= !self.leased() || self.pending.await_owner();
                     self.lease.extend(sent, self.options.terms().served());
                     self.confirmed.fetch_max(sent.boottime, Release);
                 }

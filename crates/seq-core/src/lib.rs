@@ -12,6 +12,7 @@
 extern crate alloc;
 
 pub mod arbiter;
+pub mod calls;
 pub mod high_water;
 pub mod id;
 pub mod layout;

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use std::time::Duration;
 
 use seq_core::high_water::{HighWater, Mark};
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
@@ -17,7 +16,7 @@ use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
 use crate::handover::PeerCall;
-use crate::serving::{Forward, Held};
+use crate::serving::{Forward, Pending};
 use crate::session::Rpc;
 use crate::world::{Event, STEP, Step, TERMS, World};
 
@@ -101,10 +100,10 @@ pub(crate) struct Process {
     pub(crate) raises: u32,
     pub(crate) raise_waits: bool,
     pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
-    pub(crate) held: Vec<Held>,
+    /// Calls that wait, by the number of their timer.
+    pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
     pub(crate) woken: bool,
-    pub(crate) retrying: bool,
     /// Calls between their check and their number.
     pub(crate) in_call: u32,
     /// A planted bug: the clock that calls are served by.
@@ -145,10 +144,9 @@ impl Process {
             raises: 0,
             raise_waits: false,
             peer_calls: BTreeMap::new(),
-            held: Vec::new(),
+            pending: BTreeMap::new(),
             forwards: BTreeMap::new(),
             woken: false,
-            retrying: false,
             in_call: 0,
             cached_clock: Clocks::default(),
             staged: BTreeMap::new(),
@@ -260,7 +258,7 @@ impl World {
     /// Has held calls tried again.
     pub(crate) fn wake(&mut self, p: usize) {
         let process = &mut self.procs[p];
-        let waits = !process.held.is_empty() || !process.forwards.is_empty();
+        let waits = !process.pending.is_empty() || !process.forwards.is_empty();
         if waits && !process.woken {
             process.woken = true;
             self.after(0, Event::Step(p, Step::Wake));
@@ -324,6 +322,3 @@ impl World {
         }
     }
 }
-
-/// How long an owner that was replaced may still take to answer a forwarded call.
-pub(crate) const LAST_WORD: Duration = Duration::from_millis(500);

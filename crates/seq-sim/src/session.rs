@@ -269,8 +269,7 @@ impl World {
     fn expects_update(&self, p: usize) -> bool {
         let process = &self.procs[p];
         let owner = &process.owner;
-        let seeks = process.held.iter().any(|held| held.seeks);
-        if seeks || owner.handovers_in_progress() > 0 || owner.is_leaving() {
+        if process.awaits_owner() || owner.handovers_in_progress() > 0 || owner.is_leaving() {
             return true;
         }
         let Some(routes) = owner.routes() else { return true };

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
+use seq_api::metrics::CONTROL_FORWARDED_TOTAL;
 use seq_core::limits;
-use seq_kit::metrics::CONTROL_FORWARDED_TOTAL;
 use seq_proto::dial::Dial;
 use seq_proto::status;
 use seq_proto::v1::control_service_client::ControlServiceClient;

@@ -25,7 +25,8 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
     Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
     Layer { name: "seq-proto", uses: &["seq-core"], tests_use: &[] },
-    Layer { name: "seq-kit", uses: &["seq-core"], tests_use: &[] },
+    Layer { name: "seq-kit", uses: &[], tests_use: &[] },
+    Layer { name: "seq-api", uses: &["seq-core", "seq-kit"], tests_use: &[] },
     Layer { name: "seq-channel", uses: &["seq-core", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-client", uses: &["seq-channel", "seq-core", "seq-proto"], tests_use: &[] },
     Layer {
@@ -33,17 +34,18 @@ const LAYERS: &[Layer] = &[
         uses: &["seq-channel", "seq-client", "seq-core", "seq-order", "seq-proto"],
         tests_use: &[],
     },
-    Layer { name: "seq-store", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-store", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seq-alloc",
-        uses: &["seq-channel", "seq-core", "seq-kit", "seq-proto"],
+        uses: &["seq-api", "seq-channel", "seq-core", "seq-kit", "seq-proto"],
         tests_use: &["seq-gateway"],
     },
-    Layer { name: "seq-gateway", uses: &["seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-gateway", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seqsvr",
         uses: &[
             "seq-alloc",
+            "seq-api",
             "seq-channel",
             "seq-client",
             "seq-core",
@@ -60,7 +62,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-compare", uses: &["seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seq-growth",
-        uses: &["seq-alloc", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],
+        uses: &["seq-alloc", "seq-api", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],
         tests_use: &[],
     },
     Layer { name: "seq-fuzz", uses: &["seq-core", "seq-gateway", "seq-proto", "seq-store"], tests_use: &[] },

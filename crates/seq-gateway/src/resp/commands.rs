@@ -5,8 +5,8 @@
 
 use std::net::SocketAddr;
 
+use seq_api::service::{Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Target, Uid, limits};
-use seq_kit::service::{Current, Item, SequenceService, Via};
 use seq_proto::status;
 
 use crate::resp::auth::{self, AuthOutcome};

@@ -10,53 +10,47 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use seq_core::lease::Clocks;
+use seq_kit::connection::reads_on_this_thread;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::clock::Clock;
 
 thread_local! {
-    /// Number of reads by connections of this thread.
-    static ARRIVED: Cell<u64> = const { Cell::new(0) };
     /// The last reading: the id of its clock, and the read count at that time.
     static LAST: Cell<Option<(u64, u64, Clocks)>> = const { Cell::new(None) };
 }
 
-/// Records a read on this thread.
-pub(crate) fn note() {
-    ARRIVED.set(ARRIVED.get().wrapping_add(1));
-}
-
 /// A clock for requests whose bytes are all received on one thread.
 #[derive(Debug)]
-pub struct ArrivalClock {
+pub struct BatchClock {
     clock: Clock,
     /// Distinguishes its readings from those of other clocks on the same thread.
     id: u64,
 }
 
-impl ArrivalClock {
-    /// A clock for the requests of [`crate::connection::Connection`]s of the current runtime.
+impl BatchClock {
+    /// A clock for the requests of [`seq_kit::connection::Connection`]s of the current runtime.
     ///
     /// # Panics
     /// Outside of a current-thread runtime: elsewhere a request may be handled on another thread than the one that read it.
     #[must_use]
-    pub fn new(clock: Clock) -> ArrivalClock {
+    pub fn new(clock: Clock) -> BatchClock {
         let flavor = Handle::current().runtime_flavor();
         assert_eq!(flavor, RuntimeFlavor::CurrentThread, "requests must be handled on the thread that reads them");
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        ArrivalClock { clock, id: NEXT.fetch_add(1, Relaxed) }
+        BatchClock { clock, id: NEXT.fetch_add(1, Relaxed) }
     }
 
     /// A reading later than every read on this thread.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {
-        let arrived = ARRIVED.get();
+        let reads = reads_on_this_thread();
         match LAST.get() {
-            Some((id, before, clocks)) if id == self.id && before == arrived => clocks,
+            Some((id, before, clocks)) if id == self.id && before == reads => clocks,
             _ => {
                 let clocks = self.clock.now();
-                LAST.set(Some((self.id, arrived, clocks)));
+                LAST.set(Some((self.id, reads, clocks)));
                 clocks
             }
         }
@@ -67,11 +61,11 @@ impl ArrivalClock {
 mod tests {
     use std::sync::Arc;
 
+    use seq_kit::connection::Listener;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio_stream::StreamExt;
 
     use super::*;
-    use crate::connection::Listener;
 
     /// A clock that advances by one with each reading.
     fn counting() -> Clock {
@@ -82,7 +76,7 @@ mod tests {
     #[tokio::test]
     async fn a_reading_is_cached_until_the_next_read() {
         let (near, far) = tokio::io::duplex(64);
-        let (clock, other) = (ArrivalClock::new(counting()), ArrivalClock::new(counting()));
+        let (clock, other) = (BatchClock::new(counting()), BatchClock::new(counting()));
         let mut incoming = Listener::new(tokio_stream::once(Ok(near))).incoming().unwrap();
         let mut connection = incoming.next().await.unwrap().unwrap();
         let mut peer = far;
@@ -99,6 +93,6 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     #[should_panic(expected = "on the thread that reads them")]
     async fn a_multi_thread_runtime_is_refused() {
-        let _ = ArrivalClock::new(Clock::System);
+        let _ = BatchClock::new(Clock::System);
     }
 }

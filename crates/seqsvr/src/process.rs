@@ -7,32 +7,32 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time of all threads of the process since its start.
 #[must_use]
-pub fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// [`cpu_time`] in whole microseconds, as in `StatusResponse`.
 #[must_use]
-pub fn cpu_us() -> u64 {
+pub(crate) fn cpu_us() -> u64 {
     u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Smallest open-file limit that a server starts with: its own files, connections to other nodes, its metrics port, and
 /// a few clients.
-pub const MIN_FILES: u64 = 512;
+pub(crate) const MIN_FILES: u64 = 512;
 
 /// Open-file limit below which a server logs a warning: a thousand clients with a few connections each do not fit.
-pub const GOOD_FILES: u64 = 4_096;
+pub(crate) const GOOD_FILES: u64 = 4_096;
 
 /// The open-file limit of the process is too low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may open {most} files and a server needs {MIN_FILES}: raise the hard limit (LimitNOFILE, ulimit -Hn)"
 )]
-pub struct TooFewFiles {
+pub(crate) struct TooFewFiles {
     /// The limit.
-    pub most: u64,
+    pub(crate) most: u64,
 }
 
 /// Raises the open-file limit of the process from the soft to the hard limit, and returns it. Otherwise connections,
@@ -40,7 +40,7 @@ pub struct TooFewFiles {
 ///
 /// # Errors
 /// [`TooFewFiles`] when it stays below [`MIN_FILES`].
-pub fn raise_file_limit() -> Result<u64, TooFewFiles> {
+pub(crate) fn raise_file_limit() -> Result<u64, TooFewFiles> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // `None` means unlimited.
     let most = |limit: Option<u64>| limit.unwrap_or(u64::MAX);

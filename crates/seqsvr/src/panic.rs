@@ -4,7 +4,7 @@ use std::backtrace::Backtrace;
 
 /// Installs a hook that logs a panic on any thread and aborts the process. For server roles: if only the panicking task
 /// or thread ended, the others would keep serving from a state that has failed an assertion.
-pub fn abort_on_panic() {
+pub(crate) fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let thread = std::thread::current();
         let backtrace = Backtrace::force_capture();

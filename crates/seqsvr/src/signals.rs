@@ -3,10 +3,9 @@
 use std::io;
 use std::time::Duration;
 
+use seq_kit::tasks::{Kind, TaskGroup};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
-
-use crate::tasks::{Kind, TaskGroup};
 
 /// Exit code after a second signal; the code that a shell reports for SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -15,21 +14,20 @@ const EXIT_INTERRUPTED: i32 = 130;
 /// the process and to its group. Shorter than the time between two presses of Ctrl-C.
 const REPEAT_WINDOW: Duration = Duration::from_millis(100);
 
-/// Cancels the group at the first signal and exits at the second. The listener runs on the current runtime, which must
-/// run until the shutdown is complete.
+/// Cancels `process` at the first signal and exits at the second. The handler runs on the current runtime, in the group
+/// `signals`, which must be shut down last: the second signal ends a shutdown that hangs.
 ///
 /// # Errors
 /// When the system refuses the handlers.
-pub fn watch(tasks: &TaskGroup) -> io::Result<()> {
+pub(crate) fn watch(process: &TaskGroup, signals: &TaskGroup) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let group = tasks.clone();
-    // A separate group, never awaited: the listener must receive the second signal while the first group shuts down.
-    TaskGroup::new().spawn("signals", Kind::Disposable, async move {
+    let (process, end) = (process.clone(), signals.token());
+    let handler = async move {
         let name = either(&mut interrupt, &mut terminate).await;
         tracing::info!(signal = name, "shutting down; a second signal exits at once");
         let first = Instant::now();
-        group.cancel();
+        process.cancel();
         loop {
             let name = either(&mut interrupt, &mut terminate).await;
             if first.elapsed() < REPEAT_WINDOW {
@@ -38,6 +36,9 @@ pub fn watch(tasks: &TaskGroup) -> io::Result<()> {
             tracing::warn!(signal = name, "exiting at once");
             std::process::exit(EXIT_INTERRUPTED);
         }
+    };
+    signals.spawn("signals", Kind::Disposable, async move {
+        let _: Option<()> = end.run_until_cancelled(handler).await;
     });
     Ok(())
 }
