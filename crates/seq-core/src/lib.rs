@@ -1,6 +1,6 @@
 //! The rules of the sequence service, without I/O, clocks or threads of its own.
 //!
-//! Everything that decides lives here and is tested here: where a uid lies ([`layout`]), how a number is taken
+//! Every decision is made and tested here: where a uid lies ([`layout`]), how a number is taken
 //! ([`section`]), when a ceiling is raised ([`raise`]), how long an owner may answer ([`lease`]), what an AllocSvr owns
 //! ([`owner`]), what the store accepts ([`state`]), how routes are versioned ([`route`]), which owner is proposed
 //! ([`placement`]) and when ([`arbiter`]). The crates around it move bytes.

@@ -1,5 +1,5 @@
-//! A handover of the section from its owner S to the target T: Prepare, freeze, Stage, Transfer, Activate. A message to T may be
-//! forged.
+//! A handover of the section from its owner S to the target T: Prepare, freeze, Stage, Transfer, Activate. A message to
+//! T may be forged.
 
 use crate::bounds::{Bug, Setting};
 use crate::events::Event;
@@ -13,8 +13,8 @@ impl Protocol {
         world.left.handovers > 0 && from != to && world.exists(to) && node.table.is_some() && node.outgoing.is_none()
     }
 
-    /// S announces the section, so that T queues early calls. That matters only if calls are forwarded; otherwise the step is left
-    /// out.
+    /// S announces the section, so that T queues early calls. That matters only if calls are forwarded; otherwise the
+    /// step is left out.
     pub(crate) fn begin_handover(&self, world: &mut World, from: Session, to: Session) {
         world.left.handovers -= 1;
         let epoch = world.owned(from).expect("an owner moves").epoch;
@@ -149,8 +149,8 @@ impl Protocol {
         world.network.push(Message::Activate { to, record: Record { epoch, owner: Some(to), max_seq, handover_id } });
     }
 
-    /// An Activate arrives: T renews, and only the grant in the store's response starts an ownership. Ignored if T's route has that
-    /// epoch, or a later one.
+    /// An Activate arrives: T renews, and only the grant in the store's response starts an ownership. Ignored if T's
+    /// route has that epoch, or a later one.
     fn on_activate(&self, world: &mut World, session: Session, record: Record) {
         let known = world.nodes[session].version;
         if record.handover_id == FORGED {

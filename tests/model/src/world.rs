@@ -9,7 +9,7 @@ use crate::bounds::{Bounds, Bug, Setting};
 pub(crate) const LEASE: i8 = 2;
 /// How much an owner's clock may fall behind the arbiter's.
 pub(crate) const SKEW: i8 = 1;
-/// How long a liveness counter stands still before the arbiter proposes: the W of the contract.
+/// How long a liveness counter is unchanged before the arbiter proposes: the W of the contract.
 pub(crate) const WAIT: i8 = LEASE + SKEW;
 /// How far a ceiling is raised.
 pub(crate) const STEP: u8 = 2;
