@@ -167,7 +167,7 @@ impl Lease {
         self.realtime_end.store(0, Release);
     }
 
-    /// Whether the lease holds at a reading that was taken after the call to be answered had arrived.
+    /// Whether the lease holds at a reading that was taken after the request had arrived.
     #[inline]
     #[must_use]
     pub fn holds(&self, now: Clocks) -> bool {

@@ -1,6 +1,6 @@
 //! The rules of the sequence service, without I/O, clocks or threads of its own.
 //!
-//! Everything that decides lives here and is tested here: where a uid lies ([`layout`]), how a number is taken
+//! Every decision is made and tested here: where a uid lies ([`layout`]), how a number is taken
 //! ([`section`]), when a ceiling is raised ([`raise`]), how long an owner may answer ([`lease`]), what an AllocSvr owns
 //! ([`owner`]), which ceilings it requests ([`raises`]), when it renews ([`renewals`]) and through which member of the store
 //! ([`store_calls`]), what becomes of a call that cannot be served at once ([`calls`]), what the store accepts ([`state`]),

@@ -236,7 +236,7 @@ impl State {
         if !(Duration::from_millis(1)..=limits::MAX_LEASE_WAIT).contains(&terms.lease_wait) {
             return Err(CommandRefusal::BadTerms { terms });
         }
-        // A repeat of a change that was made is answered as the first one was.
+        // A repeat of a change that was applied has the same result.
         if self.terms != replaces && self.terms != Some(terms) {
             return Err(CommandRefusal::OtherTerms { current: self.terms() });
         }

@@ -16,12 +16,12 @@ const NAMES: [&str; 4] = ["a1", "a2", "a3", ""];
 /// Most rows of one command.
 const MAX_ROWS: u64 = 4;
 
-/// Applies the commands that `data` makes, each drawn around what the state holds by then, with those of an arbiter
-/// between.
+/// Applies the commands that `data` makes, each drawn around the values in the state by then, with those of an arbiter
+/// in between.
 pub fn apply(data: &[u8]) {
     let mut input = Input::new(data);
     let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };
-    // What is not enough for one more command ends the run.
+    // Too few bytes for one more command end the run.
     while !input.is_over() && run.step(&mut input).is_ok() {}
 }
 
@@ -66,7 +66,7 @@ impl Run {
         Ok(())
     }
 
-    /// An arbiter looks, and what it proposes is applied.
+    /// An arbiter evaluates the state, and its proposals are applied.
     fn arbitrate(&mut self, input: &mut Input<'_>) -> Result<()> {
         let second = Duration::from_secs(1);
         let timeouts = ArbiterTimeouts { registration_grace: second, stable_for: second };
@@ -86,7 +86,7 @@ impl Run {
         Ok(SectionId(input.around_small(section)?))
     }
 
-    /// A node, with the incarnation that it is in, or others.
+    /// A node, with its newest incarnation, or others.
     fn node(&self, input: &mut Input<'_>) -> Result<(NodeId, Incarnation)> {
         let nodes = self.replica.state.nodes.len() as u64;
         let id = NodeId(input.around_small(1)?.wrapping_add(input.below(nodes.max(1))? as u32));
