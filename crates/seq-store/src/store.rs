@@ -352,8 +352,8 @@ fn raft_config(cluster: &str, options: &StoreOptions) -> Result<Arc<Config>, Sta
         election_timeout_max: ms(options.election_max),
         install_snapshot_timeout: ms(options.snapshot_timeout),
         max_payload_entries: MAX_ENTRIES_PER_MESSAGE,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
-        max_in_snapshot_log_to_keep: options.log_kept,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_interval_entries),
+        max_in_snapshot_log_to_keep: options.log_retained_entries,
         purge_batch_size: PURGE_BATCH,
         // A member that was cut off must not depose the leader when it comes back.
         enable_pre_vote: Some(true),

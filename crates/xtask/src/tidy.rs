@@ -4,6 +4,7 @@
 
 mod bans;
 mod docs;
+mod edges;
 mod metrics;
 mod proto;
 mod reasons;
@@ -22,6 +23,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     rust::check(&sources, &mut findings);
     bans::check(&sources, &mut findings);
     docs::check(&sources, &mut findings);
+    edges::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
     reasons::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
