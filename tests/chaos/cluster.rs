@@ -29,7 +29,8 @@ pub(crate) const SECTION_SIZE: u32 = 10_000;
 pub(crate) const STEP: u64 = 400;
 
 /// Frequent snapshots, so that a member that was away sometimes needs one.
-const STORE_SETTINGS: &str = "[store]\nsnapshot_every = 2000\nlog_kept = 200\nrebalance_after_ms = 1000\n";
+const STORE_SETTINGS: &str =
+    "[store]\nsnapshot_interval_entries = 2000\nlog_retained_entries = 200\nrebalance_after_ms = 1000\n";
 
 /// Timeout of a query.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(300);

@@ -15,7 +15,7 @@ const FILES: usize = 640;
 const CALLERS: usize = 500;
 
 /// A snapshot every few entries: each needs files.
-const SETTINGS: &str = "[store]\nsnapshot_every = 20\nlog_kept = 5\n";
+const SETTINGS: &str = "[store]\nsnapshot_interval_entries = 20\nlog_retained_entries = 5\n";
 
 #[test]
 fn callers_that_take_every_connection_leave_the_node_its_files() {

@@ -246,7 +246,7 @@ impl Allocator {
                 tokio::select! {
                     () = changed => {}
                     // That the store released what was given up changes nothing here, so nothing is notified.
-                    () = tokio::time::sleep(shared.options.claim_every) => {}
+                    () = tokio::time::sleep(shared.options.min_renew_interval) => {}
                 }
             }
         };

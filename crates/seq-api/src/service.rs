@@ -97,23 +97,23 @@ pub type ItemReply<T> = Option<Result<T, Refusal>>;
 /// Dropping a returned future abandons the request; numbers may have been consumed.
 pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Allocates numbers of one uid.
-    fn next(&self, call: Call, ask: Item) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
+    fn next(&self, call: Call, item: Item) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
 
-    /// Allocates what is available locally without waiting: adds one reply for each item of `asks` to `answers`, in
+    /// Allocates what is available locally without waiting: adds one reply for each item of `items` to `replies`, in
     /// order. `None` is an item that must wait, or that another node owns; then the later items of its section are
     /// `None` as well, so that a uid's items stay in order. [`SequenceService::complete_batch`] completes them.
     ///
-    /// Never waits; if it completes all items, it uses no heap memory beyond `answers`. The clock is read once for all
+    /// Never waits; if it completes all items, it uses no heap memory beyond `replies`. The clock is read once for all
     /// items, which must have been received before the call.
-    fn try_next_batch(&self, via: Via, items: &[DecodedItem], answers: &mut Vec<ItemReply<Allocation>>);
+    fn try_next_batch(&self, via: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>);
 
-    /// Completes the items that [`SequenceService::try_next_batch`] left pending: waits and forwards up to the request's deadline.
-    /// `asks` and `answers` have the same length; every reply is `Some` at the end.
+    /// Completes the items that [`SequenceService::try_next_batch`] left pending: waits and forwards up to the request's
+    /// deadline. `items` and `replies` have the same length; every reply is `Some` at the end.
     fn complete_batch(
         &self,
         call: Call,
         items: &[DecodedItem],
-        answers: &mut [ItemReply<Allocation>],
+        replies: &mut [ItemReply<Allocation>],
     ) -> impl Future<Output = ()> + Send;
 
     /// Allocates numbers for many uids independently, in order; an item that the endpoint refused keeps its refusal.
@@ -123,12 +123,12 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         items: &[DecodedItem],
     ) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send {
         async move {
-            let mut answers = Vec::with_capacity(items.len());
-            self.try_next_batch(call.via, items, &mut answers);
-            if answers.iter().any(Option::is_none) {
-                self.complete_batch(call, items, &mut answers).await;
+            let mut replies = Vec::with_capacity(items.len());
+            self.try_next_batch(call.via, items, &mut replies);
+            if replies.iter().any(Option::is_none) {
+                self.complete_batch(call, items, &mut replies).await;
             }
-            answers.into_iter().map(|answer| answer.expect("every item has a reply")).collect()
+            replies.into_iter().map(|reply| reply.expect("every item has a reply")).collect()
         }
     }
 

@@ -53,7 +53,7 @@ pub struct LeaseTerms {
     /// How long an owner's liveness counter stands still before the arbiter reassigns its sections.
     pub wait: Duration,
     /// Time between renewals.
-    pub renew_every: Duration,
+    pub renew_interval: Duration,
 }
 
 /// How much faster or slower than real time a clock may run, in hundredths. Quartz is off by 0.01 % and a clock under
@@ -70,7 +70,7 @@ impl LeaseTerms {
         lease: Duration::from_millis(2_000),
         margin: Duration::from_millis(100),
         wait: Duration::from_millis(2_500),
-        renew_every: Duration::from_millis(400),
+        renew_interval: Duration::from_millis(400),
     };
 
     /// Checks the relations that promise 2 and an undisturbed lease rest on.
@@ -79,14 +79,14 @@ impl LeaseTerms {
     /// [`TermsError`]: the relation that does not hold, and why it must.
     pub fn validate(&self) -> Result<(), TermsError> {
         let broken = |what, why| Err(TermsError { what, why, terms: *self });
-        if self.renew_every.is_zero() {
-            return broken("renew_every > 0", "renewals would follow each other without pause");
+        if self.renew_interval.is_zero() {
+            return broken("renew_interval > 0", "renewals would follow each other without pause");
         }
         if self.margin >= self.lease {
             return broken("margin < lease", "nothing would be left of a lease");
         }
-        if self.renew_every * RENEWALS_PER_LEASE >= self.lease {
-            return broken("renew_every * 3 < lease", "two lost renewals in a row must not end a lease");
+        if self.renew_interval * RENEWALS_PER_LEASE >= self.lease {
+            return broken("renew_interval * 3 < lease", "two lost renewals in a row must not end a lease");
         }
         if !self.outlasted() {
             return broken(
@@ -232,9 +232,9 @@ mod tests {
         assert_eq!(d.validate(), Ok(()));
         let ms = Duration::from_millis;
         let table = [
-            (LeaseTerms { renew_every: ms(0), ..d }, "renew_every > 0"),
+            (LeaseTerms { renew_interval: ms(0), ..d }, "renew_interval > 0"),
             (LeaseTerms { margin: ms(2_000), ..d }, "margin < lease"),
-            (LeaseTerms { renew_every: ms(667), ..d }, "renew_every * 3 < lease"),
+            (LeaseTerms { renew_interval: ms(667), ..d }, "renew_interval * 3 < lease"),
             (LeaseTerms { wait: ms(2_494), ..d }, "wait >= lease * 1.11 / 0.89"),
         ];
         for (terms, what) in table {

@@ -42,7 +42,7 @@ pub struct RenewalOptions {
 impl RenewalOptions {
     /// What fits a network of one region.
     pub const DEFAULTS: RenewalOptions = RenewalOptions {
-        renew_every: LeaseTerms::DEFAULTS.renew_every,
+        renew_every: LeaseTerms::DEFAULTS.renew_interval,
         min_interval: Duration::from_millis(50),
         retry_min: Duration::from_millis(20),
         retry_max: Duration::from_millis(250),

@@ -9,7 +9,6 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use metrics::{Counter, Gauge};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
@@ -112,7 +112,7 @@ struct Inner {
     most: usize,
     /// Limit on the connections of one address.
     most_of_address: usize,
-    open: AtomicUsize,
+    permits: Arc<Semaphore>,
     /// Number of connections by address, without zeros.
     addresses: Mutex<BTreeMap<IpAddr, usize>>,
     metrics: ConnectionMetrics,
@@ -138,8 +138,8 @@ impl Admission {
 
     /// Admits up to `most` connections, and up to `most_of_address` from one address.
     fn with(node: &str, most: usize, most_of_address: usize, metrics: ConnectionMetrics) -> Admission {
-        let (node, open, addresses) = (node.to_owned(), AtomicUsize::new(0), Mutex::default());
-        Admission(Arc::new(Inner { node, most, most_of_address, open, addresses, metrics }))
+        let (permits, addresses) = (Arc::new(Semaphore::new(most)), Mutex::default());
+        Admission(Arc::new(Inner { node: node.to_owned(), most, most_of_address, permits, addresses, metrics }))
     }
 
     /// A permit for a connection from `peer`; `None` at a limit.
@@ -147,12 +147,13 @@ impl Admission {
     pub fn admit(&self, peer: Option<IpAddr>) -> Option<Permit> {
         let inner = &self.0;
         let address = peer.map(host);
-        if !inner.open(address) {
+        let permit = inner.permits.clone().try_acquire_owned().ok().filter(|_| inner.admit_address(address));
+        let Some(permit) = permit else {
             inner.metrics.refused.increment(1);
             return None;
-        }
+        };
         inner.metrics.open.increment(1.0);
-        Some(Permit { inner: inner.clone(), address })
+        Some(Permit { inner: inner.clone(), address, _permit: permit })
     }
 
     /// Name of the node.
@@ -164,7 +165,7 @@ impl Admission {
     /// Number of connections that are open.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.0.open.load(Relaxed)
+        self.0.most - self.0.permits.available_permits()
     }
 
     /// Limit on open connections.
@@ -183,21 +184,14 @@ impl Admission {
 }
 
 impl Inner {
-    /// Counts a connection. Returns whether it is within the limits.
-    fn open(&self, address: Option<IpAddr>) -> bool {
-        if let Some(address) = address {
-            let mut addresses = self.addresses.lock();
-            let count = addresses.entry(address).or_default();
-            if *count == self.most_of_address {
-                return false;
-            }
-            *count += 1;
-        }
-        let open = self.open.fetch_update(Relaxed, Relaxed, |open| (open < self.most).then_some(open + 1));
-        if open.is_err() {
-            self.release(address);
-        }
-        open.is_ok()
+    /// Counts a connection of an address. Returns whether it is within the limit.
+    fn admit_address(&self, address: Option<IpAddr>) -> bool {
+        let Some(address) = address else { return true };
+        let mut addresses = self.addresses.lock();
+        let count = addresses.entry(address).or_default();
+        let admitted = *count < self.most_of_address;
+        *count += usize::from(admitted);
+        admitted
     }
 
     /// Decrements the count of an address.
@@ -225,11 +219,11 @@ fn host(peer: IpAddr) -> IpAddr {
 pub struct Permit {
     inner: Arc<Inner>,
     address: Option<IpAddr>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.inner.open.fetch_sub(1, Relaxed);
         self.inner.release(self.address);
         self.inner.metrics.open.decrement(1.0);
     }
@@ -320,7 +314,7 @@ mod tests {
     fn watched() -> (Admission, Watched, DuplexStream) {
         let (near, far) = duplex(64);
         let admission = Admission::of("a1", 1, ConnectionMetrics::none());
-        let watched = admission.watch(Connection::Other(Box::new(near))).unwrap();
+        let watched = admission.watch(Connection::other(near)).unwrap();
         (admission, watched, far)
     }
 

@@ -145,7 +145,7 @@ impl axum::serve::Listener for Bounded {
         loop {
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
-                    if let Some(watched) = self.admission.watch(Connection::Tcp(stream)) {
+                    if let Some(watched) = self.admission.watch(Connection::from(stream)) {
                         return (watched, addr);
                     }
                 }

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// How a metric moves.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// Never decreases.
     Counter,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge,
     /// A distribution in buckets.
     Histogram,
 }
 
-/// What a metric counts in.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things.
+    /// A plain number.
     Count,
     /// Seconds.
     Seconds,
@@ -32,13 +32,13 @@ pub enum Unit {
 /// One row of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
-    /// Name as Prometheus sees it.
+    /// Its name in Prometheus.
     pub name: &'static str,
-    /// How it moves.
+    /// Its kind.
     pub kind: Kind,
-    /// What it counts in.
+    /// Its unit.
     pub unit: Unit,
-    /// What it means, one sentence.
+    /// Its meaning, one sentence.
     pub help: &'static str,
     /// Its labels.
     pub labels: &'static [&'static str],
@@ -82,7 +82,7 @@ impl Recorder {
     }
 }
 
-/// Why the recorder could not be installed.
+/// An error in installing the recorder.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot install the metrics recorder")]
 pub struct InstallError(#[from] BuildError);

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         name: args.name.clone(),
         advertise: spec.addr.clone(),
         replace: args.replace,
-        options: settings.alloc_options(),
+        options: settings.alloc,
         spec: set.spec,
         clock: Clock::System,
     };

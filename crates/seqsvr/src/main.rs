@@ -1,7 +1,7 @@
 //! The one binary: servers, client and operator commands, replay and bench.
 //!
 //! Each command is a module with `Args` for the command line and `run`. This file parses the command line, builds a
-//! runtime and maps the outcome to an exit code. The environment is read here and in [`cli`], nowhere below.
+//! runtime and maps the outcome to an exit code. The environment is read in [`environment`] alone.
 
 mod alloc;
 mod bench;
@@ -9,6 +9,7 @@ mod check;
 mod cli;
 mod config;
 mod dev;
+mod environment;
 mod exit;
 mod next_command;
 mod node;

@@ -50,7 +50,7 @@ pub(crate) struct ReplayArgs {
     deadline_ms: u64,
     /// How long a message is retried before the replay gives up, in seconds; long enough for a restart of the cluster.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    patience_s: u64,
+    timeout_s: u64,
     /// Speed: max, or a factor of the recorded time, as 10 for ten times as fast.
     #[arg(long, value_name = "FACTOR", default_value = "max", value_parser = speed)]
     speed: Speed,
@@ -92,7 +92,7 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
     let replacement = replacement.transpose().map_err(usage)?;
     let limit = args.limit.unwrap_or(u64::MAX).min(trace.messages.len() as u64);
     let options =
-        ReplayOptions { speed: args.speed.0, limit: limit as usize, timeout: Duration::from_secs(args.patience_s) };
+        ReplayOptions { speed: args.speed.0, limit: limit as usize, timeout: Duration::from_secs(args.timeout_s) };
     let mut checker = Checker::new(trace.uids.len());
     for (user, uid) in trace.users() {
         if let Some(floor) = floors.get(&uid) {

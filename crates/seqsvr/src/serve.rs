@@ -23,7 +23,7 @@ use seq_store::StoreHandle;
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
-use crate::{panic, process, signals};
+use crate::{environment, panic, process, signals};
 
 pub(crate) mod alloc_node;
 
@@ -111,7 +111,7 @@ pub(crate) struct Process {
 impl Process {
     /// Sets up the process-wide parts: logging, the panic hook, the open-file limit, metrics. Opens no socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
-        let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let color = !environment::refuses_color();
         telemetry::init(settings.log.format, &settings.log.filter, color)?;
         is.log();
         panic::abort_on_panic();
@@ -123,7 +123,7 @@ impl Process {
 
     /// Timeout of each step of the shutdown.
     pub(crate) fn shutdown_timeout(&self) -> Duration {
-        self.settings.shutdown_timeout()
+        self.settings.shutdown.timeout
     }
 
     /// Installs the signal handlers, on the current runtime.
@@ -164,13 +164,14 @@ impl Process {
         // From here on `/readyz` fails.
         self.root.cancel();
         let mut exit = Exit::Ok;
+        let timeout = self.shutdown_timeout();
         self.hand_over().await;
         for stage in self.stages.iter_mut().rev() {
             if let Some(task) = stage.tasks.failed() {
                 tracing::error!(stage = stage.name, task, "stage stopped: a required task failed");
                 exit = Exit::Failed;
             }
-            if let Err(hung) = stage.shutdown(self.settings.shutdown_timeout()).await {
+            if let Err(hung) = stage.shutdown(timeout).await {
                 tracing::error!(stage = stage.name, "{hung}");
                 exit = Exit::Failed;
                 // Threads with hung tasks cannot be joined.
@@ -185,10 +186,10 @@ impl Process {
             tracing::error!(addr, "evicted; if restarted, this process waits until the one at that address ends");
             exit = Exit::Evicted;
         }
-        if let Err(hung) = self.root.shutdown(self.settings.shutdown_timeout()).await {
+        if let Err(hung) = self.root.shutdown(timeout).await {
             tracing::error!(stage = "probes", "{hung}");
         }
-        if let Err(hung) = self.signals.shutdown(self.settings.shutdown_timeout()).await {
+        if let Err(hung) = self.signals.shutdown(timeout).await {
             tracing::error!(stage = "signals", "{hung}");
         }
         exit

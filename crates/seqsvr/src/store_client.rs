@@ -79,12 +79,12 @@ impl SetAddress {
 pub(crate) struct TimeoutArgs {
     /// Time limit of the whole command, in seconds.
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
-    patience_s: u64,
+    timeout_s: u64,
 }
 
 impl TimeoutArgs {
     pub(crate) fn duration(self) -> Duration {
-        Duration::from_secs(self.patience_s)
+        Duration::from_secs(self.timeout_s)
     }
 }
 
@@ -348,7 +348,7 @@ fn no_majority(search: &Search, status: &Status) -> Failure {
 fn timed_out(timeout: Duration, addr: &str, status: &Status) -> Failure {
     let message = format!("not done within {timeout:?}; last error of {addr}: {}", status.message());
     Failure::new(Exit::Deadline, message).hint(
-        "the change may continue at the store: repeat the command, with a longer --patience-s; `seqsvr status` shows which nodes respond",
+        "the change may continue at the store: repeat the command, with a longer --timeout-s; `seqsvr status` shows which nodes respond",
     )
 }
 

@@ -75,7 +75,7 @@ impl World {
         let admin = Arc::new(v1::StatusResponse::default);
         let (beside, admission) =
             (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
-        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, get_takes: false };
+        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, allocate_on_get: false };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group }
     }
@@ -167,8 +167,8 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
 /// Paces for tests: what takes parts of a second takes milliseconds.
 pub(crate) fn quick() -> AllocOptions {
     AllocOptions {
-        renew_every: Duration::from_millis(10),
-        claim_every: Duration::from_millis(5),
+        renew_interval: Duration::from_millis(10),
+        min_renew_interval: Duration::from_millis(5),
         retry_min: Duration::from_millis(2),
         retry_max: Duration::from_millis(20),
         ..AllocOptions::DEFAULTS
@@ -177,8 +177,8 @@ pub(crate) fn quick() -> AllocOptions {
 
 /// Paces of a node that renews only when it has a reason to.
 pub(crate) fn slow() -> AllocOptions {
-    let (lease, renew_every) = (Duration::from_secs(36_000), Duration::from_secs(3_600));
-    AllocOptions { lease, renew_every, claim_every: Duration::from_millis(5), ..quick() }
+    let (lease, renew_interval) = (Duration::from_secs(36_000), Duration::from_secs(3_600));
+    AllocOptions { lease, renew_interval, min_renew_interval: Duration::from_millis(5), ..quick() }
 }
 
 pub(crate) fn call() -> Call {

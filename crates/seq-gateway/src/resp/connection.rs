@@ -143,7 +143,7 @@ impl<F: SequenceService> Client<F> {
             }
         });
         let Some(since) = self.since else {
-            let Some(idle) = endpoint.node.config.idle else { return reading.await };
+            let Some(idle) = endpoint.node.config.idle_timeout else { return reading.await };
             return timeout(idle, reading).await.unwrap_or(Err(End::Close));
         };
         match timeout_at(since + COMMAND_TIME, reading).await {

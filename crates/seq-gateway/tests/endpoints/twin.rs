@@ -183,8 +183,8 @@ impl TestServer {
     }
 
     /// A server whose GETs allocate numbers, or do not.
-    pub(crate) async fn open_with(get_takes: bool) -> TestServer {
-        TestServer::open_as(1_000, get_takes).await
+    pub(crate) async fn open_with(allocate_on_get: bool) -> TestServer {
+        TestServer::open_as(1_000, allocate_on_get).await
     }
 
     /// A server that admits `connections` connections, one of which it opens itself.
@@ -192,7 +192,7 @@ impl TestServer {
         TestServer::open_as(connections, false).await
     }
 
-    async fn open_as(connections: usize, get_takes: bool) -> TestServer {
+    async fn open_as(connections: usize, allocate_on_get: bool) -> TestServer {
         let twin = Twin::default();
         let group = TaskGroup::new();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -201,7 +201,7 @@ impl TestServer {
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
         let (beside, admission) = (Routes::default(), Admission::of("a1", connections, ConnectionMetrics::none()));
-        let node = Node { admin: Arc::new(status), ready, beside, admission, get_takes };
+        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         TestServer { twin, group, addr, channel }

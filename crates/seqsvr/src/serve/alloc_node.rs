@@ -31,15 +31,15 @@ pub(crate) struct Ports {
     /// The Redis port, if the node has one.
     redis: Option<(Vec<TcpListener>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
-    get_takes: bool,
+    allocate_on_get: bool,
 }
 
 impl Ports {
     /// Binds the ports of a node for `threads` threads.
     pub(crate) fn bind(spec: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
         let grpc = bind(&spec.addr, threads)?;
-        let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.resp_config())));
-        Ok(Ports { grpc, redis: redis.transpose()?, get_takes: settings.http.get_takes })
+        let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
+        Ok(Ports { grpc, redis: redis.transpose()?, allocate_on_get: settings.http.allocate_on_get })
     }
 
     /// The address of the Redis port.
@@ -77,10 +77,10 @@ pub(crate) fn start(
     let admin = admin_view(allocator.clone(), identity);
     let (beside, mut ready) = (allocator.handover_service(), Checks::new());
     allocator.add_checks(&mut ready);
-    let get_takes = ports.get_takes;
+    let allocate_on_get = ports.allocate_on_get;
     let (sockets, resp) = ports.by_thread();
     let resp = resp.map(|config| RespNode::new(config, admission.clone()));
-    let grpc_node = grpc::Node { admin, ready, beside, admission, get_takes };
+    let grpc_node = grpc::Node { admin, ready, beside, admission, allocate_on_get };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();

@@ -51,7 +51,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
     let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
-    let options = settings.store_options();
+    let options = settings.store.clone();
 
     let (mut process, recorder) =
         Process::new(settings, &Banner { role: "store", set: &set.spec.name, node: &name, data: Some(&data) })?;
