@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::cluster::{Place, Server, eventually, seqsvr};
 
 /// Files that the processes may open: little more than the least.
@@ -13,7 +15,7 @@ const FILES: usize = 640;
 const CALLERS: usize = 500;
 
 /// A snapshot every few entries: each needs files.
-const SETTINGS: &str = "[store]\nsnapshot_every = 20\nlog_kept = 5\n";
+const SETTINGS: &str = "[store]\nsnapshot_interval_entries = 20\nlog_retained_entries = 5\n";
 
 #[test]
 fn callers_that_take_every_connection_leave_the_node_its_files() {
@@ -33,7 +35,8 @@ fn callers_that_take_every_connection_leave_the_node_its_files() {
     eventually("a number is given out", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
 
     // This process needs as many.
-    seq_kit::process::raise_file_limit().unwrap();
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let before = snapshots(&place);
     let mut callers = Vec::new();
     for port in [7301, 7302, 7303, 7400, 7479] {

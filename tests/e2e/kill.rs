@@ -59,7 +59,7 @@ pub(crate) struct Replay {
 impl Replay {
     pub(crate) fn start(place: &Place, addr: &str) -> Replay {
         let child = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
-            .args(["replay", &trace(), "--addr", addr, "--patience-s", "120", "-o", "json", "--floors"])
+            .args(["replay", &trace(), "--addr", addr, "--timeout-s", "120", "-o", "json", "--floors"])
             .arg(place.path("floors.csv"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

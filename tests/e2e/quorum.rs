@@ -169,9 +169,9 @@ fn commands_keep_their_deadline_while_stores_are_paused() {
         cluster.stores[id - 1].freeze();
     }
     for args in [
-        &["node", "drain", "a2", "--yes", "--patience-s", "1"][..],
-        &["node", "undrain", "a2", "--patience-s", "2"],
-        &["store", "remove", "3", "--yes", "--allow-even", "--below-three", "--patience-s", "2"],
+        &["node", "drain", "a2", "--yes", "--timeout-s", "1"][..],
+        &["node", "undrain", "a2", "--timeout-s", "2"],
+        &["store", "remove", "3", "--yes", "--allow-even", "--below-three", "--timeout-s", "2"],
         &["node", "list"],
         &["node", "undrain", "a2"],
     ] {

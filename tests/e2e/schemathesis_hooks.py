@@ -2,7 +2,7 @@
 
 import schemathesis
 
-# A call that is given less time than this may rightly be answered 504 on a busy machine.
+# A request with a shorter timeout than this may get 504 on a busy machine.
 SHORT_MS = 5_000
 
 

@@ -21,7 +21,11 @@ impl Cluster {
     fn start() -> Cluster {
         let place = Place::new();
         let set = place.set_file("three-node.toml");
-        std::fs::write(place.path(SNAPSHOT_OFTEN[1]), "[store]\nsnapshot_every = 20\nlog_kept = 5\n").unwrap();
+        std::fs::write(
+            place.path(SNAPSHOT_OFTEN[1]),
+            "[store]\nsnapshot_interval_entries = 20\nlog_retained_entries = 5\n",
+        )
+        .unwrap();
         let mut cluster = Cluster { place, set, stores: Vec::new(), allocs: Vec::new() };
         for id in 1..=3 {
             let store = cluster.store(id);

@@ -1,91 +1,135 @@
-//! What an AllocSvr is told at its start.
+//! Configuration of an AllocSvr: its place in a set, and its options, which are settings keys.
 
 use std::time::Duration;
 
+use seq_api::clock::Clock;
 use seq_core::AdvanceLimit;
 use seq_core::lease::{LeaseTerms, TermsError};
 use seq_core::limits;
+use seq_core::raises::RaiseOptions;
+use seq_core::renewals::RenewalOptions;
 use seq_core::set_spec::SetSpec;
-use seq_kit::clock::Clock;
+use seq_core::store_calls::DEFAULT_ATTEMPT_TIMEOUT;
+use seq_kit::config::durations;
 
-/// An AllocSvr's place in its set.
+/// Configuration of one AllocSvr.
 #[derive(Clone, Debug)]
 pub struct AllocConfig {
     /// The set it serves.
     pub spec: SetSpec,
     /// Its name, one of the spec's AllocSvrs.
     pub name: String,
-    /// Address its gRPC port is reached at by others, "host:port".
+    /// Address at which other nodes reach its gRPC port, "host:port".
     pub advertise: String,
-    /// Whether to take the place of a living process of this name at another address.
+    /// Whether to replace a live process of this name at another address.
     pub replace: bool,
-    /// Paces and bounds.
+    /// Intervals, timeouts and limits.
     pub options: AllocOptions,
-    /// The clocks that its lease is counted with.
+    /// The clocks of its lease.
     pub clock: Clock,
 }
 
-/// Paces and bounds of an AllocSvr.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocOptions {
-    /// How long an answer of the store lets it serve, from when the question was sent. The store refuses a node whose
-    /// lease could outlast its own patience.
-    pub lease: Duration,
-    /// How much sooner it stops.
-    pub lease_margin: Duration,
-    /// Time between renewals while it owns sections.
-    pub renew_every: Duration,
-    /// Time between renewals while it owns none, and the least time between any two.
-    pub claim_every: Duration,
-    /// How long one call to one member of the store may take before the next member is asked.
-    pub store_timeout: Duration,
-    /// Wait after the first failed round of calls to the store; doubles with each further one.
-    pub retry_min: Duration,
-    /// Longest wait between rounds of calls to the store.
-    pub retry_max: Duration,
-    /// Most sections raised by one call.
-    pub raise_batch: usize,
-    /// Calls for raises that are under way at a time.
-    pub raises_in_flight: usize,
-    /// Connections to each other node and to each member of the store.
-    pub connections: usize,
-    /// How far above its section's ceiling a uid may be raised by name.
-    pub max_advance: AdvanceLimit,
+seq_kit::options! {
+    /// Intervals, timeouts and limits of an AllocSvr.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AllocOptions {
+        /// Lease granted by a response of the store, from when the request was sent. The store refuses a node whose lease
+        /// could outlast the store's lease_wait_ms.
+        #[serde(rename = "lease_ms", with = "durations::ms")]
+        pub lease: Duration,
+        /// How much earlier than its lease expires the node stops serving.
+        #[serde(rename = "lease_margin_ms", with = "durations::ms")]
+        pub lease_margin: Duration,
+        /// Interval of renewals while the node owns sections.
+        #[serde(rename = "renew_interval_ms", with = "durations::ms")]
+        pub renew_interval: Duration,
+        /// Shortest interval between two renewals, and the interval while the node owns no section or calls are pending.
+        #[serde(rename = "min_renew_interval_ms", with = "durations::ms")]
+        pub min_renew_interval: Duration,
+        /// Timeout of one request to one store member, before the next member is tried.
+        #[serde(rename = "store_timeout_ms", with = "durations::ms")]
+        pub store_timeout: Duration,
+        /// Backoff after the first failed round of requests to the store; it doubles with each further one.
+        #[serde(rename = "retry_min_ms", with = "durations::ms")]
+        pub retry_min: Duration,
+        /// Longest backoff between rounds of requests to the store.
+        #[serde(rename = "retry_max_ms", with = "durations::ms")]
+        pub retry_max: Duration,
+        /// Limit on sections in one raise request.
+        pub raise_batch: usize,
+        /// Limit on raise requests in flight.
+        pub raises_in_flight: usize,
+        /// Connections to each other AllocSvr and to each store member.
+        pub connections: usize,
+        /// How far above its section's ceiling a uid may be advanced (Advance, SET). A ceiling never falls, and the section's
+        /// next owner starts every uid at it: one advance to 2^62 would move all its neighbours there. Above 2^34 an advance
+        /// takes several raises, at some hundreds a second; one that ends before them may be repeated.
+        #[serde(with = "advance_limit")]
+        pub max_advance: AdvanceLimit,
+    }
 }
 
-/// Most calls for raises under way: each is an entry of the store's log, and past a few they only queue there.
+/// An [`AdvanceLimit`] as a whole number.
+mod advance_limit {
+    use seq_core::AdvanceLimit;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(limit: &AdvanceLimit, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(limit.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AdvanceLimit, D::Error> {
+        u64::deserialize(deserializer).map(AdvanceLimit)
+    }
+}
+
+/// Limit on raise requests in flight: each is an entry of the store's log, and past a few they only queue there.
 const MAX_RAISES_IN_FLIGHT: usize = 64;
 
 impl AllocOptions {
-    /// What fits an ordinary network.
+    /// For nodes in one region.
     pub const DEFAULTS: AllocOptions = AllocOptions {
         lease: LeaseTerms::DEFAULTS.lease,
         lease_margin: LeaseTerms::DEFAULTS.margin,
-        renew_every: LeaseTerms::DEFAULTS.renew_every,
-        claim_every: Duration::from_millis(50),
-        store_timeout: Duration::from_millis(500),
-        retry_min: Duration::from_millis(20),
-        retry_max: Duration::from_millis(250),
-        raise_batch: limits::MAX_RAISES,
-        raises_in_flight: 4,
+        renew_interval: RenewalOptions::DEFAULTS.renew_every,
+        min_renew_interval: RenewalOptions::DEFAULTS.min_interval,
+        store_timeout: DEFAULT_ATTEMPT_TIMEOUT,
+        retry_min: RenewalOptions::DEFAULTS.retry_min,
+        retry_max: RenewalOptions::DEFAULTS.retry_max,
+        raise_batch: RaiseOptions::DEFAULTS.batch,
+        raises_in_flight: RaiseOptions::DEFAULTS.in_flight,
         connections: 2,
         max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
     };
 
-    /// The terms of its lease. The wait is the store's, which compares it with the lease when the node registers.
+    /// The terms of its lease. The wait is the store's, which compares it with the lease at the registration.
     pub(crate) fn terms(&self) -> LeaseTerms {
-        let AllocOptions { lease, lease_margin: margin, renew_every, .. } = *self;
-        LeaseTerms { lease, margin, renew_every, wait: lease * 2 }
+        let AllocOptions { lease, lease_margin: margin, renew_interval, .. } = *self;
+        LeaseTerms { lease, margin, renew_interval, wait: lease * 2 }
+    }
+
+    /// Intervals of renewals.
+    pub(crate) fn renewals(&self) -> RenewalOptions {
+        let AllocOptions {
+            renew_interval: renew_every, min_renew_interval: min_interval, retry_min, retry_max, ..
+        } = *self;
+        RenewalOptions { renew_every, min_interval, retry_min, retry_max }
+    }
+
+    /// Batches and intervals of raises.
+    pub(crate) fn raises(&self) -> RaiseOptions {
+        let AllocOptions { raise_batch: batch, raises_in_flight: in_flight, retry_min, retry_max, .. } = *self;
+        RaiseOptions { batch, in_flight, retry_min, retry_max }
     }
 
     /// Checks every value and the relations between them.
     ///
     /// # Errors
-    /// [`OptionsError`] says which does not hold, and why it must.
+    /// [`OptionsError`] names the relation that does not hold, and why it must.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let positive = [
-            ("renew_every", self.renew_every),
-            ("claim_every", self.claim_every),
+            ("renew_interval", self.renew_interval),
+            ("min_renew_interval", self.min_renew_interval),
             ("store_timeout", self.store_timeout),
             ("retry_min", self.retry_min),
         ];
@@ -93,12 +137,12 @@ impl AllocOptions {
             return Err(OptionsError::Zero { key });
         }
         self.terms().validate()?;
-        if self.renew_every + self.store_timeout * 2 >= self.lease - self.lease_margin {
-            let AllocOptions { renew_every: renew, store_timeout: timeout, .. } = *self;
+        if self.renew_interval + self.store_timeout * 2 >= self.lease - self.lease_margin {
+            let AllocOptions { renew_interval: renew, store_timeout: timeout, .. } = *self;
             return Err(OptionsError::SlowStore { renew, timeout, served: self.terms().served() });
         }
-        if self.claim_every > self.renew_every {
-            return Err(OptionsError::SlowClaim { claim: self.claim_every, renew: self.renew_every });
+        if self.min_renew_interval > self.renew_interval {
+            return Err(OptionsError::SlowClaim { claim: self.min_renew_interval, renew: self.renew_interval });
         }
         if self.retry_min > self.retry_max {
             return Err(OptionsError::ReversedRetry { min: self.retry_min, max: self.retry_max });
@@ -106,7 +150,7 @@ impl AllocOptions {
         let counts = [
             ("raise_batch", self.raise_batch, limits::MAX_RAISES),
             ("raises_in_flight", self.raises_in_flight, MAX_RAISES_IN_FLIGHT),
-            ("connections", self.connections, seq_client::pool::MAX_CONNECTIONS),
+            ("connections", self.connections, seq_channel::MAX_CONNECTIONS),
         ];
         match counts.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
             Some((key, value, most)) => Err(OptionsError::Count { key, value, most }),
@@ -115,40 +159,42 @@ impl AllocOptions {
     }
 }
 
-/// Values that cannot work.
+/// Invalid options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// A time that must pass, but is 0.
-    #[error("{key} is 0: it would turn without pause")]
+    /// An interval or a timeout of 0.
+    #[error("{key} is 0: requests would follow each other without pause")]
     Zero {
         /// The key.
         key: &'static str,
     },
-    /// The lease does not hold.
+    /// A relation between the terms of the lease.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// A leader of the store that dies would cost the lease.
+    /// A failed leader of the store would cost the lease.
     #[error(
-        "renew_every {renew:?} + store_timeout {timeout:?} * 2 is not below lease - lease_margin, {served:?}: a renewal \
-         that is lost with the store's leader, and the next one, must fit into a lease"
+        "renew_interval {renew:?} + store_timeout {timeout:?} * 2 is not below lease - lease_margin, {served:?}: a \
+         renewal that is lost with the store's leader, and the next one, must fit into a lease"
     )]
     SlowStore {
-        /// `renew_every`.
+        /// `renew_interval`.
         renew: Duration,
         /// `store_timeout`.
         timeout: Duration,
-        /// How long a lease is served under.
+        /// How long the node serves under one lease.
         served: Duration,
     },
-    /// A node without sections would ask for them less often than one that has them.
-    #[error("claim_every {claim:?} is above renew_every {renew:?}: a node without sections must ask at least as often")]
+    /// A node without sections would renew less often than one with sections.
+    #[error(
+        "min_renew_interval {claim:?} is above renew_interval {renew:?}: a node without sections must renew at least as often"
+    )]
     SlowClaim {
-        /// `claim_every`.
+        /// `min_renew_interval`.
         claim: Duration,
-        /// `renew_every`.
+        /// `renew_interval`.
         renew: Duration,
     },
-    /// The first wait is longer than the longest.
+    /// The first backoff is longer than the longest.
     #[error("retry_min {min:?} is above retry_max {max:?}")]
     ReversedRetry {
         /// `retry_min`.
@@ -156,14 +202,14 @@ pub enum OptionsError {
         /// `retry_max`.
         max: Duration,
     },
-    /// A count of nothing, or of more than is sound.
+    /// A limit of 0, or above its own limit.
     #[error("{key} {value} is not in 1..={most}")]
     Count {
         /// The key.
         key: &'static str,
         /// Its value.
         value: usize,
-        /// The most it may be.
+        /// Its limit.
         most: usize,
     },
 }
@@ -173,16 +219,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_hold() {
+    fn the_defaults_are_valid() {
         assert_eq!(AllocOptions::DEFAULTS.validate(), Ok(()));
     }
 
     #[test]
-    fn what_cannot_work_is_refused_by_key() {
+    fn invalid_options_are_refused_by_key() {
         let d = AllocOptions::DEFAULTS;
         let table = [
             (AllocOptions { store_timeout: Duration::ZERO, ..d }, "store_timeout"),
-            (AllocOptions { claim_every: Duration::from_secs(9), ..d }, "claim_every"),
+            (AllocOptions { min_renew_interval: Duration::from_secs(9), ..d }, "min_renew_interval"),
             (AllocOptions { retry_min: Duration::from_secs(9), ..d }, "retry_min"),
             (AllocOptions { raise_batch: limits::MAX_RAISES + 1, ..d }, "raise_batch"),
             (AllocOptions { raises_in_flight: 0, ..d }, "raises_in_flight"),

@@ -1,10 +1,10 @@
 //! Connections to the other nodes of the set, apart for each runtime that calls.
 //!
-//! A call that a door forwards is carried by that door's thread, out and back: it changes no thread, and however much is
-//! forwarded, the thread that renews and raises has none of it to do.
+//! A forwarded call is carried by the thread of the endpoint that it came to, out and back: it changes no thread, and however
+//! much is forwarded, the thread that renews and raises does none of it.
 
 use parking_lot::RwLock;
-use seq_client::pool::{Dial, Pool};
+use seq_channel::{Dial, Pool};
 use tokio::runtime::{Handle, Id};
 
 /// Most runtimes with connections of their own: more threads than serve. Later ones share with the first.

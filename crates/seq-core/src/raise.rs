@@ -6,7 +6,7 @@
 use crate::id::{Seq, Step};
 use crate::limits;
 
-/// Whether the next raise is due once `value` is given out under `ceiling`: half a step or less is left, and there are
+/// Whether the next raise is due once `value` is allocated under `ceiling`: half a step or less is left, and there are
 /// numbers above the ceiling.
 #[inline]
 #[must_use]

@@ -8,12 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_api::service::SequenceService;
 use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Port};
-use seq_kit::service::SequenceService;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};
@@ -59,7 +59,7 @@ pub struct Node {
     /// Admission of connections.
     pub admission: Admission,
     /// Whether `GET /api/seq/next/{uid}` allocates numbers as POST does.
-    pub get_takes: bool,
+    pub allocate_on_get: bool,
 }
 
 /// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
@@ -75,7 +75,7 @@ pub fn serve<F: SequenceService>(
     listener: impl Into<Listener>,
     group: &TaskGroup,
 ) -> io::Result<()> {
-    let Node { admin, ready, beside, admission, get_takes } = node;
+    let Node { admin, ready, beside, admission, allocate_on_get } = node;
     let port = Port {
         name: "grpc endpoint",
         admission,
@@ -85,7 +85,7 @@ pub fn serve<F: SequenceService>(
         descriptors: seq_proto::DESCRIPTORS,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
-    let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), get_takes));
+    let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), allocate_on_get));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services), listener.into(), group)

@@ -1,8 +1,8 @@
 //! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build the
 //! response.
 
+use seq_api::service::{Call, Item, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
-use seq_kit::service::{Call, Item, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ pub(crate) struct Handlers<F> {
     /// Cancelled when the endpoint shuts down.
     pub(crate) closing: CancellationToken,
     /// Whether a GET allocates numbers, too.
-    pub(crate) get_takes: bool,
+    pub(crate) allocate_on_get: bool,
     routes: RoutesCache,
 }
 
@@ -41,8 +41,8 @@ impl RequestContext {
 }
 
 impl<F: SequenceService> Handlers<F> {
-    pub(crate) fn new(service: F, set: &str, closing: CancellationToken, get_takes: bool) -> Handlers<F> {
-        Handlers { service, latency: Latency::new(set), closing, get_takes, routes: RoutesCache::default() }
+    pub(crate) fn new(service: F, set: &str, closing: CancellationToken, allocate_on_get: bool) -> Handlers<F> {
+        Handlers { service, latency: Latency::new(set), closing, allocate_on_get, routes: RoutesCache::default() }
     }
 
     /// The routes that are newer than the caller's.

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
-use seq_kit::service::SequenceService;
+use seq_api::service::SequenceService;
 use seq_proto::status;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -25,9 +25,9 @@ mod text;
 /// The OpenAPI description of the HTTP endpoints.
 const OPENAPI: &str = include_str!("../api/openapi.json");
 
-const HINT: &str = "seqsvr gives out sequence numbers.\n\n\
-    POST /api/seq/next/{uid}       takes the next number, as text; ?n=10 takes ten and returns the last one\n\
-    GET  /api/seq/current/{uid}    the last number given out\n\
+const HINT: &str = "seqsvr allocates sequence numbers.\n\n\
+    POST /api/seq/next/{uid}       allocates the next number, as text; ?n=10 allocates ten and returns the last one\n\
+    GET  /api/seq/current/{uid}    the last number allocated\n\
     POST /seqsvr.v1.SequenceService/{Next,NextMany,Current,CurrentMany,Advance,GetRoutes}    JSON, as Connect defines it\n\
     GET  /api/openapi.json         describes them\n\n\
     gRPC is on this port as well.\n";
@@ -111,7 +111,7 @@ fn not_found(path: &str) -> Response<Body> {
 }
 
 fn not_allowed(allowed: &'static str) -> Response<Body> {
-    let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, format!("this takes {allowed} alone\n"));
+    let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, format!("the method must be {allowed}\n"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

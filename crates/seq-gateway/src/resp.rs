@@ -4,15 +4,17 @@
 //! connection is bounded in memory, [`MAX_CONNECTION_BYTES`], and by a timeout wherever the endpoint waits for it.
 //! Numbers only grow: commands that would lower or remove one are refused.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Release};
 use std::time::Duration;
 
+use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
 use seq_kit::admission::Admission;
+use seq_kit::config::durations;
 use seq_kit::connection::{Connection, Listener, paced};
-use seq_kit::service::SequenceService;
 use seq_kit::tasks::{Kind, TaskGroup};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
@@ -45,15 +47,40 @@ pub const MAX_CONNECTION_BYTES: usize = 3 << 20;
 /// a minute.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// Settings of a Redis port.
-#[derive(Clone)]
-pub struct RespConfig {
-    /// Prefix of the uid in a key.
-    pub prefix: String,
-    /// Password that clients must send first; `None`: none.
-    pub password: Option<String>,
-    /// Idle timeout, after which a connection without a command is closed; `None`: never.
-    pub idle: Option<Duration>,
+seq_kit::options! {
+    /// Options of a Redis port.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct RespConfig {
+        /// Prefix of the uid in a key of the Redis port.
+        pub prefix: String,
+        /// Password that clients must send (AUTH); empty: none.
+        #[serde(with = "password")]
+        pub password: Option<String>,
+        /// Seconds without a command after which a connection is closed; 0: never.
+        #[serde(rename = "idle_timeout_s", with = "durations::optional_s")]
+        pub idle_timeout: Option<Duration>,
+    }
+}
+
+/// An optional password: empty is none.
+mod password {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(password: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(password.as_deref().unwrap_or_default())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+        Ok(Some(String::deserialize(deserializer)?).filter(|password| !password.is_empty()))
+    }
+}
+
+impl fmt::Debug for RespConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RespConfig { prefix, password: _, idle_timeout } = self;
+        let mut fields = f.debug_struct("RespConfig");
+        fields.field("prefix", prefix).field("idle_timeout", idle_timeout).finish_non_exhaustive()
+    }
 }
 
 /// An invalid setting.
@@ -77,7 +104,7 @@ impl RespConfig {
     /// The default settings.
     #[must_use]
     pub fn defaults() -> RespConfig {
-        RespConfig { prefix: "seq:".to_owned(), password: None, idle: None }
+        RespConfig { prefix: "seq:".to_owned(), password: None, idle_timeout: None }
     }
 
     /// Checks the settings.

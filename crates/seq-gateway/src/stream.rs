@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
-use seq_kit::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
+use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -143,8 +143,8 @@ impl<F: SequenceService> Responses<F> {
 
 impl Batch {
     fn add(&mut self, message: v1::NextStreamRequest) -> Result<(), seq_core::Refusal> {
-        let v1::NextStreamRequest { tag, ask, timeout_ms, now_only } = message;
-        let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = ask.unwrap_or_default();
+        let v1::NextStreamRequest { tag, request, timeout_ms, now_only } = message;
+        let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request.unwrap_or_default();
         convert::check_hops(hops)?;
         let items = Items::new(&uids, &counts, &known_epochs)?;
         let start = self.items.len();
@@ -160,7 +160,7 @@ impl Batch {
 }
 
 fn respond(tag: u64, response: v1::NextManyResponse) -> v1::NextStreamResponse {
-    v1::NextStreamResponse { tag, outcome: Some(v1::next_stream_response::Outcome::Answer(response)) }
+    v1::NextStreamResponse { tag, outcome: Some(v1::next_stream_response::Outcome::Response(response)) }
 }
 
 impl<F: SequenceService> Stream for Responses<F> {

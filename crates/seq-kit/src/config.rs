@@ -1,20 +1,24 @@
 //! Configuration in layers: defaults, then files, then the environment, then flags. A later layer wins key by key.
 //!
-//! A key is a path such as "log.filter". The defaults define the keys: any other key in a file is an error that names
-//! it, its file and its line. An environment variable without a key is a warning: other programs set variables, too.
-//! Each key records the layer that set it last.
+//! A key is a path such as "log.filter": a field of an options struct, below the name of its section. The structs define
+//! the keys, their defaults and their help ([`crate::options`]); any other key in a file is an error that names it, its
+//! file and its line. An environment variable without a key is a warning: other programs set variables, too. Each key
+//! records the layer that set it last.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use figment::providers::Serialized;
-use figment::value::{Dict, Map, Value};
-use figment::{Figment, Metadata, Profile, Provider};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+pub mod durations;
+mod sections;
+
+pub use sections::{Options, Section, sample};
+
+use sections::Row;
 
 /// The layer that set a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,22 +58,12 @@ impl fmt::Display for Origin {
 /// The layers so far.
 #[derive(Debug)]
 pub struct Layers {
-    figment: Figment,
+    /// The value of every key, by section.
+    values: BTreeMap<String, Table>,
     /// All keys, with the layer that set each last.
     origins: BTreeMap<String, Origin>,
     /// What was ignored, and may be a mistake.
     warnings: Vec<ConfigError>,
-}
-
-/// A configuration and where it comes from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Loaded<T> {
-    /// The configuration.
-    pub value: T,
-    /// Every key in order.
-    pub keys: Vec<Key>,
-    /// What was ignored, and may be a mistake.
-    pub warnings: Vec<String>,
 }
 
 /// One key of a configuration.
@@ -77,33 +71,24 @@ pub struct Loaded<T> {
 pub struct Key {
     /// Its path, such as "log.filter".
     pub name: String,
-    /// Its value; `None` for an optional key without one.
-    pub value: Option<toml::Value>,
+    /// Its value.
+    pub value: Value,
     /// The layer that set it.
     pub origin: Origin,
 }
 
-impl Key {
-    /// The value in TOML syntax; empty if there is none.
-    #[must_use]
-    pub fn text(&self) -> String {
-        self.value.as_ref().map(ToString::to_string).unwrap_or_default()
-    }
-}
-
 impl Layers {
-    /// The defaults. They define the keys, including optional keys without a value.
-    ///
-    /// # Panics
-    /// When the defaults are not a table.
+    /// The defaults. They define the keys.
     #[must_use]
-    pub fn new(defaults: &impl Serialize) -> Layers {
-        let value = Value::serialize(defaults).expect("defaults serialise");
-        let dict = value.into_dict().expect("defaults are a table");
-        let mut keys = Vec::new();
-        flatten("", &dict, &mut keys);
-        let origins = keys.into_iter().map(|(key, _)| (key, Origin::Default)).collect();
-        Layers { figment: Figment::from(Serialized::from(dict, Profile::Default)), origins, warnings: Vec::new() }
+    pub fn new(defaults: &[Section]) -> Layers {
+        let mut layers = Layers { values: BTreeMap::new(), origins: BTreeMap::new(), warnings: Vec::new() };
+        for Section { name, rows } in defaults {
+            for Row { key, default, .. } in rows {
+                layers.origins.insert(join(name, key), Origin::Default);
+                layers.values.entry((*name).to_owned()).or_default().insert(key.clone(), default.clone());
+            }
+        }
+        layers
     }
 
     /// Adds a TOML file as the top layer.
@@ -127,14 +112,13 @@ impl Layers {
             reason: error.message().to_owned(),
         };
         let spans = DeTable::parse(text).map_err(|error| syntax(&error))?;
+        let table: Table = toml::from_str(text).map_err(|error| syntax(&error))?;
         let mut keys = Vec::new();
         flatten_spans("", spans.get_ref(), &mut keys);
         for (key, offset) in keys {
-            self.set_origin(&key, at(path, text, offset))?;
+            let value = key.split_once('.').and_then(|(section, name)| table.get(section)?.get(name));
+            self.set(&key, at(path, text, offset), || value.expect("a known key is in a section").clone())?;
         }
-        let table: toml::Table = toml::from_str(text).map_err(|error| syntax(&error))?;
-        let value = Value::serialize(table).expect("a TOML table serialises");
-        self.merge(value.into_dict().expect("a table is one"));
         Ok(self)
     }
 
@@ -142,7 +126,7 @@ impl Layers {
     /// the prefix and no key is ignored, with a warning unless `is_foreign` accepts its name and value.
     ///
     /// # Errors
-    /// None at present: [`Layers::load`] reports values of the wrong type.
+    /// None at present: [`Layers::read`] reports values of the wrong type.
     pub fn environment(
         mut self,
         prefix: &str,
@@ -164,7 +148,8 @@ impl Layers {
                 }
                 continue;
             };
-            self.set(key, origin, parse_as(self.figment.find_value(key).ok().as_ref(), &text))?;
+            let value = parse_as(self.value(key), &text);
+            self.set(key, origin, || value)?;
         }
         Ok(self)
     }
@@ -178,76 +163,74 @@ impl Layers {
     /// When the value does not serialise.
     pub fn flag(mut self, flag: &str, key: &str, value: Option<impl Serialize>) -> Result<Layers, ConfigError> {
         if let Some(value) = value {
-            let value = Value::serialize(value).expect("flags are plain values");
+            let value = || Value::try_from(value).expect("flags are plain values");
             self.set(key, Origin::Flag { flag: flag.to_owned() }, value)?;
         }
         Ok(self)
     }
 
-    /// The current value of a key, if it can be deserialised.
-    #[must_use]
-    pub fn peek<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        self.figment.extract_inner(key).ok()
-    }
-
     /// Replaces the defaults: applies to keys that no layer has set.
     ///
     /// # Panics
-    /// As [`Layers::new`].
+    /// When the defaults have a key that the first ones have not.
     #[must_use]
-    pub fn on_defaults(mut self, defaults: &impl Serialize) -> Layers {
-        let value = Value::serialize(defaults).expect("defaults serialise");
-        let mut keys = Vec::new();
-        flatten("", &value.into_dict().expect("defaults are a table"), &mut keys);
-        for (key, value) in keys {
-            if self.origins.get(&key) == Some(&Origin::Default) {
-                self.merge(figment::util::nest(&key, value).into_dict().expect("a nested value is a table"));
+    pub fn on_defaults(mut self, defaults: &[Section]) -> Layers {
+        for Section { name, rows } in defaults {
+            for Row { key, default, .. } in rows {
+                let key = join(name, key);
+                if self.origins.get(&key) == Some(&Origin::Default) {
+                    self.set(&key, Origin::Default, || default.clone()).expect("the key is known");
+                }
             }
         }
         self
     }
 
-    /// Merges the layers.
+    /// Reads the options of a section.
     ///
     /// # Errors
     /// [`ConfigError::Value`] when a value has the wrong type or is out of range.
-    pub fn load<T: DeserializeOwned>(self) -> Result<Loaded<T>, ConfigError> {
-        let value = self.figment.extract().map_err(|error: figment::Error| {
-            let key = error.path.join(".");
+    pub fn read<O: Options>(&self, section: &str) -> Result<O, ConfigError> {
+        let table = Value::Table(self.values.get(section).cloned().unwrap_or_default());
+        serde_path_to_error::deserialize(table).map_err(|error| {
+            let key = join(section, &error.path().to_string());
             let origin = self.origins.get(&key).cloned().unwrap_or(Origin::Default);
-            ConfigError::Value { origin, key: Some(key), reason: readable_reason(&error.kind.to_string()) }
-        })?;
-        let held = |key: &str| self.figment.find_value(key).ok().and_then(|value| toml::Value::try_from(&value).ok());
-        let keys = self.origins.iter();
-        let keys = keys.map(|(key, origin)| Key { name: key.clone(), value: held(key), origin: origin.clone() });
-        Ok(Loaded {
-            value,
-            keys: keys.collect(),
-            warnings: self.warnings.iter().map(|unknown| format!("{unknown}; it is ignored")).collect(),
+            ConfigError::Value { origin, key: Some(key), reason: readable_reason(error.inner().message().trim()) }
         })
     }
 
-    fn set(&mut self, key: &str, origin: Origin, value: Value) -> Result<(), ConfigError> {
-        self.set_origin(key, origin)?;
-        let dict = figment::util::nest(key, value).into_dict().expect("a nested value is a table");
-        self.merge(dict);
-        Ok(())
+    /// Every key in order, with its value and its origin.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        let key = |(name, origin): (&String, &Origin)| Key {
+            name: name.clone(),
+            value: self.value(name).expect("every key has a value").clone(),
+            origin: origin.clone(),
+        };
+        self.origins.iter().map(key).collect()
     }
 
-    fn set_origin(&mut self, key: &str, origin: Origin) -> Result<(), ConfigError> {
-        match self.origins.get_mut(key) {
-            Some(known) => *known = origin,
-            None => return Err(self.unknown(key, origin)),
-        }
-        Ok(())
+    /// What was ignored, and may be a mistake.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.iter().map(|unknown| format!("{unknown}; it is ignored")).collect()
     }
 
-    fn merge(&mut self, dict: Dict) {
-        self.figment = std::mem::take(&mut self.figment).merge(Layer(dict));
+    fn value(&self, key: &str) -> Option<&Value> {
+        let (section, name) = key.split_once('.')?;
+        self.values.get(section)?.get(name)
+    }
+
+    fn set(&mut self, key: &str, origin: Origin, value: impl FnOnce() -> Value) -> Result<(), ConfigError> {
+        let Some(known) = self.origins.get_mut(key) else { return Err(self.unknown(key, origin)) };
+        *known = origin;
+        let (section, name) = key.split_once('.').expect("every key is in a section");
+        self.values.entry(section.to_owned()).or_default().insert(name.to_owned(), value());
+        Ok(())
     }
 
     fn unknown(&self, key: &str, origin: Origin) -> ConfigError {
-        let nearest = self.origins.keys().min_by_key(|known| distance(known, key)).cloned();
+        let nearest = self.origins.keys().min_by_key(|known| strsim::levenshtein(known, key)).cloned();
         ConfigError::UnknownKey { origin, key: key.to_owned(), nearest }
     }
 }
@@ -311,29 +294,6 @@ fn at(path: &Path, text: &str, offset: usize) -> Origin {
     Origin::File { path: path.to_owned(), line: line_of(text, offset) }
 }
 
-/// The values of a layer for figment. [`Layers::origins`] has their origins.
-struct Layer(Dict);
-
-impl Provider for Layer {
-    fn metadata(&self) -> Metadata {
-        Metadata::default()
-    }
-
-    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.0.clone()))
-    }
-}
-
-fn flatten(prefix: &str, dict: &Dict, keys: &mut Vec<(String, Value)>) {
-    for (name, value) in dict {
-        let key = join(prefix, name);
-        match value {
-            Value::Dict(_, inner) => flatten(&key, inner, keys),
-            value => keys.push((key, value.clone())),
-        }
-    }
-}
-
 fn flatten_spans(prefix: &str, table: &DeTable<'_>, keys: &mut Vec<(String, usize)>) {
     for (name, value) in table {
         let key = join(prefix, name.get_ref());
@@ -348,26 +308,10 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// The edit distance of two texts: insertions, deletions and substitutions.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.bytes().enumerate() {
-            let change = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
-}
-
 /// A variable's text as a value: text if the key holds text, otherwise parsed.
 fn parse_as(current: Option<&Value>, text: &str) -> Value {
-    match current {
-        Some(Value::String(..)) => Value::from(text),
-        _ => text.parse().unwrap_or_else(|infallible| match infallible {}),
-    }
+    let plain = || Value::String(text.to_owned());
+    if current.is_some_and(Value::is_str) { plain() } else { text.parse().unwrap_or_else(|_| plain()) }
 }
 
 #[cfg(test)]

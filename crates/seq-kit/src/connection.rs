@@ -1,8 +1,9 @@
 //! Listeners and connections of a server: of a socket of [`crate::listen`], or of a simulated network.
 //!
 //! A server takes a [`Listener`] and reads [`Connection`]s, whatever the transport below. A real socket has no
-//! overhead: it is an enum variant, not a trait object.
+//! overhead: it is not behind a trait object.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -14,9 +15,19 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_stream::{Stream, StreamExt};
+use tokio_util::either::Either;
 use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
 
-use crate::arrivals;
+thread_local! {
+    static READS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Number of reads that [`Connection`]s have completed on the current thread; wraps around.
+#[inline]
+#[must_use]
+pub fn reads_on_this_thread() -> u64 {
+    READS.get()
+}
 
 /// Pause after a failed accept. The usual cause is that the process has no file descriptors left; an immediate retry
 /// would starve the open connections of CPU.
@@ -24,13 +35,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
-/// A source of incoming connections.
-pub struct Listener(Source);
-
-enum Source {
-    Tcp(std::net::TcpListener),
-    Other(Connections),
-}
+/// A source of incoming connections: a TCP socket, or any stream.
+pub struct Listener(Either<std::net::TcpListener, Connections>);
 
 impl Listener {
     /// A listener on a stream of connections that are not sockets.
@@ -38,41 +44,41 @@ impl Listener {
     where
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let connection = |accepted: io::Result<C>| accepted.map(|other| Connection::Other(Box::new(other)));
-        Listener(Source::Other(Box::pin(connections.map(connection))))
+        Listener(Either::Right(Box::pin(connections.map(|accepted| accepted.map(Connection::other)))))
     }
 
-    /// The incoming connections. Sockets have TCP_NODELAY: a response could otherwise wait 40 ms for the client's
-    /// delayed acknowledgement.
+    /// The incoming connections, endless for a socket. Sockets have TCP_NODELAY: a response could otherwise wait 40 ms
+    /// for the client's delayed acknowledgement.
     ///
     /// # Errors
     /// When the socket cannot be registered with the current runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn incoming(self) -> io::Result<Incoming> {
-        Ok(Incoming(match self.0 {
-            Source::Tcp(listener) => {
+    pub fn incoming(self) -> io::Result<impl Stream<Item = io::Result<Connection>> + Send + Unpin + use<>> {
+        Ok(match self.0 {
+            Either::Left(listener) => {
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                Accepting::Tcp(TcpIncoming::from(listener).with_nodelay(Some(true)))
+                let sockets = TcpIncoming::from(listener).with_nodelay(Some(true));
+                Either::Left(sockets.map(|accepted: io::Result<TcpStream>| accepted.map(Connection::from)))
             }
-            Source::Other(connections) => Accepting::Other(connections),
-        }))
+            Either::Right(connections) => Either::Right(connections),
+        })
     }
 }
 
 impl From<std::net::TcpListener> for Listener {
     fn from(listener: std::net::TcpListener) -> Listener {
-        Listener(Source::Tcp(listener))
+        Listener(Either::Left(listener))
     }
 }
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Source::Tcp(listener) => listener.fmt(f),
-            Source::Other(_) => f.write_str("Listener"),
+            Either::Left(listener) => listener.fmt(f),
+            Either::Right(_) => f.write_str("Listener"),
         }
     }
 }
@@ -93,47 +99,21 @@ pub async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
     accepted
 }
 
-/// Incoming connections; endless for a socket.
-pub struct Incoming(Accepting);
-
-enum Accepting {
-    Tcp(TcpIncoming),
-    Other(Connections),
-}
-
-impl Stream for Incoming {
-    type Item = io::Result<Connection>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match &mut self.get_mut().0 {
-            Accepting::Tcp(incoming) => {
-                Pin::new(incoming).poll_next(cx).map(|accepted| accepted.map(|accepted| accepted.map(Connection::Tcp)))
-            }
-            Accepting::Other(connections) => connections.as_mut().poll_next(cx),
-        }
-    }
-}
-
-impl fmt::Debug for Incoming {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Incoming")
-    }
-}
-
 /// The traits of a connection.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 
-/// One connection. Its reads are counted in [`crate::arrivals`].
-pub enum Connection {
-    /// A TCP socket.
-    Tcp(TcpStream),
-    /// Any other transport.
-    Other(Box<dyn Duplex>),
-}
+/// One connection: a TCP socket, or any other transport. Its reads are counted: [`reads_on_this_thread`].
+pub struct Connection(Either<TcpStream, Box<dyn Duplex>>);
 
 impl Connection {
+    /// A connection that is not a socket.
+    #[must_use]
+    pub fn other(transport: impl Duplex + 'static) -> Connection {
+        Connection(Either::Right(Box::new(transport)))
+    }
+
     /// Address of the peer's host; only sockets have one.
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
@@ -146,17 +126,23 @@ impl Connection {
     /// # Errors
     /// When the system refuses it.
     pub fn keep_alive(&self, idle: Duration, every: Duration, tries: u32) -> io::Result<()> {
-        let Connection::Tcp(stream) = self else { return Ok(()) };
+        let Either::Left(stream) = &self.0 else { return Ok(()) };
         let keepalive = TcpKeepalive::new().with_time(idle).with_interval(every).with_retries(tries);
         SockRef::from(stream).set_tcp_keepalive(&keepalive)
     }
 }
 
+impl From<TcpStream> for Connection {
+    fn from(stream: TcpStream) -> Connection {
+        Connection(Either::Left(stream))
+    }
+}
+
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Connection::Tcp(stream) => stream.fmt(f),
-            Connection::Other(_) => f.write_str("Connection"),
+        match &self.0 {
+            Either::Left(stream) => stream.fmt(f),
+            Either::Right(_) => f.write_str("Connection"),
         }
     }
 }
@@ -165,64 +151,46 @@ impl Connected for Connection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        match self {
-            Connection::Tcp(stream) => stream.connect_info(),
-            Connection::Other(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
+        match &self.0 {
+            Either::Left(stream) => stream.connect_info(),
+            Either::Right(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
         }
     }
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
-            Connection::Other(other) => Pin::new(other).poll_read(cx, into),
-        };
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.0).poll_read(cx, into);
         if read.is_ready() {
-            arrivals::note();
+            READS.set(READS.get().wrapping_add(1));
         }
         read
     }
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Connection::Other(other) => Pin::new(other).poll_write(cx, bytes),
-        }
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Connection::Other(other) => Pin::new(other).poll_write_vectored(cx, parts),
-        }
+        Pin::new(&mut self.0).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Connection::Tcp(stream) => stream.is_write_vectored(),
-            Connection::Other(other) => other.is_write_vectored(),
-        }
+        self.0.is_write_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Connection::Other(other) => Pin::new(other).poll_flush(cx),
-        }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Connection::Other(other) => Pin::new(other).poll_shutdown(cx),
-        }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 
@@ -271,7 +239,7 @@ mod tests {
         let mut incoming = Listener::from(listener).incoming().unwrap();
         let _peer = TcpStream::connect(addr).await.unwrap();
         let connection = incoming.next().await.unwrap().unwrap();
-        let Connection::Tcp(stream) = &connection else { panic!("a socket") };
+        let Either::Left(stream) = &connection.0 else { panic!("a socket") };
         assert!(!SockRef::from(stream).keepalive().unwrap());
         connection.keep_alive(Duration::from_secs(30), Duration::from_secs(10), 3).unwrap();
         assert!(SockRef::from(stream).keepalive().unwrap());

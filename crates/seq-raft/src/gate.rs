@@ -4,13 +4,9 @@
 //! group itself.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use seq_proto::status;
-use tonic::{Code, Status};
-
-/// Retry hint of a member that is starting.
-const STARTING_RETRY: Duration = Duration::from_millis(100);
+use seq_proto::Reason;
+use tonic::Status;
 
 /// A service that is opened once. Clones open together.
 pub struct Gate<T>(Arc<OnceLock<T>>);
@@ -35,10 +31,7 @@ impl<T> Gate<T> {
     /// # Errors
     /// `STARTING` while there is none.
     pub fn get(&self) -> Result<&T, Status> {
-        self.peek().ok_or_else(|| {
-            let text = "this member of the store is starting".to_owned();
-            status::with_reason(Code::Unavailable, "STARTING", text, [], Some(STARTING_RETRY))
-        })
+        self.peek().ok_or_else(|| Reason::Starting.status("this member of the store is starting"))
     }
 
     /// The service, where it is open.

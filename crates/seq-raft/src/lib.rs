@@ -50,7 +50,7 @@ pub use leadership::quorum::QuorumStatus;
 pub use membership::service::MemberAdmin;
 pub use node::{LoadedNode, RaftNode, RunningNode};
 pub use options::{InvalidOptions, RaftOptions};
-pub use propose::{LEADER_RETRY, ProposeError};
+pub use propose::ProposeError;
 pub use state_machine::{Malformed, StateMachine};
 pub use status::{MemberStatus, RaftStatus};
 pub use storage::{AppliedState, DataDir, LoadError, MemoryDisk, Observer, OpenError};

@@ -29,10 +29,10 @@ pub struct RaftOptions {
     pub commit_timeout: Duration,
     /// How long a snapshot may take to reach a follower and be installed there.
     pub snapshot_timeout: Duration,
-    /// Entries applied between two snapshots. With [`RaftOptions::log_kept`] it bounds the log, which is also held in memory.
-    pub snapshot_every: u64,
+    /// Entries applied between two snapshots. With [`RaftOptions::log_retained_entries`] it bounds the log, which is also held in memory.
+    pub snapshot_interval_entries: u64,
     /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
-    pub log_kept: u64,
+    pub log_retained_entries: u64,
 }
 
 impl RaftOptions {
@@ -43,8 +43,8 @@ impl RaftOptions {
         election_max: Duration::from_millis(500),
         commit_timeout: Duration::from_secs(5),
         snapshot_timeout: Duration::from_secs(60),
-        snapshot_every: 20_000,
-        log_kept: 5_000,
+        snapshot_interval_entries: 20_000,
+        log_retained_entries: 5_000,
     };
 
     /// For members that are up to [`RaftOptions::max_round_trip`] apart from each other: three continents.
@@ -97,7 +97,7 @@ impl RaftOptions {
             "snapshot_timeout >= 1 s",
             "a follower far behind would never get a whole snapshot",
         )?;
-        relation(self.snapshot_every >= 1, "snapshot_every >= 1", "the log would grow for ever")
+        relation(self.snapshot_interval_entries >= 1, "snapshot_interval_entries >= 1", "the log would grow for ever")
     }
 
     /// The Raft library's configuration; everything not named here is its default.
@@ -110,8 +110,8 @@ impl RaftOptions {
             election_timeout_max: ms(self.election_max),
             install_snapshot_timeout: ms(self.snapshot_timeout),
             max_payload_entries: MAX_ENTRIES_PER_MESSAGE,
-            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_every),
-            max_in_snapshot_log_to_keep: self.log_kept,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_interval_entries),
+            max_in_snapshot_log_to_keep: self.log_retained_entries,
             purge_batch_size: PURGE_BATCH,
             // A member that was cut off must not depose the leader when it comes back.
             enable_pre_vote: Some(true),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
-use seq_kit::metrics::{
+use seq_api::metrics::{
     RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX,
     RAFT_TERM, RAFT_VOTERS,
 };

@@ -1,6 +1,7 @@
 //! Makes faults happen, ends them, and heals everything in the end.
 
 use seq_core::owner::Owner;
+use seq_core::renewals::PEER_ROUTES_INTERVAL;
 
 use crate::clock::{MachineClock, RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
@@ -42,6 +43,7 @@ impl World {
         }
         self.after(0, Event::Step(p, Step::Register));
         self.after(0, Event::Step(p, Step::Tick));
+        self.after(PEER_ROUTES_INTERVAL.as_nanos() as u64, Event::Step(p, Step::FetchRoutes));
     }
 
     /// Ends a process at once.
@@ -215,7 +217,7 @@ impl World {
         // What it forwarded is still on its way back through it.
         let calm = self.swarm.weather == Weather::Calm;
         let process = &self.procs[p];
-        if calm && !(process.held.is_empty() && process.forwards.is_empty() && process.in_call == 0) {
+        if calm && !(process.pending.is_empty() && process.forwards.is_empty() && process.in_call == 0) {
             self.listeners[process.name][process.port] = None;
             return self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
         }

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
+use seq_api::clock::Clock;
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::Reassignment;
-use seq_kit::clock::Clock;
 use seq_raft::ProposeError;
 use tokio::sync::watch;
 
@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(crate) struct ArbiterShell {
     set: ReplicatedSet,
     allocs: Vec<AllocSpec>,
-    timeouts: Patience,
+    timeouts: ArbiterTimeouts,
     clock: Clock,
     /// The current plan; empty while this member does not lead.
     plan: watch::Sender<Arc<Plan>>,
@@ -39,7 +39,7 @@ impl ArbiterShell {
     pub(crate) fn new(
         set: ReplicatedSet,
         allocs: Vec<AllocSpec>,
-        (timeouts, clock): (Patience, Clock),
+        (timeouts, clock): (ArbiterTimeouts, Clock),
     ) -> (ArbiterShell, watch::Receiver<Arc<Plan>>) {
         let (plan, published) = watch::channel(Arc::default());
         (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
@@ -86,7 +86,7 @@ impl ArbiterShell {
         let declared: Vec<Declared<'_>> =
             self.allocs.iter().map(|node| Declared { name: &node.name, weight: node.weight }).collect();
         let clock = || self.clock.now().at_least_since(origin);
-        self.set.read(|state| machine.look(state, &declared, clock).clone())
+        self.set.read(|state| machine.evaluate(state, &declared, clock).clone())
     }
 
     fn publish(&self, plan: &Arc<Plan>) {

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use seq_core::arbiter::Patience;
+use seq_api::clock::Clock;
+use seq_core::arbiter::ArbiterTimeouts;
 use seq_core::layout::LayoutError;
 use seq_core::lease::LeaseTerms;
 use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::state::SetDefinition;
 use seq_core::{Layout, limits};
-use seq_kit::clock::Clock;
+use seq_kit::config::durations;
 use seq_kit::connection::Listener;
 use seq_raft::{DataDir, InvalidOptions, RaftOptions};
 
@@ -43,32 +44,48 @@ pub struct StoreConfig {
     pub clock: Clock,
     /// Source revision of the program, for operators; "unknown" where it is not known.
     pub revision: String,
+    /// Returns the CPU time of the process, in microseconds, for operators.
+    pub cpu_us: fn() -> u64,
 }
 
-/// Times and sizes of a store member. The same on all members, or elections are unfair.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// Interval of the leader's heartbeats.
-    pub heartbeat: Duration,
-    /// A follower that received nothing of the leader for a random time from here ..
-    pub election_min: Duration,
-    /// .. to here stands for election.
-    pub election_max: Duration,
-    /// How long a proposal may wait to be committed.
-    pub commit_timeout: Duration,
-    /// How long a snapshot may take to reach a follower and be installed there.
-    pub snapshot_timeout: Duration,
-    /// Entries applied between two snapshots. With [`StoreOptions::log_kept`] it bounds the log, which is also held in memory.
-    pub snapshot_every: u64,
-    /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
-    pub log_kept: u64,
-    /// How long sections wait for AllocSvrs that have not registered, counted from when the first one has.
-    pub registration_grace: Duration,
-    /// How long an AllocSvr may be silent before its sections get another owner. No AllocSvr registers here whose lease could
-    /// outlast it.
-    pub lease_wait: Duration,
-    /// How long the same AllocSvrs must have been there before sections are moved only to even the load.
-    pub rebalance_after: Duration,
+seq_kit::options! {
+    /// Timeouts, intervals and sizes of a store member. The same on all members, or elections are unfair.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct StoreOptions {
+        /// Interval of the Raft leader's heartbeats. A heartbeat must be acknowledged before the next one is due: nine tenths
+        /// of the interval is the longest round trip between members that the store supports; the log and `seqsvr status -o
+        /// wide` show measured ones.
+        #[serde(rename = "heartbeat_ms", with = "durations::ms")]
+        pub heartbeat: Duration,
+        /// Shortest election timeout: a follower without a heartbeat for a random time between this and election_max_ms
+        /// starts an election.
+        #[serde(rename = "election_min_ms", with = "durations::ms")]
+        pub election_min: Duration,
+        /// Longest election timeout.
+        #[serde(rename = "election_max_ms", with = "durations::ms")]
+        pub election_max: Duration,
+        /// Timeout of a proposal until it is committed.
+        #[serde(rename = "commit_timeout_ms", with = "durations::ms")]
+        pub commit_timeout: Duration,
+        /// Timeout of sending a snapshot to a follower and installing it there.
+        #[serde(rename = "snapshot_timeout_ms", with = "durations::ms")]
+        pub snapshot_timeout: Duration,
+        /// Entries applied between two snapshots. With log_retained_entries it bounds the log, which is also held in memory.
+        pub snapshot_interval_entries: u64,
+        /// Log entries retained behind a snapshot, so a follower that was briefly away needs no snapshot.
+        pub log_retained_entries: u64,
+        /// How long sections wait for allocators that have not registered, from the first registration.
+        #[serde(rename = "registration_grace_ms", with = "durations::ms")]
+        pub registration_grace: Duration,
+        /// How long no request of an allocator is applied before its sections are taken over by others. It must outlast the
+        /// allocators' leases despite clock drift (lease_wait_ms >= lease_ms * 1.11 / 0.89); an allocator with a longer lease
+        /// is refused.
+        #[serde(rename = "lease_wait_ms", with = "durations::ms")]
+        pub lease_wait: Duration,
+        /// How long the set of live allocators must be stable before sections are handed over only to balance the load.
+        #[serde(rename = "rebalance_after_ms", with = "durations::ms")]
+        pub rebalance_after: Duration,
+    }
 }
 
 impl StoreOptions {
@@ -96,8 +113,8 @@ impl StoreOptions {
             election_max: raft.election_max,
             commit_timeout: raft.commit_timeout,
             snapshot_timeout: raft.snapshot_timeout,
-            snapshot_every: raft.snapshot_every,
-            log_kept: raft.log_kept,
+            snapshot_interval_entries: raft.snapshot_interval_entries,
+            log_retained_entries: raft.log_retained_entries,
             registration_grace: Duration::ZERO,
             lease_wait: Duration::ZERO,
             rebalance_after: Duration::ZERO,
@@ -113,8 +130,8 @@ impl StoreOptions {
             election_max: self.election_max,
             commit_timeout: self.commit_timeout,
             snapshot_timeout: self.snapshot_timeout,
-            snapshot_every: self.snapshot_every,
-            log_kept: self.log_kept,
+            snapshot_interval_entries: self.snapshot_interval_entries,
+            log_retained_entries: self.log_retained_entries,
         }
     }
 
@@ -125,8 +142,8 @@ impl StoreOptions {
     }
 
     /// Timeouts of the arbiter.
-    pub(crate) fn arbiter_timeouts(&self) -> Patience {
-        Patience { grace: self.registration_grace, steady: self.rebalance_after }
+    pub(crate) fn arbiter_timeouts(&self) -> ArbiterTimeouts {
+        ArbiterTimeouts { registration_grace: self.registration_grace, stable_for: self.rebalance_after }
     }
 
     /// Checks the relations between the values.
@@ -259,7 +276,7 @@ mod tests {
             (|options| options.commit_timeout = options.election_max, "election_max < commit_timeout"),
             (|options| options.snapshot_timeout = Duration::ZERO, "snapshot_timeout >= 1 s"),
             (|options| options.lease_wait = options.election_max, "election_max < lease_wait"),
-            (|options| options.snapshot_every = 0, "snapshot_every >= 1"),
+            (|options| options.snapshot_interval_entries = 0, "snapshot_interval_entries >= 1"),
         ];
         for (change, relation) in changes {
             let mut options = StoreOptions { heartbeat: ms(50), ..StoreOptions::DEFAULTS };

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::SetSpec;
 use seq_core::state::{SetDefinition, Terms};
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
@@ -147,7 +148,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let name = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, listener, options, clock, revision } = config;
+    let StoreConfig { spec, cluster, id, data, join, form, listener, options, clock, revision, cpu_us } = config;
     let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
         id: store.id,
         name: store.name.clone(),
@@ -167,7 +168,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let node = RaftNode::prepare(raft, tasks)?;
     check_form(&node, &data, &spec, form)?;
     let dials = spec.stores.len() * CONNECTIONS_PER_MEMBER;
-    let services = Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 })?);
+    let services =
+        Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?);
     // The other members may be starting too, and probe this one.
     server::serve(services.clone(), listener, tasks).map_err(StartError::Listen)?;
 
@@ -182,6 +184,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         set: set.clone(),
         node: name.as_str().into(),
         revision: revision.into(),
+        cpu_us,
         started,
     };
     let timeouts = (options.arbiter_timeouts(), clock);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_alloc::AllocConfig;
-use seq_kit::clock::Clock;
+use seq_api::clock::Clock;
 use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         name: args.name.clone(),
         advertise: spec.addr.clone(),
         replace: args.replace,
-        options: settings.alloc_options(),
+        options: settings.alloc,
         spec: set.spec,
         clock: Clock::System,
     };

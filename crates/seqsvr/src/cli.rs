@@ -16,6 +16,7 @@ use crate::bench::BenchArgs;
 use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
+use crate::environment;
 use crate::next_command::{CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
 use crate::output::Format;
@@ -127,10 +128,10 @@ fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Er
 
 /// Lets every argument accept negative numbers, so its own parser rejects them, and unbinds variables that are empty.
 fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
-    let is_set = |arg: &clap::Arg| arg.get_env().and_then(env::var_os).is_none_or(|value| !value.is_empty());
+    let is_empty = |arg: &clap::Arg| arg.get_env().is_some_and(environment::is_empty);
     command
         .mut_args(|arg| {
-            let reads = environment == Environment::Read && is_set(&arg);
+            let reads = environment == Environment::Read && !is_empty(&arg);
             let arg = if reads { arg } else { arg.env(Resettable::Reset) };
             if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg }
         })

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::output::{Output, Table};
 use crate::set_file;
-use crate::settings::{SAMPLE, Settings, SettingsArgs};
+use crate::settings::{self, Settings, SettingsArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -56,7 +56,7 @@ pub(crate) fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exi
         ConfigCommand::Check(args) => check(&args, output),
         ConfigCommand::Show(args) => show(&args, output),
         ConfigCommand::Sample => {
-            output.text(SAMPLE)?;
+            output.text(&settings::sample())?;
             Ok(Exit::Ok)
         }
     }
@@ -120,19 +120,19 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
 struct Item {
     key: String,
     /// In the type of the key.
-    value: Option<toml::Value>,
+    value: toml::Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
 }
 
 fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let loaded = args.settings.load(&Settings::default(), Ok).map_err(|failure| failure.ending(Exit::Usage))?;
-    let hides = |key: &Key| SECRETS.contains(&&*key.name) && loaded.value.has_password();
+    let hides = |key: &Key| SECRETS.contains(&&*key.name) && loaded.value.redis.password.is_some();
     let origin = |key: &Key| args.origin.then(|| key.origin.to_string());
     if output.is_json() {
         let items = loaded.keys.iter().map(|key| Item {
             key: key.name.clone(),
-            value: if hides(key) { Some(HIDDEN.into()) } else { key.value.clone() },
+            value: if hides(key) { HIDDEN.into() } else { key.value.clone() },
             origin: origin(key),
         });
         output.json_items(&items.collect::<Vec<_>>())?;
@@ -140,7 +140,7 @@ fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     let mut table = Table::new(if args.origin { &["key", "value", "from"][..] } else { &["key", "value"] });
     for key in &loaded.keys {
-        let value = if hides(key) { HIDDEN.to_owned() } else { key.text() };
+        let value = if hides(key) { HIDDEN.to_owned() } else { key.value.to_string() };
         table.row([key.name.clone(), value].into_iter().chain(origin(key)));
     }
     output.table(&table)?;

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use seq_alloc::AllocConfig;
+use seq_api::clock::Clock;
 use seq_core::set_spec::SetSpec;
-use seq_kit::clock::Clock;
 use seq_kit::http::Checks;
 use seq_store::{DataDir, Store, StoreConfig};
 
 use crate::exit::Exit;
 use crate::output::{Output, note};
+use crate::process;
 use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::set_file::{self, SetFile};
 use crate::settings::{Settings, SettingsArgs};
@@ -93,7 +94,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let started = Instant::now();
     let mut defaults = Settings::default();
     defaults.log.filter = DEV_LOG_FILTER.to_owned();
-    defaults.alloc.cores = 1;
+    defaults.threads.cores = 1;
     let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
     let set = set_file::parse("sets/dev.toml".as_ref(), set_file::DEV)
         .map_err(|problems| set_file::failure(Exit::Config, &problems))?;
@@ -215,10 +216,10 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
             name: alloc.name.clone(),
             advertise: alloc.addr.clone(),
             replace: false,
-            options: settings.alloc_options(),
+            options: settings.alloc,
             clock: Clock::System,
         };
-        let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, settings.shutdown_timeout())
+        let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, settings.shutdown.timeout)
             .with_context(|| format!("allocator {} cannot start", alloc.name))?;
         let mut own = Checks::new();
         allocator.add_checks(&mut own);
@@ -253,9 +254,10 @@ async fn start_stores(
             // Development data: `dev` forms a new store when its directory is gone.
             form: true,
             listener: listener.into(),
-            options: settings.store_options(),
+            options: settings.store.clone(),
             clock: Clock::System,
             revision: REVISION.to_owned(),
+            cpu_us: process::cpu_us,
         };
         let tasks = stage.tasks().clone();
         async { Store::start(config, tasks).await.map_err(|error| start_failure(&store.name, &error)) }

@@ -1,7 +1,7 @@
 //! The one binary: servers, client and operator commands, replay and bench.
 //!
 //! Each command is a module with `Args` for the command line and `run`. This file parses the command line, builds a
-//! runtime and maps the outcome to an exit code. The environment is read here and in [`cli`], nowhere below.
+//! runtime and maps the outcome to an exit code. The environment is read in [`environment`] alone.
 
 mod alloc;
 mod bench;
@@ -9,21 +9,25 @@ mod check;
 mod cli;
 mod config;
 mod dev;
+mod environment;
 mod exit;
 mod next_command;
 mod node;
+mod order_report;
 mod output;
+mod panic;
+mod process;
 mod replay;
 mod serve;
 mod services;
 mod set_file;
 mod settings;
+mod signals;
 mod sim;
 mod status;
 mod store;
 mod store_client;
 mod target;
-mod traffic;
 mod version;
 
 use std::process::ExitCode;

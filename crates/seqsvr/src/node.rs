@@ -56,7 +56,7 @@ pub(crate) struct DrainArgs {
     dry_run: bool,
     /// Timeout until the allocator owns nothing, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    patience_s: u64,
+    timeout_s: u64,
 }
 
 #[derive(Debug, Args)]
@@ -113,7 +113,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut client = args.target.client(Duration::from_secs(args.patience_s))?;
+    let mut client = args.target.client(Duration::from_secs(args.timeout_s))?;
     let set = client.nodes().await?.set;
     let node = args.node.as_str();
     let sections = client.drain(node, true, true).await?.sections;
@@ -178,7 +178,7 @@ async fn wait_drained(
     output: &Output,
 ) -> anyhow::Result<()> {
     let bar = bar(output, sections.into());
-    let (since, timeout) = (Instant::now(), Duration::from_secs(args.patience_s));
+    let (since, timeout) = (Instant::now(), Duration::from_secs(args.timeout_s));
     loop {
         let list = client.nodes().await?;
         let left = list.nodes.iter().find(|node| node.name == args.node).map_or(0, |node| node.sections);

@@ -6,6 +6,8 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use serde::{Serialize, Serializer};
 
+use crate::environment;
+
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -115,9 +117,7 @@ fn colored(word: &str, color: Color) -> String {
 
 /// Whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` is set.
 fn takes_color() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+    io::stderr().is_terminal() && !environment::refuses_color()
 }
 
 /// Serialises a 64-bit number as proto3 JSON does: as a string of its digits.
@@ -171,15 +171,7 @@ impl Table {
 
 /// Formats a number with thousands separators: 1,000,000.
 pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    indicatif::HumanCount(number).to_string()
 }
 
 #[cfg(test)]

@@ -12,15 +12,18 @@ use std::time::Duration;
 
 use anyhow::Context;
 use seq_alloc::{Allocator, Halt};
+use seq_api::metrics;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
+use seq_kit::metrics::Recorder;
 use seq_kit::tasks::{Hung, TaskGroup};
-use seq_kit::{http, listen, metrics, panic, process, signals, telemetry};
+use seq_kit::{http, listen, telemetry};
 use seq_store::StoreHandle;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
+use crate::{environment, panic, process, signals};
 
 pub(crate) mod alloc_node;
 
@@ -100,30 +103,32 @@ pub(crate) struct Process {
     settings: Settings,
     /// Cancelled when a stop is requested: the node is not ready from then on.
     root: TaskGroup,
+    /// The signal handler; ends last, because a second signal must end a shutdown that hangs.
+    signals: TaskGroup,
     stages: Vec<Stage>,
 }
 
 impl Process {
     /// Sets up the process-wide parts: logging, the panic hook, the open-file limit, metrics. Opens no socket.
-    pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, metrics::Recorder)> {
-        let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
+        let color = !environment::refuses_color();
         telemetry::init(settings.log.format, &settings.log.filter, color)?;
         is.log();
         panic::abort_on_panic();
         process::raise_file_limit().map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
-        let recorder = metrics::Recorder::install()?;
+        let recorder = metrics::install()?;
         metrics::build_info(VERSION, REVISION);
-        Ok((Process { settings, root: TaskGroup::new(), stages: Vec::new() }, recorder))
+        Ok((Process { settings, root: TaskGroup::new(), signals: TaskGroup::new(), stages: Vec::new() }, recorder))
     }
 
     /// Timeout of each step of the shutdown.
     pub(crate) fn shutdown_timeout(&self) -> Duration {
-        self.settings.shutdown_timeout()
+        self.settings.shutdown.timeout
     }
 
     /// Installs the signal handlers, on the current runtime.
     pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
-        signals::watch(&self.root).context("cannot listen for signals")
+        signals::watch(&self.root, &self.signals).context("cannot listen for signals")
     }
 
     /// Completes when a signal requests a stop.
@@ -132,13 +137,9 @@ impl Process {
     }
 
     /// Opens the port for metrics and probes, on the current runtime.
-    pub(crate) fn open(
-        &self,
-        listener: TcpListener,
-        recorder: metrics::Recorder,
-        checks: Checks,
-    ) -> anyhow::Result<()> {
-        http::serve(listener, recorder, checks, &self.root).context("cannot serve metrics and probes")
+    pub(crate) fn open(&self, listener: TcpListener, recorder: Recorder, checks: Checks) -> anyhow::Result<()> {
+        let connections = metrics::connection_metrics(http::NODE);
+        http::serve(listener, recorder, checks, connections, &self.root).context("cannot serve metrics and probes")
     }
 
     /// Adds a stage, started after all present ones.
@@ -163,13 +164,14 @@ impl Process {
         // From here on `/readyz` fails.
         self.root.cancel();
         let mut exit = Exit::Ok;
+        let timeout = self.shutdown_timeout();
         self.hand_over().await;
         for stage in self.stages.iter_mut().rev() {
             if let Some(task) = stage.tasks.failed() {
                 tracing::error!(stage = stage.name, task, "stage stopped: a required task failed");
                 exit = Exit::Failed;
             }
-            if let Err(hung) = stage.shutdown(self.settings.shutdown_timeout()).await {
+            if let Err(hung) = stage.shutdown(timeout).await {
                 tracing::error!(stage = stage.name, "{hung}");
                 exit = Exit::Failed;
                 // Threads with hung tasks cannot be joined.
@@ -184,8 +186,11 @@ impl Process {
             tracing::error!(addr, "evicted; if restarted, this process waits until the one at that address ends");
             exit = Exit::Evicted;
         }
-        if let Err(hung) = self.root.shutdown(self.settings.shutdown_timeout()).await {
+        if let Err(hung) = self.root.shutdown(timeout).await {
             tracing::error!(stage = "probes", "{hung}");
+        }
+        if let Err(hung) = self.signals.shutdown(timeout).await {
+            tracing::error!(stage = "signals", "{hung}");
         }
         exit
     }
@@ -194,7 +199,7 @@ impl Process {
     async fn hand_over(&self) {
         let running = self.stages.iter().filter(|stage| !stage.tasks.token().is_cancelled());
         let leaving =
-            running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.leave(self.shutdown_timeout()));
+            running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.drain(self.shutdown_timeout()));
         if !futures::future::join_all(leaving).await.into_iter().all(|drained| drained) {
             tracing::warn!("sections not handed over; they are taken over when their lease expires");
         }

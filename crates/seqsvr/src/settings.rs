@@ -2,22 +2,20 @@
 //!
 //! A set file describes a cluster and is the same everywhere; settings describe one process.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use seq_alloc::AllocOptions;
-use seq_core::AdvanceLimit;
 use seq_gateway::resp::RespConfig;
-use seq_kit::config::{Layers, Loaded};
-use seq_kit::cores;
+use seq_kit::config::{self, ConfigError, Key, Layers, Section, durations};
 use seq_kit::telemetry::{self, LogFormat};
+use seq_kit::{cores, options};
 use seq_store::StoreOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
-use crate::output;
+use crate::{environment, output};
 
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
@@ -29,51 +27,47 @@ const MAX_CORES: usize = 1_024;
 const RESERVED_VARIABLES: [&str; 5] =
     ["SEQSVR_ADDR", "SEQSVR_OUTPUT", "SEQSVR_CONFIG", "SEQSVR_E2E_KILLS", "SEQSVR_E2E_TRACE"];
 
-/// A settings file with every key at its default, with comments.
-pub(crate) const SAMPLE: &str = include_str!("settings/sample.toml");
+/// The first lines of a sample.
+const SAMPLE_HEAD: &str = "\
+# Settings of one seqsvr server process: every key with its default.
+# A key can also be set by an environment variable (log.filter: SEQSVR_LOG_FILTER) and, where there is one, by a flag.
+# Flags override the environment, which overrides the file; `seqsvr config show --origin` shows which one set a key.
+";
 
-/// The settings of a server process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The settings of a server process: the options of its parts. Each field is a section; `store` and `alloc` hold two.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    pub(crate) log: LogSettings,
-    pub(crate) shutdown: ShutdownSettings,
-    pub(crate) store: StoreSettings,
-    pub(crate) alloc: AllocSettings,
-    pub(crate) redis: RedisSettings,
-    pub(crate) http: HttpSettings,
+    pub(crate) log: LogOptions,
+    pub(crate) shutdown: ShutdownOptions,
+    /// In section `store`.
+    pub(crate) network: NetworkOptions,
+    pub(crate) store: StoreOptions,
+    /// In section `alloc`.
+    pub(crate) threads: ThreadOptions,
+    pub(crate) alloc: AllocOptions,
+    pub(crate) redis: RespConfig,
+    pub(crate) http: HttpOptions,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct HttpSettings {
-    /// Whether GET requests may allocate numbers.
-    pub(crate) get_takes: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RedisSettings {
-    pub(crate) prefix: String,
-    /// Empty: none.
-    pub(crate) password: String,
-    /// 0: never.
-    pub(crate) idle_s: u64,
-}
-
-impl fmt::Debug for RedisSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RedisSettings { prefix, password: _, idle_s } = self;
-        f.debug_struct("RedisSettings").field("prefix", prefix).field("idle_s", idle_s).finish_non_exhaustive()
+options! {
+    /// Logging.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LogOptions {
+        /// Log filter by level and target. At level info the Raft library logs every step.
+        pub(crate) filter: String,
+        /// Format of log lines: plain (text) or json (one object a line).
+        pub(crate) format: LogFormat,
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LogSettings {
-    pub(crate) filter: String,
-    pub(crate) format: LogFormat,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ShutdownSettings {
-    pub(crate) patience_ms: u64,
+options! {
+    /// The orderly shutdown.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct ShutdownOptions {
+        /// Timeout of an orderly shutdown; tasks that still run then are logged and abandoned.
+        #[serde(rename = "timeout_ms", with = "durations::ms")]
+        pub(crate) timeout: Duration,
+    }
 }
 
 /// The network between the members of a store; selects the defaults of all timeouts that depend on it.
@@ -86,82 +80,59 @@ pub(crate) enum Preset {
     Wan,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoreSettings {
-    pub(crate) preset: Preset,
-    pub(crate) heartbeat_ms: u64,
-    pub(crate) election_min_ms: u64,
-    pub(crate) election_max_ms: u64,
-    pub(crate) commit_timeout_ms: u64,
-    pub(crate) snapshot_timeout_ms: u64,
-    pub(crate) snapshot_every: u64,
-    pub(crate) log_kept: u64,
-    pub(crate) registration_grace_ms: u64,
-    pub(crate) lease_wait_ms: u64,
-    pub(crate) rebalance_after_ms: u64,
+options! {
+    /// The network.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct NetworkOptions {
+        /// The network between the members: "lan" (one region; round trips of up to 90 ms between members) or "wan" (up to
+        /// 540 ms). "wan" changes the defaults of this section's times (heartbeat 600, election 2_000 to 3_000, commit
+        /// 15_000, snapshot 180_000, registration_grace 10_000, lease_wait 10_000, rebalance_after 30_000) and of [alloc]
+        /// (lease 8_000, margin 200, renew_interval 1_500, min_renew_interval 250, store_timeout 2_500, retry 100 to
+        /// 1_000). Use the same preset on all nodes of a set.
+        pub(crate) preset: Preset,
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AllocSettings {
-    pub(crate) cores: usize,
-    pub(crate) lease_ms: u64,
-    pub(crate) lease_margin_ms: u64,
-    pub(crate) renew_every_ms: u64,
-    pub(crate) claim_every_ms: u64,
-    pub(crate) store_timeout_ms: u64,
-    pub(crate) retry_min_ms: u64,
-    pub(crate) retry_max_ms: u64,
-    pub(crate) raise_batch: usize,
-    pub(crate) raises_in_flight: usize,
-    pub(crate) connections: usize,
-    pub(crate) max_advance: u64,
+options! {
+    /// The serving threads of an allocator.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct ThreadOptions {
+        /// Serving threads, each with its own runtime and listener; 0: one for each core.
+        pub(crate) cores: usize,
+    }
+}
+
+options! {
+    /// JSON and text over HTTP.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct HttpOptions {
+        /// Whether GET /api/seq/next/{uid} allocates numbers as POST does. GETs are prefetched, crawled and repeated by
+        /// proxies; those that a browser sends for another site are refused in either case.
+        pub(crate) allocate_on_get: bool,
+    }
+}
+
+/// Settings and where they come from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) value: Settings,
+    /// Every key in order.
+    pub(crate) keys: Vec<Key>,
+    /// Environment variables with the prefix that match no key.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        let (store, alloc, redis) = (StoreOptions::DEFAULTS, AllocOptions::DEFAULTS, RespConfig::defaults());
         Settings {
-            log: LogSettings { filter: "info,openraft=warn".to_owned(), format: LogFormat::Plain },
-            shutdown: ShutdownSettings { patience_ms: 10_000 },
-            store: StoreSettings::of(Preset::Lan, &store),
-            alloc: AllocSettings {
-                cores: 0,
-                lease_ms: to_ms(alloc.lease),
-                lease_margin_ms: to_ms(alloc.lease_margin),
-                renew_every_ms: to_ms(alloc.renew_every),
-                claim_every_ms: to_ms(alloc.claim_every),
-                store_timeout_ms: to_ms(alloc.store_timeout),
-                retry_min_ms: to_ms(alloc.retry_min),
-                retry_max_ms: to_ms(alloc.retry_max),
-                raise_batch: alloc.raise_batch,
-                raises_in_flight: alloc.raises_in_flight,
-                connections: alloc.connections,
-                max_advance: alloc.max_advance.0,
-            },
-            redis: RedisSettings {
-                prefix: redis.prefix,
-                password: redis.password.unwrap_or_default(),
-                idle_s: redis.idle.unwrap_or_default().as_secs(),
-            },
-            http: HttpSettings { get_takes: false },
-        }
-    }
-}
-
-impl StoreSettings {
-    fn of(preset: Preset, store: &StoreOptions) -> StoreSettings {
-        StoreSettings {
-            preset,
-            heartbeat_ms: to_ms(store.heartbeat),
-            election_min_ms: to_ms(store.election_min),
-            election_max_ms: to_ms(store.election_max),
-            commit_timeout_ms: to_ms(store.commit_timeout),
-            snapshot_timeout_ms: to_ms(store.snapshot_timeout),
-            snapshot_every: store.snapshot_every,
-            log_kept: store.log_kept,
-            registration_grace_ms: to_ms(store.registration_grace),
-            lease_wait_ms: to_ms(store.lease_wait),
-            rebalance_after_ms: to_ms(store.rebalance_after),
+            log: LogOptions { filter: "info,openraft=warn".to_owned(), format: LogFormat::Plain },
+            shutdown: ShutdownOptions { timeout: Duration::from_secs(10) },
+            network: NetworkOptions { preset: Preset::Lan },
+            store: StoreOptions::DEFAULTS,
+            threads: ThreadOptions { cores: 0 },
+            alloc: AllocOptions::DEFAULTS,
+            redis: RespConfig::defaults(),
+            http: HttpOptions { allocate_on_get: false },
         }
     }
 }
@@ -170,85 +141,69 @@ impl Settings {
     /// These settings with timeouts for distant members, and leases that outlast their elections.
     fn wan(self) -> Settings {
         Settings {
-            store: StoreSettings::of(Preset::Wan, &StoreOptions::WAN),
-            alloc: AllocSettings {
-                lease_ms: 8_000,
-                lease_margin_ms: 200,
-                renew_every_ms: 1_500,
-                claim_every_ms: 250,
-                store_timeout_ms: 2_500,
-                retry_min_ms: 100,
-                retry_max_ms: 1_000,
+            network: NetworkOptions { preset: Preset::Wan },
+            store: StoreOptions::WAN,
+            alloc: AllocOptions {
+                lease: Duration::from_millis(8_000),
+                lease_margin: Duration::from_millis(200),
+                renew_interval: Duration::from_millis(1_500),
+                min_renew_interval: Duration::from_millis(250),
+                store_timeout: Duration::from_millis(2_500),
+                retry_min: Duration::from_millis(100),
+                retry_max: Duration::from_millis(1_000),
                 ..self.alloc
             },
             ..self
         }
     }
 
-    /// Bound on an orderly shutdown; tasks that still run then are logged and abandoned.
-    pub(crate) fn shutdown_timeout(&self) -> Duration {
-        Duration::from_millis(self.shutdown.patience_ms)
+    /// The keys, in the order of the sample; [`Settings::read`] reads them back.
+    fn sections(&self) -> [Section; 8] {
+        [
+            Section::new("log", &self.log),
+            Section::new("shutdown", &self.shutdown),
+            Section::new("store", &self.network),
+            Section::new("store", &self.store),
+            Section::new("alloc", &self.threads),
+            Section::new("alloc", &self.alloc),
+            Section::new("redis", &self.redis),
+            Section::new("http", &self.http),
+        ]
     }
 
-    pub(crate) fn store_options(&self) -> StoreOptions {
-        let StoreSettings { snapshot_every, log_kept, .. } = self.store;
-        StoreOptions {
-            heartbeat: Duration::from_millis(self.store.heartbeat_ms),
-            election_min: Duration::from_millis(self.store.election_min_ms),
-            election_max: Duration::from_millis(self.store.election_max_ms),
-            commit_timeout: Duration::from_millis(self.store.commit_timeout_ms),
-            snapshot_timeout: Duration::from_millis(self.store.snapshot_timeout_ms),
-            snapshot_every,
-            log_kept,
-            registration_grace: Duration::from_millis(self.store.registration_grace_ms),
-            lease_wait: Duration::from_millis(self.store.lease_wait_ms),
-            rebalance_after: Duration::from_millis(self.store.rebalance_after_ms),
-        }
-    }
-
-    pub(crate) fn alloc_options(&self) -> AllocOptions {
-        let AllocSettings { raise_batch, raises_in_flight, connections, .. } = self.alloc;
-        AllocOptions {
-            lease: Duration::from_millis(self.alloc.lease_ms),
-            lease_margin: Duration::from_millis(self.alloc.lease_margin_ms),
-            renew_every: Duration::from_millis(self.alloc.renew_every_ms),
-            claim_every: Duration::from_millis(self.alloc.claim_every_ms),
-            store_timeout: Duration::from_millis(self.alloc.store_timeout_ms),
-            retry_min: Duration::from_millis(self.alloc.retry_min_ms),
-            retry_max: Duration::from_millis(self.alloc.retry_max_ms),
-            raise_batch,
-            raises_in_flight,
-            connections,
-            max_advance: AdvanceLimit(self.alloc.max_advance),
-        }
-    }
-
-    /// Whether Redis clients must authenticate.
-    pub(crate) fn has_password(&self) -> bool {
-        !self.redis.password.is_empty()
-    }
-
-    /// The configuration of the Redis endpoint.
-    pub(crate) fn resp_config(&self) -> RespConfig {
-        let RedisSettings { prefix, password, idle_s } = self.redis.clone();
-        let idle = (idle_s > 0).then(|| Duration::from_secs(idle_s));
-        RespConfig { prefix, password: (!password.is_empty()).then_some(password), idle }
+    fn read(layers: &Layers) -> Result<Settings, ConfigError> {
+        Ok(Settings {
+            log: layers.read("log")?,
+            shutdown: layers.read("shutdown")?,
+            network: layers.read("store")?,
+            store: layers.read("store")?,
+            threads: layers.read("alloc")?,
+            alloc: layers.read("alloc")?,
+            redis: layers.read("redis")?,
+            http: layers.read("http")?,
+        })
     }
 
     /// Serving threads of one allocator.
     pub(crate) fn serving_threads(&self) -> usize {
-        if self.alloc.cores == 0 { cores::available() } else { self.alloc.cores }
+        if self.threads.cores == 0 { cores::available() } else { self.threads.cores }
     }
 
     /// Checks constraints beyond the types of the keys.
     fn validate(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.alloc.cores <= MAX_CORES, "alloc.cores: {} is more than {MAX_CORES}", self.alloc.cores);
+        let cores = self.threads.cores;
+        anyhow::ensure!(cores <= MAX_CORES, "alloc.cores: {cores} is more than {MAX_CORES}");
         telemetry::check_filter(&self.log.filter).context("log.filter")?;
-        self.store_options().validate().context("store")?;
-        self.alloc_options().validate().context("alloc")?;
-        self.resp_config().validate().context("redis")?;
+        self.store.validate().context("store")?;
+        self.alloc.validate().context("alloc")?;
+        self.redis.validate().context("redis")?;
         Ok(())
     }
+}
+
+/// A settings file with every key at its default, with its help.
+pub(crate) fn sample() -> String {
+    format!("{SAMPLE_HEAD}{}", config::sample(&Settings::default().sections()))
 }
 
 /// The flags shared by all server commands.
@@ -271,36 +226,32 @@ impl SettingsArgs {
     pub(crate) fn load(
         &self,
         defaults: &Settings,
-        more: impl FnOnce(Layers) -> Result<Layers, seq_kit::config::ConfigError>,
-    ) -> Result<Loaded<Settings>, Failure> {
-        let layers = || -> anyhow::Result<Loaded<Settings>> {
-            let mut layers = Layers::new(defaults);
+        more: impl FnOnce(Layers) -> Result<Layers, ConfigError>,
+    ) -> Result<Loaded, Failure> {
+        let load = || -> anyhow::Result<Loaded> {
+            let mut layers = Layers::new(&defaults.sections());
             if let Some(path) = &self.config {
                 layers = layers.file(path)?;
             }
             let layers = layers
-                .environment(PREFIX, is_foreign, variables())?
+                .environment(PREFIX, is_foreign, environment::utf8_variables())?
                 .flag("--log-filter", "log.filter", self.log_filter.as_ref())?
                 .flag("--log-format", "log.format", self.log_format.as_ref())?;
             let mut layers = more(layers)?;
-            if layers.peek("store.preset") == Some(Preset::Wan) {
-                layers = layers.on_defaults(&defaults.clone().wan());
+            let NetworkOptions { preset } = layers.read("store")?;
+            if preset == Preset::Wan {
+                layers = layers.on_defaults(&defaults.clone().wan().sections());
             }
-            let loaded: Loaded<Settings> = layers.load()?;
-            loaded.value.validate()?;
-            Ok(loaded)
+            let value = Settings::read(&layers)?;
+            value.validate()?;
+            Ok(Loaded { value, keys: layers.keys(), warnings: layers.warnings() })
         };
-        let loaded = layers().map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
+        let loaded = load().map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
         for warning in &loaded.warnings {
             output::note(format_args!("{} {warning}", output::heading("warning:", output::Color::Yellow)));
         }
         Ok(loaded)
     }
-}
-
-/// The environment variables that are UTF-8: no key has another name or takes another value.
-fn variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Whether a variable with the prefix is no settings key: it belongs to another part of the program, or Kubernetes sets
@@ -325,29 +276,26 @@ fn is_kubernetes_service(name: &str, value: &str) -> bool {
     })
 }
 
-fn to_ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).expect("defaults are short")
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use expect_test::expect_file;
     use seq_kit::config::Origin;
 
     use super::*;
 
     #[test]
     fn the_sample_sets_every_key_to_its_default() {
-        let loaded: Loaded<Settings> =
-            Layers::new(&Settings::default()).text(Path::new("sample.toml"), SAMPLE).unwrap().load().unwrap();
-        assert_eq!(loaded.value, Settings::default());
-        for key in &loaded.keys {
+        let sample = sample();
+        expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/settings.toml")].assert_eq(&sample);
+        let layers = Layers::new(&Settings::default().sections()).text(Path::new("sample.toml"), &sample).unwrap();
+        for key in layers.keys() {
             assert_ne!(key.origin, Origin::Default, "{} is not in the sample", key.name);
         }
-        loaded.value.validate().unwrap();
-        assert_eq!(loaded.value.store_options(), StoreOptions::DEFAULTS);
-        assert_eq!(loaded.value.alloc_options(), AllocOptions::DEFAULTS);
+        let settings = Settings::read(&layers).unwrap();
+        assert_eq!(settings, Settings::default());
+        settings.validate().unwrap();
     }
 
     #[test]
@@ -379,7 +327,7 @@ mod tests {
             assert!(!is_kubernetes_service(name, value), "{name}");
         }
         // No settings key matches, so none can be ignored by mistake.
-        for key in Layers::new(&Settings::default()).load::<Settings>().unwrap().keys {
+        for key in Layers::new(&Settings::default().sections()).keys() {
             let name = key.name.replace('.', "_").to_uppercase();
             assert!(!is_kubernetes_service(&name, "tcp://x"), "{name}");
         }
@@ -389,16 +337,17 @@ mod tests {
     fn the_preset_chooses_the_times_that_are_not_set() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("wan.toml");
-        std::fs::write(&path, "[store]\npreset = \"wan\"\nlog_kept = 7\nheartbeat_ms = 650\n").unwrap();
+        std::fs::write(&path, "[store]\npreset = \"wan\"\nlog_retained_entries = 7\nheartbeat_ms = 650\n").unwrap();
         let args = SettingsArgs { config: Some(path), ..SettingsArgs::default() };
         let settings = args.load(&Settings::default(), Ok).unwrap().value;
-        let expected = StoreOptions { log_kept: 7, heartbeat: Duration::from_millis(650), ..StoreOptions::WAN };
-        assert_eq!(settings.store_options(), expected);
-        let alloc = settings.alloc_options();
+        let expected =
+            StoreOptions { log_retained_entries: 7, heartbeat: Duration::from_millis(650), ..StoreOptions::WAN };
+        assert_eq!(settings.store, expected);
+        let alloc = settings.alloc;
         assert_eq!(alloc.validate(), Ok(()));
         // The store refuses a lease that could outlast its wait.
-        assert!(settings.store_options().lease_wait.as_millis() * 89 >= alloc.lease.as_millis() * 111);
+        assert!(settings.store.lease_wait.as_millis() * 89 >= alloc.lease.as_millis() * 111);
         let written = SettingsArgs::default().load(&Settings::default(), Ok).unwrap().value;
-        assert_eq!(written.store_options(), StoreOptions::DEFAULTS);
+        assert_eq!(written.store, StoreOptions::DEFAULTS);
     }
 }

@@ -484,17 +484,17 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
         &[&alloc[..], &["--log-format", "xml"]].concat(),
         &[],
         expect![[r#"
-        error: --log-format: log.format: unknown variant: found `xml`, expected ``plain` or `json``
-        exit 64
-    "#]],
+            error: --log-format: log.format: unknown variant `xml`, expected `plain` or `json`
+            exit 64
+        "#]],
     );
     check(
         &["dev"],
         &[("SEQSVR_ALLOC_CORES", "many")],
         expect![[r#"
-        error: $SEQSVR_ALLOC_CORES: alloc.cores: invalid type: found string "many", expected a whole number from 0
-        exit 64
-    "#]],
+            error: $SEQSVR_ALLOC_CORES: alloc.cores: invalid type: string "many", expected a whole number from 0
+            exit 64
+        "#]],
     );
     check(
         &["dev", "--cores", "99999"],
@@ -552,8 +552,8 @@ fn config_show_prints_the_origin_of_a_key() {
     assert_eq!(
         log,
         [
-            "log.filter                   \"warn\"      seqsvr.toml:2",
-            "log.format                   \"plain\"     $SEQSVR_LOG_FORMAT"
+            "log.filter                       \"warn\"      seqsvr.toml:2",
+            "log.format                       \"plain\"     $SEQSVR_LOG_FORMAT"
         ]
     );
     let sample = run(dir.path(), &["config", "sample"], &[]);
@@ -595,7 +595,7 @@ fn settings_as_json_have_their_own_types() {
     let environment = [("SEQSVR_REDIS_PASSWORD", "secret"), ("SEQSVR_ALLOC_LEASE_MS", "1900")];
     let shown = run(Path::new("."), &["config", "show", "-o", "json", "--origin"], &environment);
     let json = shown.strip_suffix("exit 0\n").unwrap();
-    assert!(json.starts_with(r#"{"items":[{"key":"alloc.claim_every_ms","value":"#), "{json}");
+    assert!(json.starts_with(r#"{"items":[{"key":"alloc.connections","value":"#), "{json}");
     for part in [
         r#"{"key":"alloc.lease_ms","value":1900,"origin":"$SEQSVR_ALLOC_LEASE_MS"}"#,
         r#"{"key":"log.format","value":"plain","origin":"default"}"#,

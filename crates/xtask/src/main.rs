@@ -36,8 +36,8 @@ enum Task {
     Layers,
     /// Runs the real services on a simulated network, under faults, for a few seeds.
     Turmoil,
-    /// Rates of words in comments and documents, and the places of words that docs/glossary.md replaces: a report, not
-    /// a check.
+    /// Rates of words in comments and documents, and the places of words that docs/glossary.md does not use: a report,
+    /// not a check.
     Words(words::WordsArgs),
 }
 

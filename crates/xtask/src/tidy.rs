@@ -4,9 +4,10 @@
 
 mod bans;
 mod docs;
+mod edges;
 mod metrics;
-mod process;
 mod proto;
+mod reasons;
 mod rust;
 mod text;
 
@@ -22,8 +23,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     rust::check(&sources, &mut findings);
     bans::check(&sources, &mut findings);
     docs::check(&sources, &mut findings);
+    edges::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
-    process::check(&sources, &mut findings);
+    reasons::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     proto::check(&root.join("proto"), &mut findings)?;
     report::conclude("tidy", findings)

@@ -1,5 +1,5 @@
 //! Word report: rates of a few words per thousand lines of comments and documents, and the places of the words that the
-//! glossary replaces. A report, not a check.
+//! glossary does not use. A report, not a check.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,11 +9,11 @@ use clap::Args;
 
 use crate::source::{self, Source};
 
-/// The page with the table of words that are being replaced.
+/// The page with the table of words that are not used.
 const GLOSSARY: &str = "docs/glossary.md";
 
 /// The heading of that table.
-const HEADING: &str = "## Words that are being replaced";
+const HEADING: &str = "## Words that are not used";
 
 /// Words whose rates are printed: words for people first, then words of the field.
 const RATES: [(&str, &[&str]); 4] = [
@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path, args: &WordsArgs) -> anyhow::Result<()> {
         let found: usize = words.iter().map(|word| lines.iter().filter(|line| has(line.text, word)).count()).sum();
         println!("  {:>6.1}  {name}", found as f64 * 1_000.0 / lines.len().max(1) as f64);
     }
-    println!("\nwords that the glossary replaces:");
+    println!("\nwords that the glossary does not use:");
     for word in replaced {
         let places: Vec<&Prose<'_>> = lines.iter().filter(|line| has(line.text, &word)).collect();
         if !places.is_empty() {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_words_are_those_of_the_first_column() {
-        let page = "| `no` | x |\n## Words that are being replaced\n\n| instead of | use |\n|---|---|\n| `life`, `in line` | `run` |\n";
+        let page = "| `no` | x |\n## Words that are not used\n\n| instead of | use |\n|---|---|\n| `life`, `in line` | `run` |\n";
         assert_eq!(replaced(page), ["life", "in line"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use arbitrary::Result;
-use seq_core::arbiter::{Arbiter, Declared, Patience};
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::state::{Command, Raise, Reassign, Registration, SetDefinition, Terms, Transfer};
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
@@ -16,11 +16,12 @@ const NAMES: [&str; 4] = ["a1", "a2", "a3", ""];
 /// Most rows of one command.
 const MAX_ROWS: u64 = 4;
 
-/// Applies the commands that `data` makes, each drawn around what the state holds by then, with those of an arbiter between.
+/// Applies the commands that `data` makes, each drawn around the values in the state by then, with those of an arbiter
+/// in between.
 pub fn apply(data: &[u8]) {
     let mut input = Input::new(data);
     let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };
-    // What is not enough for one more command ends the run.
+    // Too few bytes for one more command end the run.
     while !input.is_over() && run.step(&mut input).is_ok() {}
 }
 
@@ -65,14 +66,14 @@ impl Run {
         Ok(())
     }
 
-    /// An arbiter looks, and what it proposes is applied.
+    /// An arbiter evaluates the state, and its proposals are applied.
     fn arbitrate(&mut self, input: &mut Input<'_>) -> Result<()> {
         let second = Duration::from_secs(1);
-        let patience = Patience { grace: second, steady: second };
-        let arbiter = self.arbiter.get_or_insert_with(|| Arbiter::new(patience));
+        let timeouts = ArbiterTimeouts { registration_grace: second, stable_for: second };
+        let arbiter = self.arbiter.get_or_insert_with(|| Arbiter::new(timeouts));
         self.now += Duration::from_millis(input.below(2_000)?);
         let declared = NAMES.map(|name| Declared { name, weight: 1 });
-        let plan = arbiter.look(&self.replica.state, &declared, || self.now).clone();
+        let plan = arbiter.evaluate(&self.replica.state, &declared, || self.now).clone();
         self.replica.apply(&Command::Reassign(plan.reassigns.clone()));
         if input.below(4)? == 0 {
             self.arbiter = None;
@@ -85,7 +86,7 @@ impl Run {
         Ok(SectionId(input.around_small(section)?))
     }
 
-    /// A node, with the incarnation that it is in, or others.
+    /// A node, with its newest incarnation, or others.
     fn node(&self, input: &mut Input<'_>) -> Result<(NodeId, Incarnation)> {
         let nodes = self.replica.state.nodes.len() as u64;
         let id = NodeId(input.around_small(1)?.wrapping_add(input.below(nodes.max(1))? as u32));

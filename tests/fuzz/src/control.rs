@@ -1,8 +1,8 @@
-//! Any messages that decode, on the way that they take in a server: the checks of `seq-proto`, then the store's state or an
-//! owner.
+//! Any messages that decode, on their path through a server: the validation of `seq-proto`, then the store's state or
+//! an owner.
 //!
-//! A message stands as its kind, one byte, and its bytes behind their length. The checks of the control service itself are left
-//! out: what they let through is part of what is tried here.
+//! A message is encoded as its kind, one byte, and its bytes behind their length. The checks of the control service
+//! itself are left out: the messages that they let through are part of the input here.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use seq_proto::v1;
 use crate::handover::Node;
 use crate::replica::Replica;
 
-/// Reads messages for the store and for an AllocSvr, and obeys them.
+/// Decodes messages for the store and for an AllocSvr, and applies them.
 pub fn control(mut data: &[u8]) {
     let mut replica = Replica::new();
     for (name, token) in [("a1", 1), ("a2", 2)] {

@@ -1,11 +1,11 @@
-//! Any offers, copies and routes that peers send to a node that its store grants sections: no panic, and no ownership that the
+//! Any offers, copies and routes of peers to a node with sections of its store: no panic, and no ownership that the
 //! store did not commit.
 
 use std::collections::BTreeMap;
 
 use arbitrary::Result;
 use seq_core::lease::{Clocks, LeaseTerms};
-use seq_core::owner::{Effect, Owner, OwnershipUpdate, Session};
+use seq_core::owner::{Effect, Effects, Owner, OwnershipUpdate, Session, TableEffect};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
 use seq_core::state::{Answer, Command, Raise, Reassign, Registration, State, Transfer};
@@ -18,14 +18,14 @@ use crate::replica::{Replica, SET, layout};
 /// How far a ceiling is raised: the sections themselves need it.
 const STEP: Step = Step(100);
 
-/// The node that is tried, and a peer that owns sections as well.
+/// The node under test, and a peer that owns sections as well.
 const ME: NodeId = NodeId(1);
 const PEER: NodeId = NodeId(2);
 
 /// Most rows of one message.
 const MAX_ROWS: u64 = 4;
 
-/// Has peers say what `data` makes of what is committed by then, and the store move sections to and fro.
+/// Sends messages of peers that `data` draws around the committed state by then, while the store reassigns sections.
 pub fn handover(data: &[u8]) {
     let mut input = Input::new(data);
     let mut replica = Replica::new();
@@ -53,7 +53,7 @@ fn step(input: &mut Input<'_>, replica: &mut Replica, node: &mut Node) -> Result
     Ok(())
 }
 
-/// The store changes something of a section, as the rules have it.
+/// The store changes the record of a section by the rules.
 fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> Result<()> {
     let record = replica.state.sections[section.0 as usize];
     let incarnation = |node: NodeId| replica.state.node(node).map_or(Incarnation(0), |node| node.incarnation);
@@ -84,7 +84,7 @@ fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> R
     Ok(())
 }
 
-/// An offer around the one that would be made next, or was made last.
+/// An offer around the next one, or the last one.
 fn offer(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result<v1::HandoverOffer> {
     let record = replica.state.sections[section.0 as usize];
     let incarnation = replica.state.node(ME).map_or(1, |node| node.incarnation.0);
@@ -127,7 +127,7 @@ fn routes(input: &mut Input<'_>, replica: &Replica) -> Result<v1::Routes> {
     Ok(routes)
 }
 
-/// An AllocSvr: the machine, the sections that it has the shell serve, and what the store granted.
+/// An AllocSvr: the machine, the sections that its shell serves, and the store's grants.
 pub(crate) struct Node {
     owner: Owner,
     sections: BTreeMap<SectionId, (Epoch, Section)>,
@@ -144,7 +144,7 @@ impl Node {
         Node { owner, sections: BTreeMap::new(), committed: BTreeMap::new() }
     }
 
-    /// Asks the store to renew, and takes the answer in.
+    /// Renews, and applies the response.
     pub(crate) fn renew(&mut self, replica: &mut Replica) {
         let Some(renewal) = self.owner.renewal() else { return };
         let command = Command::Renew {
@@ -169,7 +169,7 @@ impl Node {
         let update =
             owners::update(Some(&v1::OwnershipUpdate::from(&update)), &layout(), ME).expect("the store's own update");
         let mut effects = Vec::new();
-        // What peers said of routes may keep it from being understood; then the next answer is whole.
+        // With peer routes it may be a mismatch; then the next response is whole.
         let _ = self.owner.on_renewed(&renewal, Clocks::default(), update, &mut effects);
         self.carry_out(effects);
     }
@@ -209,11 +209,12 @@ impl Node {
         self.carry_out(effects);
     }
 
-    /// What the shell does. A section is entered only under an ownership that the store committed for this node.
-    fn carry_out(&mut self, effects: Vec<Effect>) {
+    /// The effects that a shell applies. A section is entered only under an ownership that the store committed for this
+    /// node.
+    fn carry_out(&mut self, effects: Effects) {
         for effect in effects {
             match effect {
-                Effect::Enter { section, epoch, ceiling, copy } => {
+                Effect::Table(TableEffect::Enter { section, epoch, ceiling, copy }) => {
                     let committed = self.committed.get(&(section, epoch)).copied();
                     assert!(
                         committed >= Some(ceiling),
@@ -227,7 +228,7 @@ impl Node {
                     };
                     self.sections.insert(section, (epoch, served));
                 }
-                Effect::Leave { section, epoch }
+                Effect::Table(TableEffect::Leave { section, epoch })
                     if self.sections.get(&section).is_some_and(|served| served.0 == epoch) =>
                 {
                     self.sections.remove(&section);

@@ -1,8 +1,8 @@
-//! Input that is taken from bytes: mostly values that fit what is there, sometimes values at an edge, sometimes any.
+//! Values drawn from bytes: mostly values that fit the state, sometimes values at an edge, sometimes any.
 
 use arbitrary::{Result, Unstructured};
 
-/// The ends of ranges, and what lies around what other code is careful about.
+/// The ends of ranges, and values around the limits of the code.
 const EDGES: [u64; 12] = [
     0,
     1,

@@ -1,11 +1,11 @@
-//! Every message of `proto/`, and in JSON those that the JSON door reads.
+//! Every message of `proto/`, and in JSON those of the JSON endpoint.
 
 use prost::Message;
 use seq_proto::v1;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Reads the bytes as `M`. What can be read says the same after it was written again.
+/// Decodes the bytes as `M`. A decoded message is equal after it was encoded and decoded again.
 fn turn<M: Message + Default>(body: &[u8]) {
     if let Ok(message) = M::decode(body) {
         let written = message.encode_to_vec();
@@ -44,7 +44,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     ProbeRequest LogPosition SetTermsRequest SetTermsResponse
 );
 
-/// What the JSON door reads, and what its answers carry.
+/// The requests of the JSON endpoint, and its responses.
 pub(crate) const IN_JSON: &[(&str, Turn)] = turns!(turn_json,
     NextRequest NextResponse NextManyRequest NextManyResponse CurrentRequest CurrentResponse CurrentManyRequest
     CurrentManyResponse AdvanceRequest AdvanceResponse GetRoutesRequest GetRoutesResponse

@@ -1,4 +1,4 @@
-//! A state of the store that commands are applied to, and what must hold after each.
+//! A state of the store, and the invariants that must hold after each command.
 
 use seq_core::state::{Answer, Command, SetDefinition, State};
 use seq_core::{Layout, RouteVersion, limits};
@@ -27,7 +27,7 @@ impl Replica {
         replica
     }
 
-    /// Applies a command, and looks at what it made of the state.
+    /// Applies a command, and checks the state.
     pub(crate) fn apply(&mut self, command: &Command) -> Answer {
         let before = self.state.clone();
         let answer = self.state.apply(command);
@@ -38,7 +38,7 @@ impl Replica {
         answer
     }
 
-    /// Epochs, ceilings, incarnations, counts and versions never fall, and what is known is never forgotten.
+    /// Epochs, ceilings, incarnations, counts and versions never fall, and records are never removed.
     fn never_falls(&self, before: &State, command: &Command) {
         let after = &self.state;
         assert!(before.set.is_none() || before.set == after.set, "{command:?} changed the set");
@@ -61,7 +61,7 @@ impl Replica {
         assert!(kept, "{command:?} freed a store's id");
     }
 
-    /// What reads a state can read this one.
+    /// Every reader of a state can read this one.
     fn is_consistent(&self, command: &Command) {
         let State { sections, nodes, store_ids, route_version, .. } = &self.state;
         assert!(store_ids.is_sorted_by(|one, next| one < next), "{command:?} left {store_ids:?}");

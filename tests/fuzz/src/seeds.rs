@@ -1,4 +1,4 @@
-//! The committed inputs: `cargo test` feeds each to its target, and says how they are made.
+//! The committed inputs, and how they are made: `cargo test` feeds each to its target.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// Messages for the target `control`: a section is granted, raised, moved, and offered.
+/// Messages for the target `control`: a section is granted, raised, transferred, and offered.
 fn calls() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut push = |kind: u8, message: Vec<u8>| {
@@ -98,7 +98,7 @@ fn calls() -> Vec<u8> {
     bytes
 }
 
-/// Writes the inputs that are made, not found; run it after a message or a target changed.
+/// Writes the constructed inputs; run it after a change of a message or a target.
 #[test]
 #[ignore = "it writes into the tree: cargo test -p seq-fuzz seeds -- --ignored"]
 fn seeds_are_written() {

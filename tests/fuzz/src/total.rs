@@ -1,4 +1,4 @@
-//! The targets behind the border on random input, with every run of the tests, and what they found first.
+//! The targets behind the wire validation on random input, with every run of the tests, and their first findings.
 
 use proptest::prelude::*;
 use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Registration, Transfer};

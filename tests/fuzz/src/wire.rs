@@ -1,14 +1,15 @@
-//! The border that callers and other nodes reach: protobuf, then the checks that make core types of it.
+//! Wire validation: protobuf, then the checks that make core types of it.
 
 use prost::Message;
 use seq_core::route::{RouteTable, RouteUpdate};
 use seq_core::{Layout, NodeId};
 use seq_proto::{convert, owners, v1};
 
-/// Largest table that is built for one input. A set may have more sections; the memory for them would only slow the fuzzer.
+/// Largest table that is built for one input. A set may have more sections; the memory for them would only slow the
+/// fuzzer.
 const MAX_TABLE: u32 = 10_000;
 
-/// Decodes `data` as a message that its first byte chooses, and passes it through the border.
+/// Decodes `data` as a message that its first byte selects, and validates it.
 pub fn wire(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
     match kind % 9 {
@@ -54,14 +55,14 @@ pub fn wire(data: &[u8]) {
     }
 }
 
-/// A batch that passes the border has one item for each uid.
+/// A valid batch has one item for each uid.
 fn items(request: &v1::NextManyRequest) {
     if let Ok(items) = convert::Items::new(&request.uids, &request.counts, &request.known_epochs) {
         assert_eq!(items.iter().count(), request.uids.len());
     }
 }
 
-/// An update that passes the border is the same again after a turn over the wire, and a table can take it or leave it.
+/// A valid update is equal after encoding and decoding, and a table can adopt or refuse it.
 fn update(routes: &v1::Routes) {
     let Ok(update) = RouteUpdate::try_from(routes) else { return };
     let again = RouteUpdate::try_from(&v1::Routes::from(&update)).expect("what was accepted is accepted again");

@@ -1,8 +1,8 @@
-//! What a run of the model explores, and the bugs that can be planted in it.
+//! Bounds of a run of the model, and the bugs that can be planted in it.
 
-use crate::world::{LEASE, LIVES, Life, WAIT};
+use crate::world::{LEASE, SESSIONS, Session, WAIT};
 
-/// How much of everything a run may use, and what kind of world it is in.
+/// The bounds of a run and the setting of its world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Which promises are at stake.
@@ -13,60 +13,64 @@ pub(crate) struct Bounds {
     pub(crate) reads: u8,
     /// Calls of `Advance`, each to the same target.
     pub(crate) advances: u8,
-    /// Whether calls also reach nodes that do not own the section (yet). Where they are not forwarded, they only wait there.
-    pub(crate) astray: bool,
-    /// Whether the news in an answer may be read later than its entry was applied, up to when the answer arrives.
-    pub(crate) late_news: bool,
+    /// Whether calls also arrive at nodes that do not own the section (yet). If they are not forwarded, they only wait
+    /// there.
+    pub(crate) misrouted: bool,
+    /// Whether the ownership update of a response may be read later than its entry was applied, up to the delivery.
+    pub(crate) late_update: bool,
     /// The committed ceiling at the start.
     pub(crate) max_seq: u8,
-    /// Renewals that each life sends.
-    pub(crate) renewals: [u8; LIVES],
-    /// Raises, by whoever owns the section.
+    /// Renewals that each session sends.
+    pub(crate) renewals: [u8; SESSIONS],
+    /// Raises, by any owner of the section.
     pub(crate) raises: u8,
-    /// Changes of owner that arbiters propose.
+    /// Changes of owner that an arbiter proposes.
     pub(crate) reassigns: u8,
-    /// Messages that arrive twice.
+    /// Messages that are delivered twice.
     pub(crate) duplicates: u8,
-    /// Planned moves that are begun.
-    pub(crate) moves: u8,
-    /// Times that a stranger sends a node a Stage and an Activate for the epoch that comes next.
+    /// Handovers that begin.
+    pub(crate) handovers: u8,
+    /// Forged pairs of a Stage and an Activate for the next epoch.
     pub(crate) forged: u8,
-    /// Times that an owner gives the section up because its raises fail.
-    pub(crate) give_ups: u8,
-    /// New leaders of the store, each with an arbiter that starts fresh.
+    /// Times that an owner releases the section because its raises fail.
+    pub(crate) releases: u8,
+    /// New leaders of the store, each with an arbiter that starts empty.
     pub(crate) leaders: u8,
-    /// Looks of the arbiter whose thread stands still between the state and the clock.
+    /// Evaluations of the arbiter whose thread stalls between the state and the clock.
     pub(crate) stalls: u8,
     /// Clocks of owners that fall behind the arbiter's, by one tick in all.
     pub(crate) slips: u8,
-    /// The node that registers a second life, while the first one may still run.
-    pub(crate) reborn: Option<Life>,
+    /// Requests of a session without a lease for the routes of a peer.
+    pub(crate) fetches: u8,
+    /// The node that registers a second session, while the first one may still run.
+    pub(crate) reregistered: Option<Session>,
     /// The bug that is planted.
     pub(crate) bug: Option<Bug>,
 }
 
 impl Bounds {
-    /// Two lives, one section that A owns under a ceiling of 2, and nothing that may happen.
+    /// Two sessions, one section that A owns under a ceiling of 2, and no event.
     pub(crate) const fn quiet(setting: Setting) -> Bounds {
         Bounds {
             setting,
             takes: 0,
             reads: 0,
             advances: 0,
-            astray: false,
-            late_news: false,
+            misrouted: false,
+            late_update: false,
             max_seq: 2,
-            renewals: [0; LIVES],
+            renewals: [0; SESSIONS],
             raises: 0,
             reassigns: 0,
             duplicates: 0,
-            moves: 0,
+            handovers: 0,
             forged: 0,
-            give_ups: 0,
+            releases: 0,
             leaders: 0,
             stalls: 0,
             slips: 0,
-            reborn: None,
+            fetches: 0,
+            reregistered: None,
             bug: None,
         }
     }
@@ -82,16 +86,16 @@ impl Bounds {
     }
 }
 
-/// The world that a run is in.
+/// Kind of world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// Clocks run at bounded rates; leases and waits are counted. Every promise holds.
     Timed,
-    /// Clocks say anything: an owner never stops by itself, an arbiter proposes whenever it likes, and nothing that it
-    /// heard is compared. The promises that assume no clock hold.
+    /// Clocks have no meaning: an owner never stops by itself, an arbiter proposes at any time, and no liveness counter
+    /// is compared. The promises that assume no clock hold.
     Clockless,
-    /// No message is lost, nobody dies and no lease runs out; calls are forwarded. A planned move leaves no gap and refuses
-    /// nobody, and all the rest holds as well.
+    /// No message is lost, no session ends and no lease expires; calls are forwarded. A handover leaves no gap and
+    /// refuses no call, and all other promises hold as well.
     Calm,
 }
 
@@ -109,60 +113,65 @@ macro_rules! bugs {
 }
 
 bugs! {
-    /// The lease is counted from the answer, not from before the question was sent.
-    ExpiryFromAnswer,
-    /// The clock that a call is judged by was read before the call arrived.
+    /// The lease is counted from the response, not from before the request was sent.
+    ExpiryFromResponse,
+    /// The lease of a call is checked with a clock that was read before the call arrived.
     CachedClock,
-    /// Reassign is applied although its owner was heard of since.
-    HeardNotCompared,
-    /// Reassign, proposed when the owner's life was the current one, is not compared because that life is over by now.
-    EndedLifeNotCompared,
-    /// The wait for a life that is over counts from when that life was seen to be heard of last.
-    EndedLifeWaitKept,
+    /// Reassign is applied although the owner's liveness counter moved since.
+    LivenessNotCompared,
+    /// Reassign, proposed when the owner's session was the current one, is not compared because that session is over by
+    /// now.
+    EndedSessionNotCompared,
+    /// The wait for a session that is over counts from when its counter was last observed to move.
+    EndedSessionWaitKept,
     /// The arbiter reads its clock, and the state after it.
     ClockBeforeState,
     /// The arbiter waits as long as a lease lasts, no longer.
     WaitOfALease,
-    /// A raise is applied whatever its epoch.
+    /// A raise is applied under any epoch.
     UnfencedRaise,
-    /// A raise adds to the ceiling instead of naming it.
+    /// A raise is relative to the ceiling instead of absolute.
     RelativeRaise,
     /// A takeover starts below the ceiling.
     StartBelowCeiling,
-    /// The lease is extended first, and the news of the same answer adopted afterwards.
-    LeaseBeforeNews,
-    /// A section that the store gave to somebody else stays in the table.
+    /// The lease is extended first, and the ownership update of the same response adopted afterwards.
+    LeaseBeforeUpdate,
+    /// A section that the store gave to another session stays in the table.
     LostSectionKept,
-    /// A renewal is answered from the memory of a leader that was deposed.
-    AnswerFromMemory,
-    /// An answer that the store did not count as hearing of the owner extends the lease.
+    /// A deposed leader responds to a renewal from its memory.
+    ResponseFromMemory,
+    /// A response to a request that the store did not count for liveness extends the lease.
     RefusalExtends,
-    /// The owner's clock stands still while its machine sleeps.
+    /// The owner's clock stops while its machine sleeps.
     ClockStopsInSuspend,
-    /// News that are older than what the node knows are adopted.
-    OldNewsAdopted,
+    /// Ownership updates older than the node's route are adopted.
+    OldUpdateAdopted,
     /// The slots are copied without being frozen.
     CopyWithoutFreeze,
     /// A slot is found not frozen, and then added to blindly.
     BlindAdd,
-    /// A staged copy is used by its epoch alone, whatever attempt it belongs to.
+    /// A staged copy is used by its epoch alone, of any attempt.
     StaleCopy,
-    /// The owner thaws although a Transfer was sent and no definite answer came.
-    ThawWithoutAnswer,
-    /// The owner thaws at a refusal before it adopts the news that came with it.
-    ThawBeforeNews,
-    /// An Activate is obeyed although the node knows of a later owner.
+    /// The owner thaws although a Transfer was sent and got no definite response.
+    ThawWithoutResponse,
+    /// The owner thaws at a refusal before it adopts the ownership update of the same response.
+    ThawBeforeUpdate,
+    /// An Activate is adopted although the node's route names a later owner.
     LateActivate,
-    /// After a takeover the ceiling is named as the number given out before.
+    /// After a takeover the ceiling is the `prev` of the first number.
     PrevIsCeiling,
-    /// After an advance its target is named as the number given out before.
+    /// After an advance its target is the `prev` of the next number.
     PrevIsTarget,
     /// A takeover's start is read as exact.
     ExactAlways,
-    /// An advance is answered as done before the ceiling covers its target, and moves nothing.
+    /// An advance is acknowledged before the ceiling covers its target, and moves nothing.
     AdvanceUncovered,
     /// A target starts on an Activate alone, without the grant of its store.
     TrustsActivate,
-    /// A stranger can guess the number of an attempt.
+    /// A forged message has the number of an attempt.
     GuessedAttempt,
+    /// Peer routes that name the session as the owner start the ownership, without the grant of its store.
+    PeerRoutesGrant,
+    /// The response of a peer extends the lease.
+    PeerRoutesExtendLease,
 }

@@ -1,36 +1,38 @@
-//! A model of the protocol by which sections change hands: leases, raises, changes of owner, planned moves.
+//! A model of section ownership: leases, raises, changes of owner, peer routes, handovers.
 //!
-//! The model is written for this, apart from the code: it shows that the *rules* keep the promises of docs/safety.md, in every
+//! The model shares no code with the service. It shows that the *rules* keep the promises of docs/safety.md in every
 //! interleaving within its bounds, and that each rule is needed. [stateright](https://www.stateright.rs) enumerates the
-//! interleavings. That the code follows the rules is for other tests to show.
+//! interleavings. That the code follows the rules is left to other tests.
 //!
-//! # What there is
+//! # The world
 //!
-//! One section with one uid; two AllocSvrs and, where a run has it, a second life of one of them beside its first; a store that is
-//! a linearizable register; an arbiter that looks at it whenever it likes. Every message is a step of its own when it is sent
-//! and when it arrives. Messages are lost (never delivered), overtake each other, and some arrive twice. Whoever takes no step
-//! for a while is paused, and for good, has crashed; that can begin between any two steps. So there is no step for a crash:
-//! a life that registers anew finds the first one anywhere in its work.
+//! One section with one uid; two AllocSvrs and, in some runs, a second session of one of them beside its first; a store
+//! that is a linearizable register; an arbiter that evaluates it at any time. Sending and delivery of a message are two
+//! steps. Messages are lost (never delivered), reordered, and some are delivered twice. A participant without a step is
+//! paused, and for good, crashed; that can begin between any two steps. So there is no step for a crash: a session that
+//! registers anew finds the first one at any point of its work.
 //!
-//! A call is three steps: it arrives and the clock is read; lease and table are looked at; the slot is moved and the call
-//! answered. Clocks tick together, but an owner's may fall one tick behind the arbiter's, which is what their rates may differ by
-//! in one wait: a lease is 2 ticks and the wait is 3.
+//! A call is three steps: it arrives and the clock is read; lease and table are checked; the slot is moved and the
+//! response sent. Clocks tick together, but an owner's may fall one tick behind the arbiter's, the most that their
+//! rates may differ by in one wait: a lease is 2 ticks and the wait is 3.
 //!
 //! # Three settings
 //!
 //! * **Timed**: leases, waits, renewals. All promises.
-//! * **Clockless**: owners never stop by themselves, arbiters propose whenever they like, and nothing that was heard is compared.
-//!   The promises that assume no clock: no number twice, none above the ceiling, no ceiling above what was asked for.
-//! * **Calm**: nothing is lost and nobody dies. A planned move leaves no gap and refuses nobody, and all the rest holds.
+//! * **Clockless**: owners never stop by themselves, arbiters propose at any time, and no liveness counter is compared.
+//!   The promises that assume no clock: no number twice, none above the ceiling, no ceiling above the requested one.
+//! * **Calm**: no message is lost and no session ends. A handover leaves no gap and refuses no call, and all other
+//!   promises hold.
 //!
 //! # Runs
 //!
-//! [`runs`] says what each run explores. Each must come across the events it is there for, or it fails: a model in which
-//! nothing happens proves nothing. They explore 7.8 million states in all, 30,000 to 2.3 million each; docs/safety.md has the
-//! table. `MODEL_DEPTH=large` widens most bounds by one.
+//! [`runs`] lists the runs and their bounds. Each must reach the events that it is made for, or it fails: a model in
+//! which nothing happens proves nothing. docs/safety.md has the table of states. `MODEL_DEPTH=large` widens most bounds
+//! by one.
 //!
-//! [`bounds::Bug`] lists variations of the protocol. Each is planted in a small world, where it must be caught, and which must keep
-//! every promise without it. Printed for each bug is the number of steps to the broken promise, and with `MODEL_TRACE=1` the steps:
+//! [`bounds::Bug`] lists variations of the protocol. Each is planted in a small world, where it must be caught, and
+//! which must keep every promise without it. The test prints the number of steps to the broken promise, and with
+//! `MODEL_TRACE=1` the steps:
 //!
 //! ```sh
 //! cargo test -p seq-model                                             # all
@@ -38,49 +40,51 @@
 //! MODEL_DEPTH=large cargo test --release -p seq-model -- --nocapture --test-threads 1
 //! ```
 //!
-//! # What it leaves out
+//! # Left out
 //!
-//! * The numbers of renewals: the model's store takes any renewal of a life that goes on, the real one only the next or the
-//!   last again. The routes that callers name: the model's owner answers whatever epoch they know. Both allow more than the real
-//!   ones do, so what holds here holds there.
-//! * More than one section and uid. A lease belongs to a node, and what is said of one section holds for each; the slots of
-//!   a section are frozen and copied one by one, each as this one is.
+//! * Renewal numbers: the model's store accepts any renewal of a current session, the real one only the next or the
+//!   last again. The epochs in calls: the model's owner serves a call with any epoch. Both allow more than the real
+//!   ones, so a promise that holds here holds there.
+//! * More than one section and uid. A lease belongs to a node, and the rules are the same for each section; the slots
+//!   of a section are frozen and copied one by one, like this one.
 //! * The store's inside: elections, its log, its disk. It is linearizable, by Raft.
-//! * Counts above 1, deadlines, the bound on calls that are held, placement (anybody may be proposed), SIGTERM (that is
-//!   a planned move or a release).
-//! * Three clocks that make one: the owner's is one that never stops, and a bug lets it stop.
+//! * Counts above 1, deadlines, the bound on pending calls, placement (any session may be proposed), SIGTERM (a
+//!   handover or a release).
+//! * The three clocks of a node: the model's owner has one that never stops, and a bug lets it stop.
 //! * Clocks of owners that run ahead of the arbiter's: their leases only end sooner.
-//! * A call that was read a clock for outside of the lease waits for a renewal for one tick, then its caller tries again.
+//! * A call whose clock was read outside of the lease waits one tick for a renewal, then its caller retries.
+//! * Peer routes of a session that is over: it does not respond here. They are as old as the session's last update,
+//!   which some earlier response of it carried as well.
 
 mod arbiter;
 mod bounds;
 mod calls;
-mod moves;
+mod events;
+mod handover;
 mod owner;
 mod protocol;
 mod runs;
-mod seen;
 mod store;
 mod world;
 
 use std::time::Instant;
 
 use bounds::{Bounds, Bug};
+use events::{Event, Events};
 use protocol::{Protocol, Step};
 use runs::Run;
-use seen::{Event, Seen};
 use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model};
 
-/// What an exploration found.
+/// Result of an exploration.
 struct Outcome {
     states: usize,
-    seen: Vec<(Event, u64)>,
+    events: Vec<(Event, u64)>,
     seconds: f64,
     /// A broken promise, with the steps that lead there.
     broken: Option<(&'static str, Vec<Step>)>,
 }
 
-/// Explores every world that the bounds allow, or up to a broken promise. Depth first takes little memory.
+/// Explores every world within the bounds, or up to a broken promise. Depth first takes little memory.
 fn explore(bounds: &Bounds) -> Outcome {
     let start = Instant::now();
     outcome(checker(bounds).spawn_dfs().join(), start)
@@ -93,7 +97,7 @@ fn shortest(bounds: &Bounds) -> Outcome {
 }
 
 fn checker(bounds: &Bounds) -> CheckerBuilder<Protocol> {
-    let model = Protocol { bounds: bounds.clone(), seen: Seen::nothing() };
+    let model = Protocol { bounds: bounds.clone(), events: Events::none() };
     model.checker().finish_when(HasDiscoveries::AnyFailures)
 }
 
@@ -101,7 +105,7 @@ fn outcome(checker: impl Checker<Protocol>, start: Instant) -> Outcome {
     let broken = checker.discoveries().into_iter().map(|(promise, path)| (promise, path.into_actions()));
     Outcome {
         states: checker.unique_state_count(),
-        seen: Event::ALL.iter().map(|event| (*event, checker.model().seen.count(*event))).collect(),
+        events: Event::ALL.iter().map(|event| (*event, checker.model().events.count(*event))).collect(),
         seconds: start.elapsed().as_secs_f64(),
         broken: broken.min_by_key(|(promise, steps)| (steps.len(), *promise)),
     }
@@ -112,28 +116,28 @@ fn trace(steps: &[Step]) -> String {
     steps.iter().zip(1..).map(|(step, number)| format!("  {number:2} {step:?}\n")).collect()
 }
 
-/// Whether the bigger bounds are asked for.
+/// Whether the large bounds are requested.
 fn is_large() -> bool {
-    asked("MODEL_DEPTH").is_some_and(|depth| depth == "large")
+    requested("MODEL_DEPTH").is_some_and(|depth| depth == "large")
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test has no configuration but its environment")]
-fn asked(name: &str) -> Option<String> {
+fn requested(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The correct protocol holds in every run, and each run comes across what it is there for.
+/// The correct protocol holds in every run, and each run reaches the events that it is made for.
 fn holds(runs: Vec<Run>) {
-    for Run { name, bounds, must_see } in runs {
+    for Run { name, bounds, must_reach } in runs {
         let outcome = explore(&bounds);
         println!("{name}: {} states, {:.1} s", outcome.states, outcome.seconds);
         if outcome.broken.is_some() {
             let (promise, steps) = shortest(&bounds).broken.expect("it was broken before");
-            panic!("{name}: not kept: {promise}\n{}", trace(&steps));
+            panic!("{name}: broken: {promise}\n{}", trace(&steps));
         }
-        for event in must_see {
-            let seen = outcome.seen.iter().any(|(other, count)| other == event && *count > 0);
-            assert!(seen, "{name} never came across {event:?}, so it says nothing; it saw {:?}", outcome.seen);
+        for event in must_reach {
+            let events = outcome.events.iter().any(|(other, count)| other == event && *count > 0);
+            assert!(events, "{name} never reached {event:?}, so it proves nothing; it reached {:?}", outcome.events);
         }
     }
 }
@@ -144,12 +148,12 @@ fn leases_keep_the_promises() {
 }
 
 #[test]
-fn planned_moves_keep_the_promises() {
-    holds(runs::moves(is_large()));
+fn handovers_keep_the_promises() {
+    holds(runs::handovers(is_large()));
 }
 
 #[test]
-fn planned_moves_are_not_felt() {
+fn handovers_are_invisible_to_callers() {
     holds(runs::calm(is_large()));
 }
 
@@ -157,30 +161,30 @@ fn planned_moves_are_not_felt() {
 fn every_planted_bug_is_caught() {
     let mut missed = Vec::new();
     for bug in Bug::ALL {
-        let outcome = shortest(&Bounds { bug: Some(*bug), ..runs::where_it_shows(*bug) });
+        let outcome = shortest(&Bounds { bug: Some(*bug), ..runs::world_of(*bug) });
         let Some((promise, steps)) = outcome.broken else {
-            println!("{bug:?}: not caught in {} states; it was seen {:?}", outcome.states, outcome.seen);
+            println!("{bug:?}: not caught in {} states; events: {:?}", outcome.states, outcome.events);
             missed.push(bug);
             continue;
         };
-        println!("{bug:?}: {} steps, {} states: not kept: {promise}", steps.len(), outcome.states);
-        if asked("MODEL_TRACE").is_some() {
+        println!("{bug:?}: {} steps, {} states: broken: {promise}", steps.len(), outcome.states);
+        if requested("MODEL_TRACE").is_some() {
             print!("{}", trace(&steps));
         }
     }
     assert!(missed.is_empty(), "the model misses {missed:?}");
 }
 
-/// Without the bug its world keeps every promise: it was the bug that was caught.
+/// Without the bug its world keeps every promise: the bug itself was caught.
 #[test]
 fn without_its_bug_each_world_keeps_the_promises() {
-    let runs = [runs::timed(false), runs::moves(false), runs::calm(false)];
+    let runs = [runs::timed(false), runs::handovers(false), runs::calm(false)];
     let mut explored: Vec<Bounds> = runs.into_iter().flatten().map(|run| run.bounds).collect();
     for bug in Bug::ALL {
-        let bounds = runs::where_it_shows(*bug);
+        let bounds = runs::world_of(*bug);
         if !explored.contains(&bounds) {
             if let Some((promise, steps)) = explore(&bounds).broken {
-                panic!("the world of {bug:?} without it: not kept: {promise}\n{}", trace(&steps));
+                panic!("the world of {bug:?} without it: broken: {promise}\n{}", trace(&steps));
             }
             explored.push(bounds);
         }

@@ -1,192 +1,254 @@
-//! An AllocSvr: its lease, the news it adopts, its ceiling.
+//! An AllocSvr: its lease, the ownership updates and peer routes that it applies, its ceiling.
 
 use crate::bounds::{Bug, Setting};
+use crate::events::Event;
 use crate::protocol::Protocol;
-use crate::seen::Event;
-use crate::world::{About, Call, Copied, HOLD, Kind, LEASE, Life, Message, Record, STEP, Section, World};
+use crate::world::{Call, Copied, HOLD, Kind, LEASE, Message, Record, Reply, SECOND, STEP, Section, Session, World};
 
-/// The version of a node whose life is over: nothing is news to it.
+/// The version of a node whose session is over: no record is newer.
 const OVER: u8 = u8::MAX;
 
 impl Protocol {
-    /// One tick of the arbiter's clock, and of every owner's but the one that stands still.
-    pub(crate) fn tick(&self, world: &mut World, still: Option<Life>) {
-        let ticks = |life: Life| still != Some(life);
-        for (life, node) in world.nodes.iter_mut().enumerate().filter(|(life, _)| ticks(*life)) {
+    /// One tick of the arbiter's clock, and of every owner's but the one that stops.
+    pub(crate) fn tick(&self, world: &mut World, still: Option<Session>) {
+        let ticks = |session: Session| still != Some(session);
+        for (session, node) in world.nodes.iter_mut().enumerate().filter(|(session, _)| ticks(*session)) {
             node.lease = (node.lease - 1).max(0);
             for call in &mut world.calls {
-                if let Call::Arrived { wish, at, in_lease: false, age, .. } = call
-                    && *at == life
+                if let Call::Arrived { op, at, in_lease: false, age, .. } = call
+                    && *at == session
                 {
                     *age += 1;
                     if *age > HOLD {
-                        *call = Call::Unsent { wish: *wish };
+                        *call = Call::Unsent { op: *op };
                     }
                 }
             }
         }
         for message in &mut world.network {
-            if let Message::Renew { life, sent, .. }
-            | Message::Raise { life, sent, .. }
-            | Message::Transfer { life, sent, .. }
-            | Message::Answer { life, sent, .. } = message
-                && ticks(*life)
+            if let Message::Renew { session, sent, .. }
+            | Message::Raise { session, sent, .. }
+            | Message::Transfer { session, sent, .. }
+            | Message::Response { session, sent, .. } = message
+                && ticks(*session)
             {
-                // Below that, not even a call that is held now could be served by it.
+                // Below that, it could not even serve a call that is pending now.
                 *sent = (*sent - 1).max(-HOLD);
             }
         }
-        for watch in &mut world.arbiter {
-            watch.wait = (watch.wait - 1).max(0);
+        for observed in &mut world.arbiter {
+            observed.wait = (observed.wait - 1).max(0);
         }
         if let Some(stalled) = world.stalled.as_mut().filter(|_| self.bounds.has(Bug::ClockBeforeState)) {
             stalled.wait = (stalled.wait - 1).max(0);
         }
     }
 
-    /// Reads the clock, then asks the store to renew.
-    pub(crate) fn renew(&self, world: &mut World, life: Life) {
-        world.left.renewals[life] -= 1;
-        self.ask_renewal(world, life);
+    /// Reads the clock, then sends a renewal.
+    pub(crate) fn renew(&self, world: &mut World, session: Session) {
+        world.left.renewals[session] -= 1;
+        self.send_renewal(world, session);
     }
 
-    /// The same, beyond the renewals that a life sends by itself.
-    pub(crate) fn ask_renewal(&self, world: &mut World, life: Life) {
-        let node = &world.nodes[life];
-        let (version, released) = (node.version, node.released);
-        world.network.push(Message::Renew { life, sent: LEASE, version, released });
+    /// The same, beyond the renewals that a session sends periodically.
+    pub(crate) fn send_renewal(&self, world: &mut World, session: Session) {
+        let node = &world.nodes[session];
+        let (version, released) = (node.known_version(), node.released);
+        world.network.push(Message::Renew { session, sent: LEASE, version, released });
     }
 
-    /// Whether the owner should raise its ceiling: half a step is left, and no raise is on its way.
-    pub(crate) fn can_raise(&self, world: &World, life: Life) -> bool {
+    /// Whether the owner should raise its ceiling: half a step is left, and no raise is in flight.
+    pub(crate) fn can_raise(&self, world: &World, session: Session) -> bool {
         let asks = |message: &Message| match message {
-            Message::Raise { life: asker, .. } => *asker == life,
-            Message::Answer { life: asker, about: About::Raise { .. }, .. } => *asker == life,
+            Message::Raise { session: asker, .. } => *asker == session,
+            Message::Response { session: asker, reply: Reply::Raise { .. }, .. } => *asker == session,
             _ => false,
         };
         let is_near = |section: &Section| section.ceiling - section.cur <= STEP / 2;
-        world.left.raises > 0 && world.owned(life).is_some_and(is_near) && !world.network.iter().any(asks)
+        world.left.raises > 0 && world.owned(session).is_some_and(is_near) && !world.network.iter().any(asks)
     }
 
-    /// Reads the clock, then asks the store for an absolute ceiling.
-    pub(crate) fn ask_raise(&self, world: &mut World, life: Life) {
+    /// Reads the clock, then requests an absolute ceiling.
+    pub(crate) fn request_raise(&self, world: &mut World, session: Session) {
         world.left.raises -= 1;
-        let Section { epoch, ceiling, .. } = *world.owned(life).expect("an owner raises");
+        let Section { epoch, ceiling, .. } = *world.owned(session).expect("an owner raises");
         let to = ceiling + STEP;
-        world.history.asked = world.history.asked.max(to);
-        let version = world.nodes[life].version;
-        world.network.push(Message::Raise { life, sent: LEASE, version, epoch, to });
+        world.history.requested = world.history.requested.max(to);
+        let version = world.nodes[session].known_version();
+        world.network.push(Message::Raise { session, sent: LEASE, version, epoch, to });
     }
 
-    /// Raises fail for too long: the section leaves the table, and the next renewal says so.
-    pub(crate) fn give_up(&self, world: &mut World, life: Life) {
-        world.left.give_ups -= 1;
-        let epoch = world.owned(life).expect("an owner gives up").epoch;
-        world.nodes[life].released = epoch;
-        drop_section(world, life);
+    /// Raises fail for too long: the section leaves the table, and the next renewal releases it.
+    pub(crate) fn release(&self, world: &mut World, session: Session) {
+        world.left.releases -= 1;
+        let epoch = world.owned(session).expect("an owner gives up").epoch;
+        world.nodes[session].released = epoch;
+        drop_section(world, session);
     }
 
-    /// Takes an answer of the store: the news are adopted first, then the lease is extended to LEASE after the question
-    /// was sent, if the store counted the question, and then follows what the answer is about.
-    pub(crate) fn on_answer(&self, world: &mut World, answer: Message) {
-        let Message::Answer { life, sent, heard, over, news, about } = answer else {
-            unreachable!("not an answer: {answer:?}")
+    /// Applies a response of the store: the update is adopted first, then the lease is extended to LEASE after the
+    /// request was sent, if the store counted the request, and then the reply to the request itself is applied.
+    pub(crate) fn on_response(&self, world: &mut World, response: Message) {
+        let Message::Response { session, sent, counted, over, update, reply } = response else {
+            unreachable!("not a response: {response:?}")
         };
         if over {
-            drop_section(world, life);
-            world.nodes[life].version = OVER;
-            world.nodes[life].lease = 0;
+            drop_section(world, session);
+            world.nodes[session].version = OVER;
+            world.nodes[session].ungranted = false;
+            world.nodes[session].lease = 0;
             return;
         }
-        if self.bounds.has(Bug::LeaseBeforeNews) || self.bounds.has(Bug::ThawBeforeNews) {
-            world.nodes[life].unread = news;
-        } else if let Some(record) = news {
-            if record.owner == Some(life)
-                && world.nodes[life].staged.is_some_and(|copy| copy.handover == record.handover)
+        if self.bounds.has(Bug::LeaseBeforeUpdate) || self.bounds.has(Bug::ThawBeforeUpdate) {
+            world.nodes[session].pending_update = update;
+        } else if let Some(record) = update {
+            if record.owner == Some(session)
+                && world.nodes[session].staged.is_some_and(|copy| copy.handover_id == record.handover_id)
             {
-                self.seen.mark(Event::Granted);
+                self.events.mark(Event::Granted);
             }
-            self.adopt(world, life, record);
+            self.adopt(world, session, record);
         }
-        if heard {
-            let sent = if self.bounds.has(Bug::ExpiryFromAnswer) { LEASE } else { sent };
-            self.extend(world, life, sent);
+        if counted {
+            let sent = if self.bounds.has(Bug::ExpiryFromResponse) { LEASE } else { sent };
+            self.extend(world, session, sent);
         }
-        match about {
-            About::Renewal => {}
-            About::Raise { epoch, ceiling } => raised(world, life, epoch, ceiling),
-            About::Transfer { to, epoch, handover, applied } => {
-                self.on_transfer_answer(world, life, to, epoch, handover, applied);
+        match reply {
+            Reply::Renewal => {}
+            Reply::Raise { epoch, ceiling } => raised(world, session, epoch, ceiling),
+            Reply::Transfer { to, epoch, handover_id, applied } => {
+                self.on_transfer_response(world, session, to, epoch, handover_id, applied);
             }
         }
     }
 
-    /// Extends the lease; a reading from before may lie in what it covers now.
-    fn extend(&self, world: &mut World, life: Life, sent: i8) {
+    /// Extends the lease; it may now cover an earlier reading of the clock.
+    fn extend(&self, world: &mut World, session: Session, sent: i8) {
         if self.bounds.setting != Setting::Timed {
             return;
         }
-        world.nodes[life].lease = world.nodes[life].lease.max(sent);
+        world.nodes[session].lease = world.nodes[session].lease.max(sent);
         for call in &mut world.calls {
             if let Call::Arrived { at, in_lease, age, .. } = call
-                && *at == life
+                && *at == session
                 && !*in_lease
                 && sent + *age > 0
             {
                 (*in_lease, *age) = (true, 0);
-                self.seen.mark(Event::ExtendedForHeldCall);
+                self.events.mark(Event::ExtendedForHeldCall);
             }
         }
     }
 
-    /// Adopts a route that is newer than what the node knows: a section that somebody else owns leaves the table at once,
-    /// a grant enters it.
-    pub(crate) fn adopt(&self, world: &mut World, life: Life, record: Record) {
-        let node = &mut world.nodes[life];
+    /// Adopts a route that is newer than the node's: a section of another owner leaves the table at once, a grant
+    /// enters it.
+    pub(crate) fn adopt(&self, world: &mut World, session: Session, record: Record) {
+        let node = &mut world.nodes[session];
         let owned = node.table.map(|index| world.sections[index].epoch);
-        let old = record.epoch <= node.version;
-        if old && !(self.bounds.has(Bug::OldNewsAdopted) && node.version != OVER && owned != Some(record.epoch)) {
-            self.seen.mark(Event::OldNewsIgnored);
+        let old = !node.is_update(record);
+        if old && !(self.bounds.has(Bug::OldUpdateAdopted) && node.version != OVER && owned != Some(record.epoch)) {
+            self.events.mark(Event::OldUpdateIgnored);
             return;
         }
+        if node.ungranted && record.epoch == node.version {
+            self.events.mark(Event::GrantedAfterPeerRoutes);
+        }
+        node.ungranted = false;
         node.version = record.epoch;
         node.route = record.owner;
         node.released = 0;
-        if record.owner == Some(life) {
-            self.enter(world, life, record);
+        if record.owner == Some(session) {
+            self.enter(world, session, record);
         } else if !self.bounds.has(Bug::LostSectionKept) {
-            drop_section(world, life);
+            drop_section(world, session);
         }
     }
 
+    /// Whether a session may request the routes of a peer: its lease is over, and it has routes that name the peer.
+    pub(crate) fn can_fetch(&self, world: &World, session: Session, peer: Session) -> bool {
+        let node = &world.nodes[session];
+        let is_expired = match self.bounds.setting {
+            Setting::Timed => node.lease == 0,
+            Setting::Clockless => true,
+            Setting::Calm => false,
+        };
+        let has_routes = node.version > 0 && node.version != OVER;
+        let same_node = |one, other| self.bounds.reregistered == Some(one) && other == SECOND;
+        let is_peer = session != peer && !same_node(session, peer) && !same_node(peer, session);
+        world.left.fetches > 0 && is_expired && has_routes && is_peer && world.exists(peer)
+    }
+
+    /// Requests the routes of a peer.
+    pub(crate) fn fetch_routes(&self, world: &mut World, session: Session, peer: Session) {
+        world.left.fetches -= 1;
+        world.network.push(Message::GetRoutes { from: session, to: peer });
+    }
+
+    /// Responds with the routes of this session. One that is over does not respond.
+    pub(crate) fn on_get_routes(&self, world: &mut World, from: Session, to: Session) {
+        let node = &world.nodes[to];
+        if node.version != OVER {
+            world.network.push(Message::PeerRoutes { to: from, epoch: node.version, owner: node.route });
+        }
+    }
+
+    /// Applies the routes of a peer: a section with a newer epoch leaves the table. They grant nothing and extend no
+    /// lease, and the next request names version 0, so that a grant among them is in the response. Ignored during a
+    /// handover of the session's own, whose outcome is the store's to report.
+    pub(crate) fn on_peer_routes(&self, world: &mut World, session: Session, epoch: u8, owner: Option<Session>) {
+        if self.bounds.has(Bug::PeerRoutesExtendLease) {
+            self.extend(world, session, LEASE);
+        }
+        let node = &mut world.nodes[session];
+        if epoch <= node.version {
+            return;
+        }
+        if node.outgoing.is_some() {
+            self.events.mark(Event::PeerRoutesIgnored);
+            return;
+        }
+        (node.version, node.route, node.released) = (epoch, owner, 0);
+        if owner == Some(session) && self.bounds.has(Bug::PeerRoutesGrant) {
+            // Routes carry no ceiling.
+            self.enter(world, session, Record { epoch, owner, max_seq: 0, handover_id: 0 });
+            return;
+        }
+        node.ungranted = owner == Some(session);
+        if node.table.is_some() {
+            self.events.mark(Event::RevokedByPeerRoutes);
+        }
+        drop_section(world, session);
+    }
+
     /// Enters a section that was granted: from the copy that belongs to the grant, or at the ceiling.
-    fn enter(&self, world: &mut World, life: Life, record: Record) {
-        drop_section(world, life);
+    fn enter(&self, world: &mut World, session: Session, record: Record) {
+        drop_section(world, session);
         let by_epoch = self.bounds.has(Bug::StaleCopy);
-        let belongs = |copy: &Copied| copy.epoch == record.epoch && (copy.handover == record.handover || by_epoch);
-        let staged = world.nodes[life].staged;
-        if staged.is_some_and(|copy| copy.epoch == record.epoch && copy.handover != record.handover) {
-            self.seen.mark(Event::StaleCopyPassedOver);
+        let belongs =
+            |copy: &Copied| copy.epoch == record.epoch && (copy.handover_id == record.handover_id || by_epoch);
+        let staged = world.nodes[session].staged;
+        if staged.is_some_and(|copy| copy.epoch == record.epoch && copy.handover_id != record.handover_id) {
+            self.events.mark(Event::StaleCopySkipped);
         }
         let start = if self.bounds.has(Bug::StartBelowCeiling) { record.max_seq - 1 } else { record.max_seq };
         let copy = staged.filter(belongs);
         let known = if self.bounds.has(Bug::ExactAlways) { Kind::Number } else { Kind::Bound };
         let (cur, kind) = copy.map_or((start, known), |copy| (copy.cur, copy.kind));
         let (epoch, ceiling) = (record.epoch, record.max_seq);
-        world.put(Section { life, epoch, cur, kind, frozen: false, ceiling, moved: copy.is_some() });
+        world.put(Section { session, epoch, cur, kind, frozen: false, ceiling, handed_over: copy.is_some() });
     }
 }
 
-/// Adopts a higher ceiling, also where the section has left the table and only admitted calls still have it.
-fn raised(world: &mut World, life: Life, epoch: u8, ceiling: Option<u8>) {
+/// Adopts a higher ceiling, also if the section has left the table and only admitted calls still have it.
+fn raised(world: &mut World, session: Session, epoch: u8, ceiling: Option<u8>) {
     let Some(ceiling) = ceiling else { return };
-    for section in world.sections.iter_mut().filter(|section| section.life == life && section.epoch == epoch) {
+    for section in world.sections.iter_mut().filter(|section| section.session == session && section.epoch == epoch) {
         section.ceiling = section.ceiling.max(ceiling);
     }
 }
 
 /// Takes the section out of the table. Calls that were admitted keep it.
-fn drop_section(world: &mut World, life: Life) {
-    world.nodes[life].table = None;
-    world.nodes[life].moving = None;
+fn drop_section(world: &mut World, session: Session) {
+    world.nodes[session].table = None;
+    world.nodes[session].outgoing = None;
 }

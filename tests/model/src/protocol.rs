@@ -1,99 +1,104 @@
-//! The steps of the model: which are possible in a world, and what each does.
+//! The steps of the model: their conditions and effects.
 
 use stateright::{Model, Property};
 
 use crate::bounds::{Bounds, Bug, Setting};
-use crate::seen::Seen;
-use crate::world::{A, B, Call, LIVES, Life, Message, Promise, SECOND, World};
+use crate::events::Events;
+use crate::world::{A, B, Call, Message, Promise, SECOND, SESSIONS, Session, World};
 
 /// The protocol within its bounds.
 #[derive(Debug)]
 pub(crate) struct Protocol {
     pub(crate) bounds: Bounds,
-    pub(crate) seen: Seen,
+    pub(crate) events: Events,
 }
 
 /// One step of one participant. Between any two of them any other may happen, and any of them may never happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Time passes. The clock of one owner may stand still.
+    /// Time passes. The clock of one owner may stop.
     Tick {
-        still: Option<Life>,
+        still: Option<Session>,
     },
     /// A call arrives, and its node reads the clock.
     Arrive {
         call: usize,
-        at: Life,
+        at: Session,
     },
-    /// Its node looks at the lease and the table.
+    /// Its node checks the lease and the table.
     Admit {
         call: usize,
     },
-    /// Its slot is moved or read, and it is answered.
+    /// Its slot is moved or read, and the response sent.
     Take {
         call: usize,
     },
     Renew {
-        life: Life,
+        session: Session,
     },
     Raise {
-        life: Life,
+        session: Session,
     },
-    GiveUp {
-        life: Life,
+    Release {
+        session: Session,
     },
-    /// A second life of a node registers.
+    /// A second session of a node registers.
     Register,
-    /// The arbiter looks at what the store heard of a life.
-    Look {
-        life: Life,
+    /// The arbiter reads the liveness counter of a session.
+    Evaluate {
+        session: Session,
     },
-    /// The arbiter begins to look, and its thread is stopped.
-    BeginLook {
-        life: Life,
+    /// The arbiter begins an evaluation, and its thread stalls.
+    BeginEvaluation {
+        session: Session,
     },
-    /// It goes on.
-    EndLook,
+    /// It continues.
+    EndEvaluation,
+    /// A session without a lease requests the routes of a peer.
+    FetchRoutes {
+        session: Session,
+        peer: Session,
+    },
     /// The arbiter proposes a Reassign.
     Propose {
-        to: Life,
+        to: Session,
     },
     ChangeLeader,
-    BeginMove {
-        from: Life,
-        to: Life,
+    BeginHandover {
+        from: Session,
+        to: Session,
     },
     /// The owner freezes, or copies and stages.
-    GoOnMoving {
-        life: Life,
+    ContinueHandover {
+        session: Session,
     },
-    /// The owner takes a message to the target for failed, and thaws.
-    AbortMove {
-        life: Life,
+    /// The owner treats a message to the target as failed, and thaws.
+    AbortHandover {
+        session: Session,
     },
-    /// A stranger sends a node what an owner sends a target.
+    /// A forged Stage and Activate are sent to a node.
     Forge {
-        to: Life,
+        to: Session,
     },
-    /// A message arrives, for the last time or not.
+    /// A message is delivered, for the last time or not.
     Deliver {
         message: Message,
         again: bool,
     },
-    /// An answer arrives whose news are as new as can be.
-    DeliverLateNews {
+    /// A response is delivered whose update was read at the delivery.
+    DeliverLateUpdate {
         message: Message,
     },
     /// With a bug only: a clock is read ahead of the calls.
     CacheClock {
-        life: Life,
+        session: Session,
     },
-    /// With a bug only: the news that were put aside are adopted.
-    AdoptUnread {
-        life: Life,
+    /// With a bug only: the update that was put aside is adopted.
+    AdoptPending {
+        session: Session,
     },
-    /// With a bug only: a leader that was deposed answers a renewal.
-    AnswerFromMemory {
+    /// With a bug only: a deposed leader responds to a renewal.
+    ResponseFromMemory {
         message: Message,
     },
 }
@@ -115,8 +120,8 @@ impl Model for Protocol {
             return;
         }
         self.call_steps(world, steps);
-        for life in (0..LIVES).filter(|life| world.is_born(*life)) {
-            self.node_steps(world, life, steps);
+        for session in (0..SESSIONS).filter(|session| world.exists(*session)) {
+            self.node_steps(world, session, steps);
         }
         self.store_steps(world, steps);
         self.time_steps(world, steps);
@@ -126,15 +131,15 @@ impl Model for Protocol {
             if world.left.duplicates > 0 {
                 steps.push(Step::Deliver { message, again: true });
             }
-            if self.bounds.late_news
-                && let Message::Answer { life, news, over: false, .. } = message
-                && world.store.record.epoch > world.nodes[life].version
-                && news != Some(world.store.record)
+            if self.bounds.late_update
+                && let Message::Response { session, update, over: false, .. } = message
+                && world.store.record.epoch > world.nodes[session].version
+                && update != Some(world.store.record)
             {
-                steps.push(Step::DeliverLateNews { message });
+                steps.push(Step::DeliverLateUpdate { message });
             }
             if world.store.deposed.is_some() && matches!(message, Message::Renew { .. }) {
-                steps.push(Step::AnswerFromMemory { message });
+                steps.push(Step::ResponseFromMemory { message });
             }
         }
     }
@@ -148,25 +153,25 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no number is given twice", |_, world: &World| world.keeps(Promise::Unique)),
+            Property::always("no number is allocated twice", |_, world: &World| world.keeps(Promise::Unique)),
             Property::always("numbers are ordered in real time", |_, world: &World| world.keeps(Promise::Ordered)),
             Property::always("no number is above the committed ceiling", |_, world: &World| {
                 world.keeps(Promise::UnderTheCeiling)
             }),
-            Property::always("readings are truthful", |_, world: &World| world.keeps(Promise::TruthfulReads)),
-            Property::always("what is named as given out before was", |_, world: &World| world.keeps(Promise::Chained)),
-            Property::always("no ceiling is above what was asked for", |_, world: &World| {
-                world.keeps(Promise::CeilingAsAsked)
+            Property::always("reads are truthful", |_, world: &World| world.keeps(Promise::TruthfulReads)),
+            Property::always("each `prev` was allocated", |_, world: &World| world.keeps(Promise::Chained)),
+            Property::always("no ceiling is above the requested one", |_, world: &World| {
+                world.keeps(Promise::CeilingAsRequested)
             }),
-            Property::always("a planned move leaves no gap", |_, world: &World| world.keeps(Promise::NoGap)),
-            Property::always("a planned move refuses nobody", Protocol::refuses_nobody),
+            Property::always("a handover leaves no gap", |_, world: &World| world.keeps(Promise::NoGap)),
+            Property::always("a handover refuses no call", Protocol::refuses_no_call),
         ]
     }
 }
 
 impl Protocol {
-    /// No call is refused, and none is left when nothing can happen any more.
-    fn refuses_nobody(&self, world: &World) -> bool {
+    /// No call is refused, and none is left when no step is possible any more.
+    fn refuses_no_call(&self, world: &World) -> bool {
         if self.bounds.setting != Setting::Calm || world.calls.iter().all(|call| *call == Call::Answered) {
             return true;
         }
@@ -183,11 +188,11 @@ impl Protocol {
             }
             match world.calls[call] {
                 Call::Unsent { .. } => {
-                    let may_reach = |life: &Life| {
-                        let node = &world.nodes[*life];
-                        world.is_born(*life) && (self.bounds.astray || node.table.is_some())
+                    let may_reach = |session: &Session| {
+                        let node = &world.nodes[*session];
+                        world.exists(*session) && (self.bounds.misrouted || node.table.is_some())
                     };
-                    steps.extend((0..LIVES).filter(may_reach).map(|at| Step::Arrive { call, at }));
+                    steps.extend((0..SESSIONS).filter(may_reach).map(|at| Step::Arrive { call, at }));
                 }
                 Call::Forwarded { to, .. } => steps.push(Step::Arrive { call, at: to }),
                 Call::Arrived { .. } if self.can_admit(world, call) => steps.push(Step::Admit { call }),
@@ -197,49 +202,57 @@ impl Protocol {
         }
     }
 
-    fn node_steps(&self, world: &World, life: Life, steps: &mut Vec<Step>) {
-        if world.left.renewals[life] > 0 {
-            steps.push(Step::Renew { life });
+    fn node_steps(&self, world: &World, session: Session, steps: &mut Vec<Step>) {
+        if world.left.renewals[session] > 0 {
+            steps.push(Step::Renew { session });
         }
-        if self.can_raise(world, life) {
-            steps.push(Step::Raise { life });
+        if self.can_raise(world, session) {
+            steps.push(Step::Raise { session });
         }
-        if world.left.give_ups > 0 && world.nodes[life].table.is_some() {
-            steps.push(Step::GiveUp { life });
+        if world.left.releases > 0 && world.nodes[session].table.is_some() {
+            steps.push(Step::Release { session });
         }
         steps.extend(
-            (0..LIVES).filter(|to| self.can_begin(world, life, *to)).map(|to| Step::BeginMove { from: life, to }),
+            (0..SESSIONS)
+                .filter(|to| self.can_begin(world, session, *to))
+                .map(|to| Step::BeginHandover { from: session, to }),
         );
-        if self.can_go_on(world, life) {
-            steps.push(Step::GoOnMoving { life });
+        if self.can_continue(world, session) {
+            steps.push(Step::ContinueHandover { session });
         }
-        if self.can_abort(world, life) {
-            steps.push(Step::AbortMove { life });
+        if self.can_abort(world, session) {
+            steps.push(Step::AbortHandover { session });
         }
-        if self.can_forge(world, life) {
-            steps.push(Step::Forge { to: life });
+        let peers = (0..SESSIONS).filter(|peer| self.can_fetch(world, session, *peer));
+        steps.extend(peers.map(|peer| Step::FetchRoutes { session, peer }));
+        if self.can_forge(world, session) {
+            steps.push(Step::Forge { to: session });
         }
         if self.bounds.has(Bug::CachedClock) {
-            steps.push(Step::CacheClock { life });
+            steps.push(Step::CacheClock { session });
         }
-        if world.nodes[life].unread.is_some() {
-            steps.push(Step::AdoptUnread { life });
+        if world.nodes[session].pending_update.is_some() {
+            steps.push(Step::AdoptPending { session });
         }
     }
 
     fn store_steps(&self, world: &World, steps: &mut Vec<Step>) {
-        if self.bounds.reborn.is_some() && !world.store.reborn {
+        if self.bounds.reregistered.is_some() && !world.store.reregistered {
             steps.push(Step::Register);
         }
         if self.bounds.setting == Setting::Timed {
-            steps.extend((0..LIVES).filter(|life| self.can_look(world, *life)).map(|life| Step::Look { life }));
-            let stalls = |life: &Life| self.can_stall(world, *life);
-            steps.extend((0..LIVES).filter(stalls).map(|life| Step::BeginLook { life }));
+            steps.extend(
+                (0..SESSIONS)
+                    .filter(|session| self.can_evaluate(world, *session))
+                    .map(|session| Step::Evaluate { session }),
+            );
+            let stalls = |session: &Session| self.can_stall(world, *session);
+            steps.extend((0..SESSIONS).filter(stalls).map(|session| Step::BeginEvaluation { session }));
             if world.stalled.is_some() {
-                steps.push(Step::EndLook);
+                steps.push(Step::EndEvaluation);
             }
         }
-        steps.extend((0..LIVES).filter(|to| self.can_propose(world, *to)).map(|to| Step::Propose { to }));
+        steps.extend((0..SESSIONS).filter(|to| self.can_propose(world, *to)).map(|to| Step::Propose { to }));
         if world.left.leaders > 0 {
             steps.push(Step::ChangeLeader);
         }
@@ -250,10 +263,10 @@ impl Protocol {
             return;
         }
         steps.push(Step::Tick { still: None });
-        for life in [A, B, SECOND] {
-            let slips = world.left.slips > 0 && !world.nodes[life].slipped;
-            if world.is_born(life) && (slips || self.bounds.has(Bug::ClockStopsInSuspend)) {
-                steps.push(Step::Tick { still: Some(life) });
+        for session in [A, B, SECOND] {
+            let slips = world.left.slips > 0 && !world.nodes[session].slipped;
+            if world.exists(session) && (slips || self.bounds.has(Bug::ClockStopsInSuspend)) {
+                steps.push(Step::Tick { still: Some(session) });
             }
         }
     }
@@ -262,42 +275,43 @@ impl Protocol {
         match step {
             Step::Tick { still } => {
                 self.tick(world, still);
-                if let Some(life) = still.filter(|_| !self.bounds.has(Bug::ClockStopsInSuspend)) {
-                    world.nodes[life].slipped = true;
+                if let Some(session) = still.filter(|_| !self.bounds.has(Bug::ClockStopsInSuspend)) {
+                    world.nodes[session].slipped = true;
                     world.left.slips -= 1;
                 }
             }
             Step::Arrive { call, at } => self.arrive(world, call, at),
             Step::Admit { call } => self.admit(world, call),
             Step::Take { call } => self.take(world, call),
-            Step::Renew { life } => self.renew(world, life),
-            Step::Raise { life } => self.ask_raise(world, life),
-            Step::GiveUp { life } => self.give_up(world, life),
-            Step::Register => world.store.reborn = true,
-            Step::Look { life } => self.look(world, life),
-            Step::BeginLook { life } => self.begin_look(world, life),
-            Step::EndLook => self.end_look(world),
+            Step::Renew { session } => self.renew(world, session),
+            Step::Raise { session } => self.request_raise(world, session),
+            Step::Release { session } => self.release(world, session),
+            Step::Register => world.store.reregistered = true,
+            Step::Evaluate { session } => self.evaluate(world, session),
+            Step::BeginEvaluation { session } => self.begin_evaluation(world, session),
+            Step::EndEvaluation => self.end_evaluation(world),
+            Step::FetchRoutes { session, peer } => self.fetch_routes(world, session, peer),
             Step::Propose { to } => self.propose(world, to),
             Step::ChangeLeader => self.change_leader(world),
-            Step::BeginMove { from, to } => self.begin_move(world, from, to),
-            Step::GoOnMoving { life } => self.go_on(world, life),
-            Step::AbortMove { life } => self.thaw(world, life),
+            Step::BeginHandover { from, to } => self.begin_handover(world, from, to),
+            Step::ContinueHandover { session } => self.continue_handover(world, session),
+            Step::AbortHandover { session } => self.thaw(world, session),
             Step::Forge { to } => self.forge(world, to),
             Step::Deliver { message, again } => self.deliver(world, message, again),
-            Step::DeliverLateNews { message } => {
+            Step::DeliverLateUpdate { message } => {
                 remove(world, message);
-                let Message::Answer { life, sent, heard, over, about, .. } = message else {
+                let Message::Response { session, sent, counted, over, reply, .. } = message else {
                     unreachable!("only an answer has news: {message:?}")
                 };
-                let news = Some(world.store.record);
-                self.on_answer(world, Message::Answer { life, sent, heard, over, news, about });
+                let update = Some(world.store.record);
+                self.on_response(world, Message::Response { session, sent, counted, over, update, reply });
             }
-            Step::CacheClock { life } => world.nodes[life].cached = world.nodes[life].lease > 0,
-            Step::AdoptUnread { life } => {
-                let record = world.nodes[life].unread.take().expect("news were put aside");
-                self.adopt(world, life, record);
+            Step::CacheClock { session } => world.nodes[session].cached = world.nodes[session].lease > 0,
+            Step::AdoptPending { session } => {
+                let record = world.nodes[session].pending_update.take().expect("news were put aside");
+                self.adopt(world, session, record);
             }
-            Step::AnswerFromMemory { message } => self.answer_from_memory(world, message),
+            Step::ResponseFromMemory { message } => self.respond_from_memory(world, message),
         }
     }
 
@@ -311,20 +325,22 @@ impl Protocol {
             Message::Renew { .. } | Message::Raise { .. } | Message::Transfer { .. } | Message::Reassign { .. } => {
                 self.apply(world, message);
             }
-            Message::Answer { .. } => self.on_answer(world, message),
+            Message::Response { .. } => self.on_response(world, message),
+            Message::GetRoutes { from, to } => self.on_get_routes(world, from, to),
+            Message::PeerRoutes { to, epoch, owner } => self.on_peer_routes(world, to, epoch, owner),
             _ => self.on_peer(world, message),
         }
     }
 
     /// The bug: no entry in the log, and the record as it was.
-    fn answer_from_memory(&self, world: &mut World, message: Message) {
-        let Message::Renew { life, sent, version, .. } = message else {
+    fn respond_from_memory(&self, world: &mut World, message: Message) {
+        let Message::Renew { session, sent, version, .. } = message else {
             unreachable!("only a renewal is answered so: {message:?}")
         };
         remove(world, message);
-        let news = world.store.deposed.filter(|record| record.epoch > version);
-        let about = crate::world::About::Renewal;
-        world.network.push(Message::Answer { life, sent, heard: true, over: false, news, about });
+        let update = world.store.deposed.filter(|record| record.epoch > version);
+        let reply = crate::world::Reply::Renewal;
+        world.network.push(Message::Response { session, sent, counted: true, over: false, update, reply });
     }
 }
 

@@ -1,102 +1,103 @@
-//! What there is at one moment: the store's record, the AllocSvrs, the arbiter, the messages, the calls, and what was promised.
+//! One state of the model: the store's record, the AllocSvrs, the arbiter, the messages, the calls, and their history.
 //!
-//! Times are held as what is left of them on the clock that counts them, so that two moments that differ only in their
-//! date are one state. [`World::normalise`] removes what nobody can tell any more.
+//! Times are kept as the ticks left on the clock that counts them, so that two worlds that differ only in their date
+//! are one state. [`World::normalise`] removes differences that no step can observe.
 
 use crate::bounds::{Bounds, Bug, Setting};
 
-/// How long an answer is worth, in ticks of the owner's clock: the L - m of the contract.
+/// How long a response grants, in ticks of the owner's clock: the L - m of the contract.
 pub(crate) const LEASE: i8 = 2;
 /// How much an owner's clock may fall behind the arbiter's.
 pub(crate) const SKEW: i8 = 1;
-/// How long the arbiter hears nothing before it proposes: the W of the contract.
+/// How long a liveness counter is unchanged before the arbiter proposes: the W of the contract.
 pub(crate) const WAIT: i8 = LEASE + SKEW;
 /// How far a ceiling is raised.
 pub(crate) const STEP: u8 = 2;
-/// How long a call that was read a clock for, outside of the lease, waits for a renewal.
+/// How long a call whose clock was read outside of the lease waits for a renewal.
 pub(crate) const HOLD: i8 = 1;
-/// The attempt that a stranger makes up: one that no owner counts to.
+/// The attempt of a forged message: one that no owner counts to.
 pub(crate) const FORGED: u8 = u8::MAX;
-/// Most nodes that a call is passed on to.
+/// Most nodes that a call is forwarded to.
 pub(crate) const HOPS: u8 = 2;
 
-/// One life of one AllocSvr. A life that takes no step any more has crashed, is paused or is cut off: nobody can tell.
-pub(crate) type Life = usize;
+/// One session of one AllocSvr. One that takes no step any more has crashed, is paused or is cut off: no other can
+/// distinguish.
+pub(crate) type Session = usize;
 /// The first owner.
-pub(crate) const A: Life = 0;
+pub(crate) const A: Session = 0;
 /// The other node.
-pub(crate) const B: Life = 1;
-/// The second life of the node that [`Bounds::reborn`] names.
-pub(crate) const SECOND: Life = 2;
+pub(crate) const B: Session = 1;
+/// The second session of the node [`Bounds::reregistered`].
+pub(crate) const SECOND: Session = 2;
 /// All of them.
-pub(crate) const LIVES: usize = 3;
+pub(crate) const SESSIONS: usize = 3;
 
 /// The stored record of the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record {
     pub(crate) epoch: u8,
-    pub(crate) owner: Option<Life>,
+    pub(crate) owner: Option<Session>,
     pub(crate) max_seq: u8,
     /// The attempt whose Transfer began this ownership, or 0.
-    pub(crate) handover: u8,
+    pub(crate) handover_id: u8,
 }
 
 /// The store: a linearizable register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
     pub(crate) record: Record,
-    /// How often each life was heard of.
-    pub(crate) heard: [u8; LIVES],
-    /// Whether the second life has registered, which ends the first one of that node.
-    pub(crate) reborn: bool,
-    /// The record in the memory of a leader that was deposed since; only where that bug is planted.
+    /// The liveness counter of each session.
+    pub(crate) liveness: [u8; SESSIONS],
+    /// Whether the second session has registered, which ends the first one of that node.
+    pub(crate) reregistered: bool,
+    /// The record in the memory of a leader that was deposed since; only with that bug.
     pub(crate) deposed: Option<Record>,
 }
 
-/// What the arbiter remembers of a life.
+/// The arbiter's observation of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Watch {
-    pub(crate) heard: u8,
+pub(crate) struct Observed {
+    pub(crate) liveness: u8,
     /// What is left of the wait.
     pub(crate) wait: i8,
-    /// Whether it has seen that the life is over.
+    /// Whether the session is over.
     pub(crate) over: bool,
 }
 
-/// A look of the arbiter whose thread stands still.
+/// An evaluation of the arbiter whose thread stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StalledLook {
-    pub(crate) life: Life,
-    /// What it read of the state; the bug reads it when it goes on.
-    pub(crate) heard: u8,
+pub(crate) struct StalledEvaluation {
+    pub(crate) session: Session,
+    /// The counter that it read; the bug reads it when it continues.
+    pub(crate) liveness: u8,
     pub(crate) over: bool,
-    /// What is left of a wait that began when it stopped; only the bug counts from there.
+    /// Ticks left of a wait that began when it stalled; only the bug counts from there.
     pub(crate) wait: i8,
 }
 
-/// The object that holds the slots of a section. A call that was admitted keeps it, also when it has left the table.
+/// The object with the slots of a section. An admitted call keeps it, also when it has left the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Section {
-    pub(crate) life: Life,
+    pub(crate) session: Session,
     pub(crate) epoch: u8,
     /// The one uid's slot.
     pub(crate) cur: u8,
     pub(crate) kind: Kind,
     pub(crate) frozen: bool,
     pub(crate) ceiling: u8,
-    /// Whether it was made from the copy of a planned move.
-    pub(crate) moved: bool,
+    /// Whether it was made from the copy of a handover.
+    pub(crate) handed_over: bool,
 }
 
 /// An attempt to hand the section over, as its owner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Move {
-    pub(crate) to: Life,
-    pub(crate) handover: u8,
+pub(crate) struct Handover {
+    pub(crate) to: Session,
+    pub(crate) handover_id: u8,
     pub(crate) phase: Phase,
 }
 
-/// How far an attempt is.
+/// Progress of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Preparing,
@@ -112,12 +113,12 @@ pub(crate) struct Copied {
     /// The epoch that begins with it.
     pub(crate) epoch: u8,
     /// The attempt it belongs to.
-    pub(crate) handover: u8,
+    pub(crate) handover_id: u8,
     pub(crate) cur: u8,
     pub(crate) kind: Kind,
 }
 
-/// What a slot's value is.
+/// Meaning of a slot's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// The ceiling of a takeover: at or above the last number.
@@ -128,35 +129,38 @@ pub(crate) enum Kind {
     Number,
 }
 
-/// One life of an AllocSvr.
+/// One session of an AllocSvr.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct AllocSvr {
     /// What is left of its lease, on its own clock.
     pub(crate) lease: i8,
     /// Whether its clock has fallen behind.
     pub(crate) slipped: bool,
-    /// The newest route it knows: the epoch and the owner.
+    /// Its newest route: the epoch and the owner.
     pub(crate) version: u8,
-    pub(crate) route: Option<Life>,
+    pub(crate) route: Option<Session>,
+    /// Peer routes name this session as the owner under `version`, and no grant of the store has entered it yet. The
+    /// next request names version 0, so that its response includes the grant.
+    pub(crate) ungranted: bool,
     /// The section it serves: an index into [`World::sections`].
     pub(crate) table: Option<usize>,
-    /// An ownership that it gave up and that the next renewal says.
+    /// An ownership that the next renewal releases.
     pub(crate) released: u8,
-    pub(crate) moving: Option<Move>,
+    pub(crate) outgoing: Option<Handover>,
     /// Attempts so far.
     pub(crate) attempts: u8,
-    /// The epoch whose early calls it holds.
+    /// The epoch whose early calls it queues.
     pub(crate) prepared: u8,
     pub(crate) staged: Option<Copied>,
-    /// Whether the clock that was read ahead of the calls was in the lease; only where that bug is planted.
+    /// Whether the clock that was read ahead of the calls was in the lease; only with that bug.
     pub(crate) cached: bool,
-    /// News that wait to be adopted; only where that bug is planted.
-    pub(crate) unread: Option<Record>,
+    /// An update that is not adopted yet; only with that bug.
+    pub(crate) pending_update: Option<Record>,
 }
 
-/// What the store answers beside the news.
+/// The reply to a request itself, beside the ownership update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum About {
+pub(crate) enum Reply {
     Renewal,
     /// The committed ceiling, or none where the raise was refused.
     Raise {
@@ -164,78 +168,101 @@ pub(crate) enum About {
         ceiling: Option<u8>,
     },
     Transfer {
-        to: Life,
+        to: Session,
         epoch: u8,
-        handover: u8,
+        handover_id: u8,
         applied: Option<Record>,
     },
 }
 
 /// A message. One that is never delivered is lost; they are delivered in any order.
 ///
-/// `sent` is what is left of the lease that the question's answer grants: LEASE since before it was sent.
-/// `version` is the route version that the question names.
+/// `sent` are the ticks left of the lease that the response grants: LEASE from before the request was sent.
+/// `version` is the route version in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Message {
     Renew {
-        life: Life,
+        session: Session,
         sent: i8,
         version: u8,
         released: u8,
     },
     Raise {
-        life: Life,
+        session: Session,
         sent: i8,
         version: u8,
         epoch: u8,
         to: u8,
     },
     Transfer {
-        life: Life,
+        session: Session,
         sent: i8,
         version: u8,
         epoch: u8,
-        to: Life,
-        handover: u8,
+        to: Session,
+        handover_id: u8,
     },
     Reassign {
         expected: u8,
-        heard: u8,
+        liveness: u8,
         over: bool,
-        to: Life,
+        to: Session,
     },
-    /// `heard`: whether the store counted the question; `over`: whether it said that the life is over.
-    Answer {
-        life: Life,
+    /// `counted`: whether the store counted the request for liveness; `over`: whether the session is over.
+    Response {
+        session: Session,
         sent: i8,
-        heard: bool,
+        counted: bool,
         over: bool,
-        news: Option<Record>,
-        about: About,
+        update: Option<Record>,
+        reply: Reply,
     },
     Prepare {
-        from: Life,
-        to: Life,
+        from: Session,
+        to: Session,
         epoch: u8,
-        handover: u8,
+        handover_id: u8,
     },
     Prepared {
-        from: Life,
-        handover: u8,
+        from: Session,
+        handover_id: u8,
     },
     Stage {
-        from: Life,
-        to: Life,
+        from: Session,
+        to: Session,
         copy: Copied,
     },
     Staged {
-        from: Life,
-        handover: u8,
+        from: Session,
+        handover_id: u8,
     },
     Activate {
-        to: Life,
+        to: Session,
         record: Record,
     },
+    /// Requests the routes of `to`.
+    GetRoutes {
+        from: Session,
+        to: Session,
+    },
+    /// The routes of a peer: epoch and owner, without a ceiling and without an attempt.
+    PeerRoutes {
+        to: Session,
+        epoch: u8,
+        owner: Option<Session>,
+    },
+}
+
+impl AllocSvr {
+    /// The version that a request to the store names.
+    pub(crate) fn known_version(&self) -> u8 {
+        if self.ungranted { 0 } else { self.version }
+    }
+
+    /// Whether a record of the store is newer than the session's route, or the grant that the route lacks.
+    pub(crate) fn is_update(&self, record: Record) -> bool {
+        record.epoch > self.version || (self.ungranted && record.epoch == self.version)
+    }
 }
 
 /// The number that an advance names: the ceiling that most runs start with, so that it is met, passed and skipped.
@@ -243,34 +270,34 @@ pub(crate) const TARGET: u8 = 2;
 
 /// A call for the one uid.
 ///
-/// A call is answered in the step that moves or reads the slot, and sent in the step in which a node reads its clock for it:
-/// that is the hardest case, because any earlier sending or later answer only makes it overlap with more.
+/// Its response is sent in the step that moves or reads the slot, and the call itself in the step in which a node reads
+/// its clock for it: that is the hardest case, because an earlier call or a later response only overlaps with more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Call {
     Unsent {
-        wish: Wish,
+        op: Op,
     },
     /// At a node, which has read its clock. `age` counts from that reading, if it was not in the lease.
     Arrived {
-        wish: Wish,
+        op: Op,
         floor: u8,
-        at: Life,
+        at: Session,
         in_lease: bool,
         age: i8,
         hops: u8,
     },
     /// Admitted: the node found the section in its table, and its lease not over at the reading.
     Admitted {
-        wish: Wish,
+        op: Op,
         floor: u8,
         section: usize,
         hops: u8,
     },
-    /// On its way to another node.
+    /// In flight to another node.
     Forwarded {
-        wish: Wish,
+        op: Op,
         floor: u8,
-        to: Life,
+        to: Session,
         hops: u8,
     },
     Answered,
@@ -285,32 +312,32 @@ pub(crate) enum Promise {
     UnderTheCeiling,
     TruthfulReads,
     Chained,
-    CeilingAsAsked,
+    CeilingAsRequested,
     NoGap,
 }
 
-/// What a call is for.
+/// Operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Wish {
+pub(crate) enum Op {
     /// The next number.
     Take,
     /// The last one.
     Read,
-    /// That the counter be raised to [`TARGET`].
+    /// Raises the counter to [`TARGET`].
     Advance,
 }
 
-/// What was seen from outside.
+/// The history as callers observed it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct History {
-    /// The numbers that were given out, as bits.
+    /// The allocated numbers, as bits.
     pub(crate) given: u16,
     /// Whether the counter was raised to [`TARGET`] by an advance.
     pub(crate) advanced: bool,
-    /// The largest value that was answered.
+    /// The largest value in a response.
     pub(crate) floor: u8,
-    /// The highest ceiling that was asked for.
-    pub(crate) asked: u8,
+    /// The highest requested ceiling.
+    pub(crate) requested: u8,
     /// The first promise that was broken.
     pub(crate) broken: Option<Promise>,
 }
@@ -321,12 +348,12 @@ impl History {
         (u16::BITS - self.given.leading_zeros()) as u8
     }
 
-    /// Whether the number was given out.
+    /// Whether the number was allocated.
     pub(crate) fn was_given(&self, number: u8) -> bool {
         number > 0 && self.given & (1 << (number - 1)) != 0
     }
 
-    /// Whether an exact read may answer it: it was given out, or the counter was raised to it.
+    /// Whether an exact read may return it: it was allocated, or the counter was raised to it.
     pub(crate) fn was_last(&self, number: u8) -> bool {
         self.was_given(number) || (self.advanced && number == TARGET)
     }
@@ -336,9 +363,9 @@ impl History {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) store: Store,
-    pub(crate) arbiter: [Watch; LIVES],
-    pub(crate) stalled: Option<StalledLook>,
-    pub(crate) nodes: [AllocSvr; LIVES],
+    pub(crate) arbiter: [Observed; SESSIONS],
+    pub(crate) stalled: Option<StalledEvaluation>,
+    pub(crate) nodes: [AllocSvr; SESSIONS],
     pub(crate) network: Vec<Message>,
     pub(crate) sections: Vec<Section>,
     pub(crate) calls: Vec<Call>,
@@ -346,85 +373,87 @@ pub(crate) struct World {
     pub(crate) left: Left,
 }
 
-/// What is left of the bounds.
+/// The events left within the bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Left {
-    pub(crate) renewals: [u8; LIVES],
+    pub(crate) renewals: [u8; SESSIONS],
     pub(crate) raises: u8,
     pub(crate) reassigns: u8,
     pub(crate) duplicates: u8,
-    pub(crate) moves: u8,
+    pub(crate) handovers: u8,
     pub(crate) forged: u8,
-    pub(crate) give_ups: u8,
+    pub(crate) releases: u8,
     pub(crate) leaders: u8,
     pub(crate) stalls: u8,
     pub(crate) slips: u8,
+    pub(crate) fetches: u8,
 }
 
 impl World {
-    /// A owns the section and has given out nothing; A and B have just renewed.
+    /// A owns the section and has allocated nothing; A and B have just renewed.
     pub(crate) fn start(bounds: &Bounds) -> World {
-        let record = Record { epoch: 1, owner: Some(A), max_seq: bounds.max_seq, handover: 0 };
+        let record = Record { epoch: 1, owner: Some(A), max_seq: bounds.max_seq, handover_id: 0 };
         let node = AllocSvr { lease: LEASE, version: 1, route: Some(A), cached: true, ..AllocSvr::default() };
         let section = Section {
-            life: A,
+            session: A,
             epoch: 1,
             cur: 0,
             kind: Kind::Number,
             frozen: false,
             ceiling: bounds.max_seq,
-            moved: false,
+            handed_over: false,
         };
-        let calls = |wish, count: u8| std::iter::repeat_n(Call::Unsent { wish }, count.into());
+        let calls = |op, count: u8| std::iter::repeat_n(Call::Unsent { op }, count.into());
         World {
-            store: Store { record, heard: [0; LIVES], reborn: false, deposed: None },
-            arbiter: [Watch { heard: 0, wait: bounds.wait(), over: false }; LIVES],
+            store: Store { record, liveness: [0; SESSIONS], reregistered: false, deposed: None },
+            arbiter: [Observed { liveness: 0, wait: bounds.wait(), over: false }; SESSIONS],
             stalled: None,
             nodes: [AllocSvr { table: Some(0), ..node.clone() }, node, AllocSvr::default()],
             network: Vec::new(),
             sections: vec![section],
-            calls: calls(Wish::Take, bounds.takes)
-                .chain(calls(Wish::Read, bounds.reads))
-                .chain(calls(Wish::Advance, bounds.advances))
+            calls: calls(Op::Take, bounds.takes)
+                .chain(calls(Op::Read, bounds.reads))
+                .chain(calls(Op::Advance, bounds.advances))
                 .collect(),
-            history: History { given: 0, advanced: false, floor: 0, asked: bounds.max_seq, broken: None },
+            history: History { given: 0, advanced: false, floor: 0, requested: bounds.max_seq, broken: None },
             left: Left {
                 renewals: bounds.renewals,
                 raises: bounds.raises,
                 reassigns: bounds.reassigns,
                 duplicates: bounds.duplicates,
-                moves: bounds.moves,
+                handovers: bounds.handovers,
                 forged: bounds.forged,
-                give_ups: bounds.give_ups,
+                releases: bounds.releases,
                 leaders: bounds.leaders,
                 stalls: bounds.stalls,
                 slips: bounds.slips,
+                fetches: bounds.fetches,
             },
         }
     }
 
-    /// Whether a life has begun.
-    pub(crate) fn is_born(&self, life: Life) -> bool {
-        life != SECOND || self.store.reborn
+    /// Whether a session has begun.
+    pub(crate) fn exists(&self, session: Session) -> bool {
+        session != SECOND || self.store.reregistered
     }
 
-    /// Whether the store takes a life for the current one of its node.
-    pub(crate) fn is_current(&self, bounds: &Bounds, life: Life) -> bool {
-        self.is_born(life) && !(self.store.reborn && bounds.reborn == Some(life))
+    /// Whether a session is the current one of its node in the store.
+    pub(crate) fn is_current(&self, bounds: &Bounds, session: Session) -> bool {
+        self.exists(session) && !(self.store.reregistered && bounds.reregistered == Some(session))
     }
 
     /// The section in a node's table.
-    pub(crate) fn owned(&self, life: Life) -> Option<&Section> {
-        self.nodes[life].table.map(|index| &self.sections[index])
+    pub(crate) fn owned(&self, session: Session) -> Option<&Section> {
+        self.nodes[session].table.map(|index| &self.sections[index])
     }
 
     /// Makes a section of a node's own and puts it into its table.
     pub(crate) fn put(&mut self, section: Section) {
         self.sections.push(section);
-        self.nodes[section.life].table = Some(self.sections.len() - 1);
+        self.nodes[section.session].table = Some(self.sections.len() - 1);
     }
 
-    /// Notes the first promise that is broken.
+    /// Records the first promise that is broken.
     pub(crate) fn require(&mut self, holds: bool, promise: Promise) {
         if !holds {
             self.history.broken = self.history.broken.or(Some(promise));
@@ -436,17 +465,20 @@ impl World {
         self.history.broken != Some(promise)
     }
 
-    /// Makes states equal that differ in nothing that could ever be told.
+    /// Makes states equal that no further step can distinguish.
     pub(crate) fn normalise(&mut self, bounds: &Bounds) {
-        self.forget_unreachable_sections();
-        self.renumber_heard();
-        self.lose_what_does_nothing();
+        self.drop_unreachable_sections();
+        self.renumber_liveness();
+        self.drop_ineffective_messages(bounds);
         self.network.sort_unstable();
         // Calls have no names.
         self.calls.sort_unstable();
         for node in &mut self.nodes {
-            // A copy for an epoch that is known to have begun is of no use, but to a late Activate.
-            node.staged = node.staged.filter(|copy| copy.epoch > node.version || bounds.has(Bug::LateActivate));
+            // A copy for an epoch that has begun is of no use, but to a late Activate.
+            let of_ungranted = |copy: &Copied| node.ungranted && copy.epoch == node.version;
+            node.staged = node
+                .staged
+                .filter(|copy| copy.epoch > node.version || of_ungranted(copy) || bounds.has(Bug::LateActivate));
             if node.prepared <= node.version {
                 node.prepared = 0;
             }
@@ -457,25 +489,28 @@ impl World {
             }
         }
         if self.left.reassigns == 0 {
-            // Nobody asks the arbiter any more.
-            self.arbiter = [Watch { heard: 0, wait: 0, over: false }; LIVES];
+            // The arbiter makes no proposal any more.
+            self.arbiter = [Observed { liveness: 0, wait: 0, over: false }; SESSIONS];
             self.stalled = None;
         }
     }
 
-    /// A message that would change nothing, now or later, is as good as lost.
-    fn lose_what_does_nothing(&mut self) {
+    /// A message that would change nothing, now or later, counts as lost.
+    fn drop_ineffective_messages(&mut self, bounds: &Bounds) {
         let (epoch, nodes) = (self.store.record.epoch, &self.nodes);
         self.network.retain(|message| match *message {
             Message::Reassign { expected, .. } => expected == epoch,
-            Message::Answer { life, sent, over: false, news, about: About::Renewal, .. } => {
-                sent > -HOLD || news.is_some_and(|record| record.epoch > nodes[life].version)
+            Message::Response { session, sent, over: false, update, reply: Reply::Renewal, .. } => {
+                sent > -HOLD || update.is_some_and(|record| nodes[session].is_update(record))
+            }
+            Message::PeerRoutes { to, epoch, .. } => {
+                epoch > nodes[to].version || bounds.has(Bug::PeerRoutesExtendLease)
             }
             _ => true,
         });
     }
 
-    fn forget_unreachable_sections(&mut self) {
+    fn drop_unreachable_sections(&mut self) {
         let mut kept = Vec::with_capacity(self.sections.len());
         for index in 0..self.sections.len() {
             let in_table = self.nodes.iter().any(|node| node.table == Some(index));
@@ -500,20 +535,20 @@ impl World {
     }
 
     /// Only whether a count is still the current one matters: it is 1 then, and 0 otherwise.
-    fn renumber_heard(&mut self) {
-        for (watch, heard) in self.arbiter.iter_mut().zip(self.store.heard) {
-            watch.heard = u8::from(watch.heard == heard);
+    fn renumber_liveness(&mut self) {
+        for (observed, liveness) in self.arbiter.iter_mut().zip(self.store.liveness) {
+            observed.liveness = u8::from(observed.liveness == liveness);
         }
         if let Some(stalled) = &mut self.stalled {
-            stalled.heard = u8::from(stalled.heard == self.store.heard[stalled.life]);
+            stalled.liveness = u8::from(stalled.liveness == self.store.liveness[stalled.session]);
         }
-        let (record, current) = (self.store.record, self.store.heard);
+        let (record, current) = (self.store.record, self.store.liveness);
         for message in &mut self.network {
-            if let Message::Reassign { expected, heard, .. } = message {
+            if let Message::Reassign { expected, liveness, .. } = message {
                 let owner = record.owner.filter(|_| record.epoch == *expected);
-                *heard = u8::from(owner.is_some_and(|owner| current[owner] == *heard));
+                *liveness = u8::from(owner.is_some_and(|owner| current[owner] == *liveness));
             }
         }
-        self.store.heard = [1; LIVES];
+        self.store.liveness = [1; SESSIONS];
     }
 }

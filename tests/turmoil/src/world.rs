@@ -188,8 +188,8 @@ impl World {
         let stores: Vec<String> = spec.stores.iter().map(|store| store.name.clone()).collect();
         let allocs: Vec<String> = spec.allocs.iter().map(|alloc| alloc.name.clone()).collect();
         let options = StoreOptions {
-            snapshot_every: SNAPSHOT_EVERY,
-            log_kept: LOG_KEPT,
+            snapshot_interval_entries: SNAPSHOT_EVERY,
+            log_retained_entries: LOG_KEPT,
             rebalance_after: REBALANCE_AFTER,
             ..StoreOptions::DEFAULTS
         };

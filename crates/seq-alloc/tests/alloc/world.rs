@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
+use seq_api::clock::Clock;
+use seq_api::service::{Allocation, Call, Item, SequenceService, Via};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
 use seq_gateway::grpc;
-use seq_kit::admission::Admission;
-use seq_kit::clock::Clock;
+use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
 use seq_kit::listen;
-use seq_kit::service::{Allocation, Call, Item, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::time::Instant;
@@ -73,8 +73,9 @@ impl World {
         let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, options, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
-        let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000));
-        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, get_takes: false };
+        let (beside, admission) =
+            (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
+        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, allocate_on_get: false };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group }
     }
@@ -166,8 +167,8 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
 /// Paces for tests: what takes parts of a second takes milliseconds.
 pub(crate) fn quick() -> AllocOptions {
     AllocOptions {
-        renew_every: Duration::from_millis(10),
-        claim_every: Duration::from_millis(5),
+        renew_interval: Duration::from_millis(10),
+        min_renew_interval: Duration::from_millis(5),
         retry_min: Duration::from_millis(2),
         retry_max: Duration::from_millis(20),
         ..AllocOptions::DEFAULTS
@@ -176,8 +177,8 @@ pub(crate) fn quick() -> AllocOptions {
 
 /// Paces of a node that renews only when it has a reason to.
 pub(crate) fn slow() -> AllocOptions {
-    let (lease, renew_every) = (Duration::from_secs(36_000), Duration::from_secs(3_600));
-    AllocOptions { lease, renew_every, claim_every: Duration::from_millis(5), ..quick() }
+    let (lease, renew_interval) = (Duration::from_secs(36_000), Duration::from_secs(3_600));
+    AllocOptions { lease, renew_interval, min_renew_interval: Duration::from_millis(5), ..quick() }
 }
 
 pub(crate) fn call() -> Call {

@@ -14,7 +14,6 @@ use seq_proto::v1::next_stream_response::Outcome as Response;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::NewRoutes;
 use crate::allocation;
 
 /// Limits of a queue.
@@ -54,6 +53,9 @@ pub(crate) struct Call {
     /// `None` once the call is complete.
     pub(crate) reply: Option<oneshot::Sender<Outcome>>,
 }
+
+/// Routes of a response: one caller of the message adopts them.
+pub(crate) type NewRoutes = Option<Box<v1::Routes>>;
 
 /// The outcome of a call.
 #[derive(Debug)]
@@ -321,7 +323,7 @@ fn message(tag: u64, calls: &VecDeque<Call>, now: Instant) -> v1::NextStreamRequ
         request.counts.extend(calls.iter().map(|call| call.count));
     }
     let timeout_ms = (latest - now).max(Duration::from_millis(1)).min(MAX_TIMEOUT).as_millis() as u32;
-    v1::NextStreamRequest { tag, ask: Some(request), timeout_ms, now_only: true }
+    v1::NextStreamRequest { tag, request: Some(request), timeout_ms, now_only: true }
 }
 
 /// The longest timeout of a message.
@@ -330,13 +332,13 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 /// Completes every call of a message from its response.
 pub(crate) fn complete(calls: VecDeque<Call>, response: Option<Response>) {
     match response {
-        Some(Response::Answer(answer)) => complete_items(calls, answer),
+        Some(Response::Response(response)) => complete_items(calls, response),
         Some(Response::Refusal(refusal)) => {
             for mut call in calls {
                 call.complete(Outcome::Refused { item: Box::new(refusal.clone()), routes: None });
             }
         }
-        None => complete_invalid(calls, "neither an answer nor a refusal"),
+        None => complete_invalid(calls, "neither a response nor a refusal"),
     }
 }
 

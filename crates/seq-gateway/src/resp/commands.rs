@@ -5,9 +5,9 @@
 
 use std::net::SocketAddr;
 
+use seq_api::service::{Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Target, Uid, limits};
-use seq_kit::service::{Current, Item, SequenceService, Via};
-use seq_proto::status;
+use seq_proto::Reason;
 
 use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::connection::call;
@@ -67,7 +67,7 @@ pub(super) fn keys(node: &Node) -> Keys<'_> {
 
 /// Encodes a refusal.
 pub(super) fn refuse(replies: &mut Replies, refusal: &Refusal) {
-    let kind = if status::verdict(refusal).retry_after.is_some() { "TRYAGAIN" } else { "ERR" };
+    let kind = if Reason::of(refusal).retry().after().is_some() { "TRYAGAIN" } else { "ERR" };
     replies.error(kind, format_args!("{refusal}"));
 }
 
@@ -287,7 +287,7 @@ async fn incr<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocatio
 
 /// Encodes the refusal of a read or SET.
 fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &Refusal) {
-    if endpoint.has_no_routes() && status::verdict(refusal).retry_after.is_some() {
+    if endpoint.has_no_routes() && Reason::of(refusal).retry().after().is_some() {
         loading(replies);
     } else {
         refuse(replies, refusal);
@@ -551,7 +551,7 @@ fn config(node: &Node, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
         _ => return replies.error("ERR", format_args!("unknown subcommand {}", Excerpt(invocation.get(1)))),
     }
     let most = node.admission.most().to_string();
-    let idle = node.config.idle.unwrap_or_default().as_secs().to_string();
+    let idle = node.config.idle_timeout.unwrap_or_default().as_secs().to_string();
     let settings = [("save", ""), ("appendonly", "no"), ("databases", "1"), ("maxclients", &most), ("timeout", &idle)];
     let wanted =
         |name: &str| invocation.iter().skip(1).any(|want| want == b"*" || want.eq_ignore_ascii_case(name.as_bytes()));

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
+use seq_api::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
 use seq_core::limits;
 use seq_kit::connection::Connection;
-use seq_kit::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::transport::server::Connected;
@@ -143,7 +143,7 @@ impl<F: SequenceService> Client<F> {
             }
         });
         let Some(since) = self.since else {
-            let Some(idle) = endpoint.node.config.idle else { return reading.await };
+            let Some(idle) = endpoint.node.config.idle_timeout else { return reading.await };
             return timeout(idle, reading).await.unwrap_or(Err(End::Close));
         };
         match timeout_at(since + COMMAND_TIME, reading).await {

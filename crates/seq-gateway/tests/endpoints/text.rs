@@ -1,6 +1,6 @@
 //! Plain text over HTTP.
 
-use seq_kit::service::Via;
+use seq_api::service::Via;
 
 use crate::http::{HttpResponse, http1, http2};
 use crate::twin::TestServer;
@@ -76,7 +76,7 @@ async fn refusals_have_a_reason() {
 }
 
 #[tokio::test]
-async fn a_get_takes_numbers_only_if_configured() {
+async fn a_get_allocates_numbers_only_if_configured() {
     let server = TestServer::open().await;
     assert_eq!(get(&server, "/api/seq/next/1").await.status, 405);
     assert_eq!(server.twin.last(1), 0);

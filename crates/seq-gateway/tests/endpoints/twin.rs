@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
 use seq_gateway::grpc::Node;
-use seq_kit::admission::Admission;
+use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
 use seq_kit::listen;
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::sync::watch;
@@ -183,8 +183,8 @@ impl TestServer {
     }
 
     /// A server whose GETs allocate numbers, or do not.
-    pub(crate) async fn open_with(get_takes: bool) -> TestServer {
-        TestServer::open_as(1_000, get_takes).await
+    pub(crate) async fn open_with(allocate_on_get: bool) -> TestServer {
+        TestServer::open_as(1_000, allocate_on_get).await
     }
 
     /// A server that admits `connections` connections, one of which it opens itself.
@@ -192,7 +192,7 @@ impl TestServer {
         TestServer::open_as(connections, false).await
     }
 
-    async fn open_as(connections: usize, get_takes: bool) -> TestServer {
+    async fn open_as(connections: usize, allocate_on_get: bool) -> TestServer {
         let twin = Twin::default();
         let group = TaskGroup::new();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -200,8 +200,8 @@ impl TestServer {
         let status = || v1::StatusResponse { node: "a1".to_owned(), ..v1::StatusResponse::default() };
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
-        let (beside, admission) = (Routes::default(), Admission::of("a1", connections));
-        let node = Node { admin: Arc::new(status), ready, beside, admission, get_takes };
+        let (beside, admission) = (Routes::default(), Admission::of("a1", connections, ConnectionMetrics::none()));
+        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         TestServer { twin, group, addr, channel }

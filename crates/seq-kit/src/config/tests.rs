@@ -1,22 +1,37 @@
-use expect_test::{Expect, expect};
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 use super::*;
+use expect_test::{Expect, expect};
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Config {
-    data: Option<String>,
-    log: Log,
+crate::options! {
+    #[derive(Debug)]
+    struct Data {
+        /// The directory.
+        path: String,
+    }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Log {
-    filter: String,
-    lines: u16,
+crate::options! {
+    #[derive(Debug)]
+    struct Log {
+        /// What to log.
+        filter: String,
+        /// Lines to keep,
+        /// at most.
+        lines: u16,
+        /// Where each line is written.
+        #[serde(rename = "flush_ms", with = "durations::ms")]
+        flush: Duration,
+    }
+}
+
+fn sections() -> Vec<Section> {
+    let log = Log { filter: "info".to_owned(), lines: 1_000, flush: Duration::from_millis(5) };
+    vec![Section::new("data", &Data { path: String::new() }), Section::new("log", &log)]
 }
 
 fn layers() -> Layers {
-    Layers::new(&Config { data: None, log: Log { filter: "info".to_owned(), lines: 10 } })
+    Layers::new(&sections())
 }
 
 fn file(text: &str) -> Result<Layers, ConfigError> {
@@ -28,10 +43,11 @@ fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn check(layers: Result<Layers, ConfigError>, expect: Expect) {
-    let text = match layers.and_then(Layers::load::<Config>) {
-        Ok(loaded) => {
-            let keys = loaded.keys.iter().map(|key| format!("{} = {}  ({})\n", key.name, key.text(), key.origin));
-            keys.chain(loaded.warnings.iter().map(|warning| format!("warning: {warning}\n"))).collect()
+    let read = |layers: &Layers| layers.read::<Data>("data").and_then(|_| layers.read::<Log>("log"));
+    let text = match layers.and_then(|layers| read(&layers).map(|_| layers)) {
+        Ok(layers) => {
+            let keys = layers.keys().into_iter().map(|key| format!("{} = {}  ({})\n", key.name, key.value, key.origin));
+            keys.chain(layers.warnings().iter().map(|warning| format!("warning: {warning}\n"))).collect()
         }
         Err(error) => format!("{error}\n"),
     };
@@ -39,29 +55,54 @@ fn check(layers: Result<Layers, ConfigError>, expect: Expect) {
 }
 
 #[test]
+fn the_sample_has_every_key_with_its_default_and_its_help() {
+    expect![[r#"
+
+        [data]
+        # The directory.
+        path = ""
+
+        [log]
+        # What to log.
+        filter = "info"
+        # Lines to keep,
+        # at most.
+        lines = 1_000
+        # Where each line is written.
+        flush_ms = 5
+    "#]]
+    .assert_eq(&sample(&sections()));
+    let sampled = layers().text(Path::new("sample.toml"), &sample(&sections())).unwrap();
+    assert!(sampled.keys().iter().all(|key| key.origin != Origin::Default));
+    assert_eq!(sampled.read::<Log>("log").unwrap().flush, Duration::from_millis(5));
+}
+
+#[test]
 fn later_layers_win_key_by_key() {
     check(
         Ok(layers()),
         expect![[r#"
-        data =   (default)
-        log.filter = "info"  (default)
-        log.lines = 10  (default)
-    "#]],
+            data.path = ""  (default)
+            log.filter = "info"  (default)
+            log.flush_ms = 5  (default)
+            log.lines = 1000  (default)
+        "#]],
     );
-    let layered = file("data = \"/srv\"\n\n[log]\nfilter = \"warn\"\nlines = 5\n")
+    let layered = file("[data]\npath = \"/srv\"\n\n[log]\nfilter = \"warn\"\nlines = 5\n")
         .and_then(|layers| {
             let is_foreign = |name: &str, value: &str| (name, value) == ("T_ADDR", "x");
             layers.environment("T_", is_foreign, variables(&[("T_LOG_FILTER", "7"), ("T_ADDR", "x"), ("HOME", "/")]))
         })
-        .and_then(|layers| layers.flag("--data", "data", Some("/flag")))
+        .and_then(|layers| layers.flag("--data", "data.path", Some("/flag")))
         .and_then(|layers| layers.flag("--lines", "log.lines", None::<u16>));
     check(
         layered,
         expect![[r#"
-        data = "/flag"  (--data)
-        log.filter = "7"  ($T_LOG_FILTER)
-        log.lines = 5  (seqsvr.toml:5)
-    "#]],
+            data.path = "/flag"  (--data)
+            log.filter = "7"  ($T_LOG_FILTER)
+            log.flush_ms = 5  (default)
+            log.lines = 5  (seqsvr.toml:6)
+        "#]],
     );
 }
 
@@ -76,14 +117,14 @@ fn errors_name_their_origin_and_key() {
     check(
         file("[log]\nlines = \"many\"\n"),
         expect![[r#"
-        seqsvr.toml:2: log.lines: invalid type: found string "many", expected a whole number from 0 to 65535
-    "#]],
+            seqsvr.toml:2: log.lines: invalid type: string "many", expected a whole number from 0 to 65535
+        "#]],
     );
     check(
         file("[log]\nlines = 70000\n"),
         expect![[r#"
-        seqsvr.toml:2: log.lines: invalid value signed int `70000`, expected a whole number from 0 to 65535
-    "#]],
+            seqsvr.toml:2: log.lines: invalid value: integer `70000`, expected a whole number from 0 to 65535
+        "#]],
     );
     check(
         file("data = \n"),
@@ -94,14 +135,14 @@ fn errors_name_their_origin_and_key() {
     check(
         file("log = 5\n"),
         expect![[r#"
-            seqsvr.toml:1: log: unknown key; the nearest is data
+            seqsvr.toml:1: log: unknown key; the nearest is log.lines
         "#]],
     );
     check(
         layers().environment("T_", |_, _| false, variables(&[("T_LOG_LINES", "many")])),
         expect![[r#"
-        $T_LOG_LINES: log.lines: invalid type: found string "many", expected a whole number from 0 to 65535
-    "#]],
+            $T_LOG_LINES: log.lines: invalid type: string "many", expected a whole number from 0 to 65535
+        "#]],
     );
 }
 
@@ -110,8 +151,9 @@ fn a_variable_without_a_key_is_ignored_with_a_warning() {
     check(
         layers().environment("T_", |_, _| false, variables(&[("T_LOG_LINE", "1"), ("T_LOG_LINES", "7")])),
         expect![[r#"
-            data =   (default)
+            data.path = ""  (default)
             log.filter = "info"  (default)
+            log.flush_ms = 5  (default)
             log.lines = 7  ($T_LOG_LINES)
             warning: $T_LOG_LINE: log_line: unknown key; the nearest is log.lines; it is ignored
         "#]],

@@ -12,15 +12,16 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::raft::Precondition;
 use openraft::{ChangeMembers, Instant as _};
+use seq_proto::Reason;
 use tokio::sync::Mutex;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::plan::{Group, MAX_LAG, MembershipRequest, Plan, Refusal};
 use super::probe::Prober;
 use crate::leadership::transfer::{STEP_DOWN_TIMEOUT, transfer_leader};
 use crate::nonce::Fingerprint;
 use crate::options::RaftOptions;
-use crate::propose::{LEADER_RETRY, ProposeError, Proposer};
+use crate::propose::{ProposeError, Proposer};
 use crate::storage::{Raft, Replica};
 use crate::types::{LogId, Member, StoredMembership};
 
@@ -327,13 +328,13 @@ pub(crate) enum ChangeError {
 impl From<ChangeError> for Status {
     fn from(error: ChangeError) -> Status {
         let text = error.to_string();
-        let (code, reason) = match error {
+        let reason = match error {
             ChangeError::Refused(refusal) => return refusal.into(),
             ChangeError::Propose(error) => return error.into(),
-            ChangeError::InProgress => (Code::Unavailable, "CHANGE_IN_PROGRESS"),
-            ChangeError::NotReached { .. } => (Code::Unavailable, "MEMBER_NOT_REACHED"),
-            ChangeError::NotTakenOver { .. } => (Code::Aborted, "NOT_TAKEN_OVER"),
+            ChangeError::InProgress => Reason::ChangeInProgress,
+            ChangeError::NotReached { .. } => Reason::MemberNotReached,
+            ChangeError::NotTakenOver { .. } => Reason::NotTakenOver,
         };
-        seq_proto::status::with_reason(code, reason, text, [], Some(LEADER_RETRY))
+        reason.status(text)
     }
 }

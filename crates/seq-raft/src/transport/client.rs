@@ -23,16 +23,16 @@ use openraft::raft::{
 };
 use parking_lot::Mutex;
 use seq_proto::dial::Dial;
-use seq_proto::status;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{ProbeResponse, RaftMessage, SnapshotChunk};
+use seq_proto::{Reason, status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use super::acknowledged::Acknowledged;
-use super::identity::{ACKNOWLEDGED_DATA_LOST, Identity, OTHER_DATA_DIRECTORY, PeerRefusal, REMOVED_MEMBER};
+use super::identity::{Identity, PeerRefusal};
 use super::link::{LinkTimeouts, RoundTrips, connect};
 use super::validation::Validate;
 use crate::eviction::{Eviction, Evictions};
@@ -253,10 +253,10 @@ impl Peer {
 
     pub(crate) fn refused(&self, status: &Status) -> RPCError<TypeConfig> {
         let why = status.message().to_owned();
-        let eviction = match status::reason(status).as_deref() {
-            Some(OTHER_DATA_DIRECTORY) => Some(Eviction::OtherDataDirectory(why)),
-            Some(REMOVED_MEMBER) => Some(Eviction::Removed(why)),
-            Some(ACKNOWLEDGED_DATA_LOST) => Some(Eviction::AcknowledgedDataLost(why)),
+        let eviction = match status::known_reason(status) {
+            Some(Reason::OtherDataDirectory) => Some(Eviction::OtherDataDirectory(why)),
+            Some(Reason::RemovedMember) => Some(Eviction::Removed(why)),
+            Some(Reason::AcknowledgedDataLost) => Some(Eviction::AcknowledgedDataLost(why)),
             _ => None,
         };
         if eviction.is_some() {

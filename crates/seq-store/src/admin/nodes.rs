@@ -10,7 +10,7 @@ use std::time::Duration;
 use seq_core::NodeId;
 use seq_core::arbiter::Plan;
 use seq_core::state::{CommandRefusal, Drain, SetDefinition, SetTerms, State, Terms};
-use seq_proto::status;
+use seq_proto::Reason;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
 use seq_proto::v1::{
     DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, NodeState, SetTermsRequest,
@@ -79,11 +79,11 @@ impl NodeAdminService for NodeServer {
         });
         let Some((id, was, sections)) = known else {
             let text = CommandRefusal::UnknownName { name }.to_string();
-            return Err(status::with_reason(Code::NotFound, "UNKNOWN_NODE", text, [], None));
+            return Err(Reason::UnknownNode.status_as(Code::NotFound, text));
         };
         if drained && !was && NodeAdmin::is_last(&plan, id) {
             let text = format!("{name} is the last node of set {set} that could own sections");
-            return Err(status::with_reason(Code::FailedPrecondition, "LAST_NODE", text, [], None));
+            return Err(Reason::LastNode.status(text));
         }
         if !dry_run && was != drained {
             let known_as = name.clone();
@@ -116,7 +116,7 @@ impl NodeAdmin {
             return Ok(());
         }
         let text = format!("this is the store of set {:?}, not of {set:?}", self.set.name);
-        Err(status::with_reason(Code::FailedPrecondition, "OTHER_SET", text, [], None))
+        Err(Reason::OtherSet.status(text))
     }
 
     /// Replaces the terms in force; returns those in force then, and whether anything changed.
@@ -127,11 +127,11 @@ impl NodeAdmin {
         }
         let outcome = self.replicated.propose(SetTerms { replaces, terms }).await?;
         outcome.map_err(|refusal| {
-            let (code, reason) = match refusal {
-                CommandRefusal::BadTerms { .. } => (Code::InvalidArgument, "BAD_TERMS"),
-                _ => (Code::Aborted, "OTHER_TERMS"),
+            let reason = match refusal {
+                CommandRefusal::BadTerms { .. } => Reason::BadTerms,
+                _ => Reason::OtherTerms,
             };
-            status::with_reason(code, reason, refusal.to_string(), [], None)
+            reason.status(refusal.to_string())
         })?;
         tracing::info!(
             set = self.set.name,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
 use seq_core::RouteVersion;
 use seq_core::state::{SetDefinition, State};
 use seq_kit::http::Checks;
-use seq_kit::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
 use seq_proto::v1::admin_service_server::AdminService;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{AllocMember, StatusRequest, StatusResponse, StoreMember, StoreStatus};
@@ -30,6 +30,8 @@ pub(crate) struct View {
     pub(crate) node: Arc<str>,
     pub(crate) revision: Arc<str>,
     pub(crate) started: Instant,
+    /// CPU time of the process so far, in microseconds.
+    pub(crate) cpu_us: fn() -> u64,
 }
 
 impl View {
@@ -143,7 +145,7 @@ impl AdminService for StatusServer {
             node: view.node.to_string(),
             uptime_ms: u64::try_from(view.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             pid: std::process::id(),
-            cpu_us: seq_kit::process::cpu_us(),
+            cpu_us: (view.cpu_us)(),
             role: Some(Role::Store(view.status())),
         }))
     }

@@ -235,8 +235,8 @@ async fn three_grow_to_five_and_shrink_again_under_load() {
 async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
     let mut cluster = three(Disk::Memory);
     let absent = cluster.newcomer(Disk::Memory, &[1, 2]);
-    cluster.options.snapshot_every = 100;
-    cluster.options.log_kept = 10;
+    cluster.options.snapshot_interval_entries = 100;
+    cluster.options.log_retained_entries = 10;
     cluster.start_all().await;
     cluster.ready().await;
     let load = Load::begin(&cluster).await;

@@ -43,8 +43,8 @@ async fn a_stopped_follower_catches_up_by_the_log() {
 async fn a_stopped_follower_catches_up_through_a_snapshot() {
     for disk in [Disk::Memory, Disk::Sled] {
         let mut cluster = Cluster::new(3, disk);
-        cluster.options.snapshot_every = 40;
-        cluster.options.log_kept = 0;
+        cluster.options.snapshot_interval_entries = 40;
+        cluster.options.log_retained_entries = 0;
         cluster.start_all().await;
         cluster.ready().await;
         let follower = cluster.follower().await;

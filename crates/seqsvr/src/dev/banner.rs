@@ -10,6 +10,7 @@ use seq_core::set_spec::SetSpec;
 use serde::Serialize;
 
 use crate::dev::Data;
+use crate::environment;
 use crate::output::{Table, digits, grouped};
 use crate::target::DEFAULT_ADDR;
 use crate::version::{REVISION, VERSION};
@@ -157,7 +158,8 @@ impl Banner {
 fn program() -> String {
     let name = "seqsvr";
     let Ok(path) = env::current_exe() else { return name.to_owned() };
-    let on_path = env::var_os("PATH").is_some_and(|dirs| env::split_paths(&dirs).any(|dir| dir.join(name) == path));
+    let on_path =
+        path.file_name().is_some_and(|file| file == name) && path.parent().is_some_and(environment::is_on_path);
     if on_path {
         return name.to_owned();
     }

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
+use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
-use seq_kit::process;
 use seq_proto::v1;
 
 use crate::exit::{Exit, Failure};
+use crate::process;
 use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
@@ -30,15 +31,15 @@ pub(crate) struct Ports {
     /// The Redis port, if the node has one.
     redis: Option<(Vec<TcpListener>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
-    get_takes: bool,
+    allocate_on_get: bool,
 }
 
 impl Ports {
     /// Binds the ports of a node for `threads` threads.
     pub(crate) fn bind(spec: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
         let grpc = bind(&spec.addr, threads)?;
-        let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.resp_config())));
-        Ok(Ports { grpc, redis: redis.transpose()?, get_takes: settings.http.get_takes })
+        let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
+        Ok(Ports { grpc, redis: redis.transpose()?, allocate_on_get: settings.http.allocate_on_get })
     }
 
     /// The address of the Redis port.
@@ -65,7 +66,7 @@ pub(crate) fn start(
     timeout: Duration,
 ) -> anyhow::Result<Allocator> {
     let (node, set) = (config.name.clone(), config.spec.name.clone());
-    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()))
+    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let identity = Identity {
         set: set.clone(),
@@ -74,12 +75,12 @@ pub(crate) fn start(
     };
     let allocator = start_background(config, background, timeout)?;
     let admin = admin_view(allocator.clone(), identity);
-    let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
+    let (beside, mut ready) = (allocator.handover_service(), Checks::new());
     allocator.add_checks(&mut ready);
-    let get_takes = ports.get_takes;
+    let allocate_on_get = ports.allocate_on_get;
     let (sockets, resp) = ports.by_thread();
     let resp = resp.map(|config| RespNode::new(config, admission.clone()));
-    let grpc_node = grpc::Node { admin, ready, beside, admission, get_takes };
+    let grpc_node = grpc::Node { admin, ready, beside, admission, allocate_on_get };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();

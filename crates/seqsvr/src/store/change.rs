@@ -66,7 +66,7 @@ pub(super) struct AddArgs {
     options: ChangeOptions,
     /// Timeout until the new members have caught up with the log, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600)]
-    patience_s: u64,
+    timeout_s: u64,
 }
 
 #[derive(Debug, Args)]
@@ -108,7 +108,7 @@ pub(super) struct ReplaceArgs {
     options: ChangeOptions,
     /// Timeout until the new member has caught up with the log, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600)]
-    patience_s: u64,
+    timeout_s: u64,
 }
 
 #[derive(Debug, Args)]
@@ -154,14 +154,14 @@ pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Resu
 pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> {
     let set = load(&args.target.set)?;
     let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
-    add_and_remove(&mut client, new, &[], &args.options, args.patience_s, output).await
+    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.timeout_s));
+    add_and_remove(&mut client, new, &[], &args.options, args.timeout_s, output).await
 }
 
 pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
     let set = load(&args.target.set)?;
     let new = described(&set, args.new)?;
-    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.patience_s));
+    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.timeout_s));
     let list = client.list().await?;
     let votes = |id| list.members.iter().any(|member| member.id == id && member.voter);
     if votes(args.old) && votes(args.new) {
@@ -169,7 +169,7 @@ pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Resul
         let hint = format!("`seqsvr store remove {}` takes it out without a new one", args.old);
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
-    add_and_remove(&mut client, vec![new], &[args.old], &args.options, args.patience_s, output).await
+    add_and_remove(&mut client, vec![new], &[args.old], &args.options, args.timeout_s, output).await
 }
 
 pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -215,7 +215,7 @@ async fn add_and_remove(
     new: Vec<NewMember>,
     remove: &[u64],
     options: &ChangeOptions,
-    patience_s: u64,
+    timeout_s: u64,
     output: &Output,
 ) -> anyhow::Result<Exit> {
     let ids: Vec<u64> = new.iter().map(|member| member.id).collect();
@@ -226,7 +226,7 @@ async fn add_and_remove(
         return report(client, &request, foreseen.voters, false, output).await;
     }
     let added = client.add_learners(new).await?;
-    wait::caught_up(client, &ids, Duration::from_secs(patience_s), output).await?;
+    wait::caught_up(client, &ids, Duration::from_secs(timeout_s), output).await?;
     let response = client.change_voters(&request).await?;
     report(client, &request, response.voters, response.changed || !added.is_empty(), output).await
 }

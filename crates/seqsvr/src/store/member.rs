@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use seq_kit::clock::Clock;
+use seq_api::clock::Clock;
 use seq_store::{DataDir, RaftStartError, StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
+use crate::process;
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
@@ -50,7 +51,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
     let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
-    let options = settings.store_options();
+    let options = settings.store.clone();
 
     let (mut process, recorder) =
         Process::new(settings, &Banner { role: "store", set: &set.spec.name, node: &name, data: Some(&data) })?;
@@ -69,6 +70,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             options,
             clock: Clock::System,
             revision: REVISION.to_owned(),
+            cpu_us: process::cpu_us,
         };
         let mut stage = Stage::new("store");
         let handle = Store::start(config, stage.tasks().clone()).await.map_err(|error| start_failure(&name, &error))?;

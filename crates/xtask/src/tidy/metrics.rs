@@ -3,7 +3,7 @@
 use crate::report::Finding;
 use crate::source::Source;
 
-const CATALOGUE: &str = "crates/seq-kit/src/metrics.rs";
+const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
 const TABLE: &str = "docs/operations.md";
 
 /// The start of a metric's row.
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     const CODE: &str = r#"
-    /// Numbers given out.
+    /// Numbers allocated.
     A = "seqsvr_a_total", Counter, Count, ["set", "via"];
     /// Time of it.
     B = "seqsvr_b_seconds", Histogram, Seconds, [], LATENCY;
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_missing_a_stale_and_a_changed_row_are_found() {
-        let a = "| `seqsvr_a_total{set,via}` | counter | Numbers given out. |\n";
+        let a = "| `seqsvr_a_total{set,via}` | counter | Numbers allocated. |\n";
         let b = "| `seqsvr_b_seconds` | histogram | Time of it. |\n";
         assert!(messages(&format!("{a}{b}")).is_empty());
         assert!(messages(a)[0].contains("the table does not: | `seqsvr_b_seconds`"), "{:?}", messages(a));

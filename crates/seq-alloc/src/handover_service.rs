@@ -1,0 +1,162 @@
+//! The target's side of handovers: the service that other AllocSvrs of the set call, on a port that others reach as well.
+//!
+//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides. What requests can make this node
+//! hold is bounded, also while copies are being received.
+
+use std::time::Duration;
+
+use seq_core::limits;
+use seq_core::owner::handover::{HandoverOffer, MAX_INCOMING_SLOTS, OfferRefusal};
+use seq_core::section::SectionCopy;
+use seq_core::{SectionId, Seq};
+use seq_proto::owners::{self, OfferError};
+use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
+use seq_proto::{Reason, v1};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::allocator::Allocator;
+use crate::handover;
+
+/// How long an Activate waits for the grant: the store's response to one renewal, well before the source times out.
+const GRANT_TIME: Duration = Duration::from_millis(400);
+
+/// Bounds the slots of copies that are being received, by all requests together: as many as are kept once they are here.
+#[derive(Debug)]
+pub(crate) struct Receiving(Semaphore);
+
+impl Default for Receiving {
+    fn default() -> Receiving {
+        Receiving(Semaphore::new(MAX_INCOMING_SLOTS))
+    }
+}
+
+impl Receiving {
+    /// Makes room for more slots of one copy; it is free again when the permit is dropped.
+    fn make_room<'a>(&'a self, held: &mut SemaphorePermit<'a>, slots: usize) -> Result<(), Status> {
+        let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
+        let more = more.ok_or_else(|| {
+            let text = format!("copies of {MAX_INCOMING_SLOTS} touched uids are being received already");
+            Reason::TooMuchStaged.status(text)
+        })?;
+        held.merge(more);
+        Ok(())
+    }
+}
+
+impl Allocator {
+    /// The service that other AllocSvrs of the set call to hand sections over; served beside the other endpoints, on the same
+    /// port.
+    #[must_use]
+    pub fn handover_service(&self) -> Routes {
+        let service = HandoverServiceServer::new(Service(self.clone()));
+        Routes::new(service.max_decoding_message_size(limits::MAX_REQUEST_BYTES * 2))
+    }
+}
+
+struct Service(Allocator);
+
+#[tonic::async_trait]
+impl HandoverService for Service {
+    async fn prepare(&self, request: Request<v1::PrepareRequest>) -> Result<Response<v1::PrepareResponse>, Status> {
+        let offer = self.offer(request.get_ref().offer.as_ref())?;
+        self.0.shared.step(|owner, _| owner.on_prepare(&offer)).map_err(|refusal| self.refused(&refusal))?;
+        Ok(Response::new(v1::PrepareResponse {}))
+    }
+
+    async fn stage(
+        &self,
+        request: Request<Streaming<v1::StageRequest>>,
+    ) -> Result<Response<v1::StageResponse>, Status> {
+        let mut messages = request.into_inner();
+        let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
+        let offer = self.offer(first.offer.as_ref())?;
+        // Before more is received than the first message.
+        self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
+        let time = handover::stage_time(self.0.shared.layout.section_size() as usize);
+        let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
+        let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
+        self.0.shared.step(|owner, _| owner.on_stage(&offer, copy)).map_err(|refusal| self.refused(&refusal))?;
+        Ok(Response::new(v1::StageResponse {}))
+    }
+
+    async fn activate(&self, request: Request<v1::ActivateRequest>) -> Result<Response<v1::ActivateResponse>, Status> {
+        let offer = self.offer(request.get_ref().offer.as_ref())?;
+        let shared = &self.0.shared;
+        shared.step(|owner, effects| owner.on_activate(&offer, effects)).map_err(|refusal| self.refused(&refusal))?;
+        let begun = async {
+            loop {
+                let changed = shared.ownership_changed.notified();
+                if shared.ownership.machine().is_settled(&offer) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        match tokio::time::timeout(GRANT_TIME, begun).await {
+            Ok(()) => Ok(Response::new(v1::ActivateResponse {})),
+            Err(_) => {
+                let text = format!("the store did not grant section {} within {GRANT_TIME:?}", offer.section);
+                Err(Reason::NotGranted.status(text))
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Receives the rest of a copy, and holds room for it.
+    async fn receive(
+        &self,
+        first: v1::StageRequest,
+        mut messages: Streaming<v1::StageRequest>,
+        section: SectionId,
+    ) -> Result<(SectionCopy, SemaphorePermit<'_>), Status> {
+        if first.base > Seq::MAX.0 {
+            return Err(malformed(&OfferError::Slot { section: section.0, slot: 0, distance: 0, base: first.base }));
+        }
+        let shared = &self.0.shared;
+        let mut room = shared.receiving.0.try_acquire_many(0).map_err(|closed| Status::internal(closed.to_string()))?;
+        let mut copy = SectionCopy { base: Seq(first.base), distances: Vec::new() };
+        let mut next = Some(first);
+        while let Some(message) = next {
+            shared.receiving.make_room(&mut room, message.slots.len())?;
+            owners::extend_copy(&mut copy, &message, section, &shared.layout).map_err(|error| malformed(&error))?;
+            next = messages.message().await?;
+        }
+        // What is bounded is what it holds, not what it grew to.
+        copy.distances.shrink_to_fit();
+        Ok((copy, room))
+    }
+
+    fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<HandoverOffer, Status> {
+        let shared = &self.0.shared;
+        owners::offer(offer, &shared.set, &shared.layout).map_err(|error| malformed(&error))
+    }
+}
+
+impl Service {
+    fn refused(&self, refusal: &OfferRefusal) -> Status {
+        let reason = match refusal {
+            OfferRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+            OfferRefusal::Leaving => Reason::Leaving,
+            OfferRefusal::Past { .. } => Reason::Past,
+            OfferRefusal::UnknownSection { .. } => Reason::UnknownSection,
+            OfferRefusal::UnknownEpoch { .. } => Reason::UnknownEpoch,
+            OfferRefusal::Copy { .. } => Reason::BadCopy,
+        };
+        if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
+            // The source may have newer routes than this node; the next attempt finds them here.
+            self.0.shared.renew_now.notify_one();
+        }
+        reason.status_as(Code::FailedPrecondition, refusal.to_string())
+    }
+}
+
+fn malformed(error: &OfferError) -> Status {
+    let reason = match error {
+        OfferError::OtherSet { .. } => Reason::OtherSet,
+        _ => Reason::BadOffer,
+    };
+    reason.status(error.to_string())
+}

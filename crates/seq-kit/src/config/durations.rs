@@ -1,0 +1,39 @@
+//! Durations of options as whole numbers; the key ends in the unit.
+
+/// Milliseconds: `#[serde(rename = "..._ms", with = "durations::ms")]`.
+pub mod ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// # Errors
+    /// Those of the serialiser.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// # Errors
+    /// Anything but a whole number from 0.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// Seconds, where 0 is none: `#[serde(rename = "..._s", with = "durations::optional_s")]`.
+pub mod optional_s {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// # Errors
+    /// Those of the serialiser.
+    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(duration.map_or(0, |duration| duration.as_secs()))
+    }
+
+    /// # Errors
+    /// Anything but a whole number from 0.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Some(u64::deserialize(deserializer)?).filter(|seconds| *seconds > 0).map(Duration::from_secs))
+    }
+}

@@ -1,0 +1,28 @@
+//! Environment variables of the process, beside those that arguments name (clap reads them by `env = "..."`).
+//!
+//! Invariant: nothing else in the product reads the environment; `cargo xtask tidy` checks it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// The variables that are UTF-8: no settings key has another name or takes another value.
+pub(crate) fn utf8_variables() -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// Whether a variable is set and empty, which counts as unset.
+pub(crate) fn is_empty(name: &OsStr) -> bool {
+    env::var_os(name).is_some_and(|value| value.is_empty())
+}
+
+/// Whether the user wants no colours, or the terminal has none.
+pub(crate) fn refuses_color() -> bool {
+    env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Whether a shell finds `program` in directory `dir` of the PATH.
+pub(crate) fn is_on_path(dir: &Path) -> bool {
+    env::var_os("PATH").is_some_and(|dirs| env::split_paths(&dirs).any(|on_path| on_path == dir))
+}

@@ -1,0 +1,114 @@
+//! The edges of the process: only the binary prints, exits and reads the environment, the last in one file; no task group
+//! is dropped with its tasks running; the kit names no metric of the program.
+//!
+//! Clippy cannot hold these rules: its bans are for a whole crate with its tests, and they differ by file.
+
+use crate::report::Finding;
+use crate::source::Source;
+
+/// Code that only some files may contain.
+struct Edge {
+    /// What the code contains, each split in two, because this file is checked as well.
+    marks: &'static [(&'static str, &'static str)],
+    /// Beginnings, and ends, of the paths of the files that may.
+    allowed: &'static [&'static str],
+    /// What to do instead.
+    instead: &'static str,
+}
+
+const EDGES: &[Edge] = &[
+    Edge {
+        marks: &[("print", "!("), ("println", "!("), ("stdout", "()"), ("stderr", "()")],
+        // The logger writes to stderr; a failed disk leaves its last words there, because the log may be filtered.
+        allowed: &["crates/seqsvr/", "/telemetry.rs", "/storage/abort.rs"],
+        instead: "only the binary prints: return the text, or log it",
+    },
+    Edge {
+        marks: &[("process::", "exit("), ("process::", "abort(")],
+        // After a failed sync nothing may run, not even a destructor.
+        allowed: &["crates/seqsvr/", "/storage/abort.rs"],
+        instead: "only the binary ends the process: return an error",
+    },
+    Edge {
+        marks: &[("env::", "var("), ("env::", "var_os("), ("env::", "vars("), ("env::", "vars_os(")],
+        allowed: &["crates/seqsvr/src/environment.rs"],
+        instead: "only crates/seqsvr/src/environment.rs reads the environment: pass what is needed",
+    },
+    Edge {
+        marks: &[("TaskGroup::new()", ".spawn(")],
+        allowed: &["crates/xtask/"],
+        instead: "a group that nothing holds is shut down by nothing: keep it, and await its shutdown",
+    },
+];
+
+/// The crate that knows no product, and what it may not contain.
+const KIT: (&str, &str) = ("crates/seq-kit/", concat!("seqsvr", "_"));
+
+pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
+    for source in sources.iter().filter(|source| is_product(source)) {
+        for (number, line) in code(source) {
+            for edge in EDGES.iter().filter(|edge| !edge.allows(&source.path)) {
+                if edge.marks.iter().any(|(start, end)| line.contains(&format!("{start}{end}"))) {
+                    findings.push(Finding::new(&source.path, number, edge.instead));
+                }
+            }
+            if source.path.starts_with(KIT.0) && line.contains(KIT.1) {
+                let message = "the kit knows no product: the name of a metric belongs to the catalogue of seq-api";
+                findings.push(Finding::new(&source.path, number, message));
+            }
+        }
+    }
+}
+
+impl Edge {
+    fn allows(&self, path: &str) -> bool {
+        self.allowed.iter().any(|allowed| path.starts_with(allowed) || path.ends_with(allowed))
+    }
+}
+
+/// Whether a file is built into the product.
+fn is_product(source: &Source) -> bool {
+    let in_source = source.path.starts_with("crates/") && source.path.contains("/src/");
+    source.is("rs") && in_source && !source.is_test() && !source.path.starts_with("crates/xtask/")
+}
+
+/// The lines before the unit tests, without comments.
+fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let lines = source.lines().take_while(|(_, line)| *line != "#[cfg(test)]");
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> usize {
+        let mut findings = Vec::new();
+        check(&[Source::planted(path, text)], &mut findings);
+        findings.len()
+    }
+
+    #[test]
+    fn code_at_an_edge_is_found_outside_its_place() {
+        for edge in EDGES {
+            for (start, end) in edge.marks {
+                let line = format!("    let _ = std::{start}{end}x);\n");
+                assert_eq!(found("crates/x/src/a.rs", &line), 1, "{start}{end}");
+                assert_eq!(found("crates/xtask/src/a.rs", &line), 0, "a check of the repository");
+                assert_eq!(found("crates/x/tests/a.rs", &line), 0, "a test");
+                assert_eq!(found("crates/x/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{line}}}\n")), 0);
+                assert_eq!(found("crates/x/src/a.rs", &format!("/// {line}")), 0, "a comment");
+                let place = edge.allowed[0];
+                let place = if place.ends_with('/') { format!("{place}src/a.rs") } else { place.to_owned() };
+                assert_eq!(found(&place, &line), 0, "{place}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_metric_in_the_kit_is_found() {
+        let line = format!("const A: &str = \"{}a_total\";\n", KIT.1);
+        assert_eq!(found("crates/seq-kit/src/a.rs", &line), 1);
+        assert_eq!(found("crates/seq-api/src/a.rs", &line), 0);
+    }
+}

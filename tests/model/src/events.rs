@@ -1,0 +1,112 @@
+//! Counters of the events in a run, so that a model in which nothing happens cannot pass.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! events {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// An event that a run should reach.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Event { $($(#[doc = $doc])* $name,)* }
+
+        impl Event {
+            /// All of them, in order.
+            pub(crate) const ALL: &[Event] = &[$(Event::$name,)*];
+        }
+    };
+}
+
+events! {
+    /// A section was taken from an owner by Reassign.
+    Failover,
+    /// The same, and the owner's session was over.
+    FailoverOfEndedSession,
+    /// A released section got an owner.
+    ReleasedSectionAssigned,
+    /// A Reassign was refused, because the owner's liveness counter moved since.
+    ReassignLostToRenewal,
+    /// An owner that had started at the ceiling allocated a number.
+    NumberAfterTakeover,
+    /// An owner that had started from a copy allocated a number.
+    NumberAfterHandover,
+    /// A raise was refused by its epoch.
+    RaiseRefused,
+    /// A raise or a renewal was refused, because the session was over.
+    EndedSessionRefused,
+    /// A ceiling was raised.
+    Raised,
+    /// A call was not admitted, because the lease was over at the reading.
+    LeaseOver,
+    /// A lease was extended after a call's reading that was outside of it, and the call admitted.
+    ExtendedForHeldCall,
+    /// An ownership update was older than the node's route.
+    OldUpdateIgnored,
+    /// A call moved a slot of a section that had left its node's table.
+    SlotOfLostSectionMoved,
+    /// A new leader's arbiter started empty.
+    LeaderChanged,
+    /// A counter was raised by an advance.
+    Advanced,
+    /// An advance was refused, because the counter was past its target.
+    AdvancePast,
+    /// A number above an advance's target was allocated.
+    NumberAfterAdvance,
+    /// `Current` returned an exact value.
+    ExactRead,
+    /// `Current` returned an upper bound.
+    UpperBoundRead,
+    /// The arbiter's thread stalled inside of an evaluation.
+    StalledEvaluationEnded,
+    /// A session ended at the count that the arbiter had observed last, and the wait continued.
+    WaitGoesOn,
+    /// An Activate made the target of a handover renew.
+    RenewedAtActivate,
+    /// A handover ended by the grant in a response of the store.
+    Granted,
+    /// A forged Activate arrived.
+    ForgedActivate,
+    /// A node with a staged copy was granted the section by another attempt or a takeover.
+    StaleCopySkipped,
+    /// A section was thawed.
+    Thawed,
+    /// A Transfer was refused.
+    TransferRefused,
+    /// A Transfer was repeated after it was applied.
+    TransferRepeated,
+    /// An Activate arrived after the node's route had its epoch, or a later one.
+    LateActivateIgnored,
+    /// A call that was admitted found its slot frozen.
+    FrozenSlotMet,
+    /// A call arrived at the target before the section, and was pending.
+    EarlyCallHeld,
+    /// A call was forwarded.
+    Forwarded,
+    /// A call was forwarded as often as one may be.
+    ForwardedToTheLimit,
+    /// Peer routes named another owner under a newer epoch, and the section left the table.
+    RevokedByPeerRoutes,
+    /// A section was granted whose owner was in the node's peer routes already.
+    GrantedAfterPeerRoutes,
+    /// Newer peer routes were ignored, because the session had a handover in progress.
+    PeerRoutesIgnored,
+}
+
+/// The count of each event.
+#[derive(Debug)]
+pub(crate) struct Events(Vec<AtomicU64>);
+
+impl Events {
+    /// No event yet.
+    pub(crate) fn none() -> Events {
+        Events(Event::ALL.iter().map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Counts one.
+    pub(crate) fn mark(&self, event: Event) {
+        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The count of an event.
+    pub(crate) fn count(&self, event: Event) -> u64 {
+        self.0[event as usize].load(Ordering::Relaxed)
+    }
+}
