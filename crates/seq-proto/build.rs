@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 const PROTOS: [&str; 6] = ["route", "sequence", "control", "handover", "raft", "admin"];
 
-/// What the JSON door reads and writes.
+/// The messages of the JSON endpoint.
 const IN_JSON: [&str; 18] = [
     ".seqsvr.v1.NextRequest",
     ".seqsvr.v1.NextResponse",
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = PathBuf::from(std::env::var("OUT_DIR")?).join("seqsvr_descriptor.bin");
     let encoded = compiler.encode_file_descriptor_set();
     std::fs::write(descriptors, &encoded)?;
-    // Every field is written, also a zero: who reads an answer in a shell should see that `prev` is 0.
+    // Every field is written, also a zero: a response in a shell should show that `prev` is 0.
     let mut json = pbjson_build::Builder::new();
     json.register_descriptors(&encoded)?.emit_fields().ignore_unknown_fields().build(&IN_JSON)?;
     read_numbers_strictly(&PathBuf::from(std::env::var("OUT_DIR")?).join("seqsvr.v1.serde.rs"))?;
@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Replaces the library's type for numbers by those of `crate::json`: the library's refuses null, accepts "+5", and its errors are
-/// about an untagged enum.
+/// Replaces the library's type for numbers by those of `crate::json`: the library's refuses null, accepts "+5", and its
+/// errors are about an untagged enum.
 fn read_numbers_strictly(generated: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     const NUMBER: &str = "::pbjson::private::NumberDeserialize<_>";
     let mut code = std::fs::read_to_string(generated)?;

@@ -86,8 +86,8 @@ impl SequenceService for Echo {
         request: Request<Streaming<v1::NextStreamRequest>>,
     ) -> Result<Response<Self::NextStreamStream>, Status> {
         let responses = request.into_inner().map(|message| {
-            let v1::NextStreamRequest { tag, ask, .. } = message?;
-            let outcome = Some(Outcome::Answer(many(&ask.unwrap_or_default())));
+            let v1::NextStreamRequest { tag, request, .. } = message?;
+            let outcome = Some(Outcome::Response(many(&request.unwrap_or_default())));
             Ok(v1::NextStreamResponse { tag, outcome })
         });
         Ok(Response::new(Box::pin(responses)))

@@ -159,7 +159,7 @@ impl Cluster {
     fn drain(&self, source: Node, target: &Node, last: Seq) -> Change {
         let (begun, cpu) = (Instant::now(), cpu_time());
         let is_empty = self.runtime.block_on(async {
-            let is_empty = source.allocator.leave(TIMEOUT).await;
+            let is_empty = source.allocator.drain(TIMEOUT).await;
             target.owns(self.layout.sections()).await;
             is_empty
         });
@@ -256,7 +256,8 @@ fn start_node(spec: &SetSpec, index: usize, listener: TcpListener) -> io::Result
     };
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
-    let (beside, admission) = (allocator.peer_routes(), Admission::of(&alloc.name, 100, ConnectionMetrics::none()));
+    let (beside, admission) =
+        (allocator.handover_service(), Admission::of(&alloc.name, 100, ConnectionMetrics::none()));
     let node = grpc::Node { admin: Arc::new(admin), ready, beside, admission, get_takes: false };
     grpc::serve(allocator.clone(), node, listener, &tasks)?;
     Ok(Node { allocator, tasks })

@@ -1,16 +1,14 @@
 //! The handle: numbers from memory, at the price of one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use seq_api::batch_clock::BatchClock;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_channel::{Dial, Pool};
 use seq_core::calls::UnknownAttempts;
-use seq_core::lease::Lease;
 use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
@@ -24,15 +22,15 @@ use crate::config::{AllocConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
 use crate::handover::HandoverQueue;
-use crate::line::Line;
-use crate::owned::OwnedTable;
+use crate::handover_service::Receiving;
+use crate::ownership::{Ownership, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
+use crate::raise_queue::RaiseInbox;
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
-use crate::target::Receiving;
 use crate::work::{Advance, Read, Take, Work};
-use crate::{ceiling, handover, peer_routes, session, shared};
+use crate::{handover, peer_routes, raise_loop, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -67,7 +65,7 @@ pub enum StartError {
 }
 
 impl Allocator {
-    /// Starts an allocator, with its keepers in `group` on the current runtime. It answers from when it has registered and
+    /// Starts an allocator, with its loops in `group` on the current runtime. It serves from when it has registered and
     /// been granted sections; see [`Allocator::add_checks`].
     ///
     /// # Errors
@@ -96,21 +94,18 @@ impl Allocator {
         }
         let members = spec.stores.into_iter().map(|store| store.addr).collect();
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, options.store_timeout));
+        let machine = Owner::new(&set, layout, options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            owner: Mutex::new(Owner::new(&set, layout, options.terms()).with_secret(fastrand::u64(..))),
-            lease: Lease::default(),
-            confirmed: AtomicU64::new(0),
+            ownership: Ownership::new(machine, layout, Step(spec.step), options.terms().served(), clock.clone()),
             clock,
-            owned: OwnedTable::new(layout.sections()),
-            routes: ArcSwapOption::empty(),
             node: AtomicU32::new(0),
             fault: Mutex::new(None),
             stores: Mutex::default(),
-            line: Line::default(),
+            raises: RaiseInbox::default(),
             renew_now: Notify::new(),
             grants_due: Notify::new(),
-            update: Notify::new(),
+            ownership_changed: Notify::new(),
             pending: PendingCalls::default(),
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
@@ -125,15 +120,15 @@ impl Allocator {
             layout,
             options,
         });
-        group.spawn("session keeper", Kind::Critical, session::run(shared.clone(), link.clone()));
-        group.spawn("move keeper", Kind::Critical, handover::keep(shared.clone(), link.clone()));
-        group.spawn("peer_routes keeper", Kind::Critical, peer_routes::keep(shared.clone()));
-        group.spawn("ceiling keeper", Kind::Critical, ceiling::keep(shared.clone(), link));
-        group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
+        group.spawn("session loop", Kind::Critical, session::run(shared.clone(), link.clone()));
+        group.spawn("handover loop", Kind::Critical, handover::run(shared.clone(), link.clone()));
+        group.spawn("peer routes loop", Kind::Critical, peer_routes::run(shared.clone()));
+        group.spawn("raise loop", Kind::Critical, raise_loop::run(shared.clone(), link));
+        group.spawn("metrics loop", Kind::Disposable, shared::metrics_loop(shared.clone()));
         Ok(Allocator { shared, arrivals: None })
     }
 
-    /// A handle for the doors of the current thread, which looks at the clock once for all calls that arrived together. Every
+    /// A handle for the endpoints of the current thread, which reads the clock once for all calls that arrived together. Every
     /// call through it, and through clones of it, must have come over a connection of the current runtime.
     ///
     /// # Panics
@@ -144,31 +139,31 @@ impl Allocator {
         Allocator { shared: self.shared.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
-    /// Whether the lease holds, at a time after the calls at hand arrived. DecodedItem before the table is read.
+    /// What may be served, at a time after the calls at hand arrived.
     #[inline]
-    fn leased(&self) -> bool {
+    fn serve(&self) -> Option<Serving<'_>> {
         match &self.arrivals {
-            Some(clock) => self.shared.lease.holds(clock.now()),
-            None => self.shared.leased(),
+            Some(clock) => self.shared.ownership.serve(clock.now()),
+            None => self.shared.serve(),
         }
     }
 
-    /// Why this process serves no more, where that is so; after the end too. An evicted allocator stops by itself.
+    /// Why this process no longer serves, where that is so; after the end too. An evicted allocator stops by itself.
     #[must_use]
     pub fn halt(&self) -> Option<Halt> {
         self.shared.halt.get()
     }
 
-    /// What this node knows of itself.
+    /// The status of this node.
     #[must_use]
     pub fn status(&self) -> v1::AllocStatus {
         let shared = &self.shared;
-        let session = shared.owner.lock().session();
+        let session = shared.ownership.machine().session();
         let (raises, raises_refused) = shared.counters.raises();
-        let owned = shared.owned.load();
+        let owned = shared.ownership.owned();
         let now = shared.clock.now();
-        let lease = shared.lease.left(now);
-        let confirmed = shared.confirmed.load(Relaxed);
+        let lease = shared.ownership.lease_left(now);
+        let confirmed = shared.ownership.confirmed();
         let served = u64::try_from(shared.options.terms().served().as_nanos()).unwrap_or(u64::MAX);
         let over = confirmed > 0 && lease.is_zero();
         let ended = now.boottime.saturating_sub(confirmed.saturating_add(served));
@@ -189,25 +184,25 @@ impl Allocator {
         }
     }
 
-    /// Adds what must hold before traffic is sent here: the node is registered, knows who owns what, and agrees with the
-    /// store on what the set is.
+    /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, and agrees
+    /// with the store on what the set is.
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "not registered yet".to_owned());
-            if shared.owner.lock().session().is_some() { Ok(()) } else { Err(reason()) }
+            if shared.ownership.machine().session().is_some() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
         checks.add("lease", move || {
-            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not answer".to_owned());
-            if shared.leased() { Ok(()) } else { Err(reason()) }
+            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not respond".to_owned());
+            if shared.is_leased() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
         checks.add("routes", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
             let owners = routes.as_ref().is_some_and(|routes| {
-                // One section with an owner is enough: which uids are asked for is not known here.
+                // One section with an owner is enough: which uids are requested is not known here.
                 (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(|at| at.owner.is_some()))
             });
             if owners { Ok(()) } else { Err(reason()) }
@@ -224,7 +219,7 @@ impl Allocator {
         checks.ask()
     }
 
-    /// Follows whether this process may serve no more, and why.
+    /// Follows whether this process may no longer serve, and why.
     #[must_use]
     pub fn halted(&self) -> watch::Receiver<Option<Halt>> {
         self.shared.halt.subscribe()
@@ -235,27 +230,27 @@ impl Allocator {
         self.shared.publish();
     }
 
-    /// Has everything that this node owns moved to others, each section with its exact values, while calls are answered
-    /// as before. Where nobody is there to take them, the sections are given up. Ends when the store knows, or after
-    /// `patience`; answers whether the node owns nothing any more.
-    pub async fn leave(&self, patience: Duration) -> bool {
+    /// Hands everything that this node owns over to others, each section with its exact values, while calls are answered
+    /// as before. Where no other node is a candidate, the sections are given up. Ends when the store has applied it, or after
+    /// `timeout`; returns whether the node owns nothing any more. Cancel safe: what was begun goes on.
+    pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());
         shared.renew_now.notify_one();
-        let emptied = async {
+        let drained = async {
             loop {
-                let update = shared.update.notified();
-                if shared.owner.lock().is_empty() && shared.handovers.are_done() {
+                let changed = shared.ownership_changed.notified();
+                if shared.ownership.machine().is_empty() && shared.handovers.are_done() {
                     return;
                 }
                 tokio::select! {
-                    () = update => {}
-                    // That the store took back what was given up changes nothing here, so nothing is signalled.
+                    () = changed => {}
+                    // That the store released what was given up changes nothing here, so nothing is notified.
                     () = tokio::time::sleep(shared.options.claim_every) => {}
                 }
             }
         };
-        tokio::time::timeout(patience, emptied).await.is_ok()
+        tokio::time::timeout(timeout, drained).await.is_ok()
     }
 }
 
@@ -270,7 +265,7 @@ impl SequenceService for Allocator {
 
     fn try_next_batch(&self, via: Via, items: &[DecodedItem], answers: &mut Vec<ItemReply<Allocation>>) {
         let before = answers.len();
-        self.shared.first_pass(&Take, via, self.leased(), items, answers);
+        self.shared.first_pass(&Take, via, self.serve().as_ref(), items, answers);
         self.shared.count_refused(via, &answers[before..]);
     }
 
@@ -312,14 +307,8 @@ impl Allocator {
         let shared = &*self.shared;
         let (section, slot) = shared.layout.locate(item.uid)?;
         let item = PendingItem { index: 0, item, section, slot, unknown: UnknownAttempts::default() };
-        // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
-        // over a wait.
-        let result = if self.leased() {
-            let table = shared.owned.load();
-            table.get(section).and_then(|owned| work.here(shared, owned, &item))
-        } else {
-            None
-        };
+        // The guard ends with the statement: nothing is held over a wait.
+        let result = self.serve().and_then(|serving| work.here(shared, serving.get(section)?, &item));
         let Some(result) = result else {
             let pending = shared.pend(&call, section, vec![item]);
             // Boxed, so that the usual call does not carry the size of the rare one.

@@ -8,6 +8,7 @@ use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, 
 use seq_core::calls::UnknownAttempts;
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
 
+use crate::ownership::Serving;
 use crate::pending::{ItemResult, PendingItem, SectionItems};
 use crate::shared::Shared;
 use crate::work::{Read, Take, Work};
@@ -17,18 +18,16 @@ use crate::work::{Read, Take, Work};
 const PREFETCHED: usize = 16;
 
 impl Shared {
-    /// Serves what can be served now and adds a reply for each item; `None` for those that become pending. `leased`: whether
-    /// the lease held after the request had been received.
+    /// Serves what can be served now and adds a reply for each item; `None` for those that become pending. `serving` was
+    /// obtained after the request had been received.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
         via: Via,
-        leased: bool,
+        serving: Option<&Serving<'_>>,
         items: &[DecodedItem],
         replies: &mut Vec<ItemReply<W::Output>>,
     ) {
-        // The lease came first, then the table: see `seq_core::lease`.
-        let table = self.owned.load();
         // Once an item of a section waits, the section's later ones wait behind it: the same uid may be among them.
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
@@ -37,8 +36,8 @@ impl Shared {
             if items.len() > 1 {
                 for item in items.iter().flatten() {
                     let located = self.layout.locate(item.uid);
-                    let owned = located.ok().and_then(|(section, slot)| Some((table.get(section)?, slot)));
-                    prefetched |= owned.map_or(0, |(owned, slot)| owned.section.warm(slot));
+                    let served = located.ok().and_then(|(section, slot)| Some((serving?.get(section)?, slot)));
+                    prefetched |= served.map_or(0, |(served, slot)| served.warm(slot));
                 }
             }
             for (index, item) in (chunk * PREFETCHED..).zip(items) {
@@ -49,11 +48,12 @@ impl Shared {
                         continue;
                     }
                 };
-                let owned = table.get(item.section).filter(|_| leased && !waiting.contains(&item.section));
-                let reply = owned.and_then(|owned| work.here(self, owned, &item));
+                let served = serving.and_then(|serving| serving.get(item.section));
+                let served = served.filter(|_| !waiting.contains(&item.section));
+                let reply = served.and_then(|served| work.here(self, served, &item));
                 match &reply {
                     Some(Ok(_)) => numbers += W::numbers(&item),
-                    None if owned.is_some() => _ = waiting.insert(item.section),
+                    None if served.is_some() => _ = waiting.insert(item.section),
                     _ => {}
                 }
                 replies.push(reply);
@@ -96,7 +96,7 @@ impl Shared {
         let item = |uid| Ok(Item { uid, count: Count::ONE, epoch: Epoch(0) });
         let items: Vec<DecodedItem> = uids.into_iter().map(item).collect();
         let mut replies = Vec::with_capacity(items.len());
-        self.first_pass(&Read, call.via, self.leased(), &items, &mut replies);
+        self.first_pass(&Read, call.via, self.serve().as_ref(), &items, &mut replies);
         if replies.iter().any(Option::is_none) {
             for (index, result) in Box::pin(self.second_pass(&Read, call, &items, &replies)).await {
                 replies[index] = Some(result);

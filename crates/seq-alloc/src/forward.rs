@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use seq_api::service::{Allocation, Call, Current, Item};
 use seq_core::calls::MAX_PENDING;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
+use seq_proto::reason::{Reason, key};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -30,7 +31,7 @@ enum Failure {
     /// The time is over, or the response is none; it may have processed the call.
     TimedOut,
     /// It refused, for this reason.
-    Refused(String),
+    Refused(Reason),
     /// It refused an advance, and accepts this number at most.
     TooFar(Seq),
 }
@@ -178,7 +179,7 @@ impl Shared {
     ) -> Vec<ItemResult<T>> {
         let mut reasons: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error.reason)).collect();
         let result = |(at, item): (u32, &PendingItem)| match reasons.remove(&at) {
-            Some(reason) => Err(self.refusal(Failure::Refused(reason), to, item)),
+            Some(reason) => Err(self.refusal(failure_of(&reason), to, item)),
             None => value(at as usize).ok_or(timed_out(item.section, to)),
         };
         let results: Vec<_> = (0..).zip(items).map(result).collect();
@@ -200,20 +201,25 @@ impl Shared {
             Failure::Refused(reason) => reason,
         };
         let known = known_refusals(&self.layout, item, to);
-        // An unknown reason becomes the widest refusal: numbers may have been consumed.
-        known.into_iter().find(|refusal| status::verdict(refusal).reason == reason).unwrap_or(timed_out(section, to))
+        known.into_iter().find(|refusal| Reason::of(refusal) == reason).unwrap_or(timed_out(section, to))
     }
 }
 
 /// Decodes an owner's refusal.
 fn refused(status: &Status) -> Failure {
-    let bound = status::metadata(status, status::BOUND).and_then(|bound| bound.parse().ok());
+    let bound = status::metadata(status, key::BOUND).and_then(|bound| bound.parse().ok());
     match (status::reason(status), bound) {
-        (Some(reason), Some(bound)) if reason == "ADVANCE_TOO_FAR" => Failure::TooFar(Seq(bound)),
-        (Some(reason), _) => Failure::Refused(reason),
+        (Some(reason), Some(bound)) if reason == Reason::AdvanceTooFar => Failure::TooFar(Seq(bound)),
+        (Some(reason), _) => failure_of(&reason),
         (None, _) if seq_channel::is_broken(status) => Failure::Broken,
         (None, _) => Failure::TimedOut,
     }
+}
+
+/// The failure of a refusal with this reason. One that this version does not know counts as no response: numbers may
+/// have been consumed.
+fn failure_of(reason: &str) -> Failure {
+    Reason::parse(reason).map_or(Failure::TimedOut, Failure::Refused)
 }
 
 /// Every refusal of a forwarded item. The owner's epoch is not in its response; all that matters is that the client's is

@@ -13,7 +13,7 @@ use seq_core::calls::{
 use seq_core::{NodeId, Refusal, SectionId, SlotIndex};
 use tokio::time::Instant;
 
-use crate::owned::OwnedSection;
+use crate::ownership::{OwnedSection, Served};
 use crate::shared::Shared;
 use crate::work::Work;
 
@@ -111,20 +111,16 @@ impl Shared {
         let mut permit: Option<Permit<'_>> = None;
         loop {
             // Created before any state is read: a notification from here on is not missed.
-            let ownership_changed = self.update.notified();
-            let owned = self.owned.load().get(section).cloned();
+            let ownership_changed = self.ownership_changed.notified();
+            let owned = self.ownership.owned().get(section).cloned();
             let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
-            let rest = match self.evaluate(&call, &mut pending, owned.as_ref()) {
-                Step::Serve => match &owned {
-                    Some(owned) => self.serve(work, &call, owned, &mut pending, &mut results),
-                    None => continue,
-                },
-                Step::Forward(to) => match self.forward(work, call, to, std::slice::from_mut(&mut pending)).await {
+            let rest = match self.try_here(work, &call, owned.as_ref(), &mut pending, &mut results) {
+                Here::Rest(rest) => rest,
+                Here::Forward(to) => match self.forward(work, call, to, std::slice::from_mut(&mut pending)).await {
                     Ok(response) => pending.on_response::<W>(response, &mut results),
                     Err(None) => continue,
                     Err(Some(refusal)) => Rest::Refuse(refusal),
                 },
-                Step::Rest(rest) => rest,
             };
             self.renew_if_due(&mut pending);
             let wait = match rest {
@@ -153,9 +149,32 @@ impl Shared {
         results
     }
 
-    fn evaluate(&self, call: &Call, pending: &mut SectionItems, owned: Option<&Arc<OwnedSection>>) -> Step {
-        let view = View { shared: self, section: pending.machine.section(), owned };
-        if owned.is_none() && call.hops > 0 {
+    /// Evaluates the items, and serves what can be served here.
+    fn try_here<W: Work>(
+        &self,
+        work: &W,
+        call: &Call,
+        owned: Option<&Arc<OwnedSection>>,
+        pending: &mut SectionItems,
+        results: &mut Vec<ItemResult<W::Output>>,
+    ) -> Here {
+        let section = pending.machine.section();
+        let serving = self.serve();
+        let served = serving.as_ref().and_then(|serving| serving.get(section));
+        let served = served.filter(|served| owned.is_some_and(|owned| served.is(owned)));
+        match self.evaluate(call, pending, owned.map(|_| served.is_some())) {
+            Step::Serve => {
+                let served = served.expect("a lease that holds here comes with its section");
+                Here::Rest(self.serve_items(work, call, served, pending, results))
+            }
+            Step::Forward(to) => Here::Forward(to),
+            Step::Rest(rest) => Here::Rest(rest),
+        }
+    }
+
+    fn evaluate(&self, call: &Call, pending: &mut SectionItems, lease_here: Option<bool>) -> Step {
+        let view = View { shared: self, section: pending.machine.section(), lease_here };
+        if lease_here.is_none() && call.hops > 0 {
             self.counters.wrong_owner();
         }
         let now = pending.now();
@@ -170,19 +189,19 @@ impl Shared {
         }
     }
 
-    /// Serves what it can from a section that this node serves, under a lease that was checked.
-    fn serve<W: Work>(
+    /// Serves what it can from a section, up to the first item that must wait.
+    fn serve_items<W: Work>(
         &self,
         work: &W,
         call: &Call,
-        owned: &Arc<OwnedSection>,
+        served: Served<'_>,
         pending: &mut SectionItems,
         results: &mut Vec<ItemResult<W::Output>>,
     ) -> Rest {
         let mut done = 0;
         let mut blocked = None;
         for item in &pending.items {
-            let epoch = match pending.machine.epoch(item.item.epoch, owned.epoch, self.confirmed()) {
+            let epoch = match pending.machine.epoch(item.item.epoch, served.epoch(), self.ownership.confirmed()) {
                 Ok(epoch) => epoch,
                 Err(refusal) => {
                     blocked = Some(refusal);
@@ -190,8 +209,8 @@ impl Shared {
                 }
             };
             let admitted = PendingItem { item: Item { epoch, ..item.item }, ..*item };
-            let Some(result) = work.here(self, owned, &admitted) else {
-                blocked = Some(Refusal::CeilingStalled { section: owned.id });
+            let Some(result) = work.here(self, served, &admitted) else {
+                blocked = Some(Refusal::CeilingStalled { section: served.owned().id });
                 break;
             };
             if result.is_ok() {
@@ -231,7 +250,7 @@ impl Shared {
         let mut awaits: Option<AwaitsOwner<'_>> = None;
         let section = pending.machine.section();
         loop {
-            let ownership_changed = self.update.notified();
+            let ownership_changed = self.ownership_changed.notified();
             let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
             let now = pending.now();
             let watch = pending.machine.watch(now, owner);
@@ -282,7 +301,7 @@ impl Shared {
 
     /// What sections that are not served here do first: sections to forward by owner, and those that wait.
     pub(crate) fn first_step(&self, call: &Call, pending: &mut SectionItems) -> Option<NodeId> {
-        if self.owned.load().get(pending.machine.section()).is_some() {
+        if self.ownership.owned().get(pending.machine.section()).is_some() {
             return None;
         }
         match self.evaluate(call, pending, None) {
@@ -301,17 +320,22 @@ impl Shared {
     }
 }
 
+/// What a node did with items here, and what is next.
+enum Here {
+    Forward(NodeId),
+    Rest(Rest),
+}
+
 /// What this node knows of a section's ownership.
 struct View<'a> {
     shared: &'a Shared,
     section: SectionId,
-    owned: Option<&'a Arc<OwnedSection>>,
+    lease_here: Option<bool>,
 }
 
 impl OwnershipView for View<'_> {
     fn lease_here(&self) -> Option<bool> {
-        // The lease first, then the table: see `seq_core::lease`.
-        self.owned.map(|owned| self.shared.leased() && self.shared.owned.load().has(owned))
+        self.lease_here
     }
 
     fn other_owner(&self) -> Option<NodeId> {
@@ -319,7 +343,7 @@ impl OwnershipView for View<'_> {
     }
 
     fn is_expected(&self) -> bool {
-        self.shared.owner.lock().expects(self.section)
+        self.shared.ownership.machine().expects(self.section)
     }
 }
 

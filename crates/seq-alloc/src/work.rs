@@ -1,12 +1,11 @@
 //! What a call does with an item: allocate, read or advance, here or at the owner.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use seq_api::service::{Allocation, Call, Current};
 use seq_core::{Epoch, NodeId, Refusal, Target};
 
-use crate::owned::OwnedSection;
+use crate::ownership::Served;
 use crate::pending::{ItemResult, PendingItem};
 use crate::shared::Shared;
 
@@ -26,12 +25,7 @@ pub(crate) trait Work: Send + Sync {
     }
 
     /// Serves it from a section of this node, under a lease that holds. `None`: not now; the call becomes pending.
-    fn here(
-        &self,
-        shared: &Shared,
-        owned: &Arc<OwnedSection>,
-        item: &PendingItem,
-    ) -> Option<Result<Self::Output, Refusal>>;
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Output, Refusal>>;
 
     /// Forwards items to their owner, in order.
     fn there(
@@ -76,13 +70,8 @@ impl Work for Take {
     }
 
     #[inline]
-    fn here(
-        &self,
-        shared: &Shared,
-        owned: &Arc<OwnedSection>,
-        item: &PendingItem,
-    ) -> Option<Result<Allocation, Refusal>> {
-        shared.take(owned, &item.item, item.slot)
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Allocation, Refusal>> {
+        shared.take(served, &item.item, item.slot)
     }
 
     async fn there(
@@ -106,12 +95,12 @@ impl Work for Read {
         0
     }
 
-    fn here(&self, _: &Shared, owned: &Arc<OwnedSection>, item: &PendingItem) -> Option<Result<Current, Refusal>> {
-        if item.item.epoch > owned.epoch {
+    fn here(&self, _: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Current, Refusal>> {
+        if item.item.epoch > served.epoch() {
             return None;
         }
-        let reading = owned.section.current(item.slot)?;
-        Some(Ok(Current { reading, epoch: owned.epoch }))
+        let reading = served.current(item.slot)?;
+        Some(Ok(Current { reading, epoch: served.epoch() }))
     }
 
     async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<ItemResult<Current>> {
@@ -130,12 +119,12 @@ impl Work for Advance {
         0
     }
 
-    fn here(&self, shared: &Shared, owned: &Arc<OwnedSection>, item: &PendingItem) -> Option<Result<Epoch, Refusal>> {
-        let far = shared.is_far(owned, self.to);
-        let result = shared.advance(owned, item, self.to);
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Epoch, Refusal>> {
+        let far = shared.is_far(served.owned(), self.to);
+        let result = shared.advance(served, item, self.to);
         if far && !matches!(result, Some(Err(_))) && !self.logged.swap(true, Relaxed) {
-            let (uid, section, to) = (item.item.uid.0, owned.id.0, self.to.seq().0);
-            tracing::warn!(uid, section, to, ceiling = owned.section.ceiling().0, "an advance far above the ceiling");
+            let (uid, section, to) = (item.item.uid.0, served.owned().id.0, self.to.seq().0);
+            tracing::warn!(uid, section, to, ceiling = served.owned().ceiling().0, "an advance far above the ceiling");
         }
         result
     }

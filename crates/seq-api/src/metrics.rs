@@ -42,23 +42,23 @@ const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.
 const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 4_096.0, 10_000.0];
 
 catalogue! {
-    /// Numbers given out, and items refused by their gRPC code.
+    /// Allocated numbers, and refused items by their gRPC code.
     ALLOCATIONS_TOTAL = "seqsvr_allocations_total", Counter, Count, ["set", "via", "code"];
-    /// Time from a decoded request to its answer, of one call in 16 and not of each number.
+    /// Time from a decoded request to its response, sampled from one request in 16.
     REQUEST_SECONDS = "seqsvr_request_seconds", Histogram, Seconds, ["set", "via"], LATENCY;
-    /// Section writes: ceiling raises that an AllocSvr asked for, by outcome (committed, refused, failed).
+    /// Ceiling raises that an AllocSvr requested, by outcome (committed, refused, failed).
     CEILING_RAISES_TOTAL = "seqsvr_ceiling_raises_total", Counter, Count, ["set", "outcome"];
-    /// Time from asking for a raise to knowing that it is committed.
+    /// Time from the request of a raise to the response that it is committed.
     CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
-    /// Time that callers waited at a ceiling; healthy is empty.
+    /// Time that requests waited at a ceiling; empty in a healthy set.
     CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Highest ceiling of the sections that an AllocSvr serves.
     CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
     /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63 (the end).
     CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
-    /// How far one committed raise moved a ceiling: what one section write buys.
+    /// Distance that one committed raise moved a ceiling: numbers for each write of a section.
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
-    /// Sections that shared one call to the store.
+    /// Sections in one raise request to the store.
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
     /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr).
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
@@ -66,15 +66,15 @@ catalogue! {
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
     /// Items that a node forwarded to their owner.
     FORWARDED_TOTAL = "seqsvr_forwarded_total", Counter, Count, ["set", "node"];
-    /// Forwarded items that reached a node which does not own their section either.
+    /// Forwarded items that arrived at a node without their section.
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
-    /// What is left of an AllocSvr's lease; without one it answers nothing.
+    /// Time left of an AllocSvr's lease; at 0 it serves no section.
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
-    /// Planned moves of sections away from an AllocSvr, by outcome (made, refused, thawed).
+    /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
-    /// Time that a section stood still in a planned move, from its freezing to its start at the target.
+    /// Pause of a section during a handover: from freeze at the source to serving at the target.
     HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
-    /// Planned moves to an AllocSvr that started at the ceiling, because the copy was not there or did not fit: a gap each.
+    /// Handovers to an AllocSvr that started at the ceiling, because the copy was missing or did not fit: a gap each.
     HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
     /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
@@ -82,15 +82,15 @@ catalogue! {
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
-    /// 1 while a member leads a majority that acknowledged it lately, or receives from its leader; else 0.
+    /// 1 while a member leads a majority that acknowledged it recently, or receives from its leader; else 0.
     RAFT_QUORUM = "seqsvr_raft_quorum", Gauge, Count, ["set", "node"];
     /// Voters of a store by state as a member sees them (all; responding, which is 0 on members that do not lead).
     RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];
     /// Round trip of the last heartbeat to another member, on the leader.
     RAFT_ROUND_TRIP_SECONDS = "seqsvr_raft_round_trip_seconds", Gauge, Seconds, ["set", "node", "member"];
-    /// How often a member gave leadership away because no AllocSvr reached it.
+    /// Leader transfers of a member because no AllocSvr reached it.
     RAFT_UNREACHED_TRANSFERS_TOTAL = "seqsvr_raft_unreached_transfers_total", Counter, Count, ["set", "node"];
-    /// Calls of AllocSvrs that a follower forwarded to the leader, by outcome (answered, unreachable).
+    /// Requests of AllocSvrs that a follower forwarded to the leader, by outcome (answered, unreachable).
     CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
     /// Raft term that a member of the store is in.
     RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
@@ -100,7 +100,7 @@ catalogue! {
     RAFT_APPLIED_INDEX = "seqsvr_raft_applied_index", Gauge, Count, ["set", "node"];
     /// Index that a member's newest snapshot covers.
     RAFT_SNAPSHOT_INDEX = "seqsvr_raft_snapshot_index", Gauge, Count, ["set", "node"];
-    /// Time from proposing an entry to its answer from the state machine, on the leader.
+    /// Time from the proposal of an entry to its result from the state machine, on the leader.
     RAFT_COMMIT_SECONDS = "seqsvr_raft_commit_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Time of one sync of the store's log to disk.
     STORAGE_SYNC_SECONDS = "seqsvr_storage_sync_seconds", Histogram, Seconds, ["set", "node"], DISK;
@@ -108,15 +108,15 @@ catalogue! {
     STORAGE_SYNC_ENTRIES = "seqsvr_storage_sync_entries", Histogram, Count, ["set", "node"], BATCH;
     /// Ceiling raises that a member of the store applied; the same on every member.
     RAISES_APPLIED_TOTAL = "seqsvr_raises_applied_total", Counter, Count, ["set", "node"];
-    /// Connections that are open on a node's ports for callers.
+    /// Open client connections of a node.
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
-    /// Connections that were closed at once because a node had as many as it may.
+    /// Connections closed at once because a node had reached its limit.
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
-    /// Wrong passwords that clients of the Redis port sent.
+    /// Wrong passwords from clients of the Redis port.
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
     /// Seconds since the process started.
     UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
-    /// Always 1; its labels say which program runs.
+    /// Always 1; its labels name the version and the source revision.
     BUILD_INFO = "seqsvr_build_info", Gauge, Count, ["version", "revision"];
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_proto::reason::{Outcome, Reason};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -186,7 +187,7 @@ impl<'a> Attempts<'a> {
     }
 
     async fn retry_after_refusal(&mut self, addr: &Arc<str>, refused: Refused) -> Result<(), CallError> {
-        let at_once = refused.reason == "SHUTTING_DOWN" && self.exclude(addr);
+        let at_once = refused.reason == Reason::ShuttingDown && self.exclude(addr);
         let wait_for = refused.retry_after;
         self.retry(CallError::Refused(Box::new(refused)), wait_for, at_once).await
     }
@@ -228,7 +229,9 @@ impl<'a> Attempts<'a> {
 
     /// Marks the owner suspect if another node could not reach it: a direct request would most likely time out as well.
     fn suspect_owner(&self, uid: u64, reason: &str) {
-        if !matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "OWNER_UNREACHABLE") {
+        use Reason::{OwnerConnectionLost, OwnerTimedOut, OwnerUnreachable};
+
+        if !matches!(Reason::parse(reason), Some(OwnerTimedOut | OwnerConnectionLost | OwnerUnreachable)) {
             return;
         }
         let directory = self.shared.routes.load();
@@ -306,7 +309,7 @@ impl FailureKind {
 /// Whether a refusal with this reason may have moved a counter: a forwarded request got no response, or the refusal is
 /// not the sequence service's own.
 pub(crate) fn is_outcome_unknown(reason: &str) -> bool {
-    matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "")
+    reason.is_empty() || Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown)
 }
 
 /// The backoff after `made` attempts; `jitter` is in `0.0 .. 1.0` and shortens the doubled backoff by up to half, or

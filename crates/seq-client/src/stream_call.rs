@@ -1,6 +1,6 @@
 //! The first attempt of a call for one uid, in the stream to the owner.
 
-use seq_proto::status;
+use seq_proto::Reason;
 
 use crate::allocation::Allocation;
 use crate::attempts::Attempts;
@@ -23,7 +23,7 @@ pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> R
         }
         Outcome::Refused { item, routes } => {
             attempts.adopt(routes.as_deref(), addr);
-            if item.reason != status::WOULD_WAIT {
+            if item.reason != Reason::WouldWait {
                 attempts.prepare_item_retry(uid, addr, *item).await?;
             }
             Ok(None)

@@ -1,4 +1,4 @@
-//! What it costs to find out whose a uid is: its section and slot, and the section's route. Beside them the plain division
+//! Cost of finding the owner of a uid: its section and slot, and the section's route. Beside them the plain division
 //! that [`Layout::locate`] avoids.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use seq_core::route::{Route, RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
 
-/// All uids of 32 bits, as the widest set that is stated: 42,950 sections.
+/// All uids of 32 bits, the widest set with a stated goal: 42,950 sections.
 const UIDS: u64 = 1 << 32;
 const SECTION_SIZE: u32 = 100_000;
 const OWNERS: u32 = 10;

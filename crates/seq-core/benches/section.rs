@@ -1,4 +1,4 @@
-//! What a number costs in memory: [`Section::take`] beside the bare minimum, a random `fetch_add` on an array of the same
+//! Cost of a number in memory: [`Section::take`] beside the bare minimum, a random `fetch_add` on an array of the same
 //! size and a compare with the ceiling. One thread. The goal is 1.3 of the bare minimum or less.
 
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use seq_core::{Count, Layout, Section, Seq, SlotIndex, Step, Take, Uid};
 const CEILING: Seq = Seq(1 << 40);
 const STEP: Step = Step(10_000);
 
-/// Draws indexes below `len`; the same ones for everybody who is measured.
+/// Draws indexes below `len`; the same ones for each measurement.
 struct Random {
     state: u64,
     len: u64,

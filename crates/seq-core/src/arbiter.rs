@@ -1,17 +1,17 @@
-//! Who should own what: the changes of owner that the arbiter beside the store's leader proposes.
+//! The arbiter beside the store's leader: it proposes changes of owner.
 //!
-//! An AllocSvr is heard of when the store applies a renewal, a raise or a transfer of it. One that was not heard of for the
-//! whole wait, on the arbiter's own clock, is taken for dead, and its sections are proposed to others. The proposal names
-//! how often the owner had been heard of, so that whatever it said in between wins when the log is applied.
+//! A node's liveness counter grows when the store applies a renewal, a raise or a transfer of it. An incarnation whose
+//! counter stood still for the whole wait, on the arbiter's own clock, counts as dead, and its sections are proposed to
+//! other nodes. The proposal carries the counter, so that a command of the owner that is applied before it wins.
 //!
-//! How long it waits is data: the terms of the set and the lease that an incarnation registered with, never a setting of the
-//! member that it runs on. Its clock is read after the state: read before, a pause between the two would date what was applied
-//! in the pause too early, and shorten the wait by as much.
+//! The wait is data: the terms of the set and the lease that an incarnation registered with, never a setting of the
+//! member that runs the arbiter. The clock is read after the state: read before it, a pause between the two would date
+//! the commands that were applied in the pause too early, and shorten the wait by as much.
 //!
-//! An [`Arbiter`] starts knowing nothing, counts every wait from when it first looked, and is thrown away when its member of
-//! the store leads no more: nothing has to be armed again after an election. Two of them at a time do no harm.
+//! An [`Arbiter`] starts empty, counts every wait from its first evaluation, and is dropped when its member of the
+//! store is no longer the leader: an election leaves no timer to restart. Two of them at a time do no harm.
 //!
-//! Left to the shell: the clock, committing what is proposed, cutting it into log entries.
+//! Left to the shell: the clock, committing the proposals, cutting them into log entries.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -22,8 +22,8 @@ use crate::id::{Epoch, Incarnation, Liveness, NodeId, RouteVersion, SectionId};
 use crate::placement::{self, Candidate};
 use crate::state::{NodeRecord, Reassign, SectionRecord, State};
 
-/// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one write of
-/// the log.
+/// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one
+/// write of the log.
 pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 
 /// An AllocSvr that the set file names.
@@ -35,20 +35,20 @@ pub struct Declared<'a> {
     pub weight: u32,
 }
 
-/// How patient an arbiter is.
+/// Timeouts of an arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// How long sections that nobody ever owned wait for declared nodes that are not there yet.
-    pub grace: Duration,
-    /// How long the same nodes must have been there before sections are moved only to even the load: a node that comes and
-    /// goes would have them moved back and forth.
-    pub steady: Duration,
+pub struct ArbiterTimeouts {
+    /// How long sections that were never owned wait for declared nodes that have not registered yet.
+    pub registration_grace: Duration,
+    /// How long the candidates must have been the same before handovers are planned only to even the load: a node that
+    /// joins and leaves would move sections back and forth.
+    pub stable_for: Duration,
 }
 
 /// One incarnation of an AllocSvr.
 type Session = (NodeId, Incarnation);
 
-/// A planned move: the owner should hand the section over, exactly.
+/// A planned handover: the owner should hand the section over with its exact counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedHandover {
     /// The section.
@@ -63,148 +63,181 @@ pub struct PlannedHandover {
     pub incarnation: Incarnation,
 }
 
-/// What the state calls for.
+/// The changes that the state calls for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Sections to be given to somebody now, in order of section.
+    /// Sections to be reassigned now, in order of section.
     pub reassigns: Vec<Reassign>,
-    /// Sections that their living owners should hand over, in order of section.
+    /// Sections that their live owners should hand over, in order of section.
     pub handovers: Vec<PlannedHandover>,
-    /// Nodes whose newest incarnation is heard of.
+    /// Nodes whose newest incarnation is live.
     pub living: BTreeSet<NodeId>,
-    /// Nodes from which everything is to be moved at once; moves from others only even the load and have time.
+    /// Nodes to drain at once; handovers of other nodes only even the load and are not urgent.
     pub draining: BTreeSet<NodeId>,
-    /// Nodes to be emptied although nobody is there to take what they own.
+    /// Draining nodes without another candidate for their sections.
     pub no_other_candidate: BTreeSet<NodeId>,
 }
 
-/// What is remembered of an incarnation.
+/// The liveness of one incarnation, as last observed.
 #[derive(Clone, Copy, Debug)]
-struct Watch {
+struct Observed {
     liveness: Liveness,
-    /// When this count was seen first, on the arbiter's clock.
+    /// When this count was first observed, on the arbiter's clock.
     since: Duration,
     /// Whether the node is in a newer incarnation.
     over: bool,
 }
 
-/// The part of what was seen that a plan depends on.
+/// Input of a plan: equal inputs have equal plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct Inputs {
     routes: RouteVersion,
     sections: usize,
-    /// Lives that are heard of, with whether they are drained, and whether they are leaving.
+    /// Live sessions, each with whether it is drained and whether it is leaving.
     living: BTreeMap<Session, (bool, bool)>,
-    /// Lives that are over or dead, and still own sections.
+    /// Sessions that are over or dead, and still own sections.
     dead: BTreeSet<Session>,
-    grace_over: bool,
-    steady: bool,
+    /// Whether sections that were never owned wait for no more registrations.
+    registration_over: bool,
+    /// Whether the candidates have been the same for [`ArbiterTimeouts::stable_for`].
+    stable: bool,
 }
 
 /// The arbiter of one set, while one member of its store leads.
 #[derive(Debug)]
 pub struct Arbiter {
-    patience: Patience,
-    watches: BTreeMap<Session, Watch>,
-    /// Lives that own sections, as of a version of the routes.
+    timeouts: ArbiterTimeouts,
+    observed: BTreeMap<Session, Observed>,
+    /// Sessions that own sections, as of a version of the routes.
     owners: (RouteVersion, BTreeSet<Session>),
-    /// The nodes that may own sections, and since when they are the same.
+    /// The sessions that may own sections, and since when they are the same.
     candidates: (BTreeSet<Session>, Duration),
-    /// Since when sections that nobody ever owned wait for nodes.
+    /// Since when sections that were never owned wait for nodes.
     waits_since: Option<Duration>,
-    seen: Option<Seen>,
+    inputs: Option<Inputs>,
+    placement: Placement,
     plan: Arc<Plan>,
     deadline: Option<Duration>,
 }
 
+/// The proposed owner of each section, kept while the candidates are the same: each applied handover makes a new plan, and
+/// hashing every section anew costs far more than the rest of it.
+#[derive(Debug, Default)]
+struct Placement {
+    /// Number of sections, and each candidate with its weight; a node's name never changes.
+    of: Option<(usize, Vec<(NodeId, u32)>)>,
+    owners: Vec<NodeId>,
+}
+
+impl Placement {
+    fn propose(&mut self, sections: usize, candidates: &[Candidate<'_>]) -> &[NodeId] {
+        let of = Some((sections, candidates.iter().map(|one| (one.id, one.weight)).collect()));
+        if self.of != of {
+            self.owners = placement::propose(sections as u32, candidates);
+            self.of = of;
+        }
+        &self.owners
+    }
+}
+
 impl Arbiter {
-    /// An arbiter that has seen nothing.
+    /// An arbiter without observations.
     #[must_use]
-    pub fn new(patience: Patience) -> Arbiter {
+    pub fn new(timeouts: ArbiterTimeouts) -> Arbiter {
         Arbiter {
-            patience,
-            watches: BTreeMap::new(),
+            timeouts,
+            observed: BTreeMap::new(),
             owners: (RouteVersion(0), BTreeSet::new()),
             candidates: (BTreeSet::new(), Duration::ZERO),
             waits_since: None,
-            seen: None,
+            inputs: None,
+            placement: Placement::default(),
             plan: Arc::default(),
             deadline: None,
         }
     }
 
-    /// Looks at the applied state, then reads its clock: `clock` answers the arbiter's time, from any origin, and never falls.
-    /// It is called once, while the state is borrowed, so that nothing is dated earlier than it was seen.
+    /// Evaluates the applied state. `clock` returns the arbiter's time, from any origin, and never falls. It is called
+    /// once, while the state is borrowed, so that no observation is dated earlier than the state.
     ///
-    /// The plan stands until the next look. It is made from the state alone, so a proposal that was lost is made again.
-    pub fn look(&mut self, state: &State, declared: &[Declared<'_>], clock: impl FnOnce() -> Duration) -> &Arc<Plan> {
+    /// The plan holds until the next evaluation. It depends on the state alone, so a proposal that was lost is made
+    /// again.
+    pub fn evaluate(
+        &mut self,
+        state: &State,
+        declared: &[Declared<'_>],
+        clock: impl FnOnce() -> Duration,
+    ) -> &Arc<Plan> {
         let now = clock();
-        self.watch(now, state);
-        let seen = self.see(now, state, declared);
-        if self.seen.as_ref() != Some(&seen) {
-            self.plan = Arc::new(make(state, declared, &seen, &self.watches));
-            self.seen = Some(seen);
+        self.observe(now, state);
+        let inputs = self.inputs(now, state, declared);
+        if self.inputs.as_ref() != Some(&inputs) {
+            self.plan = Arc::new(plan(state, declared, &inputs, &self.observed, &mut self.placement));
+            self.inputs = Some(inputs);
         }
         &self.plan
     }
 
-    /// When to look again although nothing was applied: a wait, the grace or the steady time will be over then.
+    /// When to evaluate again although nothing was applied: a wait or a timeout is over then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// Whether an incarnation is heard of, as of the last look.
+    /// Whether an incarnation is live, as of the last evaluation.
     #[must_use]
     pub fn is_living(&self, node: NodeId, incarnation: Incarnation) -> bool {
-        self.seen.as_ref().is_some_and(|seen| seen.living.contains_key(&(node, incarnation)))
+        self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
-    /// Brings the watches up to date: one for each node's incarnation, and one for each earlier incarnation that still owns sections.
-    fn watch(&mut self, now: Duration, state: &State) {
+    /// Updates the observations: one for each node's newest incarnation, and one for each earlier incarnation that
+    /// still owns sections.
+    fn observe(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
             let session = |record: &SectionRecord| record.owner.map(|owner| (owner, record.incarnation));
             self.owners = (state.route_version, state.sections.iter().filter_map(session).collect());
         }
         for (id, node) in state.nodes() {
-            let fresh = Watch { liveness: node.liveness, since: now, over: false };
-            let watch = self.watches.entry((id, node.incarnation)).or_insert(fresh);
-            if watch.liveness != node.liveness {
-                *watch = fresh;
+            let fresh = Observed { liveness: node.liveness, since: now, over: false };
+            let observed = self.observed.entry((id, node.incarnation)).or_insert(fresh);
+            if observed.liveness != node.liveness {
+                *observed = fresh;
             }
         }
         let current = |session: &Session| state.node(session.0).is_some_and(|node| node.incarnation == session.1);
         let owners = &self.owners.1;
         for session in owners.iter().filter(|session| !current(session)) {
-            let watch = self.watches.entry(*session).or_insert(Watch { liveness: Liveness(0), since: now, over: true });
-            if !watch.over {
-                // The counter may have moved once more since the last look, so the wait begins when the incarnation is first
-                // seen to be over; unless the count at which it ended is the one that was seen last.
-                let ended_as_seen = state
-                    .node(session.0)
-                    .is_some_and(|node| node.incarnation == session.1.next() && node.registered_at == watch.liveness);
-                let since = if ended_as_seen { watch.since } else { now };
-                *watch = Watch { liveness: Liveness(0), since, over: true };
+            let first = Observed { liveness: Liveness(0), since: now, over: true };
+            let observed = self.observed.entry(*session).or_insert(first);
+            if !observed.over {
+                // The counter may have moved once more since the last evaluation, so the wait begins when the
+                // incarnation is first observed to be over; unless the count at which it ended is the one that was
+                // observed last.
+                let ended_as_observed = state.node(session.0).is_some_and(|node| {
+                    node.incarnation == session.1.next() && node.registered_at == observed.liveness
+                });
+                let since = if ended_as_observed { observed.since } else { now };
+                *observed = Observed { liveness: Liveness(0), since, over: true };
             }
         }
-        self.watches.retain(|session, _| current(session) || owners.contains(session));
+        self.observed.retain(|session, _| current(session) || owners.contains(session));
     }
 
-    fn see(&mut self, now: Duration, state: &State, declared: &[Declared<'_>]) -> Seen {
-        let Patience { grace, steady } = self.patience;
+    fn inputs(&mut self, now: Duration, state: &State, declared: &[Declared<'_>]) -> Inputs {
+        let ArbiterTimeouts { registration_grace, stable_for } = self.timeouts;
         let terms = state.terms();
         let mut deadlines = Vec::new();
         let (mut living, mut dead) = (BTreeMap::new(), BTreeSet::new());
-        for (session, watch) in &self.watches {
-            let node = state.node(session.0).expect("watched lives are of known nodes");
+        for (session, observed) in &self.observed {
+            let node = state.node(session.0).expect("observed sessions are of known nodes");
             let wait = terms.wait_for(node.lease);
-            let silent = now.saturating_sub(watch.since) >= wait;
-            if !silent {
-                deadlines.push(watch.since + wait);
+            let expired = now.saturating_sub(observed.since) >= wait;
+            if !expired {
+                deadlines.push(observed.since + wait);
             }
-            if node.incarnation == session.1 && !silent {
+            if node.incarnation == session.1 && !expired {
                 living.insert(*session, (node.drained, node.leaving));
-            } else if silent && self.owners.1.contains(session) {
+            } else if expired && self.owners.1.contains(session) {
                 dead.insert(*session);
             }
         }
@@ -213,36 +246,42 @@ impl Arbiter {
         if self.candidates.0 != free {
             self.candidates = (free, now);
         }
-        let is_steady = now.saturating_sub(self.candidates.1) >= steady;
-        if !is_steady {
-            deadlines.push(self.candidates.1 + steady);
+        let stable = now.saturating_sub(self.candidates.1) >= stable_for;
+        if !stable {
+            deadlines.push(self.candidates.1 + stable_for);
         }
 
-        let all_there = declared.iter().all(|one| {
-            let there = |session: &Session| state.node(session.0).is_some_and(|node| node.name == one.name);
-            living.keys().any(there)
+        let all_registered = declared.iter().all(|one| {
+            let registered = |session: &Session| state.node(session.0).is_some_and(|node| node.name == one.name);
+            living.keys().any(registered)
         });
         let never_owned = |record: &SectionRecord| record.owner.is_none() && record.epoch == Epoch(0);
-        let waits = !all_there && !living.is_empty() && state.sections.iter().any(never_owned);
+        let waits = !all_registered && !living.is_empty() && state.sections.iter().any(never_owned);
         self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
-        let grace_over = self.waits_since.is_none_or(|since| now.saturating_sub(since) >= grace);
-        if let Some(since) = self.waits_since.filter(|_| !grace_over) {
-            deadlines.push(since + grace);
+        let registration_over = self.waits_since.is_none_or(|since| now.saturating_sub(since) >= registration_grace);
+        if let Some(since) = self.waits_since.filter(|_| !registration_over) {
+            deadlines.push(since + registration_grace);
         }
         self.deadline = deadlines.into_iter().min();
         let (routes, sections) = (state.route_version, state.sections.len());
-        Seen { routes, sections, living, dead, grace_over, steady: is_steady }
+        Inputs { routes, sections, living, dead, registration_over, stable }
     }
 }
 
-/// Plans for what was seen.
-fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMap<Session, Watch>) -> Plan {
+/// The plan for these inputs.
+fn plan(
+    state: &State,
+    declared: &[Declared<'_>],
+    inputs: &Inputs,
+    observed: &BTreeMap<Session, Observed>,
+    placement: &mut Placement,
+) -> Plan {
     let mut plan = Plan::default();
-    let candidates = candidates(state, declared, seen);
-    let placed = placement::propose(state.sections.len() as u32, &candidates);
-    plan.living = seen.living.keys().map(|session| session.0).collect();
-    let to_be_emptied = seen.living.iter().filter(|(_, flags)| **flags != (false, false));
-    plan.draining = to_be_emptied.map(|(session, _)| session.0).collect();
+    let candidates = candidates(state, declared, inputs);
+    let placed = placement.propose(state.sections.len(), &candidates);
+    plan.living = inputs.living.keys().map(|session| session.0).collect();
+    let draining = inputs.living.iter().filter(|(_, flags)| **flags != (false, false));
+    plan.draining = draining.map(|(session, _)| session.0).collect();
     let no_other_candidate = |node: &&NodeId| candidates.iter().all(|candidate| candidate.id == **node);
     plan.no_other_candidate = plan.draining.iter().filter(no_other_candidate).copied().collect();
 
@@ -252,18 +291,18 @@ fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMa
         let incarnation = state.node(to).expect("candidates are known nodes").incarnation;
         let owner = record.owner.map(|owner| (owner, record.incarnation));
         let take = match owner {
-            None => record.epoch > Epoch(0) || seen.grace_over,
-            Some(session) => seen.dead.contains(&session),
+            None => record.epoch > Epoch(0) || inputs.registration_over,
+            Some(session) => inputs.dead.contains(&session),
         };
         if take {
-            // As often as when the silence began, not as often as now.
+            // The count from which the wait ran, not the current one.
             let liveness =
-                owner.map(|session| watches[&session]).filter(|watch| !watch.over).map(|watch| watch.liveness);
+                owner.map(|session| observed[&session]).filter(|owner| !owner.over).map(|owner| owner.liveness);
             plan.reassigns.push(Reassign { section, expected: record.epoch, liveness, to, incarnation });
         } else if let Some(session) = owner
-            && seen.living.contains_key(&session)
+            && inputs.living.contains_key(&session)
             && session.0 != to
-            && (seen.steady || plan.draining.contains(&session.0))
+            && (inputs.stable || plan.draining.contains(&session.0))
         {
             plan.handovers.push(PlannedHandover { section, epoch: record.epoch, from: session.0, to, incarnation });
         }
@@ -271,14 +310,14 @@ fn make(state: &State, declared: &[Declared<'_>], seen: &Seen, watches: &BTreeMa
     plan
 }
 
-/// Who may be given sections: the declared nodes that are heard of and not to be emptied, or, where there is none, those
-/// that an operator drained: better served by one of them than by nobody.
-fn candidates<'a>(state: &State, declared: &[Declared<'a>], seen: &Seen) -> Vec<Candidate<'a>> {
+/// The nodes that may be given sections: the declared nodes that are live and not draining, or, where there is none,
+/// those that an operator drained: a drained owner is better than no owner.
+fn candidates<'a>(state: &State, declared: &[Declared<'a>], inputs: &Inputs) -> Vec<Candidate<'a>> {
     let living = |may: &dyn Fn(&NodeRecord) -> bool| -> Vec<Candidate<'a>> {
         let find = |one: &Declared<'a>| {
             let (id, record) = state.nodes().find(|(_, record)| record.name == one.name)?;
-            let there = seen.living.contains_key(&(id, record.incarnation)) && may(record);
-            there.then_some(Candidate { id, name: one.name, weight: one.weight })
+            let live = inputs.living.contains_key(&(id, record.incarnation)) && may(record);
+            live.then_some(Candidate { id, name: one.name, weight: one.weight })
         };
         declared.iter().filter_map(find).collect()
     };

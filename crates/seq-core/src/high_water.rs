@@ -1,24 +1,25 @@
-//! The newest response of the store that a process has seen, and whether another response is behind it.
+//! Detects a store that lost committed entries: a response that is behind an earlier one.
 //!
-//! A store applies commands one after the other and loses none that was answered. So a response to a request that was sent
-//! after an earlier response was received is read from a state that covers more commands. One that covers fewer comes from a
-//! store that lost committed entries: its data directories were restored from older copies, or a majority of them is gone.
-//! Numbers that were given out since would be given out again, so the process must stop before it uses such a response.
+//! A store applies commands in order and loses none that it responded to. So a response to a request that was sent
+//! after an earlier response was received covers more commands. One that covers fewer comes from a store that lost
+//! committed entries: its data directories were restored from older copies, or a majority of them is gone. Numbers that
+//! were allocated since would be allocated again, so the process must stop before it uses such a response.
 //!
-//! Two counters are compared. The revision covers all commands of the set; after a loss those of other nodes can bring it up
-//! again before this process sends its next request. The liveness counter is moved by the process' own commands alone, so one
-//! of them that is lost shows in the next response.
+//! Two counters are compared. The revision covers all commands of the set; after a loss the commands of other nodes can
+//! raise it again before this process sends its next request. The liveness counter is moved by the process' own
+//! commands alone, so a lost one shows in the next response.
 //!
-//! A refusal carries no counters. What it says of a record is compared with what was answered of that record before: see
+//! A refusal carries no counters. The record that it names is compared with earlier responses about that record: see
 //! [`Refused`].
 //!
-//! Not visible here: a loss of entries that no running process has seen a response for; and one after which as many commands of
-//! the process as were lost, and of the set, were applied without a response that the process received.
+//! Not detected here: a loss of entries of which no running process has received a response; and one after which as
+//! many commands of the process as were lost, and of the set, were applied without a response that the process
+//! received.
 
 use crate::id::{Incarnation, Liveness, RenewSeq, Revision};
 use crate::state::CommandRefusal;
 
-/// How far a store has come, as of one response.
+/// Progress of a store, as of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// Commands applied for the whole set.
@@ -30,30 +31,30 @@ pub struct Mark {
 /// The response is read from a state that lacks commands which an earlier response was read after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the store is behind what it answered before: revision {} and liveness {} after revision {} and liveness {}; committed \
+    "the store is behind an earlier response: revision {} and liveness {} after revision {} and liveness {}; committed \
      entries are lost, as after a restore of old data directories",
     response.revision, response.liveness, seen.revision, seen.liveness
 )]
 pub struct StoreBehind {
-    /// What had been seen when the request was sent.
+    /// The newest mark when the request was sent.
     pub seen: Mark,
-    /// What the response says.
+    /// The mark in the response.
     pub response: Mark,
 }
 
-/// The newest response seen. Invariant: neither counter falls.
+/// The newest mark received. Invariant: neither counter falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HighWater(Mark);
 
 impl HighWater {
-    /// What was seen by now. Read before a request is sent, and passed to [`HighWater::on_response`] with its response.
+    /// The newest mark. Read before a request is sent, and passed to [`HighWater::on_response`] with its response.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.0
     }
 
-    /// Takes in a response to a request that was sent when `seen` had been seen. `counts`: the request was a renewal, a raise
-    /// or a transfer, which moves the liveness counter.
+    /// Takes in a response to a request that was sent when [`HighWater::mark`] was `seen`. `counts`: the request was a
+    /// renewal, a raise or a transfer, which moves the liveness counter.
     ///
     /// # Errors
     /// [`StoreBehind`]; nothing of the response may be used.
@@ -69,10 +70,10 @@ impl HighWater {
     }
 }
 
-/// What a refusal says of the record that it is about.
+/// The record in a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The store itself found that it lacks what the request names.
+    /// The store itself found that it lacks the revision in the request.
     Behind,
     /// No such node ever registered.
     UnknownNode,
@@ -83,7 +84,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// What the refusal of a command says; `None` where it is about no such record.
+    /// The record in the refusal of a command; `None` where it names none of these.
     #[must_use]
     pub fn of(refusal: &CommandRefusal) -> Option<Refused> {
         match refusal {
@@ -97,8 +98,8 @@ impl Refused {
         }
     }
 
-    /// Whether only a store that lost committed entries refuses so: it was answered before that the node is in
-    /// `incarnation`, and that `renewed` renewals of it were applied. Both never fall.
+    /// Whether only a store that lost committed entries refuses so, given earlier responses with the node in
+    /// `incarnation` and `renewed` renewals applied. Both never fall.
     #[must_use]
     pub fn shows_loss(self, incarnation: Incarnation, renewed: RenewSeq) -> bool {
         match self {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_without_what_was_answered_before_is_refused() {
+    fn a_response_behind_an_earlier_one_is_refused() {
         for (response, counts) in [(mark(8, 3), true), (mark(9, 3), true), (mark(30, 2), true), (mark(30, 1), false)] {
             let mut water = HighWater(mark(9, 2));
             let behind = water.on_response(mark(9, 2), response, counts).unwrap_err();
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_knows_less_than_was_answered_shows_a_loss() {
+    fn a_refusal_with_an_older_record_shows_a_loss() {
         for (refused, shows) in [
             (Refused::Behind, true),
             (Refused::UnknownNode, true),

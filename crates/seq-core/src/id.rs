@@ -49,7 +49,7 @@ number! {
     Epoch(u64)
 }
 number! {
-    /// Number of one incarnation of one AllocSvr process. 0: never lived.
+    /// Number of one registration of an AllocSvr. 0: never registered.
     Incarnation(u64)
 }
 number! {
@@ -57,15 +57,17 @@ number! {
     RenewSeq(u64)
 }
 number! {
-    /// How often the store heard of an AllocSvr, over all its lives; what the arbiter watches. 0: never.
+    /// Number of renewals, raises and transfers applied for an AllocSvr, across incarnations: the arbiter's liveness
+    /// counter. 0: none.
     Liveness(u64)
 }
 number! {
-    /// Number of commands that a set's store has applied; the newest one that a response was read after. 0: none.
+    /// Number of commands that a set's store has applied. In a response: when it was read. 0: none.
     Revision(u64)
 }
 number! {
-    /// Number of an attempt to hand a section over, drawn by its owner so that a stranger does not guess it. 0: no such attempt.
+    /// Number of an attempt to hand a section over, drawn at random by its owner, so that it cannot be guessed. 0: no
+    /// attempt.
     HandoverId(u64)
 }
 number! {
@@ -78,7 +80,7 @@ number! {
 }
 
 impl Seq {
-    /// "None yet": no number was given out.
+    /// "None yet": no number was allocated.
     pub const ZERO: Seq = Seq(0);
     /// The last number there is, 2^63-1. Past it a uid is exhausted.
     pub const MAX: Seq = Seq(i64::MAX as u64);
@@ -102,7 +104,7 @@ impl Liveness {
     /// After 2^64-1 of them; one a microsecond takes 584,000 years.
     #[must_use]
     pub fn next(self) -> Liveness {
-        Liveness(self.0.checked_add(1).expect("what is liveness does not run out"))
+        Liveness(self.0.checked_add(1).expect("liveness counters do not run out"))
     }
 }
 
@@ -110,7 +112,7 @@ impl Incarnation {
     /// The incarnation after this one.
     ///
     /// # Panics
-    /// After 2^64-1 lives; one a microsecond takes 584,000 years.
+    /// After 2^64-1 incarnations; one a microsecond takes 584,000 years.
     #[must_use]
     pub fn next(self) -> Incarnation {
         Incarnation(self.0.checked_add(1).expect("incarnations do not run out"))

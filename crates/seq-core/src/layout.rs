@@ -1,4 +1,4 @@
-//! Where a uid lies: which section, which slot in it.
+//! The layout of a set: section and slot of a uid.
 
 use core::ops::Range;
 
@@ -58,7 +58,8 @@ impl Layout {
     #[inline]
     fn divide(&self, offset: u64) -> (u64, u64) {
         let size = u64::from(self.section_size);
-        // The reciprocal is too small by at most 1 part in 2^64 of what is multiplied, so the quotient is right or one less.
+        // The reciprocal is too small by at most 1 part in 2^64 of what is multiplied, so the quotient is right or one
+        // less.
         let quotient = ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as u64;
         let remainder = offset - quotient * size;
         if remainder < size { (quotient, remainder) } else { (quotient + 1, remainder - size) }
@@ -94,7 +95,7 @@ impl Layout {
     }
 }
 
-/// Why uids cannot be laid out as asked.
+/// Why a layout is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The range holds no uid.

@@ -1,19 +1,20 @@
-//! The owner's right to answer, in time.
+//! The lease: until when an owner may answer.
 //!
-//! A lease is counted from the moment *before* a question to the store was sent, whose answer grants it: counted from the
-//! answer it would outlast what the store's arbiter waits. It ends as soon as any of three clocks says so, because each of
-//! them can stand still alone: the raw one while the machine sleeps, the boot one where a hypervisor froze it, the wall
-//! clock when it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and nothing else.
+//! A lease runs from *before* the renewal request was sent, not from its response: counted from the response it could
+//! outlast the arbiter's wait. It ends as soon as one of three clocks has passed its end, because each of them can
+//! stand still alone: the raw one while the machine sleeps, the boot one where a hypervisor froze it, the wall clock
+//! when it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and nothing else.
 //!
-//! **Order matters.** Who serves reads the clocks after the call is in memory, then the lease, then the table of owned
-//! sections; who renews changes the table first and the lease last. So a lease that was renewed is never read together
-//! with a table from before.
+//! **Order matters.** A serving thread reads the clocks after the request is in memory, then the lease, then the table
+//! of owned sections; a renewal writes the table first and the lease last. So a renewed lease is never read together
+//! with an older table.
 
 use core::time::Duration;
 
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 
-/// A reading of the machine's clocks, in nanoseconds. Compared only within one incarnation of one process, never stored.
+/// A reading of the machine's clocks, in nanoseconds. Compared only within one incarnation of one process, never
+/// stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// `CLOCK_BOOTTIME`: goes on while the machine sleeps.
@@ -25,7 +26,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// The time since an earlier reading, as an owner counts it: the most that any clock says.
+    /// The time since an earlier reading, as an owner counts it: the largest difference of any clock.
     #[must_use]
     pub fn since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -33,7 +34,8 @@ impl Clocks {
         Duration::from_nanos(boottime.max(raw).max(self.realtime.saturating_sub(earlier.realtime)))
     }
 
-    /// The time since an earlier reading, as an arbiter counts it: the least that a clock says which nobody can set.
+    /// The time since an earlier reading, as an arbiter counts it: the smaller difference of the clocks that cannot be
+    /// set.
     #[must_use]
     pub fn at_least_since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -44,25 +46,26 @@ impl Clocks {
 /// How long leases last, and how long the arbiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    /// How long an answer of the store is worth, from when its question was sent.
+    /// How long a response of the store grants, counted from when its request was sent.
     pub lease: Duration,
     /// How much sooner the owner stops.
     pub margin: Duration,
-    /// How long the arbiter hears nothing of an owner before it gives the owner's sections away.
+    /// How long an owner's liveness counter stands still before the arbiter reassigns its sections.
     pub wait: Duration,
     /// Time between renewals.
     pub renew_every: Duration,
 }
 
 /// How much faster or slower than real time a clock may run, in hundredths. Quartz is off by 0.01 % and a clock under
-/// correction by 0.05 %; what is allowed for here is a virtual machine whose clock drifts badly and is not yet corrected.
+/// correction by 0.05 %; what is allowed for here is a virtual machine whose clock drifts badly and is not yet
+/// corrected.
 const RATE_MARGIN_PERCENT: u32 = 11;
 
 /// Renewals that fit into a lease; two of them may be lost.
 const RENEWALS_PER_LEASE: u32 = 3;
 
 impl LeaseTerms {
-    /// What fits a network of one region.
+    /// For the network of one region.
     pub const DEFAULTS: LeaseTerms = LeaseTerms {
         lease: Duration::from_millis(2_000),
         margin: Duration::from_millis(100),
@@ -70,10 +73,10 @@ impl LeaseTerms {
         renew_every: Duration::from_millis(400),
     };
 
-    /// Checks the relations that promise 2 and a quiet incarnation rest on.
+    /// Checks the relations that promise 2 and an undisturbed lease rest on.
     ///
     /// # Errors
-    /// [`TermsError`] says which does not hold, and why it must.
+    /// [`TermsError`]: the relation that does not hold, and why it must.
     pub fn validate(&self) -> Result<(), TermsError> {
         let broken = |what, why| Err(TermsError { what, why, terms: *self });
         if self.renew_every.is_zero() {
@@ -111,7 +114,7 @@ impl LeaseTerms {
         self.wait >= LeaseTerms::shortest_wait(self.lease)
     }
 
-    /// How long an owner serves, from when the question was sent.
+    /// How long an owner serves, counted from when the renewal request was sent.
     #[must_use]
     pub fn served(&self) -> Duration {
         self.lease - self.margin
@@ -130,10 +133,11 @@ pub struct TermsError {
     pub terms: LeaseTerms,
 }
 
-/// A lease as the threads that serve read it: without a lock, one load for each clock.
+/// A lease as serving threads read it: without a lock, one load for each clock.
 ///
-/// Each clock's end only grows within an incarnation. A reader may see the end of one clock from before an extension and that of another from
-/// after it; since all must hold, it sees a lease that is shorter than the extended one, never longer.
+/// Each clock's end only grows within an incarnation. A reader may see the end of one clock from before an extension
+/// and that of another from after it; since all must hold, it sees a lease that is shorter than the extended one, never
+/// longer.
 #[derive(Debug)]
 pub struct Lease {
     boottime_end: AtomicU64,
@@ -172,7 +176,7 @@ impl Lease {
             && now.realtime < self.realtime_end.load(Acquire)
     }
 
-    /// What is left of it.
+    /// The time left; zero once it is over.
     #[must_use]
     pub fn left(&self, now: Clocks) -> Duration {
         let boottime = self.boottime_end.load(Acquire).saturating_sub(now.boottime);
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_when_any_clock_says_so() {
+    fn a_lease_ends_at_the_first_clock_that_passes_its_end() {
         let lease = Lease::default();
         assert!(!lease.holds(at(0, 0, 0)), "nothing was granted yet");
         lease.extend(at(10, 20, 1_000), Duration::from_secs(2));
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_overtaken_shortens_nothing() {
+    fn a_late_response_does_not_shorten_the_lease() {
         let lease = Lease::default();
         lease.extend(at(10, 10, 10), Duration::from_secs(2));
         lease.extend(at(9, 9, 9), Duration::from_secs(2));

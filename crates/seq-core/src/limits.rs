@@ -1,4 +1,4 @@
-//! Every bound a caller can meet, with its reason.
+//! Every bound that a request can exceed, with its reason.
 
 use core::time::Duration;
 
@@ -6,42 +6,43 @@ use core::time::Duration;
 /// ceiling out of sight of the other 99,999 users.
 pub const MAX_COUNT: u32 = 1_000_000;
 
-/// Highest number that a uid is raised to by name, whatever is configured. The ceiling goes there with it, and the section's
-/// next owner starts every one of its uids at the ceiling: half of all numbers are still ahead of them. A slot holds no more, either.
+/// Highest number that an advance may name, whatever is configured. The ceiling goes there with it, and the section's
+/// next owner starts every one of its uids at the ceiling: half of all numbers are still ahead of them. It is also the
+/// most that a slot holds.
 pub const MAX_ADVANCE: u64 = (1 << 62) - 1;
 
-/// How far above its section's ceiling a uid is raised by name unless an operator configures more. More numbers than one user
-/// takes in a lifetime, so that an import fits; and nine million such advances fit below 2^53, where JavaScript, Lua and JSON
-/// doubles begin to round, so that no single request takes the neighbours there.
+/// How far above its section's ceiling an advance may go unless an operator configures more. More numbers than one user
+/// takes in a lifetime, so that an import fits; and nine million such advances fit below 2^53, where JavaScript, Lua
+/// and JSON doubles begin to round, so that no single request takes the neighbours there.
 pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
 
-/// Furthest that one raise takes a ceiling: four of the largest steps. A ceiling never goes back, so one request must not spend
-/// the numbers of a section; what is further away takes several raises.
+/// Furthest that one raise moves a ceiling: four of the largest steps. A ceiling never falls, so one request must not
+/// spend the numbers of a section; a ceiling further away takes several raises.
 pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
-/// Most items in one call: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does not
-/// hold up the calls behind it on its core.
+/// Most items in one request: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does
+/// not delay the requests behind it on its core.
 pub const MAX_ITEMS: usize = 10_000;
 
-/// Largest call for numbers a gRPC port accepts, in bytes: [`MAX_ITEMS`] items with counts and epochs, each at its widest. What a
-/// caller can make a server hold is a multiple of it.
+/// Largest allocation request that a gRPC port accepts, in bytes: [`MAX_ITEMS`] items with counts and epochs, each at
+/// its widest. The memory that a caller can make a server hold is a multiple of it.
 pub const MAX_CALL_BYTES: usize = 256 * 1024;
 
-/// Largest request message of another kind that a gRPC port accepts, in bytes: [`MAX_ITEMS`] items of the widest encoding, twice
-/// over.
+/// Largest request of another kind that a gRPC port accepts, in bytes: [`MAX_ITEMS`] items of the widest encoding,
+/// twice over.
 pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 
-/// Largest answer a client accepts, in bytes: a whole route table of [`MAX_SECTIONS`] sections, with room.
+/// Largest response that a client accepts, in bytes: a whole route table of [`MAX_SECTIONS`] sections, with room.
 pub const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How often servers may forward a call: from a node whose table is old to the owner in that table, and from there to whom
-/// the section was moved meanwhile.
+/// How often servers may forward a request: from a node with an old table to the owner in that table, and from there to
+/// the node that the section was handed over to meanwhile.
 pub const MAX_HOPS: u32 = 2;
 
-/// Most raises in one call to the store: the Raft entry stays under 128 KiB, one write of the log.
+/// Most raises in one request to the store: the Raft entry stays under 128 KiB, one write of the log.
 pub const MAX_RAISES: usize = 4_096;
 
-/// Longest lease that a set's terms may allow for, one hour: the sections of a dead node wait as long.
+/// Longest wait that a set's terms may have, one hour: the sections of a dead node are unavailable as long.
 pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);
 
 /// Most sections in a set: 100 billion uids at the default size, and 40 MB of committed state.
@@ -50,7 +51,7 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 /// Largest section, in uids: its freezing copies every slot, 128 MiB at this size.
 pub const MAX_SECTION_SIZE: u32 = 16_777_216;
 
-/// Largest step: far more than a core gives out in a second, and far from the end of the numbers.
+/// Largest step: far more than a core allocates in a second, and far from the end of the numbers.
 pub const MAX_STEP: u64 = 1 << 32;
 
 /// Longest name of a set or node, in bytes: a DNS label.
@@ -62,10 +63,10 @@ pub const MAX_ADDR_BYTES: usize = 261;
 /// Most AllocSvrs a set may ever register: their records stay in the committed state for good.
 pub const MAX_NODES: usize = 1_024;
 
-/// Largest weight of an AllocSvr: weights are relative to each other, and 32 to 1 spans the machines one would mix. The
+/// Largest weight of an AllocSvr: weights are relative to each other, and 32 to 1 spans the machines of one set. The
 /// placement ring has points in proportion, 84 MB of them at worst.
 pub const MAX_WEIGHT: u32 = 32;
 
-/// How many members a store may have: an even number survives no more failures than one less, and every member past five
-/// slows each write.
+/// How many members a store may have: an even number survives no more failures than one less, and every member past
+/// five slows each write.
 pub const STORE_COUNTS: [usize; 3] = [1, 3, 5];

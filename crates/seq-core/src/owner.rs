@@ -1,11 +1,11 @@
-//! What an AllocSvr owns, as far as it may believe it, and its side of planned moves.
+//! What an AllocSvr owns, and its side of handovers.
 //!
-//! The machine decides; its shell keeps the sections themselves, sends the questions and carries the effects out in the
-//! order in which they are given. What an answer of the store says of owners is taken in first, and only then does the
-//! answer extend the lease: sections that are not its owner's any more leave before they could be served for longer.
+//! The machine decides; its shell keeps the sections themselves, sends the requests and carries the effects out in the
+//! order in which they are given. The ownership update of a response is adopted first, and only then does the response
+//! extend the lease: sections that have another owner leave before they could be served for longer.
 //!
-//! An ownership that left is never entered again. A section that was frozen for a move which failed for good is thawed,
-//! under the same ownership. The moves are in [`handing`].
+//! An ownership that left is never entered again. A section that was frozen for a handover which failed for good is thawed,
+//! under the same ownership. Handovers are in [`handover`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -19,12 +19,13 @@ use crate::layout::Layout;
 use crate::lease::{Clocks, LeaseTerms};
 use crate::limits;
 use crate::route::{Adopted, RouteTable, RouteUpdate};
-use crate::section::{CopyMisfit, SectionCopy};
 
+mod effects;
 pub mod handover;
 mod update;
 
-use handover::{Handover, Incoming, Outgoing};
+pub use effects::{CopyLoss, Effect, Effects, LeaseEffect, TableEffect};
+use handover::{Incoming, Outgoing};
 
 /// An incarnation of an AllocSvr, as the store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +36,16 @@ pub struct Session {
     pub incarnation: Incarnation,
 }
 
-/// What the store says of owners beside each answer, read from what it had applied after the question itself.
+/// What a response of the store reports of owners, read from the applied state after the request itself was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnershipUpdate {
-    /// Routes newer than the version that the question named; `None` when there are none.
+    /// Routes newer than the version that the request named; `None` when there are none.
     pub routes: Option<RouteUpdate>,
-    /// Sections among the changed ones that the asking incarnation owns.
+    /// Sections among the changed ones that the requesting incarnation owns.
     pub grants: Vec<Grant>,
     /// Sections that it should hand over.
     pub handovers: Vec<PlannedHandover>,
-    /// Whether it is to be emptied, and nobody is there to take what it owns.
+    /// Whether the node is draining, and no other node is a candidate for what it owns.
     pub no_other_candidate: bool,
     /// How far the store has come, as of this read.
     pub mark: Mark,
@@ -59,11 +60,11 @@ pub struct Grant {
     pub epoch: Epoch,
     /// The committed ceiling.
     pub ceiling: Seq,
-    /// The planned move that began the ownership; 0 where no such move did.
+    /// The handover that began the ownership; 0 where none did.
     pub handover_id: HandoverId,
 }
 
-/// A renewal to be sent. A raise and a transfer renew as well, with the same [`OwnershipUpdate`] in their answers.
+/// A renewal to be sent. A raise and a transfer renew as well, with the same [`OwnershipUpdate`] in their responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The incarnation.
@@ -78,77 +79,7 @@ pub struct Renewal {
     pub leaving: bool,
 }
 
-/// What the shell must do, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// [`Owner::routes`] is newer: show it to whoever forwards.
-    Publish,
-    /// Serve a section from now on.
-    Enter {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-        /// The committed ceiling.
-        ceiling: Seq,
-        /// The exact values to start from; without them every uid starts at the ceiling.
-        copy: Option<SectionCopy>,
-    },
-    /// Serve the section no more under this ownership.
-    Leave {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-    },
-    /// The lease lasts from `sent` on.
-    Extend {
-        /// When the question was sent.
-        sent: Clocks,
-    },
-    /// The lease ends: the incarnation is over.
-    EndLease,
-    /// Ask the target to hold early calls; then [`Owner::on_prepared`].
-    Prepare(Handover),
-    /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
-    Stage(Handover),
-    /// Have the store commit the move; then [`Owner::on_committed`].
-    Commit(Handover),
-    /// Tell the target that the store committed the move.
-    Activate(Handover),
-    /// Send a renewal at once: its response may grant a section that a peer says is committed.
-    RenewNow,
-    /// The next [`Effect::Enter`] starts at the ceiling although a planned move began the ownership: a gap, to be logged and
-    /// counted.
-    CopyLost {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-        /// Why.
-        why: CopyLoss,
-    },
-    /// Replace the frozen section by one with the same values that serves, under the same ownership.
-    Thaw {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-    },
-}
-
-/// Why the copy of a planned move is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CopyLoss {
-    /// No copy of the committed attempt is here.
-    #[error("no copy of the committed attempt was staged here, or it had to make room")]
-    Missing,
-    /// It does not fit what the store granted.
-    #[error(transparent)]
-    Misfit(#[from] CopyMisfit),
-}
-
-/// Why the store's word on owners cannot be taken in. Nothing of it was, and no lease was extended.
+/// Why an ownership update cannot be adopted. Nothing of it was, and no lease was extended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
     /// The store's set is not the one this node was configured with.
@@ -162,7 +93,7 @@ pub enum AdoptError {
         /// Its layout.
         layout: Layout,
     },
-    /// The change does not build on the table held. The next question asks for the whole table.
+    /// The change does not build on the table held. The next request asks for the whole table.
     #[error("the routes at version {version} build on version {base}, which is not held here")]
     Gap {
         /// The version offered.
@@ -179,16 +110,17 @@ pub struct Owner {
     layout: Layout,
     terms: LeaseTerms,
     session: Option<Session>,
-    /// Number of the last renewal that was answered in this incarnation.
+    /// Number of the last renewal of this incarnation that got its response.
     renewed: RenewSeq,
     routes: Option<Arc<RouteTable>>,
-    /// Whether the next question must ask for the whole table.
+    /// Whether the next request must ask for the whole table.
     whole: bool,
     /// The newest epoch that was ever entered of each section. Invariant: a section is entered only under a higher one.
     held: Vec<Epoch>,
-    /// What is served. Invariant: empty without an incarnation.
+    /// What is served, each with a route here that names this node and the epoch, or an older epoch. Invariant: empty without
+    /// an incarnation.
     owned: BTreeMap<SectionId, Epoch>,
-    /// Given up, and not yet known to be so by the store.
+    /// Given up, and not yet released in the store.
     released: BTreeMap<SectionId, Epoch>,
     /// Ownerships whose raises fail, and since when.
     failing: BTreeMap<SectionId, (Epoch, Clocks)>,
@@ -219,7 +151,7 @@ impl Owner {
         }
     }
 
-    /// Has the attempts of planned moves numbered from a random secret, so that a stranger cannot stage a copy under the
+    /// Has the attempts of handovers numbered from a random secret, so that a forged request cannot stage a copy under the
     /// number of an attempt that the store will commit.
     #[must_use]
     pub fn with_secret(mut self, secret: u64) -> Owner {
@@ -244,20 +176,35 @@ impl Owner {
         self.owned.iter().map(|(section, epoch)| (*section, *epoch))
     }
 
-    /// Version of the routes that a question should name.
+    /// Version of the routes that a request should name.
     #[must_use]
     pub fn known_version(&self) -> RouteVersion {
         let version = self.routes.as_ref().map_or(RouteVersion(0), |routes| routes.version());
         if self.whole { RouteVersion(0) } else { version }
     }
 
-    /// Whether everything is moved away or given up, and the store knows.
+    /// Whether everything is handed over or given up, and the store has applied it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.owned.is_empty() && self.released.is_empty()
     }
 
-    /// The process is about to exit: the next renewals ask that everything be moved away.
+    /// Whether the next response of the store may well bring what is waited for: more sections to hand over, or the first
+    /// ones of this node. Without sections it reads the routes up to the first that may come here.
+    #[must_use]
+    pub fn expects_update(&self) -> bool {
+        if self.handovers_in_progress() > 0 || self.leaving {
+            return true;
+        }
+        let (Some(session), Some(routes)) = (self.session, &self.routes) else { return true };
+        let may_come = |id| {
+            let route = routes.get(SectionId(id)).unwrap_or_default();
+            route.owner.is_none_or(|owner| owner == session.node)
+        };
+        self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
+    }
+
+    /// The process is about to exit: the next renewals request that everything be handed over.
     pub fn leave(&mut self) {
         self.leaving = true;
     }
@@ -273,13 +220,13 @@ impl Owner {
     /// # Panics
     /// When another one is not over.
     pub fn on_registered(&mut self, session: Session) {
-        assert_eq!(self.session, None, "two lives at a time");
+        assert_eq!(self.session, None, "two incarnations at a time");
         self.session = Some(session);
         self.renewed = RenewSeq(0);
     }
 
-    /// The renewal to send now; the same one until it is answered, up to what was given up meanwhile. Of what was given up
-    /// it carries as much as one call may, and the next ones the rest.
+    /// The renewal to send now; the same one until its response, up to what was given up meanwhile. Of what was given up it
+    /// carries as much as one call may, and the next ones the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let session = self.session?;
@@ -297,16 +244,16 @@ impl Owner {
         })
     }
 
-    /// Takes in the answer to a renewal that was sent at `sent`.
+    /// Adopts the response to a renewal that was sent at `sent`.
     ///
     /// # Errors
-    /// [`AdoptError`]. The renewal counts as answered, and the lease is not extended.
+    /// [`AdoptError`]. The renewal is not repeated, and the lease is not extended.
     pub fn on_renewed(
         &mut self,
         renewal: &Renewal,
         sent: Clocks,
         update: OwnershipUpdate,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         if self.session != Some(renewal.session) || renewal.renew_seq.0 != self.renewed.0 + 1 {
             return Ok(());
@@ -322,7 +269,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Takes in what came with an answer to a question that was sent at `sent`, and extends the lease.
+    /// Adopts the update of a response to a request that was sent at `sent`, and extends the lease.
     ///
     /// # Errors
     /// [`AdoptError`]; the lease is not extended then.
@@ -331,13 +278,13 @@ impl Owner {
         session: Session,
         sent: Clocks,
         update: OwnershipUpdate,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         if self.session != Some(session) {
             return Ok(());
         }
         self.adopt(session, update.routes.as_ref(), &update.grants, effects).inspect_err(|_| self.whole = true)?;
-        effects.push(Effect::Extend { sent });
+        effects.push(LeaseEffect::Extend { sent }.into());
         for one in &update.handovers {
             self.begin_handover(one, effects);
         }
@@ -347,35 +294,35 @@ impl Owner {
         Ok(())
     }
 
-    /// Takes in routes that another node knows. They grant nothing and extend no lease: what is routed elsewhere under a
-    /// newer epoch leaves. The next question asks the store for everything, so that no grant among them is missed.
+    /// Adopts the newer routes of a peer. They can revoke a section, never grant one or extend the lease. The next request
+    /// asks the store for everything, so that no grant among them is missed.
     ///
     /// # Errors
     /// [`AdoptError`].
-    pub fn on_peer_routes(&mut self, update: &RouteUpdate, effects: &mut Vec<Effect>) -> Result<(), AdoptError> {
-        // What a move of one's own came to is for the store to say.
+    pub fn on_peer_routes(&mut self, update: &RouteUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
+        // The outcome of a handover from here is the store's to report.
         let Some(session) = self.session.filter(|_| self.handovers_in_progress() == 0) else { return Ok(()) };
-        let learnt = self.learn(session, update, effects);
+        let adopted = self.adopt_routes(session, update, effects);
         self.whole = true;
-        learnt.map(|_| ())
+        adopted.map(|_| ())
     }
 
-    /// Ends an incarnation: the store said that there is a newer one.
-    pub fn on_session_over(&mut self, session: Session, effects: &mut Vec<Effect>) {
+    /// Ends an incarnation: the store reported a newer one.
+    pub fn on_session_over(&mut self, session: Session, effects: &mut Effects) {
         if self.session != Some(session) {
             return;
         }
         self.session = None;
-        effects.push(Effect::EndLease);
+        effects.push(LeaseEffect::End.into());
         let left = core::mem::take(&mut self.owned);
-        effects.extend(left.into_iter().map(|(section, epoch)| Effect::Leave { section, epoch }));
+        effects.extend(left.into_iter().map(|(section, epoch)| TableEffect::Leave { section, epoch }.into()));
         self.released.clear();
         self.failing.clear();
         self.outgoing = core::mem::take(&mut self.outgoing).forget();
         self.incoming = Incoming::default();
     }
 
-    /// A raise of these ownerships got no answer, or one that cannot be used.
+    /// A raise of these ownerships got no response that can be used.
     pub fn on_raise_failed(&mut self, raises: &[(SectionId, Epoch)], now: Clocks) {
         for &(section, epoch) in raises {
             let since = self.failing.get(&section).filter(|(failing, _)| *failing == epoch);
@@ -385,55 +332,55 @@ impl Owner {
         }
     }
 
-    /// A raise of these ownerships was answered.
+    /// A raise of these ownerships is committed.
     pub fn on_raised(&mut self, raises: &[(SectionId, Epoch)]) {
         for (section, _) in raises {
             self.failing.remove(section);
         }
     }
 
-    /// The store said that these ownerships are over.
-    pub fn on_lost(&mut self, lost: &[(SectionId, Epoch)], effects: &mut Vec<Effect>) {
+    /// The store reported that these ownerships are over.
+    pub fn on_lost(&mut self, lost: &[(SectionId, Epoch)], effects: &mut Effects) {
         for &(section, epoch) in lost {
             self.drop_section(section, epoch, effects);
         }
     }
 
-    /// Gives up what cannot be raised although the store answers renewals: somebody else may do better.
-    fn give_up(&mut self, sent: Clocks, effects: &mut Vec<Effect>) {
-        let patience = self.terms.lease / 2;
-        let hopeless = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= patience;
-        let given_up: Vec<_> = self.failing.iter().filter(hopeless).map(|(id, (epoch, _))| (*id, *epoch)).collect();
+    /// Gives up what cannot be raised although the store responds to renewals: another node may be able to.
+    fn give_up(&mut self, sent: Clocks, effects: &mut Effects) {
+        let timeout = self.terms.lease / 2;
+        let timed_out = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= timeout;
+        let given_up: Vec<_> = self.failing.iter().filter(timed_out).map(|(id, (epoch, _))| (*id, *epoch)).collect();
         for (section, epoch) in given_up {
             self.release(section, epoch, effects);
         }
     }
 
-    fn release_all(&mut self, effects: &mut Vec<Effect>) {
+    fn release_all(&mut self, effects: &mut Effects) {
         let idle: Vec<_> = self.owned().filter(|(section, _)| !self.outgoing.has(*section)).collect();
         for (section, epoch) in idle {
             self.release(section, epoch, effects);
         }
     }
 
-    fn release(&mut self, section: SectionId, epoch: Epoch, effects: &mut Vec<Effect>) {
+    fn release(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) {
         if self.drop_section(section, epoch, effects) {
             self.released.insert(section, epoch);
         }
     }
 
-    /// Takes routes and grants in: what is routed elsewhere leaves, what is granted anew enters.
+    /// Adopts routes and grants: what is routed elsewhere leaves, what is granted anew enters.
     fn adopt(
         &mut self,
         session: Session,
         update: Option<&RouteUpdate>,
         grants: &[Grant],
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         let Some(update) = update else { return Ok(()) };
-        let Some(routes) = self.learn(session, update, effects)? else { return Ok(()) };
+        let Some(routes) = self.adopt_routes(session, update, effects)? else { return Ok(()) };
         if update.base == RouteVersion(0) && update.version >= routes.version() {
-            // Older answers, also whole ones, may lack grants that the routes speak of.
+            // Older updates, also whole ones, may lack grants that the routes show.
             self.whole = false;
         }
         for grant in grants {
@@ -447,38 +394,46 @@ impl Owner {
         Ok(())
     }
 
-    /// Takes routes in: what is routed elsewhere leaves. Answers the newest routes.
-    fn learn(
+    /// Adopts routes: a section that is routed elsewhere leaves. Returns the newest routes.
+    ///
+    /// Only sections that the update names are compared: when a section enters, its route names this node and its epoch,
+    /// and the route of a section changes with an update that names it. So one step costs what changed, not what is owned.
+    fn adopt_routes(
         &mut self,
         session: Session,
         update: &RouteUpdate,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<Option<Arc<RouteTable>>, AdoptError> {
         if let Some(next) = self.next_routes(update)? {
             self.routes = Some(Arc::new(next));
-            effects.push(Effect::Publish);
-        }
-        let Some(routes) = self.routes.clone() else { return Ok(None) };
-        for (section, epoch) in self.owned().collect::<Vec<_>>() {
-            let route = routes.get(section).unwrap_or_default();
-            // An older route than the ownership: it was handed over to this node after the routes were read.
-            let mine = route.owner == Some(session.node) && route.epoch == epoch;
-            if !mine && route.epoch >= epoch {
-                self.drop_section(section, epoch, effects);
+            effects.push(TableEffect::Publish.into());
+            for run in &update.runs {
+                // The first section after the run; ids end at the number of sections, which fits.
+                let end = SectionId(run.first.0 + run.sections);
+                let moved = |(_, epoch): &(&SectionId, &Epoch)| {
+                    // An older route than the ownership: it was handed over to this node after the routes were read.
+                    let mine = run.route.owner == Some(session.node) && run.route.epoch == **epoch;
+                    !mine && run.route.epoch >= **epoch
+                };
+                let moved = self.owned.range(run.first..end).filter(moved);
+                let moved: Vec<_> = moved.map(|(section, epoch)| (*section, *epoch)).collect();
+                for (section, epoch) in moved {
+                    self.drop_section(section, epoch, effects);
+                }
             }
         }
-        Ok(Some(routes))
+        Ok(self.routes.clone())
     }
 
-    fn enter(&mut self, grant: &Grant, effects: &mut Vec<Effect>) {
+    fn enter(&mut self, grant: &Grant, effects: &mut Effects) {
         let Grant { section, epoch, ceiling, handover_id } = *grant;
         let held = &mut self.held[section.0 as usize];
         if epoch <= *held {
             return;
         }
         *held = epoch;
-        // The copy counts only if the store says that this very attempt began the ownership: its owner may have gone on
-        // after another one, and a stranger may have staged anything.
+        // The copy counts only if the store reports that this very attempt began the ownership: its owner may have gone on
+        // after another one, and anything may have been staged by a forged request.
         let copy = self.incoming.take(section, epoch, handover_id, ceiling);
         if let Err(why) = copy
             && handover_id != HandoverId(0)
@@ -486,20 +441,20 @@ impl Owner {
             effects.push(Effect::CopyLost { section, epoch, why });
         }
         if let Some(old) = self.owned.insert(section, epoch) {
-            effects.push(Effect::Leave { section, epoch: old });
+            effects.push(TableEffect::Leave { section, epoch: old }.into());
         }
-        effects.push(Effect::Enter { section, epoch, ceiling, copy: copy.ok() });
+        effects.push(TableEffect::Enter { section, epoch, ceiling, copy: copy.ok() }.into());
     }
 
-    /// Answers whether the section was served under that ownership.
-    fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Vec<Effect>) -> bool {
+    /// Returns whether the section was served under that ownership.
+    fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) -> bool {
         if self.owned.get(&section) != Some(&epoch) {
             return false;
         }
         self.owned.remove(&section);
         self.failing.remove(&section);
         self.outgoing.remove(section);
-        effects.push(Effect::Leave { section, epoch });
+        effects.push(TableEffect::Leave { section, epoch }.into());
         true
     }
 

@@ -1,12 +1,12 @@
 //! Which owner is proposed for a section: consistent hashing with bounded load.
 //!
-//! The stored route table is the only authority; this only proposes it. A node's points on the ring depend on its name and
-//! weight alone, so a node that comes or goes moves little beside its own share, and a dead node's sections spread over
-//! all others. The bound on the load keeps the fullest node near its share.
+//! The stored route table is the only authority; this only proposes it. A node's points on the ring depend on its name
+//! and weight alone, so a node that comes or goes moves little beside its own share, and a dead node's sections spread
+//! over all others. The bound on the load keeps the fullest node near its share.
 //!
-//! The ring is the `consistent_hash` crate's. It is fed explicit little-endian bytes, because what a derived `Hash` feeds
-//! depends on the compiler and the machine. Golden vectors pin the result: two versions of the program that propose
-//! differently would move sections back and forth.
+//! The ring is the `consistent_hash` crate's. It is fed explicit little-endian bytes, because what a derived `Hash`
+//! feeds depends on the compiler and the machine. Golden vectors pin the result: two versions of the program that
+//! propose differently would move sections back and forth.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -21,8 +21,8 @@ use crate::limits;
 pub struct Candidate<'a> {
     /// The node's id.
     pub id: NodeId,
-    /// Its name, unique among the candidates. It, not the id, places the node on the ring: ids are given in the order in
-    /// which nodes first came, and that order should not matter.
+    /// Its name, unique among the candidates. The name, not the id, places the node on the ring: ids are given in the
+    /// order of first registration, and that order must not matter.
     pub name: &'a str,
     /// Its share relative to the other candidates, up to [`limits::MAX_WEIGHT`]; 0 gets nothing.
     pub weight: u32,
@@ -37,7 +37,7 @@ const LOAD_BOUND_PERCENT: u64 = 110;
 
 /// Proposes an owner for each of the sections `0..sections`.
 ///
-/// The answer depends on the set of candidates only, not on their order. It is empty when no candidate has a weight.
+/// The result depends on the set of candidates only, not on their order. It is empty when no candidate has a weight.
 /// No candidate gets more than 1.10 of its share by weight, rounded up.
 #[must_use]
 pub fn propose(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {

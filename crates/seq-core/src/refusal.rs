@@ -1,9 +1,9 @@
-//! Why a call for numbers is not answered with numbers. A refused call moved no counter.
+//! Why a request for numbers is refused. A refused request moved no counter.
 
 use crate::id::{Epoch, NodeId, SectionId, Seq, Uid};
 use crate::limits;
 
-/// A refusal is an answer, not a fault: it is compared, counted and sent, never logged as an error.
+/// A refusal is a response, not a fault: it is compared, counted and sent, never logged as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The node's set does not hold the uid.
@@ -44,16 +44,16 @@ pub enum Refusal {
     NotOwner {
         /// The uid's section.
         section: SectionId,
-        /// The owner this node knows of.
+        /// The owner in this node's route table.
         owner: Option<NodeId>,
     },
-    /// Nobody owns the section now, as far as this node knows.
+    /// The section has no owner in this node's route table.
     #[error("section {section} has no owner now")]
     Unserved {
         /// The uid's section.
         section: SectionId,
     },
-    /// The owner is known, but a call to it failed before it could have answered.
+    /// A request to the owner failed before the owner could have received it.
     #[error("node {owner}, the owner of section {section}, cannot be reached")]
     OwnerUnreachable {
         /// The uid's section.
@@ -61,7 +61,7 @@ pub enum Refusal {
         /// Its owner.
         owner: NodeId,
     },
-    /// A call to the owner got no answer; numbers may have been consumed.
+    /// A request to the owner got no response; numbers may have been consumed.
     #[error("node {owner}, the owner of section {section}, did not answer in time; numbers may have been consumed")]
     OwnerTimedOut {
         /// The uid's section.
@@ -80,7 +80,7 @@ pub enum Refusal {
         /// Its owner.
         owner: NodeId,
     },
-    /// The caller has seen a newer ownership than this node has.
+    /// The request carries a newer epoch than this node has.
     #[error("section {section} is at epoch {mine} here, and the caller has seen epoch {callers}")]
     StaleEpoch {
         /// The uid's section.
@@ -90,13 +90,13 @@ pub enum Refusal {
         /// The caller's epoch.
         callers: Epoch,
     },
-    /// The node owns the section, and has not heard from the store for so long that another one may own it by now.
+    /// The node owns the section, but its lease has expired: another node may own the section by now.
     #[error("section {section} waits for the node's lease to be renewed")]
     LeaseExpired {
         /// The uid's section.
         section: SectionId,
     },
-    /// As many calls as may be wait already for sections that cannot be served now.
+    /// The queue of calls that wait for sections which cannot be served now is full.
     #[error("section {section} cannot be served now, and {held} calls wait already")]
     TooManyHeld {
         /// The uid's section.
@@ -104,7 +104,7 @@ pub enum Refusal {
         /// The bound.
         held: usize,
     },
-    /// The section's ceiling was not raised before the call's time was over.
+    /// The section's ceiling was not raised before the request's deadline.
     #[error("section {section} waits for its ceiling to be raised")]
     CeilingStalled {
         /// The uid's section.
@@ -118,7 +118,7 @@ pub enum Refusal {
         /// How many were asked for.
         count: u32,
     },
-    /// A uid was to be raised to a number that is too high for the other uids of its section.
+    /// An advance to a number that is too high for the other uids of its section.
     #[error(
         "{to} is above {bound}, the highest number that a uid of this section is raised to now: the section's ceiling would \
          go there for good, and its next owner starts every uid at the ceiling"
@@ -129,7 +129,7 @@ pub enum Refusal {
         /// The highest one that is accepted now.
         bound: Seq,
     },
-    /// A uid was to be raised to a number that it is past, or may be past.
+    /// An advance to a number that the uid is past, or may be past.
     #[error("uid {uid} is past that number, and numbers never go back")]
     AlreadyPast {
         /// The uid.

@@ -1,21 +1,22 @@
-//! The table section -> owner, its versions, and the changes between two of them.
+//! The route table: section to owner, its versions, and the updates between two of them.
 //!
-//! The store's committed state is the only authority; everybody else holds a copy that grows newer by [`RouteTable::adopt`].
-//! A copy never goes back: an update that is not newer changes nothing.
+//! The store's committed state is the only authority; every other process holds a copy that [`RouteTable::adopt`]
+//! updates. A copy never goes back to an older version: an update that is not newer changes nothing.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::id::{Epoch, NodeId, RouteVersion, SectionId};
 use crate::layout::Layout;
 
-/// Who owns a section, under which epoch.
+/// The owner of a section and its epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The owner; `None` while nobody owns the section.
+    /// The owner; `None` while the section has none.
     pub owner: Option<NodeId>,
-    /// Number of this ownership, 0 where nobody ever owned the section.
+    /// Number of this ownership, 0 where the section was never owned.
     pub epoch: Epoch,
 }
 
@@ -62,27 +63,46 @@ pub struct RouteTable {
     set: String,
     layout: Layout,
     version: RouteVersion,
-    /// Invariant: every owner in `routes` is here.
+    /// Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
-    /// One for each section of the layout, with the version that changed it last.
-    routes: Vec<(Route, RouteVersion)>,
+    /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies one
+    /// chunk and not the route of every section.
+    chunks: Vec<Arc<Chunk>>,
 }
 
-/// What an update did to a table.
+/// Sections in a chunk: 6 KiB, and the chunks of the largest set are 4,096.
+const CHUNK: usize = 256;
+
+/// Neighbouring sections' routes, each with the version that changed it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Chunk {
+    /// The highest of the versions.
+    newest: RouteVersion,
+    /// Those past the last section are never written.
+    routes: [(Route, RouteVersion); CHUNK],
+}
+
+impl Default for Chunk {
+    fn default() -> Chunk {
+        Chunk { newest: RouteVersion(0), routes: [(Route::default(), RouteVersion(0)); CHUNK] }
+    }
+}
+
+/// Outcome of [`RouteTable::adopt`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adopted {
     /// The table is newer now.
     Newer,
     /// The table was as new already; it is unchanged.
     NotNewer,
-    /// The update builds on a version that the table does not have, lacks a node that the table has, or is of another set
-    /// or layout; the table is unchanged. Ask for the whole table.
+    /// The update builds on a version that the table does not have, lacks a node that the table has, or is of another
+    /// set or layout; the table is unchanged. Request the whole table.
     Mismatch,
 }
 
 impl RouteTable {
-    /// Makes a table from a whole update; `None` when the update is a delta, runs past the layout or names an owner that
-    /// it does not list.
+    /// Makes a table from a whole update; `None` when the update is a delta, runs past the layout or names an owner
+    /// that it does not list.
     #[must_use]
     pub fn from_whole(update: &RouteUpdate) -> Option<RouteTable> {
         if update.base != RouteVersion(0) || !update.fits() {
@@ -93,13 +113,13 @@ impl RouteTable {
             layout: update.layout,
             version: update.version,
             nodes: update.nodes.clone(),
-            routes: alloc::vec![(Route::default(), RouteVersion(0)); update.layout.sections() as usize],
+            chunks: alloc::vec![Arc::default(); (update.layout.sections() as usize).div_ceil(CHUNK)],
         };
         table.write(update);
         Some(table)
     }
 
-    /// Takes a newer update in. Never goes back to an older version.
+    /// Applies a newer update. Never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
         if update.set != self.set || update.layout != self.layout || !update.fits() {
@@ -125,7 +145,10 @@ impl RouteTable {
         if since >= self.version {
             return None;
         }
-        let changed = self.routes.iter().zip(0..).filter(|((_, version), _)| *version > since);
+        let changed = (0..).zip(&self.chunks).filter(|(_, chunk)| chunk.newest > since).flat_map(|(index, chunk)| {
+            let first: u32 = index * CHUNK as u32;
+            chunk.routes.iter().zip(first..).filter(|((_, version), _)| *version > since)
+        });
         Some(RouteUpdate {
             set: self.set.clone(),
             layout: self.layout,
@@ -140,7 +163,11 @@ impl RouteTable {
     #[inline]
     #[must_use]
     pub fn get(&self, section: SectionId) -> Option<Route> {
-        self.routes.get(section.0 as usize).map(|(route, _)| *route)
+        if section.0 >= self.layout.sections() {
+            return None;
+        }
+        let section = section.0 as usize;
+        self.chunks.get(section / CHUNK).map(|chunk| chunk.routes[section % CHUNK].0)
     }
 
     /// A node by its id.
@@ -175,8 +202,15 @@ impl RouteTable {
 
     fn write(&mut self, update: &RouteUpdate) {
         for run in &update.runs {
-            let first = run.first.0 as usize;
-            self.routes[first..first + run.sections as usize].fill((run.route, update.version));
+            let (mut at, end) = (run.first.0 as usize, run.first.0 as usize + run.sections as usize);
+            while at < end {
+                let (index, first) = (at / CHUNK, at % CHUNK);
+                let last = (first + end - at).min(CHUNK);
+                let chunk = Arc::make_mut(&mut self.chunks[index]);
+                chunk.newest = update.version;
+                chunk.routes[first..last].fill((run.route, update.version));
+                at += last - first;
+            }
         }
     }
 }

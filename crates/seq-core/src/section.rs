@@ -22,12 +22,13 @@ pub struct Section {
     last: Seq,
     /// How far a raise goes.
     step: Step,
-    /// With more than this left there is no need to ask [`raise::is_due`].
+    /// With more than this left no raise is due; spares a call of [`raise::is_due`].
     half_step: u64,
-    /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above it.
+    /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above
+    /// it.
     ceiling: AtomicU64,
-    /// The highest number somebody wants a raise for; 0 while no raise is asked for. Not 0 means that whoever made it so
-    /// has put the section in line for a raise, and that [`Section::raised`] will be called.
+    /// The highest number that a raise is requested for; 0 while none is. Not 0 means that a [`RaiseTicket`] exists, in the
+    /// raise queue or on its way there, and that [`Section::raised`] will be called.
     wanted: AtomicU64,
     slots: Slots,
 }
@@ -35,24 +36,31 @@ pub struct Section {
 // The target of every advance fits a slot, also in a section whose base is 0.
 const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
+/// The duty to put a section into the raise queue: a section issues one, and the next one only after the raise was answered.
+/// A ticket that is dropped while the section is owned leaves its callers at the ceiling.
+#[must_use = "the ceiling is not raised until the raise queue has the ticket"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct RaiseTicket(());
+
 /// What became of a call for numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Take {
     /// The numbers `value - count + 1 ..= value` are the caller's.
     Given {
         /// The last number taken.
         value: Seq,
-        /// The number allocated before. 0 when there was none, when it is not known here, or when an advance came between.
+        /// The number allocated before. 0 when there was none, when it is not known here, or when an advance came
+        /// between.
         prev: Seq,
-        /// The caller must put the section in line for a raise: nobody else has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The numbers are above the ceiling; nothing moved. Wait for a raise that covers `needed`.
     AtCeiling {
         /// The ceiling that lets the call go on.
         needed: Seq,
-        /// The caller must put the section in line for a raise: nobody else has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The section is being handed over; nothing moved.
     Frozen,
@@ -61,19 +69,19 @@ pub enum Take {
 }
 
 /// What became of a call to raise a uid to a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Advance {
     /// The uid stands at the number: all up to it are taken.
     Done {
-        /// The caller must put the section in line for a raise: nobody else has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The uid is past the number, or may be: it reads above. Nothing moved.
     Past,
-    /// The number is above the ceiling; nothing moved. Try again after a raise: a far number takes several.
+    /// The number is above the ceiling; nothing moved. Retry after a raise: a far number takes several.
     AtCeiling {
-        /// The caller must put the section in line for a raise: nobody else has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The number is further above the ceiling than the limit allows; nothing moved, and no raise was requested.
     TooFar {
@@ -84,12 +92,12 @@ pub enum Advance {
     Frozen,
 }
 
-/// What is known of a uid's last number.
+/// A read of a uid's last number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The last number given out, or a bound on it.
+    /// The last number allocated, or an upper bound of it.
     pub value: Seq,
-    /// Whether `value` is the last number given out (0: none ever was). If not, no number above it was.
+    /// Whether `value` is the last number allocated (0: none ever was). If not, no number above it was.
     pub exact: bool,
 }
 
@@ -159,7 +167,7 @@ impl SectionCopy {
 }
 
 impl Section {
-    /// Starts an ownership after an unknown past: every uid at the committed `ceiling`, above all that was given out.
+    /// Starts an ownership without a copy: every uid at the committed `ceiling`, above all allocated numbers.
     #[must_use]
     pub fn takeover(uids: u32, ceiling: Seq, step: Step) -> Section {
         Section::new(uids, ceiling, ceiling, step)
@@ -168,7 +176,8 @@ impl Section {
     /// Starts an ownership at the exact values of the last one, under the committed `ceiling`.
     ///
     /// # Errors
-    /// [`CopyMisfit`]: the copy is not of this section. Start at the ceiling instead, which is above all that was given out.
+    /// [`CopyMisfit`]: the copy is not of this section. Start at the ceiling instead, which is above all allocated
+    /// numbers.
     pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Result<Section, CopyMisfit> {
         let highest = copy.check(uids)?;
         if highest > ceiling {
@@ -225,8 +234,8 @@ impl Section {
         }
     }
 
-    /// [`Section::take`] from a slot that is frozen, or whose value is the target of an advance: that was allocated to no
-    /// call, so it is no `prev`. Out of line, so that a slot without a mark pays one test for both.
+    /// [`Section::take`] from a slot that is frozen, or whose value is the target of an advance: that was allocated to
+    /// no call, so it is no `prev`. `cold`, so that a slot without a mark pays one test for both.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
         let mut word = slot.load(Relaxed);
@@ -253,20 +262,20 @@ impl Section {
 
     #[inline]
     fn given(&self, value: Seq, prev: Seq, ceiling: Seq) -> Take {
-        let raise_due = ceiling.0 - value.0 <= self.half_step && self.want_early(value, ceiling);
-        Take::Given { value, prev, raise_due }
+        let due = ceiling.0 - value.0 <= self.half_step;
+        Take::Given { value, prev, ticket: if due { self.want_early(value, ceiling) } else { None } }
     }
 
     /// Takes all numbers of a uid up to `to`, at most `limit` above the ceiling. Repeating it changes nothing.
     ///
-    /// A ceiling goes at most [`limits::MAX_RAISE`] further in one raise, and only the next one is requested here: once its
-    /// caller has gone, a far advance moves the ceiling no further.
+    /// A raise moves the ceiling at most [`limits::MAX_RAISE`], and only the next raise is requested here: a far
+    /// advance whose caller is gone moves the ceiling no further.
     ///
     /// # Panics
     /// When the section has no such slot.
     pub fn advance(&self, slot: SlotIndex, to: Target, limit: AdvanceLimit) -> Advance {
         let to = to.seq();
-        // Below the base everything may have been given out, whoever serves the section by now.
+        // Every number up to the base may be allocated, by this owner or an earlier one.
         let Some(wanted) = to.0.checked_sub(self.base.0) else { return Advance::Past };
         let slot = self.slots.touch(slot);
         let mut word = slot.load(Relaxed);
@@ -286,7 +295,7 @@ impl Section {
                     return Advance::TooFar { bound };
                 }
                 return Advance::AtCeiling {
-                    raise_due: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
+                    ticket: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
                 };
             }
             // A number that was allocated stays a `prev`, and so does the mark of an advance that is repeated.
@@ -294,15 +303,15 @@ impl Section {
             match slot.compare_exchange_weak(word, advanced, Relaxed, Relaxed) {
                 Ok(_) => {
                     let due = wanted > 0 && ceiling - to.0 <= self.half_step;
-                    return Advance::Done { raise_due: due && self.want_early(to, Seq(ceiling)) };
+                    return Advance::Done { ticket: if due { self.want_early(to, Seq(ceiling)) } else { None } };
                 }
                 Err(seen) => word = seen,
             }
         }
     }
 
-    /// Reads a slot for no other use than to have it near when it is taken from: the processor goes on while it is on its
-    /// way. The caller makes something of the answer, or the compiler leaves the read out.
+    /// Prefetches a slot into the cache before it is taken from: the processor goes on while the line is loaded. The
+    /// caller uses the returned word, or the compiler removes the read.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -326,10 +335,10 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// The ceiling that the raise in line should ask for; `None` when none is needed (any more), and then the section is
-    /// out of line.
+    /// The ceiling that the queued raise should request; `None` when none is needed (any more), and then the ticket at hand
+    /// is void.
     ///
-    /// A taker that read the ceiling just before it was raised can ask for a raise just after; such an ask ends here.
+    /// A taker that read the ceiling just before it was raised can request a raise just after; such a request ends here.
     #[must_use]
     pub fn raise_target(&self) -> Option<Seq> {
         let mut wanted = self.wanted.load(Relaxed);
@@ -345,34 +354,33 @@ impl Section {
         }
     }
 
-    /// Adopts a committed ceiling; one that a newer answer of the store overtook changes nothing. Answers whether the
-    /// section must be put in line again, because somebody wants more than is committed.
+    /// Adopts a committed ceiling; one that a newer response of the store overtook changes nothing. Returns the ticket of the
+    /// next raise, when more than what is committed is requested. The ticket at hand is void.
     ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`]: the store commits no such thing.
-    #[must_use = "when it answers true, the section must be put in line again"]
-    pub fn raised(&self, committed: Seq) -> bool {
+    pub fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         assert!(committed <= Seq::MAX, "ceiling {committed}");
         let committed = committed.min(self.last);
         let ceiling = self.ceiling.fetch_max(committed.0, AcqRel).max(committed.0);
         let mut wanted = self.wanted.load(Relaxed);
         while wanted <= ceiling {
             match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
-                Ok(_) => return false,
+                Ok(_) => return None,
                 Err(seen) => wanted = seen,
             }
         }
-        true
+        Some(RaiseTicket(()))
     }
 
-    /// Freezes every slot and copies the exact values. Nothing is given out by this section after the call began to
-    /// return; what was given out before is in the copy. Repeating it answers the same copy.
+    /// Freezes every slot and copies the exact values. This section allocates nothing after the call returned; what it
+    /// allocated before is in the copy. Repeating it returns the same copy.
     #[must_use]
     pub fn freeze(&self) -> SectionCopy {
         SectionCopy { base: self.base, distances: self.slots.freeze() }
     }
 
-    /// The committed ceiling as known here.
+    /// The committed ceiling that was adopted last.
     #[must_use]
     pub fn ceiling(&self) -> Seq {
         Seq(self.ceiling.load(Acquire))
@@ -395,25 +403,26 @@ impl Section {
         if needed > self.last {
             return Take::Exhausted;
         }
-        Take::AtCeiling { needed, raise_due: self.want(needed) }
+        Take::AtCeiling { needed, ticket: self.want(needed) }
     }
 
-    /// Asks for a raise that covers a number. Answers whether this call must put the section in line.
-    fn want(&self, needed: Seq) -> bool {
-        self.wanted.fetch_max(needed.0, Relaxed) == 0
+    /// Requests a raise that covers a number; the ticket where no other was requested.
+    fn want(&self, needed: Seq) -> Option<RaiseTicket> {
+        (self.wanted.fetch_max(needed.0, Relaxed) == 0).then_some(RaiseTicket(()))
     }
 
-    /// Asks for the usual raise ahead of need. Answers whether this call must put the section in line.
+    /// Requests the usual raise ahead of need; the ticket where no other was requested.
     ///
-    /// Out of line, because it is called only while a raise is on its way, and every instruction in [`Section::take`] takes
-    /// room in which the processor would wait for the next slots already.
+    /// `cold`, because it is called only while a raise is in flight, and every instruction in [`Section::take`] takes
+    /// room in which the processor could already wait for the next slots.
     #[cold]
-    fn want_early(&self, value: Seq, ceiling: Seq) -> bool {
-        // Most who come here find a raise asked for; they only read.
-        ceiling < self.last
+    fn want_early(&self, value: Seq, ceiling: Seq) -> Option<RaiseTicket> {
+        // Most calls that come here find a raise requested; they only read.
+        let due = ceiling < self.last
             && raise::is_due(value, ceiling, self.step)
             && self.wanted.load(Relaxed) == 0
-            && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok()
+            && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok();
+        due.then_some(RaiseTicket(()))
     }
 }
 

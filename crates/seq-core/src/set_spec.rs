@@ -1,7 +1,7 @@
-//! What a set file says: the uids of a set, and the nodes that serve them.
+//! The content of a set file: the uids of a set, and the nodes that serve them.
 //!
-//! A spec is plain data until [`SetSpec::validate`] has passed it; [`check_sets`] holds several sets against each other.
-//! Both name every problem at once, by the key a user would edit, so that a file is not corrected one error at a time.
+//! A spec is plain data until [`SetSpec::validate`] has passed it; [`check_sets`] compares several sets. Both return
+//! every problem at once, by the key that a user would edit, so that a file is not corrected one error at a time.
 //! Reading the file is left to the caller.
 
 use alloc::string::String;
@@ -26,7 +26,7 @@ pub struct SetSpec {
     pub section_size: u32,
     /// How far a ceiling is raised at a time, `1 ..= limits::MAX_STEP`.
     pub step: u64,
-    /// The members of the set's store, in order of id; [`limits::STORE_COUNTS`] says how many.
+    /// The members of the set's store, in order of id; their number is one of [`limits::STORE_COUNTS`].
     pub stores: Vec<StoreSpec>,
     /// The set's AllocSvrs, in order of name, `1 ..= limits::MAX_NODES` of them.
     pub allocs: Vec<AllocSpec>,
@@ -109,7 +109,7 @@ pub enum SpecProblem {
     Taken {
         /// The value.
         value: String,
-        /// Who has it.
+        /// The key that has it.
         by: String,
     },
     /// An address that cannot be dialled.
@@ -162,7 +162,7 @@ pub enum AddrProblem {
     /// No colon between a host and a port.
     #[error("is not host:port")]
     NoPort,
-    /// The port is no number up to 65,535, or 0, which nobody can dial.
+    /// The port is no number up to 65,535, or 0, which cannot be dialled.
     #[error("has no port in 1..=65535")]
     Port,
     /// The host is neither a name nor an IP address.

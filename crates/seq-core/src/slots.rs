@@ -1,7 +1,7 @@
 //! The counters of a section: one 8-byte slot for each uid, in pages that exist once they are touched.
 //!
-//! A slot's word is how far its uid is above the section's base, 0 if untouched, and two marks: the top bit of a frozen slot,
-//! the next one of a uid that was advanced and took no number since.
+//! A slot's word is how far its uid is above the section's base, 0 if untouched, and two marks: the top bit of a frozen
+//! slot, the next one of a uid that was advanced and took no number since.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,8 +22,8 @@ pub(crate) const MARKS: u64 = FROZEN | ADVANCED;
 pub struct Distance(u64);
 
 impl Distance {
-    /// Largest distance: what the marks of a slot leave. An ownership that began at 0 reaches half of all numbers, the next
-    /// one begins at the ceiling and reaches the rest.
+    /// Largest distance: what the marks of a slot leave. An ownership that began at 0 reaches half of all numbers, the
+    /// next one begins at the ceiling and reaches the rest.
     pub const MAX: u64 = ADVANCED - 1;
 
     /// A distance of 1 ..= [`Distance::MAX`]; `advanced` when the uid took no number since an advance.
@@ -57,11 +57,12 @@ impl fmt::Debug for Distance {
     }
 }
 
-/// Slots in a page, 16 KiB. Smaller pages waste less where few uids are used, larger ones have fewer pointers to follow:
-/// those of ten million uids are 38 KiB and stay in the first-level cache, and an untouched section of 100,000 uids has 49.
+/// Slots in a page, 16 KiB. Smaller pages waste less where few uids are used, larger ones have fewer pointers to
+/// follow: those of ten million uids are 38 KiB and stay in the first-level cache, and an untouched section of 100,000
+/// uids has 49.
 #[cfg(not(loom))]
 const PAGE_SLOTS: usize = 2_048;
-/// Under loom every atomic is watched; a small page keeps the search small.
+/// Loom tracks every atomic; a small page keeps the search small.
 #[cfg(loom)]
 const PAGE_SLOTS: usize = 2;
 
@@ -79,7 +80,7 @@ impl Slots {
         Slots { pages: (0..pages).map(|_| OnceBox::new()).collect(), len }
     }
 
-    /// The slot, made if its page was untouched.
+    /// The slot; allocates its page if it was untouched.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -108,10 +109,10 @@ impl Slots {
         slot.0 as usize
     }
 
-    /// Freezes every slot, also those of untouched pages, and answers the touched ones with their exact distance.
+    /// Freezes every slot, also those of untouched pages, and returns the touched ones with their exact distance.
     ///
-    /// An untouched page is put in place frozen. If a taker puts a fresh one there first, its slots are frozen one by one
-    /// like all others: whoever wins, no slot is left that can still be incremented.
+    /// An untouched page is installed frozen. If a taker installs a fresh one first, its slots are frozen one by one
+    /// like all others: in either order, no slot is left that can still be incremented.
     pub(crate) fn freeze(&self) -> Vec<(SlotIndex, Distance)> {
         let mut touched = Vec::new();
         for (number, entry) in self.pages.iter().enumerate() {
@@ -138,7 +139,7 @@ impl Slots {
     }
 }
 
-/// Out of line: a message with the slot in it would have every caller keep the slot in memory.
+/// Not inlined: a message with the slot in it would make every caller keep the slot in memory.
 #[cold]
 #[inline(never)]
 fn no_such_slot(slot: SlotIndex, len: u32) -> ! {

@@ -1,14 +1,15 @@
-//! What the store keeps for one set, and the only function that changes it.
+//! The replicated state of one set, and the only function that changes it.
 //!
-//! Every member of the store applies the same commands in the same order. [`State::apply`] is deterministic: it reads no
-//! clock and draws nothing, and it asserts that no epoch, ceiling or incarnation ever falls.
+//! Every member of the store applies the same commands in the same order. [`State::apply`] is deterministic: it reads
+//! no clock and no random number, and it asserts that no epoch, ceiling or incarnation ever falls.
 //!
-//! A ceiling moves only for the owner that the record names, under its epoch, in its incarnation. A new ownership starts
-//! at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or is
-//! refused. That is why no number is given out twice, without any clock.
+//! A ceiling moves only for the owner that the record names, under its epoch, in its incarnation. A new ownership
+//! starts at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or
+//! is refused. That is why no number is allocated twice, without any clock.
 //!
-//! A proposal to take a section from a silent owner names the owner's liveness counter as it was read; every renewal,
-//! raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never whether it holds.
+//! A proposal to take a section from an owner without renewals names the owner's liveness counter as it was read; every
+//! renewal, raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never
+//! whether it holds.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -39,17 +40,17 @@ pub struct State {
     pub route_version: RouteVersion,
     /// Every Raft id that a member of the store ever had, in order.
     pub store_ids: Vec<u64>,
-    /// What leases may be; `None` until the first leader has set it. See [`State::terms`].
+    /// Bounds of leases; `None` until the first leader has set them. See [`State::terms`].
     pub terms: Option<Terms>,
     /// Number of commands applied. Grows by one with each, refused ones included.
     pub revision: Revision,
 }
 
-/// What promise 2 rests on beside the clocks, as data of the set: two members of a store cannot differ in it.
+/// The replicated settings that promise 2 rests on beside the clocks: two members of a store cannot differ in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long nothing is applied for a node before the arbiter gives its sections away, at the least. It waits longer for an
-    /// incarnation whose lease asks for it.
+    /// The least time without an applied command of a node after which the arbiter reassigns its sections. Longer for
+    /// an incarnation with a longer lease.
     pub lease_wait: Duration,
 }
 
@@ -70,7 +71,7 @@ impl fmt::Display for Terms {
     }
 }
 
-/// What a set is, for good.
+/// Definition of a set; never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetDefinition {
     /// Name of the set.
@@ -79,20 +80,20 @@ pub struct SetDefinition {
     pub layout: Layout,
 }
 
-/// What is committed of one section.
+/// Committed state of one section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectionRecord {
     /// Number of the ownership; never falls.
     pub epoch: Epoch,
-    /// The owner; `None` while nobody owns the section.
+    /// The owner; `None` while the section has none.
     pub owner: Option<NodeId>,
-    /// The incarnation of the owner that owns it; 0 without an owner.
+    /// The owner's incarnation that owns it; 0 without an owner.
     pub incarnation: Incarnation,
     /// The ceiling: no number above it may leave a process. Never falls.
     pub max_seq: Seq,
     /// Version of the route table that changed the owner last.
     pub routed: RouteVersion,
-    /// The planned move that began this ownership; 0 when no such move did, so that it begins at the ceiling.
+    /// The handover that began this ownership; 0 when it began as a takeover, at the ceiling.
     pub handover_id: HandoverId,
 }
 
@@ -107,7 +108,7 @@ impl SectionRecord {
     }
 }
 
-/// What is committed of one AllocSvr.
+/// Committed state of one AllocSvr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRecord {
     /// Name in the set file.
@@ -116,18 +117,19 @@ pub struct NodeRecord {
     pub addr: String,
     /// Its newest incarnation, 1 or above; never falls.
     pub incarnation: Incarnation,
-    /// Random number of that incarnation; makes a repeated registration recognisable.
+    /// Random number of that incarnation; identifies a repeated registration.
     pub token: u64,
     /// Its last renewal in that incarnation.
     pub renew_seq: RenewSeq,
-    /// Number of renewals, raises and transfers applied for it, across incarnations; never falls. The arbiter's liveness counter.
+    /// Number of renewals, raises and transfers applied for it, across incarnations; never falls. The arbiter's
+    /// liveness counter.
     pub liveness: Liveness,
-    /// What `heard` was when its newest incarnation registered: nothing counted for the one before after that.
+    /// `liveness` when its newest incarnation registered: the one before counted nothing after that.
     pub registered_at: Liveness,
     /// The longest lease of those of its incarnations that may still serve: the newest, and earlier ones that still own
     /// sections.
     pub lease: Duration,
-    /// Whether an operator wants it to own nothing.
+    /// Whether an operator drained it, so that it owns nothing.
     pub drained: bool,
     /// Whether that incarnation is about to exit.
     pub leaving: bool,
@@ -248,7 +250,7 @@ impl State {
             return Err(CommandRefusal::NoSet);
         }
         self.check_lease(*lease)?;
-        // This command is none that the process has seen the response of.
+        // The process has not yet seen a response to this command, so its revision must be newer.
         if self.revision <= *seen {
             return Err(CommandRefusal::StoreBehind { current: self.revision, seen: *seen });
         }
@@ -263,7 +265,7 @@ impl State {
         let index = match known {
             Some(index) => {
                 let owns = |record: &SectionRecord| record.owner == Some(NodeId(index as u32 + 1));
-                // The incarnation that ends goes on serving under its lease, if it owns anything.
+                // The incarnation that ends keeps serving under its lease, if it owns anything.
                 let earlier = if self.sections.iter().any(owns) { self.nodes[index].lease } else { Duration::ZERO };
                 let node = &mut self.nodes[index];
                 node.incarnation = node.incarnation.next();
@@ -312,7 +314,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes back what an incarnation gives up. Nobody owns it until the next change of owner.
+    /// Ends the ownerships that an incarnation gives up. Those sections have no owner until the next reassignment.
     fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
         let version = RouteVersion(self.route_version.0 + 1);
         for &(section, epoch) in released {
@@ -340,8 +342,8 @@ impl State {
         self.living(node, incarnation)?;
         let liveness = &mut self.nodes[node.0 as usize - 1].liveness;
         *liveness = liveness.next();
-        // The bound is one of an entry: a section that stands in it again is not raised twice. In order of section, as an
-        // AllocSvr sends them, none does.
+        // The bound of a raise is per entry, so a section that is listed twice is raised once. Sorted by section, as an
+        // AllocSvr sends them, none is listed twice.
         let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
         let mut raised = BTreeSet::new();
         let raise_one = |raise: &Raise| {
@@ -408,8 +410,8 @@ impl State {
             return Err(other(record.epoch));
         }
         if owns {
-            // Asked last: a repeat of a move that was made must not be refused because the target is gone since, because
-            // the owner goes on serving after such a refusal.
+            // Checked last: a repeat of a committed transfer must not be refused because the target is gone since,
+            // because the owner resumes serving after such a refusal.
             target?;
             record.advance(SectionRecord {
                 epoch: record.epoch.next(),

@@ -9,16 +9,16 @@ pub(crate) use loom::sync::atomic::AtomicU64;
 #[cfg(not(loom))]
 pub(crate) use once_cell::race::OnceBox;
 #[cfg(loom)]
-pub(crate) use watched::OnceBox;
+pub(crate) use tracked::OnceBox;
 
 #[cfg(loom)]
-mod watched {
+mod tracked {
     use alloc::boxed::Box;
 
     use super::{AcqRel, Acquire};
 
-    /// once_cell's `OnceBox`, with the pointer's comings and goings watched by loom: the first one wins, by one
-    /// compare-and-swap with the same orderings.
+    /// once_cell's `OnceBox`, with its pointer tracked by loom: the first one wins, by one compare-and-swap with the
+    /// same orderings.
     #[derive(Debug)]
     pub(crate) struct OnceBox<T> {
         present: loom::sync::atomic::AtomicBool,
@@ -38,7 +38,8 @@ mod watched {
             if !self.present.load(Acquire) {
                 let value = init();
                 if self.present.compare_exchange(false, true, AcqRel, Acquire).is_ok() {
-                    // Nothing is scheduled between two watched operations, so nobody sees the flag without the value.
+                    // Nothing is scheduled between two tracked operations, so no thread reads the flag without the
+                    // value.
                     assert!(self.inner.set(value).is_ok(), "the winner is alone");
                 }
             }

@@ -1,7 +1,7 @@
 //! Every interleaving, and every allowed order of memory, of a few threads over one section.
 //!
-//! Built and run only by the model checker: `RUSTFLAGS="--cfg loom" cargo test -p seq-core --release --test loom`. It also
-//! watches who puts an untouched page in place.
+//! Built and run only by the model checker: `RUSTFLAGS="--cfg loom" cargo test -p seq-core --release --test loom`. It
+//! also tracks which thread installs an untouched page.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -22,7 +22,7 @@ fn take(section: &Section, count: u32) -> Take {
     section.take(SLOT, Count::new(count).unwrap())
 }
 
-/// The numbers given, from the one before the first to the last.
+/// The numbers allocated, from the one before the first to the last.
 fn given(take: Take, count: u64) -> Option<(u64, u64)> {
     match take {
         Take::Given { value, .. } => Some((value.0 - count, value.0)),
@@ -30,7 +30,7 @@ fn given(take: Take, count: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// What was given, in order, is one chain from the base to the copied value.
+/// The allocated numbers, in order, are one chain from the base to the copied value.
 fn check_exact(base: u64, mut given: Vec<(u64, u64)>, copy: &SectionCopy) {
     given.sort_unstable();
     let mut last = base;
@@ -50,15 +50,15 @@ fn two_takers_get_different_numbers() {
         let taker = thread::spawn(move || [take(&other, 2), take(&other, 2)]);
         let mine = take(&section, 3);
         let theirs = taker.join().unwrap();
-        let all = [given(mine, 3), given(theirs[0], 2), given(theirs[1], 2)]
-            .map(|given| given.expect("far from the ceiling"));
+        let [first, second] = theirs;
+        let all = [given(mine, 3), given(first, 2), given(second, 2)].map(|given| given.expect("far from the ceiling"));
         assert!(all[1].1 < all[2].1, "numbers fell");
         check_exact(10, all.to_vec(), &section.freeze());
     });
 }
 
 #[test]
-fn what_is_given_is_in_the_copy_and_nothing_is_given_after_it() {
+fn allocated_numbers_are_in_the_copy_and_none_follow_it() {
     // Three threads over a page and a slot: all schedules with up to three preemptions, or it would take minutes.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -78,7 +78,7 @@ fn what_is_given_is_in_the_copy_and_nothing_is_given_after_it() {
 }
 
 #[test]
-fn a_reader_never_sees_a_number_fall_or_one_that_was_not_given() {
+fn a_reader_never_sees_a_number_fall_or_one_that_was_not_allocated() {
     loom::model(|| {
         let section = section(0, 1_000, 1);
         let other = section.clone();
@@ -91,13 +91,13 @@ fn a_reader_never_sees_a_number_fall_or_one_that_was_not_given() {
     });
 }
 
-/// Two callers at the ceiling and the keeper: the section is in line once, as long as somebody waits.
+/// Two callers at the ceiling and the raise queue: one ticket exists, as long as a call waits.
 #[test]
-fn a_raise_is_asked_for_once_and_never_forgotten() {
+fn a_raise_is_enqueued_once_and_never_lost() {
     loom::model(|| {
         let section = section(0, 10, 8);
-        // Somebody waited for 12 and put the section in line.
-        let Take::AtCeiling { raise_due: true, .. } = take(&section, 12) else { panic!("under the ceiling") };
+        // A call waits for 12, and its ticket is queued.
+        let Take::AtCeiling { ticket: Some(_), .. } = take(&section, 12) else { panic!("under the ceiling") };
 
         let takers = [7u32, 20].map(|count| {
             let section = section.clone();
@@ -106,25 +106,25 @@ fn a_raise_is_asked_for_once_and_never_forgotten() {
         let target = section.raise_target().expect("12 is wanted");
         assert!(target >= Seq(18));
         // The store may have committed an older raise only, or the one asked for.
-        let mut in_line = u32::from(section.raised(Seq(18)));
+        let mut tickets = u32::from(section.raised(Seq(18)).is_some());
 
         let mut waits_for = 0;
         for taker in takers {
             match taker.join().unwrap() {
-                Take::Given { value, raise_due, .. } => {
+                Take::Given { value, ticket, .. } => {
                     assert!(value <= section.ceiling());
-                    in_line += u32::from(raise_due);
+                    tickets += u32::from(ticket.is_some());
                 }
-                Take::AtCeiling { needed, raise_due } => {
-                    in_line += u32::from(raise_due);
+                Take::AtCeiling { needed, ticket } => {
+                    tickets += u32::from(ticket.is_some());
                     waits_for = waits_for.max(needed.0);
                 }
                 other => panic!("{other:?}"),
             }
         }
-        assert!(in_line <= 1, "in line {in_line} times");
+        assert!(tickets <= 1, "{tickets} tickets");
         if waits_for > section.ceiling().0 {
-            assert_eq!(in_line, 1, "somebody waits for {waits_for}, and nobody asks for it");
+            assert_eq!(tickets, 1, "a call waits for {waits_for}, and no raise is queued");
             assert!(section.raise_target().unwrap().0 >= waits_for);
         }
     });

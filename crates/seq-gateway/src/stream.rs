@@ -143,8 +143,8 @@ impl<F: SequenceService> Responses<F> {
 
 impl Batch {
     fn add(&mut self, message: v1::NextStreamRequest) -> Result<(), seq_core::Refusal> {
-        let v1::NextStreamRequest { tag, ask, timeout_ms, now_only } = message;
-        let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = ask.unwrap_or_default();
+        let v1::NextStreamRequest { tag, request, timeout_ms, now_only } = message;
+        let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request.unwrap_or_default();
         convert::check_hops(hops)?;
         let items = Items::new(&uids, &counts, &known_epochs)?;
         let start = self.items.len();
@@ -160,7 +160,7 @@ impl Batch {
 }
 
 fn respond(tag: u64, response: v1::NextManyResponse) -> v1::NextStreamResponse {
-    v1::NextStreamResponse { tag, outcome: Some(v1::next_stream_response::Outcome::Answer(response)) }
+    v1::NextStreamResponse { tag, outcome: Some(v1::next_stream_response::Outcome::Response(response)) }
 }
 
 impl<F: SequenceService> Stream for Responses<F> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use seq_channel::{Pool, PoolError};
 use seq_client::{Client, ConnectError};
+use seq_proto::reason::{Outcome, Reason};
 use seq_proto::status;
 use serde::Serialize;
 use tonic::{Code, Status};
@@ -179,7 +180,8 @@ fn refused(addr: &str, source: io::Error) -> OpenError {
 fn failed(status: &Status) -> Reply {
     let reason = status::reason(status);
     // Refusals of this service advance no counter, except when the owner did not respond; errors of others may have.
-    let moved = reason.as_deref().is_none_or(|reason| matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST"));
+    let unknown = |reason| Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown);
+    let moved = reason.as_deref().is_none_or(unknown);
     failure(&reason.unwrap_or_else(|| format!("{:?}", status.code()).to_uppercase()), status.message(), moved)
 }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use seq_client::{Allocation, CallError, Current};
 use seq_core::Seq;
 use seq_order::{Outcome, Reading};
+use seq_proto::Reason;
 use tonic::Status;
 
 use crate::reply::{Failure, Reply};
@@ -39,7 +40,7 @@ pub fn failure(error: &CallError) -> Failure {
 fn reason(error: &CallError) -> (&str, u32) {
     match error {
         CallError::UidOutside { .. } => ("UID_OUTSIDE", 0),
-        CallError::CountOutOfRange { .. } => ("COUNT_OUT_OF_RANGE", 0),
+        CallError::CountOutOfRange { .. } => (Reason::CountOutOfRange.name(), 0),
         CallError::Refused(refused) if refused.reason.is_empty() => ("REFUSED_BY_OTHERS", refused.attempts),
         CallError::Refused(refused) => (&*refused.reason, refused.attempts),
         CallError::Unreachable(unreachable) => ("UNREACHABLE", unreachable.attempts),

@@ -1,4 +1,4 @@
-//! What the bytes of a call cost: encoding and decoding of one number, of a hundred, and of a message of a stream.
+//! Cost of encoding and decoding a request and its response: one number, a hundred, and a message of a stream.
 
 use std::hint::black_box;
 
@@ -57,9 +57,9 @@ fn encoding(c: &mut Criterion) {
         c,
         "NextStreamRequest of 100",
         BATCH,
-        &NextStreamRequest { tag: 7, ask: Some(ask()), ..NextStreamRequest::default() },
+        &NextStreamRequest { tag: 7, request: Some(ask()), ..NextStreamRequest::default() },
     );
-    let outcome = Some(Outcome::Answer(answer()));
+    let outcome = Some(Outcome::Response(answer()));
     both(c, "NextStreamResponse of 100", BATCH, &NextStreamResponse { tag: 7, outcome });
 }
 

@@ -1,4 +1,4 @@
-//! The border: what comes from the wire is checked here and becomes core types.
+//! Wire validation: decoded messages are checked here and become core types.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, U
 
 use crate::v1;
 
-/// What a `NextMany` asks for, checked.
+/// The items of a `NextMany`, validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items<'a> {
     uids: &'a [u64],
@@ -33,8 +33,8 @@ impl<'a> Items<'a> {
         Ok(Items { uids, counts, epochs })
     }
 
-    /// The items in request order, with the newest epoch that the caller has seen; an item whose count is out of range is
-    /// a refusal.
+    /// The items in request order, with the newest epoch that the caller has seen; an item whose count is out of range
+    /// is a refusal.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
             let count = self.counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));
@@ -55,7 +55,7 @@ pub fn check_items(uids: &[u64]) -> Result<(), Refusal> {
     }
 }
 
-/// Checks a count. 0 is what a message without one has, and takes one number.
+/// Checks a count. 0, the value of a message without a count, takes one number.
 ///
 /// # Errors
 /// [`Refusal::CountOutOfRange`].
@@ -63,7 +63,7 @@ pub fn count(wire: u32) -> Result<Count, Refusal> {
     if wire == 0 { Ok(Count::ONE) } else { Count::new(wire) }
 }
 
-/// Checks how often a call was forwarded.
+/// Checks the number of times that a request was forwarded.
 ///
 /// # Errors
 /// [`Refusal::TooManyHops`].
@@ -103,7 +103,7 @@ impl From<&RouteUpdate> for v1::Routes {
 /// Why a route message is not a route update.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoutesError {
-    /// The layout it states cannot be.
+    /// Its layout is invalid.
     #[error("routes of set {set:?}: {source}")]
     Layout {
         /// The set it names.

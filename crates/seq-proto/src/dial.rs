@@ -1,4 +1,4 @@
-//! How connections are made. One seam for everybody who calls: a simulation puts its own network here.
+//! How connections are made. One seam for every client: a simulation replaces the network here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use tonic::transport::{Channel, Endpoint};
 pub struct Dial(Arc<dyn Fn(Endpoint) -> Channel + Send + Sync>);
 
 impl Dial {
-    /// Connections made by `connect` from an endpoint that has every option set. It must not block: a connection is made
-    /// when it is first needed.
+    /// Connections made by `connect` from an endpoint that has every option set. It must not block: a connection is
+    /// made when it is first needed.
     pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
         Dial(Arc::new(connect))
     }

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 
 const WORDS: &str = "must be a number or a string of digits";
 
-/// A number.
+/// An integer field.
 pub(crate) struct Number<T>(pub(crate) T);
 
 /// A field that is a number, or null for its default.

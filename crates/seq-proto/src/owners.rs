@@ -1,4 +1,4 @@
-//! The border for what nodes and the store tell each other of owners: news, and offers of planned moves.
+//! Wire validation of ownership updates, and of the offers and copies of a handover.
 
 use seq_core::arbiter::PlannedHandover;
 use seq_core::high_water::Mark;
@@ -10,7 +10,7 @@ use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, Revisio
 use crate::convert::RoutesError;
 use crate::v1;
 
-/// Most slots in one message of a staged copy: half a megabyte at the widest, so that one copy does not hold up others.
+/// Most slots in one message of a staged copy: half a megabyte at the widest, so that one copy does not delay others.
 pub const MAX_STAGED_SLOTS: usize = 65_536;
 
 impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
@@ -35,11 +35,11 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
     }
 }
 
-/// Why the store's news cannot be read. Nothing of them was taken in.
+/// Why an ownership update cannot be decoded. Nothing of it was adopted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnershipUpdateError {
-    /// The answer has none.
-    #[error("the answer says nothing of owners")]
+    /// The response has none.
+    #[error("the response has no ownership update")]
     Missing,
     /// The lists are not parallel.
     #[error("{sections} granted sections do not have as many epochs, ceilings and handover_ids")]
@@ -48,7 +48,7 @@ pub enum OwnershipUpdateError {
         sections: usize,
     },
     /// A section outside of the layout, an epoch of 0, or a ceiling above 2^63-1.
-    #[error("the grant of section {section} under epoch {epoch} with ceiling {ceiling} cannot be")]
+    #[error("invalid grant of section {section} under epoch {epoch} with ceiling {ceiling}")]
     Grant {
         /// The section.
         section: u32,
@@ -57,12 +57,12 @@ pub enum OwnershipUpdateError {
         /// Its ceiling.
         ceiling: u64,
     },
-    /// The routes cannot be read.
+    /// The routes cannot be decoded.
     #[error(transparent)]
     Routes(#[from] RoutesError),
 }
 
-/// Reads the news that the store tells the node `me`.
+/// Decodes the store's ownership update for the node `me`.
 ///
 /// # Errors
 /// [`OwnershipUpdateError`].
@@ -104,10 +104,10 @@ pub fn update(
     })
 }
 
-/// Why a message of a planned move is refused before anything else looks at it.
+/// Why a message of a handover is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
-    /// No offer in it.
+    /// It has no offer.
     #[error("the message has no offer")]
     Missing,
     /// The offer is of another set.
@@ -129,7 +129,7 @@ pub enum OfferError {
         sections: u32,
     },
     /// An epoch that no handed-over ownership has, or an attempt of 0.
-    #[error("epoch {epoch}, attempt {handover_id}: moves begin epochs from 2 on, and attempts count from 1")]
+    #[error("epoch {epoch}, attempt {handover_id}: handovers begin epochs from 2 on, and attempts are counted from 1")]
     Numbers {
         /// The epoch.
         epoch: u64,
@@ -137,7 +137,7 @@ pub enum OfferError {
         handover_id: u64,
     },
     /// Slots that do not grow, are not the section's, or have no distance of their own in range.
-    #[error("section {section}: slot {slot} at distance {distance} from {base} cannot be")]
+    #[error("section {section}: slot {slot} at distance {distance} from {base} is invalid")]
     Slot {
         /// The section.
         section: u32,
@@ -166,7 +166,7 @@ pub enum OfferError {
     },
 }
 
-/// Reads an offer to a node of a set.
+/// Decodes an offer to a node of a set.
 ///
 /// # Errors
 /// [`OfferError`].
@@ -190,7 +190,7 @@ pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> R
     })
 }
 
-/// An offer as it is sent.
+/// Encodes an offer.
 #[must_use]
 pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
     v1::HandoverOffer {
@@ -202,7 +202,7 @@ pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
     }
 }
 
-/// A frozen section's values as messages.
+/// Encodes a frozen section's counters as messages.
 pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<Item = v1::StageRequest> {
     let mut head = Some((offer, copy.base.0));
     let mut rest = copy.distances.into_iter().peekable();
@@ -224,7 +224,7 @@ pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<It
     })
 }
 
-/// Reads a message of a staged copy into the copy of a section.
+/// Decodes a message of a staged copy into the copy of a section.
 ///
 /// # Errors
 /// [`OfferError`].

@@ -96,6 +96,16 @@ bugs! {
     TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
     /// A process takes whatever a store says that was put back to an earlier state.
     TrustsRolledBackStore: "trusts-rolled-back-store", "a response used although the store is behind what it answered before",
+    /// A peer that responds while the lease is over extends it.
+    PeerRoutesExtend: "peer-routes-extend-lease", "a lease extended by the routes of a peer",
+    /// The clocks are read before each attempt, and whichever response comes is used.
+    ClockPerAttempt: "clock-per-attempt", "a lease counted from a later attempt than the one that was answered",
+    /// A renewal without a response is not repeated.
+    RenewsOnce: "renews-once", "a renewal that failed and is not repeated",
+    /// A raise without a response is not queued again.
+    ForgetsFailedRaise: "forgets-failed-raise", "a raise that failed and is not queued again",
+    /// Numbers are given out up to the ceiling that is requested.
+    CeilingBeforeCommit: "ceiling-before-commit", "a ceiling used before the store has committed it",
     /// A process that begins a new incarnation names nothing that it has seen, and compares nothing with it.
     ForgetsWhatItSaw: "forgets-what-it-saw", "a registration that does not say what its process has seen of the store",
 }

@@ -227,9 +227,11 @@ impl World {
         let Call { uid, section, slot, wish, .. } = pending.call;
         let Wish::Take(count) = wish else { return None };
         let epoch = owned.epoch;
-        let taken = owned.section.take(slot, count);
-        if let Take::Given { raise_due: true, .. } | Take::AtCeiling { raise_due: true, .. } = taken {
-            self.procs[p].line.push(owned.clone());
+        let mut taken = owned.section.take(slot, count);
+        if let Take::Given { ticket, .. } | Take::AtCeiling { ticket, .. } = &mut taken
+            && let Some(ticket) = ticket.take()
+        {
+            self.procs[p].raises.enqueue(owned.clone(), ticket);
         }
         match taken {
             Take::Given { value, mut prev, .. } => {
@@ -267,9 +269,11 @@ impl World {
     fn advance(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>, to: Target) -> Option<Reply> {
         let Call { uid, section, slot, .. } = pending.call;
         let epoch = owned.epoch;
-        let advanced = owned.section.advance(slot, to, FAR);
-        if let Advance::Done { raise_due: true } | Advance::AtCeiling { raise_due: true } = advanced {
-            self.procs[p].line.push(owned.clone());
+        let mut advanced = owned.section.advance(slot, to, FAR);
+        if let Advance::Done { ticket } | Advance::AtCeiling { ticket } = &mut advanced
+            && let Some(ticket) = ticket.take()
+        {
+            self.procs[p].raises.enqueue(owned.clone(), ticket);
         }
         match advanced {
             Advance::Done { .. } => {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
 use seq_core::owner::{OwnershipUpdate, Session};
@@ -121,9 +121,9 @@ impl World {
     /// A member takes itself for the leader from now on: its arbiter knows nothing.
     pub(crate) fn lead(&mut self, member: usize) {
         let weather = self.swarm.weather;
-        let steady = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
-        let patience = Patience { grace: Duration::from_secs(1), steady };
-        let machine = Arbiter::new(patience);
+        let stable_for = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
+        let timeouts = ArbiterTimeouts { registration_grace: Duration::from_secs(1), stable_for };
+        let machine = Arbiter::new(timeouts);
         let origin = self.machines[NAMES + member].at(self.now);
         let (plan, silent) = (Arc::default(), BTreeMap::new());
         let seat = Seat { machine, origin, plan, look_at: u64::MAX, proposing_until: 0, stalled: false, silent };
@@ -333,7 +333,7 @@ impl World {
         let names: [String; NAMES] = std::array::from_fn(|name| name.to_string());
         let declared = names.each_ref().map(|name| Declared { name, weight: 1 });
         let shown = shorten(self.bug, state);
-        let plan = seat.machine.look(&shown, &declared, || now).clone();
+        let plan = seat.machine.evaluate(&shown, &declared, || now).clone();
         seat.plan = plan.clone();
         let mut reassigns = plan.reassigns.clone();
         if self.bug == Some(Bug::WaitOfOver) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use seq_api::clock::Clock;
-use seq_core::arbiter::{Arbiter, Declared, MAX_REASSIGNS, Patience, Plan};
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Answer, Command};
@@ -32,7 +32,7 @@ pub(crate) struct ArbiterShell {
     state: SharedState,
     proposer: Proposer,
     allocs: Vec<AllocSpec>,
-    patience: Patience,
+    timeouts: ArbiterTimeouts,
     clock: Clock,
     /// What is wanted of the owners; empty while this member does not lead.
     plan: watch::Sender<Arc<Plan>>,
@@ -45,10 +45,10 @@ impl ArbiterShell {
         state: SharedState,
         proposer: Proposer,
         allocs: Vec<AllocSpec>,
-        (patience, clock): (Patience, Clock),
+        (timeouts, clock): (ArbiterTimeouts, Clock),
     ) -> (ArbiterShell, watch::Receiver<Arc<Plan>>) {
         let (plan, shown) = watch::channel(Arc::default());
-        (ArbiterShell { raft, state, proposer, allocs, patience, clock, plan }, shown)
+        (ArbiterShell { raft, state, proposer, allocs, timeouts, clock, plan }, shown)
     }
 
     /// Runs until it is dropped, or the Raft library has stopped.
@@ -60,8 +60,8 @@ impl ArbiterShell {
         loop {
             let mut look_again = None;
             if self.raft.is_leader() {
-                let machine = machine.get_or_insert_with(|| Arbiter::new(self.patience));
-                let plan = self.look(machine, origin);
+                let machine = machine.get_or_insert_with(|| Arbiter::new(self.timeouts));
+                let plan = self.evaluate(machine, origin);
                 self.show(&plan);
                 let now = self.clock.now().at_least_since(origin);
                 look_again = machine.next_deadline().map(|at| at.saturating_sub(now));
@@ -88,11 +88,11 @@ impl ArbiterShell {
     }
 
     /// Looks at the state and reads the clock, in that order: nothing is applied between the two, because the state is held.
-    fn look(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
+    fn evaluate(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
         let declared: Vec<Declared<'_>> =
             self.allocs.iter().map(|node| Declared { name: &node.name, weight: node.weight }).collect();
         let clock = || self.clock.now().at_least_since(origin);
-        self.state.read(|state| machine.look(state, &declared, clock).clone())
+        self.state.read(|state| machine.evaluate(state, &declared, clock).clone())
     }
 
     fn show(&self, plan: &Arc<Plan>) {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use seq_api::clock::Clock;
-use seq_core::arbiter::Patience;
+use seq_core::arbiter::ArbiterTimeouts;
 use seq_core::layout::LayoutError;
 use seq_core::lease::LeaseTerms;
 use seq_core::set_spec::{SetSpec, StoreSpec};
@@ -111,8 +111,8 @@ impl StoreOptions {
     }
 
     /// How patient the arbiter is.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience { grace: self.registration_grace, steady: self.rebalance_after }
+    pub(crate) fn arbiter_timeouts(&self) -> ArbiterTimeouts {
+        ArbiterTimeouts { registration_grace: self.registration_grace, stable_for: self.rebalance_after }
     }
 
     /// Checks the relations between the values.

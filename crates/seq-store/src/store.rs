@@ -259,9 +259,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let prober = Prober { me: me.clone(), dial: dial.clone() };
     let changes = MemberChanges::new(raft.clone(), state.clone(), proposer.clone(), prober, &options);
     doors.raft.gate.open(RaftDoor::new(&raft, &state, &reader, &network));
-    let patience = (options.patience(), clock);
+    let timeouts = (options.arbiter_timeouts(), clock);
     let (arbiter, plan) =
-        ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), patience);
+        ArbiterShell::new(raft.clone(), state.clone(), proposer.clone(), spec.allocs.clone(), timeouts);
     let control = Control::new(set.clone(), &spec.allocs, proposer.clone(), state.clone(), plan.clone());
     let calls = control.calls.clone();
     doors.control.local.open(control);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use arbitrary::Result;
-use seq_core::arbiter::{Arbiter, Declared, Patience};
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::state::{Command, Raise, Reassign, Registration, SetDefinition, Terms, Transfer};
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
@@ -16,7 +16,8 @@ const NAMES: [&str; 4] = ["a1", "a2", "a3", ""];
 /// Most rows of one command.
 const MAX_ROWS: u64 = 4;
 
-/// Applies the commands that `data` makes, each drawn around what the state holds by then, with those of an arbiter between.
+/// Applies the commands that `data` makes, each drawn around what the state holds by then, with those of an arbiter
+/// between.
 pub fn apply(data: &[u8]) {
     let mut input = Input::new(data);
     let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };
@@ -68,11 +69,11 @@ impl Run {
     /// An arbiter looks, and what it proposes is applied.
     fn arbitrate(&mut self, input: &mut Input<'_>) -> Result<()> {
         let second = Duration::from_secs(1);
-        let patience = Patience { grace: second, steady: second };
-        let arbiter = self.arbiter.get_or_insert_with(|| Arbiter::new(patience));
+        let timeouts = ArbiterTimeouts { registration_grace: second, stable_for: second };
+        let arbiter = self.arbiter.get_or_insert_with(|| Arbiter::new(timeouts));
         self.now += Duration::from_millis(input.below(2_000)?);
         let declared = NAMES.map(|name| Declared { name, weight: 1 });
-        let plan = arbiter.look(&self.replica.state, &declared, || self.now).clone();
+        let plan = arbiter.evaluate(&self.replica.state, &declared, || self.now).clone();
         self.replica.apply(&Command::Reassign(plan.reassigns.clone()));
         if input.below(4)? == 0 {
             self.arbiter = None;

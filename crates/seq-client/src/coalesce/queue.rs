@@ -323,7 +323,7 @@ fn message(tag: u64, calls: &VecDeque<Call>, now: Instant) -> v1::NextStreamRequ
         request.counts.extend(calls.iter().map(|call| call.count));
     }
     let timeout_ms = (latest - now).max(Duration::from_millis(1)).min(MAX_TIMEOUT).as_millis() as u32;
-    v1::NextStreamRequest { tag, ask: Some(request), timeout_ms, now_only: true }
+    v1::NextStreamRequest { tag, request: Some(request), timeout_ms, now_only: true }
 }
 
 /// The longest timeout of a message.
@@ -332,13 +332,13 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 /// Completes every call of a message from its response.
 pub(crate) fn complete(calls: VecDeque<Call>, response: Option<Response>) {
     match response {
-        Some(Response::Answer(answer)) => complete_items(calls, answer),
+        Some(Response::Response(response)) => complete_items(calls, response),
         Some(Response::Refusal(refusal)) => {
             for mut call in calls {
                 call.complete(Outcome::Refused { item: Box::new(refusal.clone()), routes: None });
             }
         }
-        None => complete_invalid(calls, "neither an answer nor a refusal"),
+        None => complete_invalid(calls, "neither a response nor a refusal"),
     }
 }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_server::SequenceService;
-use seq_proto::{convert, status, v1};
+use seq_proto::{Reason, convert, status, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_types::StatusExt;
@@ -194,12 +194,15 @@ impl SequenceService for Service {
         let responses = request.into_inner().map(move |message| {
             let service = service.clone();
             async move {
-                let v1::NextStreamRequest { tag, ask, timeout_ms, now_only } = message?;
-                let response = service.next_many_response(ask.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
+                let v1::NextStreamRequest { tag, request, timeout_ms, now_only } = message?;
+                let response =
+                    service.next_many_response(request.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
                 let outcome = match response {
                     Ok(mut response) => {
                         // A real server would hold these items until their deadline.
-                        let held = |item: &&mut v1::ItemError| ["UNSERVED", "STALE_EPOCH"].contains(&&*item.reason);
+                        let held = |item: &&mut v1::ItemError| {
+                            item.reason == Reason::Unserved || item.reason == Reason::StaleEpoch
+                        };
                         if now_only {
                             response
                                 .errors
@@ -207,7 +210,7 @@ impl SequenceService for Service {
                                 .filter(held)
                                 .for_each(|item| *item = status::would_wait(item.index));
                         }
-                        Outcome::Answer(response)
+                        Outcome::Response(response)
                     }
                     Err(status) => Outcome::Refusal(refusal(&status)),
                 };

@@ -9,7 +9,8 @@ use crate::state::{Answer, Command, Registration, SetDefinition, Terms};
 
 const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 
-const PATIENCE: Patience = Patience { grace: Duration::from_secs(3), steady: Duration::from_secs(60) };
+const TIMEOUTS: ArbiterTimeouts =
+    ArbiterTimeouts { registration_grace: Duration::from_secs(3), stable_for: Duration::from_secs(60) };
 
 const TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) };
 
@@ -27,16 +28,16 @@ impl World {
         let layout = Layout::new(0..sections * 10, 10).unwrap();
         state.apply(&Command::DefineSet(SetDefinition { name: String::from("s"), layout }));
         assert_eq!(state.apply(&Command::SetTerms { replaces: None, terms: TERMS }), Answer::TermsSet(Ok(())));
-        World { state, arbiter: Arbiter::new(PATIENCE), now: Duration::ZERO, tokens: 0 }
+        World { state, arbiter: Arbiter::new(TIMEOUTS), now: Duration::ZERO, tokens: 0 }
     }
 
-    /// A set whose three nodes have taken their sections.
-    fn settled(sections: u64) -> World {
+    /// A set whose three nodes own all sections.
+    fn assigned(sections: u64) -> World {
         let mut world = World::new(sections);
         for name in NAMES {
             world.register(name);
         }
-        assert_eq!(world.settle(), sections as usize);
+        assert_eq!(world.reassign(), sections as usize);
         world
     }
 
@@ -72,9 +73,9 @@ impl World {
         names.iter().for_each(|name| self.renew_with(name, false));
     }
 
-    fn look(&mut self) -> Arc<Plan> {
+    fn evaluate(&mut self) -> Arc<Plan> {
         let declared = NAMES.map(|name| Declared { name, weight: 1 });
-        self.arbiter.look(&self.state, &declared, || self.now).clone()
+        self.arbiter.evaluate(&self.state, &declared, || self.now).clone()
     }
 
     fn after(&mut self, seconds: u64) -> &mut World {
@@ -86,14 +87,14 @@ impl World {
     fn pass(&mut self, seconds: u64, renewing: &[&str]) {
         for _ in 0..seconds {
             self.renew(renewing);
-            self.look();
+            self.evaluate();
             self.after(1);
         }
     }
 
     /// Applies what the plan reassigns; how many sections that were.
-    fn settle(&mut self) -> usize {
-        let plan = self.look();
+    fn reassign(&mut self) -> usize {
+        let plan = self.evaluate();
         match self.state.apply(&Command::Reassign(plan.reassigns.clone())) {
             Answer::Reassigned(outcome) => outcome.into_iter().flatten().count(),
             other => panic!("{other:?}"),
@@ -107,30 +108,30 @@ impl World {
 }
 
 #[test]
-fn sections_wait_for_all_declared_nodes_or_the_grace() {
+fn sections_wait_for_all_declared_nodes_or_the_registration_grace() {
     let mut world = World::new(100);
-    assert_eq!(*world.look(), Plan::default(), "nobody registered");
+    assert_eq!(*world.evaluate(), Plan::default(), "no node registered");
     world.register("a1");
-    assert_eq!(world.look().reassigns, []);
-    assert_eq!(world.arbiter.next_deadline(), Some(PATIENCE.grace));
+    assert_eq!(world.evaluate().reassigns, []);
+    assert_eq!(world.arbiter.next_deadline(), Some(TIMEOUTS.registration_grace));
     world.after(2);
     world.register("a2");
-    assert_eq!(world.look().reassigns, []);
-    assert_eq!(world.after(1).settle(), 100);
+    assert_eq!(world.evaluate().reassigns, []);
+    assert_eq!(world.after(1).reassign(), 100);
     for name in ["a1", "a2"] {
         assert!((45..=55).contains(&world.owned(name)), "{name} owns {} of 100", world.owned(name));
     }
-    assert_eq!(world.look().reassigns, []);
+    assert_eq!(world.evaluate().reassigns, []);
 }
 
 #[test]
-fn a_node_that_falls_silent_loses_its_sections_to_all_others() {
-    let mut world = World::settled(300);
+fn a_node_without_renewals_loses_its_sections_to_all_others() {
+    let mut world = World::assigned(300);
     let lost = world.owned("a1");
     world.pass(4, &["a2", "a3"]);
-    assert_eq!(world.settle(), 0, "not before the wait is over");
+    assert_eq!(world.reassign(), 0, "not before the wait is over");
     world.pass(1, &["a2", "a3"]);
-    assert_eq!(world.settle(), lost);
+    assert_eq!(world.reassign(), lost);
     assert_eq!(world.owned("a1"), 0);
     for name in ["a2", "a3"] {
         assert!(world.owned(name) <= 165 + 5, "{name} owns {} of 300", world.owned(name));
@@ -138,167 +139,171 @@ fn a_node_that_falls_silent_loses_its_sections_to_all_others() {
 }
 
 #[test]
-fn whatever_a_node_says_wins_over_a_plan_made_before() {
-    let mut world = World::settled(30);
+fn a_renewal_wins_over_a_plan_made_before() {
+    let mut world = World::assigned(30);
     world.pass(5, &["a2", "a3"]);
-    let plan = world.look();
+    let plan = world.evaluate();
     assert!(!plan.reassigns.is_empty());
     world.renew(&["a1"]);
     let Answer::Reassigned(outcome) = world.state.apply(&Command::Reassign(plan.reassigns.clone())) else { panic!() };
     assert!(outcome.iter().all(Option::is_none));
-    assert_eq!(world.look().reassigns, [], "it is liveness of again");
+    assert_eq!(world.evaluate().reassigns, [], "the node is live again");
 }
 
 #[test]
-fn a_new_arbiter_counts_every_wait_from_its_first_look() {
-    let mut world = World::settled(30);
+fn a_new_arbiter_counts_every_wait_from_its_first_evaluation() {
+    let mut world = World::assigned(30);
     world.pass(4, &["a2", "a3"]);
-    world.arbiter = Arbiter::new(PATIENCE);
+    world.arbiter = Arbiter::new(TIMEOUTS);
     world.pass(4, &["a2", "a3"]);
-    assert_eq!(world.settle(), 0);
+    assert_eq!(world.reassign(), 0);
     world.pass(1, &["a2", "a3"]);
-    assert!(world.settle() > 0);
+    assert!(world.reassign() > 0);
 }
 
 #[test]
-fn the_sections_of_an_earlier_life_wait_and_go_back_to_the_node() {
-    let mut world = World::settled(30);
+fn the_sections_of_an_earlier_incarnation_wait_and_return_to_the_node() {
+    let mut world = World::assigned(30);
     let owned = world.owned("a1");
     world.pass(3, &NAMES);
     world.register("a1");
     world.pass(3, &NAMES);
-    assert_eq!(world.settle(), 0, "the earlier session may still serve");
+    assert_eq!(world.reassign(), 0, "the earlier session may still serve");
     world.pass(1, &NAMES);
-    assert_eq!(world.settle(), owned);
+    assert_eq!(world.reassign(), owned);
     assert_eq!(world.owned("a1"), owned);
 }
 
-/// A process that is killed and started again is out no longer than one that stays dead.
+/// A killed process that is restarted is replaced no later than one that stays dead.
 #[test]
 fn the_wait_for_a_dead_node_goes_on_when_it_registers_again() {
-    let mut world = World::settled(30);
+    let mut world = World::assigned(30);
     let owned = world.owned("a1");
     world.pass(1, &NAMES);
     world.pass(2, &["a2", "a3"]);
     world.register("a1");
     world.pass(1, &NAMES);
-    assert_eq!(world.settle(), 0, "four seconds after the last renewal was first seen");
+    assert_eq!(world.reassign(), 0, "four seconds after the last renewal was first seen");
     world.pass(1, &NAMES);
-    assert_eq!(world.settle(), owned, "five seconds after it");
+    assert_eq!(world.reassign(), owned, "five seconds after it");
     assert_eq!(world.owned("a1"), owned);
 }
 
 #[test]
-fn an_incarnation_is_waited_for_as_long_as_its_lease_asks_whatever_the_terms_are_now() {
+fn the_wait_covers_the_lease_of_the_incarnation_under_any_terms() {
     let mut world = World::new(30);
     world.register_for("a1", Duration::from_secs(4));
     world.register("a2");
     world.register("a3");
-    world.look();
-    world.settle();
+    world.evaluate();
+    world.reassign();
     let shorter = Terms { lease_wait: Duration::from_secs(3) };
     world.state.apply(&Command::SetTerms { replaces: Some(TERMS), terms: shorter });
     world.pass(1, &NAMES);
     // 4 s * 1.11 / 0.89 are 4.99 s.
     world.pass(3, &["a2", "a3"]);
-    assert_eq!(world.settle(), 0, "the lease may still run");
+    assert_eq!(world.reassign(), 0, "the lease may still run");
     world.pass(1, &["a2", "a3"]);
-    assert!(world.settle() > 0);
+    assert!(world.reassign() > 0);
 
     // Another process of the name begins with a shorter lease: the longer one is outlasted all the same.
     let mut world = World::new(30);
     world.register_for("a1", Duration::from_secs(4));
-    assert_eq!(world.look().reassigns, []);
-    assert_eq!(world.after(3).settle(), 30);
+    assert_eq!(world.evaluate().reassigns, []);
+    assert_eq!(world.after(3).reassign(), 30);
     world.register_for("a1", Duration::from_secs(1));
     assert_eq!(world.state.node(NodeId(1)).unwrap().lease, Duration::from_secs(4));
     world.register_for("a1", Duration::from_secs(1));
     assert_eq!(world.state.node(NodeId(1)).unwrap().lease, Duration::from_secs(4), "the first one still owns sections");
     world.pass(5, &["a1"]);
-    world.settle();
+    world.reassign();
     world.state.sections.iter().for_each(|record| assert_eq!(record.incarnation, Incarnation(3)));
 }
 
-/// The thread of the arbiter stands still between its clock and the state, while a node renews: what was applied meanwhile is
-/// as young as the state, not as old as the reading.
+/// The arbiter's thread is stopped between its clock and the state while a node renews: the renewal is dated by the
+/// state, not by the older clock.
 #[test]
-fn what_is_seen_is_dated_by_a_clock_that_is_read_after_the_state() {
-    let mut world = World::settled(30);
+fn observations_are_dated_by_a_clock_that_is_read_after_the_state() {
+    let mut world = World::assigned(30);
     world.pass(2, &NAMES);
     // The call has begun, and the thread is stopped for 4 s; everything renews during the stop.
     let stopped = world.now;
     world.after(4).renew(&NAMES);
     let (state, now) = (&world.state, world.now);
     let declared = NAMES.map(|name| Declared { name, weight: 1 });
-    world.arbiter.look(state, &declared, || {
+    world.arbiter.evaluate(state, &declared, || {
         assert!(now > stopped);
         now
     });
     world.pass(2, &["a2", "a3"]);
-    assert_eq!(world.settle(), 0, "a1 renewed two seconds ago");
+    assert_eq!(world.reassign(), 0, "a1 renewed two seconds ago");
 }
 
 /// The arbiter was not scheduled while the old incarnation renewed once more and the new one began.
 #[test]
-fn the_wait_for_an_earlier_life_begins_when_it_is_seen_to_be_over() {
-    let mut world = World::settled(30);
+fn the_wait_for_an_earlier_incarnation_begins_when_it_is_observed_to_be_over() {
+    let mut world = World::assigned(30);
     world.pass(1, &NAMES);
     world.after(3).renew(&NAMES);
     world.register("a1");
-    world.look();
+    world.evaluate();
     world.after(4).renew(&NAMES);
-    assert_eq!(world.settle(), 0);
+    assert_eq!(world.reassign(), 0);
     world.after(1).renew(&["a2", "a3"]);
-    assert!(world.settle() > 0);
+    assert!(world.reassign() > 0);
 }
 
 #[test]
-fn a_node_that_returns_gets_its_share_by_planned_moves_and_only_when_it_stays() {
-    let mut world = World::settled(300);
+fn a_node_that_returns_gets_its_share_by_handovers_and_only_when_it_stays() {
+    let mut world = World::assigned(300);
     let share = world.owned("a1");
     world.pass(6, &["a2", "a3"]);
-    world.settle();
+    world.reassign();
     world.register("a1");
     world.pass(59, &NAMES);
-    let plan = world.look();
+    let plan = world.evaluate();
     assert_eq!((plan.reassigns.len(), plan.handovers.len()), (0, 0));
     world.pass(2, &NAMES);
-    let moves = world.look().handovers.clone();
-    assert_eq!(moves.iter().filter(|one| one.to == NodeId(1)).count(), share);
-    assert!(moves.len() < share + 30, "{} moves for a share of {share}", moves.len());
+    let handovers = world.evaluate().handovers.clone();
+    assert_eq!(handovers.iter().filter(|one| one.to == NodeId(1)).count(), share);
+    assert!(handovers.len() < share + 30, "{} handovers for a share of {share}", handovers.len());
     world.pass(6, &["a2", "a3"]);
-    assert_eq!(world.look().handovers.iter().filter(|one| one.to == NodeId(1)).count(), 0, "it went again");
+    assert_eq!(
+        world.evaluate().handovers.iter().filter(|one| one.to == NodeId(1)).count(),
+        0,
+        "the node is gone again"
+    );
 }
 
 #[test]
-fn a_drained_node_is_emptied_at_once_and_given_nothing() {
-    let mut world = World::settled(300);
+fn a_drained_node_hands_over_at_once_and_is_given_nothing() {
+    let mut world = World::assigned(300);
     world.state.apply(&Command::Drain { name: "a2".into(), drained: true });
-    let plan = world.look();
+    let plan = world.evaluate();
     assert_eq!(plan.draining, BTreeSet::from([NodeId(2)]));
     assert_eq!(plan.no_other_candidate, BTreeSet::new());
     assert_eq!(plan.handovers.len(), world.owned("a2"));
     assert!(plan.handovers.iter().all(|one| one.from == NodeId(2) && one.to != NodeId(2)));
     world.pass(6, &["a2", "a3"]);
-    assert!(world.look().reassigns.iter().all(|one| one.to == NodeId(3)));
+    assert!(world.evaluate().reassigns.iter().all(|one| one.to == NodeId(3)));
     world.state.apply(&Command::Drain { name: "a2".into(), drained: false });
-    assert_eq!(world.look().handovers, [], "not to be emptied any more");
+    assert_eq!(world.evaluate().handovers, [], "no longer drained");
 }
 
 #[test]
-fn the_last_node_to_leave_is_told_that_it_is_alone() {
-    let mut world = World::settled(30);
+fn the_last_node_to_leave_has_no_other_candidate() {
+    let mut world = World::assigned(30);
     world.renew_with("a1", true);
-    let plan = world.look();
+    let plan = world.evaluate();
     assert_eq!((plan.handovers.len(), plan.no_other_candidate.len()), (world.owned("a1"), 0));
     world.renew_with("a2", true);
     world.renew_with("a3", true);
-    let plan = world.look();
+    let plan = world.evaluate();
     assert_eq!((plan.handovers.len(), plan.no_other_candidate.len(), plan.reassigns.len()), (0, 3, 0));
     world.state.apply(&Command::Drain { name: "a3".into(), drained: true });
     world.renew(&["a3"]);
     assert_eq!(
-        world.look().no_other_candidate,
+        world.evaluate().no_other_candidate,
         BTreeSet::from([NodeId(3)]),
         "a drained node serves where there is no other"
     );
@@ -308,10 +313,10 @@ fn the_last_node_to_leave_is_told_that_it_is_alone() {
 fn a_node_that_the_set_file_does_not_name_is_given_nothing() {
     let mut world = World::new(10);
     world.register("a9");
-    assert_eq!(world.look().reassigns, []);
+    assert_eq!(world.evaluate().reassigns, []);
     world.register("a1");
-    world.look();
+    world.evaluate();
     world.after(3);
-    assert!(world.look().reassigns.iter().all(|change| change.to == NodeId(2)));
-    assert_eq!(world.settle(), 10);
+    assert!(world.evaluate().reassigns.iter().all(|change| change.to == NodeId(2)));
+    assert_eq!(world.reassign(), 10);
 }

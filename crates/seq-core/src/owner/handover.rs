@@ -1,10 +1,10 @@
-//! Planned moves: both sides of handing a section over with its exact values.
+//! Handovers: both sides of giving a section to another node with its exact values.
 //!
-//! The source asks the target to hold early calls (*prepare*), freezes and copies the section, sends the copy (*stage*), has
-//! the store commit the move, and tells the target so (*activate*). Until the commit was asked for, the source can
-//! take it all back; from then on only a definite answer tells who owns the section.
+//! The source requests that the target hold early calls (*prepare*), freezes and copies the section, sends the copy (*stage*),
+//! has the store commit the handover, and notifies the target (*activate*). Until the commit was requested, the source can
+//! take it all back; from then on only a definite response decides which node owns the section.
 //!
-//! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target ask its store, and the grant in that
+//! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target renew, and the grant in that
 //! response starts it: from a copy only if the committed ownership names the same attempt and the copy fits the granted
 //! ceiling, else at the ceiling. Any caller reaches the port, so what requests can make a target keep is bounded.
 //! If a side dies on the way, the section is left to the arbiter.
@@ -12,7 +12,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Effect, Owner, OwnershipUpdate};
+use super::{Effect, Effects, Owner, OwnershipUpdate, TableEffect};
 use crate::arbiter::PlannedHandover;
 use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq};
 use crate::lease::Clocks;
@@ -24,15 +24,15 @@ use crate::section::{CopyMisfit, SectionCopy};
 /// Most sections that one node hands over at a time: each is frozen for some milliseconds, and its copy is in memory twice.
 pub const MAX_OUTGOING: usize = 16;
 
-/// Most copies a node keeps for moves that are not decided: what a dozen sources may send at a time. The oldest goes first;
-/// its section starts at the ceiling if it is moved here after all.
+/// Most copies a node keeps for handovers that are not decided: what a dozen sources may send at a time. The oldest goes first;
+/// its section starts at the ceiling if it is handed over here after all.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
 /// Most touched slots in the copies a node keeps, 512 MiB: two of the largest sections, or each of [`MAX_INCOMING`] sections of
 /// the default size. The oldest goes first, as above.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
-/// Most attempts of one section that a target keeps apart: the one under way, and one that was taken back or made up.
+/// Most attempts of one section that a target keeps apart: the one under way, and one that was taken back or forged.
 const MAX_ATTEMPTS: usize = 2;
 
 /// One attempt to hand a section over.
@@ -48,11 +48,24 @@ pub struct Handover {
     pub to: NodeId,
     /// The target's incarnation.
     pub incarnation: Incarnation,
-    /// Number of the attempt: unique within the source's process, and not to be guessed by others.
+    /// Number of the attempt: unique within the source's process, and hard to guess.
     pub handover_id: HandoverId,
 }
 
-/// What a target is asked: to expect the section under an ownership.
+/// A request of the source's side, to the target or to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoverRequest {
+    /// Ask the target to hold early calls; then [`Owner::on_prepared`].
+    Prepare(Handover),
+    /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
+    Stage(Handover),
+    /// Have the store commit the handover; then [`Owner::on_committed`].
+    Commit(Handover),
+    /// Notify the target that the store committed the handover.
+    Activate(Handover),
+}
+
+/// What a target is offered: the section under the next ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoverOffer {
     /// The section.
@@ -69,11 +82,11 @@ pub struct HandoverOffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefusal {
     /// Another incarnation of the target was meant.
-    #[error("incarnation {given} was asked, and this node is in {current}")]
+    #[error("the offer is for incarnation {given}, and this node is in {current}")]
     OtherIncarnation {
         /// The incarnation of the node; 0 without one.
         current: Incarnation,
-        /// The incarnation that was asked.
+        /// The incarnation of the offer.
         given: Incarnation,
     },
     /// The node is about to exit.
@@ -115,7 +128,7 @@ pub enum OfferRefusal {
     },
 }
 
-/// How the store answered the commit of a move.
+/// The outcome of a request to commit a handover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The target owns the section; this came with the response.
@@ -124,7 +137,7 @@ pub enum Commit {
     TargetGone,
     /// Refused, because the source does not own the section any more.
     Lost,
-    /// No answer: it may have been made.
+    /// No response: it may be committed.
     Unknown,
 }
 
@@ -135,7 +148,7 @@ enum Phase {
     Committing,
 }
 
-/// The source's side: the sections being handed over.
+/// The source's side: the sections that are handed over.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     handovers: BTreeMap<SectionId, (Handover, Phase)>,
@@ -229,12 +242,12 @@ impl Incoming {
         Ok(copy)
     }
 
-    /// Forgets what the routes say went elsewhere.
+    /// Forgets what is routed elsewhere.
     pub(super) fn forget_past(&mut self, routes: &RouteTable) {
         self.expected.retain(|expected| routes.get(expected.section).is_some_and(|at| at.epoch < expected.epoch));
     }
 
-    /// Expects an attempt. Others of the section stay beside it, up to a bound: which one counts is for the store to say.
+    /// Expects an attempt. Others of the section stay beside it, up to a bound: the store decides which one counts.
     fn expect(&mut self, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.expected.iter().any(|expected| expected.is(section, epoch, handover_id)) {
@@ -276,8 +289,8 @@ impl Owner {
         self.outgoing.handovers.len()
     }
 
-    /// Begins a move that the arbiter wants, unless as many as may be are under way.
-    pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Vec<Effect>) {
+    /// Begins a handover of the arbiter's plan, unless as many as may be are under way.
+    pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
         let PlannedHandover { section, epoch, to, incarnation, .. } = *wanted;
         let Some(session) = self.session else { return };
         let may = self.owned.get(&section) == Some(&epoch) && to != session.node && !self.outgoing.has(section);
@@ -287,68 +300,68 @@ impl Owner {
         let handover_id = self.outgoing.next_attempt();
         let handover = Handover { session, section, epoch, to, incarnation, handover_id };
         self.outgoing.handovers.insert(section, (handover, Phase::Preparing));
-        effects.push(Effect::Prepare(handover));
+        effects.push(HandoverRequest::Prepare(handover).into());
     }
 
-    /// The target answered whether it expects the section; no answer is a refusal.
-    pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Vec<Effect>) {
+    /// The target responded whether it expects the section; no response is a refusal.
+    pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Preparing) {
             return;
         }
         if accepted {
             self.outgoing.handovers.insert(handover.section, (*handover, Phase::Staging));
-            effects.push(Effect::Stage(*handover));
+            effects.push(HandoverRequest::Stage(*handover).into());
         } else {
             self.outgoing.remove(handover.section);
         }
     }
 
-    /// The target answered whether it holds the copy; no answer is a refusal. Nothing was committed yet, so the section can
-    /// be thawed: whatever the target holds is of an attempt that will never be committed.
-    pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Vec<Effect>) {
+    /// The target responded whether it holds the copy; no response is a refusal. Nothing was committed yet, so the section can
+    /// be thawed: what the target holds is of an attempt that will never be committed.
+    pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Staging) {
             return;
         }
         if accepted {
             self.outgoing.handovers.insert(handover.section, (*handover, Phase::Committing));
-            effects.push(Effect::Commit(*handover));
+            effects.push(HandoverRequest::Commit(*handover).into());
         } else {
             self.thaw(handover, effects);
         }
     }
 
-    /// The store answered the commit, which was sent at `sent`, or did not.
+    /// The request to commit, which was sent at `sent`, has an outcome.
     ///
     /// # Errors
-    /// [`AdoptError`]: the move was made, and the rest of the answer is of no use.
+    /// [`AdoptError`]: the handover is committed, and the rest of the response is of no use.
     pub fn on_committed(
         &mut self,
         handover: &Handover,
         sent: Clocks,
         commit: Commit,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         let under_way = self.outgoing.is(handover, Phase::Committing);
         match commit {
             Commit::Made(update) => {
-                // Nothing is given out by a frozen section; it leaves whatever becomes of the news.
+                // Nothing is given out by a frozen section; it leaves whatever becomes of the update.
                 self.drop_section(handover.section, handover.epoch, effects);
-                effects.push(Effect::Activate(*handover));
+                effects.push(HandoverRequest::Activate(*handover).into());
                 self.on_update(handover.session, sent, update, effects)?;
             }
             Commit::TargetGone if under_way => self.thaw(handover, effects),
             Commit::Lost if under_way => {
                 self.drop_section(handover.section, handover.epoch, effects);
             }
-            Commit::Unknown if under_way => effects.push(Effect::Commit(*handover)),
+            Commit::Unknown if under_way => effects.push(HandoverRequest::Commit(*handover).into()),
             Commit::TargetGone | Commit::Lost | Commit::Unknown => {}
         }
         Ok(())
     }
 
-    fn thaw(&mut self, handover: &Handover, effects: &mut Vec<Effect>) {
+    fn thaw(&mut self, handover: &Handover, effects: &mut Effects) {
         self.outgoing.remove(handover.section);
-        effects.push(Effect::Thaw { section: handover.section, epoch: handover.epoch });
+        effects.push(TableEffect::Thaw { section: handover.section, epoch: handover.epoch }.into());
     }
 
     /// As a target: expects a section, and so holds early calls for it.
@@ -361,7 +374,7 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: keeps the copy for when the move is committed.
+    /// As a target: keeps the copy for when the handover is committed.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -375,12 +388,12 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: asks the store, because a peer says that the move is committed. The grant in the response starts the
-    /// ownership; what the peer says starts nothing.
+    /// As a target: renews, because a peer reports that the handover is committed. The grant in the response starts the
+    /// ownership; the peer's report starts nothing.
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn on_activate(&mut self, offer: &HandoverOffer, effects: &mut Vec<Effect>) -> Result<(), OfferRefusal> {
+    pub fn on_activate(&mut self, offer: &HandoverOffer, effects: &mut Effects) -> Result<(), OfferRefusal> {
         if self.owned.get(&offer.section) != Some(&offer.epoch) {
             self.check_epoch(offer)?;
             effects.push(Effect::RenewNow);

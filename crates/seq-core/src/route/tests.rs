@@ -102,26 +102,26 @@ fn a_section_that_the_layout_does_not_have_has_no_route() {
     assert_eq!(table.get(SectionId(12)), None);
 }
 
-/// A step in the incarnation of some tables that start out equal.
+/// An operation on some tables that start out equal.
 #[derive(Clone, Debug)]
 enum Op {
     /// The first table, which stands for the store, changes some sections.
     Change(Vec<(u32, u32)>),
-    /// One table asks another for what is newer than its own version.
-    Ask { who: usize, whom: usize },
-    /// One table gets again what it was sent before.
-    Repeat { who: usize, which: prop::sample::Index },
-    /// One table starts anew from another's whole.
-    Fetch { who: usize, whom: usize },
+    /// Table `to` requests from table `from` the routes that are newer than its own version.
+    Update { to: usize, from: usize },
+    /// Table `to` receives an earlier update again.
+    Repeat { to: usize, which: prop::sample::Index },
+    /// Table `to` is replaced by the whole of table `from`.
+    Fetch { to: usize, from: usize },
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let change = prop::collection::vec((0..SECTIONS, 0..4u32), 0..5).prop_map(Op::Change);
     let op = prop_oneof![
         4 => change,
-        6 => (1..4usize, 0..4usize).prop_map(|(who, whom)| Op::Ask { who, whom }),
-        3 => (1..4usize, any::<prop::sample::Index>()).prop_map(|(who, which)| Op::Repeat { who, which }),
-        1 => (1..4usize, 0..4usize).prop_map(|(who, whom)| Op::Fetch { who, whom }),
+        6 => (1..4usize, 0..4usize).prop_map(|(to, from)| Op::Update { to, from }),
+        3 => (1..4usize, any::<prop::sample::Index>()).prop_map(|(to, which)| Op::Repeat { to, which }),
+        1 => (1..4usize, 0..4usize).prop_map(|(to, from)| Op::Fetch { to, from }),
     ];
     prop::collection::vec(op, 1..60)
 }
@@ -131,7 +131,7 @@ fn routes(table: &RouteTable) -> Vec<Route> {
 }
 
 proptest! {
-    /// Whatever is sent by whom and in what order: a table holds the routes of the version it says, and never goes back.
+    /// In any order of updates between any tables: a table holds the routes of its version, and never goes back.
     #[test]
     fn a_table_is_always_some_version_of_the_truth(ops in ops()) {
         let mut tables = vec![table(1, vec![]); 4];
@@ -152,29 +152,29 @@ proptest! {
                     prop_assert_eq!(tables[0].adopt(&update(version - 1, version, runs)), Adopted::Newer);
                     truth.push(now);
                 }
-                Op::Ask { who, whom } => {
-                    let version = tables[who].version();
-                    match tables[whom].since(version) {
-                        None => prop_assert!(tables[whom].version() <= version),
+                Op::Update { to, from } => {
+                    let version = tables[to].version();
+                    match tables[from].since(version) {
+                        None => prop_assert!(tables[from].version() <= version),
                         Some(update) => {
-                            prop_assert_eq!(tables[who].adopt(&update), Adopted::Newer);
-                            prop_assert_eq!(&tables[who].nodes, &tables[whom].nodes);
+                            prop_assert_eq!(tables[to].adopt(&update), Adopted::Newer);
+                            prop_assert_eq!(&tables[to].nodes, &tables[from].nodes);
                             sent.push(update);
                         }
                     }
                 }
-                Op::Repeat { who, which } => {
-                    let (update, before) = (which.get(&sent), tables[who].clone());
-                    match tables[who].adopt(update) {
-                        Adopted::Newer => prop_assert!(tables[who].version() > before.version()),
-                        Adopted::NotNewer | Adopted::Mismatch => prop_assert_eq!(&tables[who], &before),
+                Op::Repeat { to, which } => {
+                    let (update, before) = (which.get(&sent), tables[to].clone());
+                    match tables[to].adopt(update) {
+                        Adopted::Newer => prop_assert!(tables[to].version() > before.version()),
+                        Adopted::NotNewer | Adopted::Mismatch => prop_assert_eq!(&tables[to], &before),
                     }
                 }
-                Op::Fetch { who, whom } => {
-                    let whole = RouteTable::from_whole(&tables[whom].since(RouteVersion(0)).unwrap()).unwrap();
-                    prop_assert_eq!(routes(&whole), routes(&tables[whom]));
-                    if whole.version() > tables[who].version() {
-                        tables[who] = whole;
+                Op::Fetch { to, from } => {
+                    let whole = RouteTable::from_whole(&tables[from].since(RouteVersion(0)).unwrap()).unwrap();
+                    prop_assert_eq!(routes(&whole), routes(&tables[from]));
+                    if whole.version() > tables[to].version() {
+                        tables[to] = whole;
                     }
                 }
             }
@@ -183,4 +183,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_change_copies_the_chunks_that_it_names() {
+    let sections = 5 * CHUNK as u32 / 2;
+    let layout = Layout::new(0..u64::from(sections) * 10, 10).unwrap();
+    let whole = RouteUpdate { layout, ..update(0, 1, vec![run(0, sections, 1)]) };
+    let before = RouteTable::from_whole(&whole).unwrap();
+    let mut after = before.clone();
+    let changed = run(CHUNK as u32 - 1, 2, 2);
+    assert_eq!(after.adopt(&RouteUpdate { layout, ..update(1, 2, vec![changed]) }), Adopted::Newer);
+    let shared: Vec<_> = before.chunks.iter().zip(&after.chunks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
+    assert_eq!(shared, [false, false, true]);
+    assert_eq!(after.since(RouteVersion(1)).unwrap().runs, [changed]);
+    assert_eq!(after.since(RouteVersion(0)).unwrap().runs.iter().map(|run| run.sections).sum::<u32>(), sections);
+    assert_eq!(after.get(SectionId(sections - 1)), Some(route(1, 1)));
+    assert_eq!(after.get(SectionId(sections)), None, "the last chunk has room for more sections than there are");
 }

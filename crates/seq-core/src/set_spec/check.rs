@@ -29,11 +29,11 @@ pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
     }
 }
 
-/// Holds sets against each other: no two have a name, an address or a uid in common. Says nothing about each set alone,
-/// which is [`SetSpec::validate`]'s part. Node names may repeat, because a node is named within its set.
+/// Compares sets: no two have a name, an address or a uid in common. Each set alone is checked by
+/// [`SetSpec::validate`]. Node names may repeat, because a node is named within its set.
 ///
 /// # Errors
-/// Every problem there is, with the index of the set it is in; the set that comes first in `sets` has the right of way.
+/// Every problem there is, with the index of the set it is in: the later of two in `sets`.
 pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
     let mut errors = Vec::new();
     let mut names = Unique::default();
@@ -66,7 +66,7 @@ fn overlap(one: &SetSpec, other: &SetSpec) -> bool {
     !one.uids.is_empty() && !other.uids.is_empty() && one.uids.start < other.uids.end && other.uids.start < one.uids.end
 }
 
-/// What was found, in order.
+/// The problems found, in order.
 #[derive(Default)]
 struct Findings(Vec<SpecError>);
 
@@ -162,12 +162,12 @@ impl Findings {
     }
 }
 
-/// Values that were seen, and where.
+/// Values, each with the key that has it.
 #[derive(Default)]
 struct Unique(BTreeMap<String, String>);
 
 impl Unique {
-    /// Enters a value; the problem, and the first holder stays, when it was there.
+    /// Inserts a value. A duplicate is a problem, and the first holder stays.
     fn insert(&mut self, normal: String, value: &str, by: String) -> Option<SpecProblem> {
         let taken = self.taken(&normal, value);
         self.0.entry(normal).or_insert(by);

@@ -26,7 +26,7 @@ fn spec() -> SetSpec {
     }
 }
 
-/// Breaks a good spec in one way after the other, and compares what is said about each: one problem a line.
+/// Breaks a good spec in one way after the other, and compares the problems: one a line.
 fn check(spoils: &[fn(&mut SetSpec)], expected: &Expect) {
     let mut said = String::new();
     for spoil in spoils {
@@ -307,7 +307,7 @@ fn sets_with_one_address() {
 }
 
 #[test]
-fn a_set_that_has_an_address_twice_is_not_held_against_itself() {
+fn a_set_that_has_an_address_twice_is_not_compared_with_itself() {
     let mut sets = three_sets();
     sets[1].allocs[0].addr = sets[1].allocs[1].addr.clone();
     assert_eq!(check_sets(&sets), Ok(()));

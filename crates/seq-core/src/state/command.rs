@@ -1,4 +1,4 @@
-//! The entries of the store's log, and their answers.
+//! The commands of the store's log, their results and refusals.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,18 +13,18 @@ use crate::limits;
 /// An entry of the store's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Says what the set is. The first one counts; repeating it is harmless, another one is refused.
+    /// Defines the set. The first one counts; repeating it is harmless, another one is refused.
     DefineSet(SetDefinition),
-    /// Sets what leases may be, for all members of the store alike.
+    /// Sets the bounds of leases, for all members of the store alike.
     SetTerms {
-        /// The terms that this replaces; `None` where there are none. Others than those in force make the store refuse it.
+        /// The terms that this replaces; `None` where there are none. Refused when others are in force.
         replaces: Option<Terms>,
         /// The terms.
         terms: Terms,
     },
     /// Starts a new incarnation of an AllocSvr.
     Register(Registration),
-    /// Says that an incarnation of an AllocSvr goes on.
+    /// Renews an incarnation of an AllocSvr.
     Renew {
         /// The node.
         node: NodeId,
@@ -32,40 +32,40 @@ pub enum Command {
         incarnation: Incarnation,
         /// The last renewal's number plus one, or the last one again.
         renew_seq: RenewSeq,
-        /// Ownerships that the incarnation gives up. One that it does not hold (any more) is passed over.
+        /// Ownerships that the incarnation gives up. One that it does not hold (any more) is skipped.
         released: Vec<(SectionId, Epoch)>,
-        /// Whether the process is about to exit: it is given nothing, and what it owns is to be moved away.
+        /// Whether the process is about to exit: it is given no section, and those that it owns are to be handed over.
         leaving: bool,
     },
-    /// Raises ceilings, and says that the incarnation goes on.
+    /// Raises ceilings. Counts for liveness like a renewal.
     Raise {
         /// The node that owns the sections.
         node: NodeId,
         /// Its incarnation.
         incarnation: Incarnation,
-        /// The sections, with the ownership and the ceiling wanted.
+        /// The sections, each with its epoch and the requested ceiling.
         raises: Vec<Raise>,
     },
-    /// Changes owners, where nothing was heard of the old ones.
+    /// Changes owners whose liveness counter stood still.
     Reassign(Vec<Reassign>),
-    /// Moves a section from its owner, which asks for it, to another one: the commit of a planned move.
+    /// Transfers a section from its owner, which requests it, to another node: the commit of a handover.
     Transfer(Transfer),
-    /// Says whether an AllocSvr may own sections.
+    /// Sets whether an AllocSvr may own sections.
     Drain {
         /// Name of the node.
         name: String,
-        /// True: its sections are to be moved away, and it is given none.
+        /// True: its sections are to be handed over, and it is given none.
         drained: bool,
     },
-    /// Takes a Raft id for a member of the store, for good: a disk that comes back under another member's id would vote
-    /// with a past it never had.
+    /// Claims a Raft id for a member of the store, for good: a disk that comes back under another member's id would
+    /// vote with a log that is not its own.
     ClaimStoreId {
         /// The id, 1 or above.
         id: u64,
     },
 }
 
-/// A process of an AllocSvr that begins its work, or goes on after the store ended its incarnation.
+/// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Name in the set file.
@@ -74,13 +74,13 @@ pub struct Registration {
     pub addr: String,
     /// Random number of the process, not 0.
     pub token: u64,
-    /// How long each answer of the store lets this incarnation serve. The arbiter waits longer than that.
+    /// How long each response of the store lets this incarnation serve. The arbiter waits longer than that.
     pub lease: Duration,
-    /// The incarnation of that name which this one follows; 0 where there is none. One that is not the newest makes the store
-    /// refuse the command, so a duplicate that was delayed past a later registration ends nothing.
+    /// The incarnation of that name which this one follows; 0 for none. Refused when it is not the newest, so a
+    /// duplicate that was delayed past a later registration ends no incarnation.
     pub follows: Incarnation,
-    /// The newest revision that the process has seen a response for; 0 for none. A store that is behind it has lost committed
-    /// entries, and refuses.
+    /// The newest revision in a response that the process has received; 0 for none. A store behind it has lost
+    /// committed entries, and refuses.
     pub seen: Revision,
 }
 
@@ -104,51 +104,52 @@ impl Registration {
 pub struct Raise {
     /// The section.
     pub section: SectionId,
-    /// The ownership that asks.
+    /// The ownership that requests it.
     pub epoch: Epoch,
-    /// The absolute ceiling wanted, up to [`Seq::MAX`]. One that is not above the committed ceiling changes nothing; one that is
-    /// more than [`limits::MAX_RAISE`] above it raises by that much. The answer is the committed ceiling.
+    /// The requested ceiling, absolute, up to [`Seq::MAX`]. One that is not above the committed ceiling changes
+    /// nothing; one that is more than [`limits::MAX_RAISE`] above it raises by that much. The result is the committed
+    /// ceiling.
     pub to: Seq,
 }
 
-/// One section's change of owner, made only if its record still is what the proposer saw.
+/// One section's change of owner, applied only if its record is still the one that the proposer read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reassign {
     /// The section.
     pub section: SectionId,
-    /// Its epoch as the proposer saw it.
+    /// Its epoch as the proposer read it.
     pub expected: Epoch,
-    /// How often its owner was heard of, as the proposer saw it: a renewal or a raise in between wins over the change.
-    /// `None` where nobody owned the section, or an incarnation that was over: that one is heard of no more. An incarnation that ended
-    /// since may have been heard of once more before, so that the change is refused.
+    /// The liveness counter of its owner as the proposer read it: a renewal or a raise in between wins over the change.
+    /// `None` where the section had no owner, or an incarnation that was over, whose counter moves no more. An
+    /// incarnation that ended since may have been counted once more before, so the change is refused.
     pub liveness: Option<Liveness>,
     /// The new owner.
     pub to: NodeId,
-    /// The incarnation of the new owner as the proposer saw it.
+    /// The incarnation of the new owner as the proposer read it.
     pub incarnation: Incarnation,
 }
 
-/// The commit of a planned move. Every reason to refuse it is there for good, so a refused one never takes effect later,
-/// however often its message is repeated or however late it comes.
+/// The commit of a handover. Every reason to refuse it is permanent, so a refused one never takes effect later, however
+/// often its message is repeated and however late it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The section.
     pub section: SectionId,
     /// The ownership that ends.
     pub epoch: Epoch,
-    /// The owner, who has frozen the section.
+    /// The owner, which has frozen the section.
     pub from: NodeId,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The next owner, who holds a copy of the frozen section.
+    /// The next owner, which holds a copy of the frozen section.
     pub to: NodeId,
     /// Its incarnation.
     pub to_incarnation: Incarnation,
-    /// Number of the attempt, not 0: it says which copy is the one to start from.
+    /// Number of the attempt, not 0; identifies the copy to start from.
     pub handover_id: HandoverId,
 }
 
-/// An ownership as a planned move began it.
+/// The ownership that a committed handover began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transferred {
     /// Its epoch.
@@ -157,27 +158,28 @@ pub struct Transferred {
     pub max_seq: Seq,
 }
 
-/// What applying a command answers.
+/// Result of applying a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Command::DefineSet`]: the set as it stands.
+    /// Of [`Command::DefineSet`].
     SetDefined(Result<(), CommandRefusal>),
-    /// To [`Command::SetTerms`].
+    /// Of [`Command::SetTerms`].
     TermsSet(Result<(), CommandRefusal>),
-    /// To [`Command::Register`].
+    /// Of [`Command::Register`].
     Registered(Result<(NodeId, Incarnation), CommandRefusal>),
-    /// To [`Command::Renew`].
+    /// Of [`Command::Renew`].
     Renewed(Result<(), CommandRefusal>),
-    /// To [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
-    /// section under that epoch, wants more than [`Seq::MAX`], or names the section again.
+    /// Of [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
+    /// section under that epoch, requests more than [`Seq::MAX`], or lists the section again.
     Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
-    /// To [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not what the proposer saw.
+    /// Of [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not the one that the proposer
+    /// read.
     Reassigned(Vec<Option<Epoch>>),
-    /// To [`Command::Transfer`]; a repeat is answered as the first one was.
+    /// Of [`Command::Transfer`]; a repeat has the result of the first one.
     Transferred(Result<Transferred, CommandRefusal>),
-    /// To [`Command::Drain`].
+    /// Of [`Command::Drain`].
     Drained(Result<NodeId, CommandRefusal>),
-    /// To [`Command::ClaimStoreId`]: whether the id was free.
+    /// Of [`Command::ClaimStoreId`]: whether the id was free.
     StoreIdClaimed(bool),
 }
 
@@ -191,9 +193,9 @@ pub enum CommandRefusal {
         given.name, given.layout.uids(), given.layout.section_size()
     )]
     OtherSet {
-        /// What the store holds.
+        /// The stored definition.
         stored: SetDefinition,
-        /// What the command says.
+        /// The one in the command.
         given: SetDefinition,
     },
     /// No set is defined yet.
@@ -211,7 +213,7 @@ pub enum CommandRefusal {
         /// The terms in the command.
         terms: Terms,
     },
-    /// A lease that could outlast the time after which its sections are given away.
+    /// A lease that could outlast the time after which its sections are reassigned.
     #[error(
         "a lease of {lease:?} does not fit this set, whose sections are given away after {:?}: {}",
         terms.lease_wait, LeaseTerms::OUTLASTED
@@ -232,7 +234,7 @@ pub enum CommandRefusal {
         /// The one in the command.
         given: Incarnation,
     },
-    /// The process has seen a response that this store does not know of any more.
+    /// The process has received a response from a state that this store no longer has.
     #[error(
         "the store is at revision {current}, and the process has seen revision {seen}: committed entries are lost, as after \
          a restore of old data directories"
@@ -265,7 +267,7 @@ pub enum CommandRefusal {
         section: SectionId,
         /// Its epoch.
         current: Epoch,
-        /// Who asked.
+        /// The node that requested it.
         from: NodeId,
         /// The epoch in the command.
         given: Epoch,

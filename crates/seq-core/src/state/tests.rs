@@ -86,7 +86,7 @@ fn raise(
     }
 }
 
-/// How often the owner of a section was heard of, as a proposer sees it now.
+/// The liveness counter of a section's owner, as a proposer reads it now.
 fn liveness(state: &State, section: u32) -> Option<Liveness> {
     let record = state.sections.get(section as usize)?;
     let owner = state.node(record.owner?)?;
@@ -136,12 +136,12 @@ fn a_refused_set_is_named_with_the_stored_one() {
 }
 
 #[test]
-fn nobody_registers_before_the_set_is_defined() {
+fn no_node_registers_before_the_set_is_defined() {
     assert_eq!(register(&mut State::default(), "a1", 11), Err(CommandRefusal::NoSet));
 }
 
 #[test]
-fn a_repeated_registration_is_the_same_life() {
+fn a_repeated_registration_is_the_same_incarnation() {
     let mut state = served();
     let before = state.clone();
     assert_eq!(register(&mut state, "a1", 11), Ok((NodeId(1), Incarnation(1))));
@@ -149,7 +149,7 @@ fn a_repeated_registration_is_the_same_life() {
 }
 
 #[test]
-fn another_token_is_a_new_life_that_owns_nothing_yet() {
+fn another_token_is_a_new_incarnation_that_owns_nothing_yet() {
     let mut state = served();
     assert_eq!(renew(&mut state, (1, 1), 1), Ok(()));
     assert_eq!(register(&mut state, "a1", 12), Ok((NodeId(1), Incarnation(2))));
@@ -159,7 +159,7 @@ fn another_token_is_a_new_life_that_owns_nothing_yet() {
 }
 
 #[test]
-fn a_life_that_is_over_neither_renews_nor_raises() {
+fn an_incarnation_that_is_over_neither_renews_nor_raises() {
     let mut state = served();
     register(&mut state, "a1", 12).unwrap();
     let before = state.clone();
@@ -197,7 +197,7 @@ fn a_registration_follows_the_newest_incarnation_or_is_refused() {
 }
 
 #[test]
-fn a_store_that_is_behind_what_a_process_has_seen_refuses_to_register_it() {
+fn a_store_behind_the_newest_response_of_a_process_refuses_to_register_it() {
     let mut state = served();
     let seen = |state: &State, revision| Registration { seen: revision, ..registration(state, "a1", 12) };
     let newest = state.revision;
@@ -336,7 +336,7 @@ fn a_change_of_owner_is_made_once() {
 }
 
 #[test]
-fn whatever_was_heard_in_between_wins_over_a_change_of_owner() {
+fn a_command_of_the_owner_in_between_wins_over_a_change_of_owner() {
     let change = |liveness| {
         Command::Reassign(vec![Reassign {
             section: SectionId(0),
@@ -380,7 +380,7 @@ fn transfer(state: &mut State, to: (u32, u64), handover_id: u64) -> Result<Trans
 }
 
 #[test]
-fn a_planned_move_keeps_the_ceiling_and_is_answered_again() {
+fn a_transfer_keeps_the_ceiling_and_a_repeat_has_the_same_result() {
     let mut state = served();
     let made = Ok(Transferred { epoch: Epoch(2), max_seq: Seq(100) });
     assert_eq!(transfer(&mut state, (2, 1), 7), made);
@@ -398,7 +398,7 @@ fn a_planned_move_keeps_the_ceiling_and_is_answered_again() {
 }
 
 #[test]
-fn a_planned_move_to_a_life_that_is_over_is_refused_for_good() {
+fn a_transfer_to_an_incarnation_that_is_over_is_refused_for_good() {
     let mut state = served();
     register(&mut state, "a2", 22).unwrap();
     assert_eq!(transfer(&mut state, (2, 1), 1), Err(other_incarnation(2, 2, 1)));
@@ -407,7 +407,7 @@ fn a_planned_move_to_a_life_that_is_over_is_refused_for_good() {
 }
 
 #[test]
-fn what_a_life_gives_up_is_nobodys_under_the_next_epoch() {
+fn released_sections_have_no_owner_under_the_next_epoch() {
     let mut state = served();
     let released = vec![(SectionId(0), Epoch(1)), (SectionId(1), Epoch(9)), (SectionId(7), Epoch(1))];
     let (node, incarnation, renew_seq) = (NodeId(1), Incarnation(1), RenewSeq(1));
@@ -431,7 +431,7 @@ fn an_id_of_a_store_member_is_claimed_once() {
 }
 
 #[test]
-fn a_section_does_not_go_to_a_life_that_is_over_or_to_no_section_at_all() {
+fn a_section_is_not_reassigned_to_an_incarnation_that_is_over() {
     let mut state = served();
     register(&mut state, "a2", 22).unwrap();
     let before = state.clone();
@@ -470,10 +470,10 @@ fn a_change_of_owner_within_an_epoch_stops_the_process() {
     record.advance(SectionRecord { owner: Some(NodeId(1)), ..record });
 }
 
-/// The rules again, as plainly as they can be put: names and numbers in maps, one command at a time.
+/// The same rules without the representation: names and numbers in maps, one command at a time.
 #[derive(Default)]
 struct Twin {
-    /// Incarnation, token, renewals and how often it was heard of, by name.
+    /// Incarnation, token, renewals and liveness counter, by name.
     nodes: BTreeMap<String, (u64, u64, u64, u64)>,
     /// Names by id, in the order of their first registration.
     names: Vec<String>,
@@ -483,7 +483,7 @@ struct Twin {
 }
 
 impl Twin {
-    fn lives(&self, node: NodeId, incarnation: Incarnation) -> Option<String> {
+    fn current(&self, node: NodeId, incarnation: Incarnation) -> Option<String> {
         let name = self.names.get((node.0 as usize).wrapping_sub(1))?;
         (self.nodes[name].0 == incarnation.0).then(|| name.clone())
     }
@@ -505,9 +505,9 @@ impl Twin {
     }
 
     fn transfer(&mut self, transfer: &Transfer) -> Option<u64> {
-        let from = self.lives(transfer.from, transfer.incarnation)?;
+        let from = self.current(transfer.from, transfer.incarnation)?;
         let to = self.names.get((transfer.to.0 as usize).wrapping_sub(1)).cloned();
-        let living = self.lives(transfer.to, transfer.to_incarnation).is_some();
+        let living = self.current(transfer.to, transfer.to_incarnation).is_some();
         let record = self.sections.get_mut(&transfer.section.0)?;
         let next = (transfer.epoch.0.checked_add(1)?, to, transfer.to_incarnation.0, record.3, transfer.handover_id.0);
         let mine = (record.0, record.1.as_ref(), record.2) == (transfer.epoch.0, Some(&from), transfer.incarnation.0);
@@ -540,11 +540,11 @@ impl Twin {
             Command::DefineSet(_) | Command::SetTerms { .. } => vec![],
             Command::Register(registration) => vec![self.register(registration)],
             Command::Renew { node, incarnation, renew_seq, released, .. } => {
-                let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
+                let Some(name) = self.current(*node, *incarnation) else { return vec![None] };
                 vec![self.renew(&name, incarnation.0, renew_seq.0, released).then_some(0)]
             }
             Command::Raise { node, incarnation, raises } => {
-                let Some(name) = self.lives(*node, *incarnation) else { return vec![None] };
+                let Some(name) = self.current(*node, *incarnation) else { return vec![None] };
                 self.nodes.get_mut(&name).unwrap().3 += 1;
                 let mut answers = Vec::new();
                 for (row, raise) in raises.iter().enumerate() {
@@ -569,7 +569,7 @@ impl Twin {
             Command::Reassign(moves) => {
                 let mut answers = Vec::new();
                 for change in moves {
-                    let name = self.lives(change.to, change.incarnation);
+                    let name = self.current(change.to, change.incarnation);
                     answers.push(match (self.sections.get_mut(&change.section.0), name) {
                         (Some(record), Some(name)) if record.0 == change.expected.0 => {
                             let owner = record.1.as_ref().map(|owner| self.nodes[owner]);
@@ -599,7 +599,7 @@ impl Twin {
     }
 }
 
-/// An answer as the twin gives it: `None` for each refusal.
+/// A result in the form of the twin's: `None` for each refusal.
 fn plain(answer: Answer) -> Vec<Option<u64>> {
     match answer {
         Answer::SetDefined(_) | Answer::TermsSet(_) => vec![],
@@ -615,7 +615,7 @@ fn plain(answer: Answer) -> Vec<Option<u64>> {
 }
 
 /// The state without liveness counters: a raise of which every part is refused counts for its node, too.
-fn deaf(state: &State) -> State {
+fn without_liveness(state: &State) -> State {
     let mut state = timeless(state);
     state.nodes.iter_mut().for_each(|node| node.liveness = Liveness(0));
     state
@@ -694,7 +694,7 @@ proptest! {
             let answer = plain(state.apply(&command));
             prop_assert_eq!(&answer, &twin.apply(&command), "{:?}", command);
             if answer.iter().all(Option::is_none) {
-                prop_assert_eq!(&deaf(&state), &deaf(&before), "a refused command changed something");
+                prop_assert_eq!(&without_liveness(&state), &without_liveness(&before), "a refused command changed something");
             }
             for (old, new) in before.sections.iter().zip(&state.sections) {
                 prop_assert!(new.epoch >= old.epoch && new.max_seq >= old.max_seq && new.routed >= old.routed);
@@ -714,7 +714,7 @@ proptest! {
         }
     }
 
-    /// Somebody who follows by deltas, from any versions on the way, knows the same routes as the store.
+    /// A follower that adopts deltas, from any versions on the way, has the same routes as the store.
     #[test]
     fn followed_deltas_are_the_whole_table(commands in commands(), asks in prop::collection::vec(any::<bool>(), 60)) {
         let mut state = defined();

@@ -86,11 +86,12 @@ async fn a_client_that_never_reads_is_not_read_from_forever() {
     let server = TestServer::open().await;
     let (send, messages) = mpsc::channel(1);
     let _unread = server.client().next_stream(ReceiverStream::new(messages)).await.unwrap();
-    let ask = v1::NextManyRequest { uids: vec![7; 100], ..v1::NextManyRequest::default() };
+    let request = v1::NextManyRequest { uids: vec![7; 100], ..v1::NextManyRequest::default() };
     // Far more than the flow-control windows of both sides.
     let talking = async {
         for tag in 0..1_000_000 {
-            let message = v1::NextStreamRequest { tag, ask: Some(ask.clone()), ..v1::NextStreamRequest::default() };
+            let message =
+                v1::NextStreamRequest { tag, request: Some(request.clone()), ..v1::NextStreamRequest::default() };
             if tokio::time::timeout(Duration::from_millis(500), send.send(message)).await.is_err() {
                 return tag;
             }

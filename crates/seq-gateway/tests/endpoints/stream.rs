@@ -31,7 +31,8 @@ impl Client {
     }
 
     async fn send_items(&self, tag: u64, uids: Vec<u64>) {
-        self.send(v1::NextStreamRequest { tag, ask: Some(ask(uids)), timeout_ms: 10_000, now_only: false }).await;
+        self.send(v1::NextStreamRequest { tag, request: Some(request(uids)), timeout_ms: 10_000, now_only: false })
+            .await;
     }
 
     async fn send(&self, message: v1::NextStreamRequest) {
@@ -44,13 +45,13 @@ impl Client {
 
     async fn values(&mut self) -> (u64, Vec<u64>) {
         match self.receive().await {
-            v1::NextStreamResponse { tag, outcome: Some(Outcome::Answer(answer)) } => (tag, answer.values),
+            v1::NextStreamResponse { tag, outcome: Some(Outcome::Response(answer)) } => (tag, answer.values),
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn ask(uids: Vec<u64>) -> v1::NextManyRequest {
+fn request(uids: Vec<u64>) -> v1::NextManyRequest {
     v1::NextManyRequest { uids, ..v1::NextManyRequest::default() }
 }
 
@@ -96,12 +97,17 @@ async fn now_only_items_are_refused_instead_of_held() {
     server.twin.hold(&[1]);
     let mut client = Client::open(&server).await;
     client
-        .send(v1::NextStreamRequest { tag: 7, ask: Some(ask(vec![5, 1, 6])), timeout_ms: 10_000, now_only: true })
+        .send(v1::NextStreamRequest {
+            tag: 7,
+            request: Some(request(vec![5, 1, 6])),
+            timeout_ms: 10_000,
+            now_only: true,
+        })
         .await;
-    let Some(Outcome::Answer(answer)) = client.receive().await.outcome else { panic!("refused as a whole") };
+    let Some(Outcome::Response(answer)) = client.receive().await.outcome else { panic!("refused as a whole") };
     assert_eq!(answer.values, [1, 0, 1]);
     let [refused] = &answer.errors[..] else { panic!("{:?}", answer.errors) };
-    assert_eq!((refused.index, &*refused.reason), (1, seq_proto::status::WOULD_WAIT));
+    assert_eq!((refused.index, &*refused.reason), (1, "WOULD_WAIT"));
     assert_eq!(server.twin.last(1), 0);
 }
 
@@ -127,17 +133,17 @@ async fn a_bad_message_is_refused_alone() {
     let server = TestServer::open().await;
     let mut client = Client::open(&server).await;
     let too_many = vec![1; limits::MAX_ITEMS + 1];
-    let counts = v1::NextManyRequest { counts: vec![1], ..ask(vec![1, 2]) };
-    let hops = v1::NextManyRequest { hops: limits::MAX_HOPS + 1, ..ask(vec![1]) };
+    let counts = v1::NextManyRequest { counts: vec![1], ..request(vec![1, 2]) };
+    let hops = v1::NextManyRequest { hops: limits::MAX_HOPS + 1, ..request(vec![1]) };
     let bad = [
         (None, "EMPTY_BATCH"),
-        (Some(ask(Vec::new())), "EMPTY_BATCH"),
-        (Some(ask(too_many)), "BATCH_TOO_LARGE"),
+        (Some(request(Vec::new())), "EMPTY_BATCH"),
+        (Some(request(too_many)), "BATCH_TOO_LARGE"),
         (Some(counts), "COUNTS_MISMATCH"),
         (Some(hops), "TOO_MANY_HOPS"),
     ];
-    for (tag, (ask, reason)) in (1..).zip(bad) {
-        client.send(v1::NextStreamRequest { tag, ask, ..v1::NextStreamRequest::default() }).await;
+    for (tag, (request, reason)) in (1..).zip(bad) {
+        client.send(v1::NextStreamRequest { tag, request, ..v1::NextStreamRequest::default() }).await;
         match client.receive().await {
             v1::NextStreamResponse { tag: answered, outcome: Some(Outcome::Refusal(refusal)) } => {
                 assert_eq!((answered, &*refusal.reason), (tag, reason));
@@ -146,9 +152,9 @@ async fn a_bad_message_is_refused_alone() {
         }
     }
     // An invalid item is refused alone.
-    let counted = v1::NextManyRequest { counts: vec![1, 1_000_001], ..ask(vec![1, 2]) };
-    client.send(v1::NextStreamRequest { tag: 9, ask: Some(counted), ..v1::NextStreamRequest::default() }).await;
-    let Some(Outcome::Answer(answer)) = client.receive().await.outcome else { panic!("refused as a whole") };
+    let counted = v1::NextManyRequest { counts: vec![1, 1_000_001], ..request(vec![1, 2]) };
+    client.send(v1::NextStreamRequest { tag: 9, request: Some(counted), ..v1::NextStreamRequest::default() }).await;
+    let Some(Outcome::Response(answer)) = client.receive().await.outcome else { panic!("refused as a whole") };
     assert_eq!((answer.values, &*answer.errors[0].reason), (vec![1, 0], "COUNT_OUT_OF_RANGE"));
     assert_eq!(server.twin.last(1), 1, "refused items moved nothing");
 }

@@ -61,7 +61,7 @@ impl Transport {
         };
         for uids in calls {
             let request = v1::NextManyRequest { uids: uids.to_vec(), ..v1::NextManyRequest::default() };
-            let message = v1::NextStreamRequest { tag: self.tag, ask: Some(request), timeout_ms, now_only: false };
+            let message = v1::NextStreamRequest { tag: self.tag, request: Some(request), timeout_ms, now_only: false };
             self.tag += 1;
             // The channel has capacity for a round, and the last round is complete.
             send.try_send(message).map_err(|_| Status::unavailable("the stream has ended"))?;
@@ -93,7 +93,7 @@ impl super::Transport for Transport {
         }
         for (uids, outcome) in uids.chunks(self.batch).zip(&mut self.outcomes) {
             match outcome.take() {
-                Some(Outcome::Answer(reply)) => listed(Ok(reply), uids.len(), replies),
+                Some(Outcome::Response(reply)) => listed(Ok(reply), uids.len(), replies),
                 Some(Outcome::Refusal(error)) => replies.extend(std::iter::repeat_n(refused_item(&error), uids.len())),
                 None => {
                     let status =

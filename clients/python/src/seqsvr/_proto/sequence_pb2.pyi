@@ -98,26 +98,26 @@ class ItemError(_message.Message):
     def __init__(self, index: _Optional[int] = ..., code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class NextStreamRequest(_message.Message):
-    __slots__ = ("tag", "ask", "timeout_ms", "now_only")
+    __slots__ = ("tag", "request", "timeout_ms", "now_only")
     TAG_FIELD_NUMBER: _ClassVar[int]
-    ASK_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     NOW_ONLY_FIELD_NUMBER: _ClassVar[int]
     tag: int
-    ask: NextManyRequest
+    request: NextManyRequest
     timeout_ms: int
     now_only: bool
-    def __init__(self, tag: _Optional[int] = ..., ask: _Optional[_Union[NextManyRequest, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., now_only: bool = ...) -> None: ...
+    def __init__(self, tag: _Optional[int] = ..., request: _Optional[_Union[NextManyRequest, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., now_only: bool = ...) -> None: ...
 
 class NextStreamResponse(_message.Message):
-    __slots__ = ("tag", "answer", "refusal")
+    __slots__ = ("tag", "response", "refusal")
     TAG_FIELD_NUMBER: _ClassVar[int]
-    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     tag: int
-    answer: NextManyResponse
+    response: NextManyResponse
     refusal: ItemError
-    def __init__(self, tag: _Optional[int] = ..., answer: _Optional[_Union[NextManyResponse, _Mapping]] = ..., refusal: _Optional[_Union[ItemError, _Mapping]] = ...) -> None: ...
+    def __init__(self, tag: _Optional[int] = ..., response: _Optional[_Union[NextManyResponse, _Mapping]] = ..., refusal: _Optional[_Union[ItemError, _Mapping]] = ...) -> None: ...
 
 class CurrentRequest(_message.Message):
     __slots__ = ("uid", "route_version", "epoch", "hops")

@@ -40,7 +40,7 @@ impl Bench {
     /// The tag and the uids of the next message.
     fn next_message(&mut self) -> Option<(u64, Vec<u64>)> {
         match self.queue.next_message(self.queue.generation, &self.waker, || self.began) {
-            NextMessage::Ready(message) => Some((message.tag, message.ask.unwrap().uids)),
+            NextMessage::Ready(message) => Some((message.tag, message.request.unwrap().uids)),
             NextMessage::Pending => None,
             NextMessage::Closed => panic!("the stream is open"),
         }
@@ -52,7 +52,7 @@ impl Bench {
         let values: Vec<u64> = calls.iter().map(|call| call.uid).collect();
         let zeros = vec![0; values.len()];
         let answer = v1::NextManyResponse { values, prevs: zeros.clone(), epochs: zeros, ..Default::default() };
-        complete(calls, Some(Response::Answer(answer)));
+        complete(calls, Some(Response::Response(answer)));
     }
 }
 
@@ -92,7 +92,7 @@ fn the_first_call_opens_the_stream_and_pending_calls_are_one_message() {
     let NextMessage::Ready(message) = it.queue.next_message(it.queue.generation, &it.waker, || it.began) else {
         panic!()
     };
-    let request = message.ask.unwrap();
+    let request = message.request.unwrap();
     assert_eq!((message.tag, message.timeout_ms, message.now_only), (1, 50, true));
     assert_eq!(
         (request.uids, request.counts, request.known_epochs, request.route_version),
@@ -208,7 +208,7 @@ fn refusals_reach_their_calls_and_routes_the_first_waiting_caller() {
         lost: Some(v1::LostAttempts { indexes: vec![2], attempts: vec![4] }),
     };
     let (calls, _) = it.queue.take_message(0).unwrap();
-    complete(calls, Some(Response::Answer(answer.clone())));
+    complete(calls, Some(Response::Response(answer.clone())));
     assert!(
         matches!(refused.try_recv(), Ok(Some(Outcome::Refused { routes: Some(routes), .. })) if routes.version == 9)
     );
@@ -221,7 +221,7 @@ fn refusals_reach_their_calls_and_routes_the_first_waiting_caller() {
         let mut outcomes: Vec<_> = (0..3).map(|uid| it.enqueue(uid, 100).0).collect();
         let (tag, _) = it.next_message().unwrap();
         let (calls, _) = it.queue.take_message(tag).unwrap();
-        complete(calls, Some(Response::Answer(bad)));
+        complete(calls, Some(Response::Response(bad)));
         assert_eq!(outcomes.iter_mut().map(outcome_of).collect::<Vec<_>>(), ["invalid"; 3]);
     }
 }

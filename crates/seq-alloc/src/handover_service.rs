@@ -1,6 +1,6 @@
-//! The target's side of planned moves: the service that other AllocSvrs of the set call, on a port that others reach as well.
+//! The target's side of handovers: the service that other AllocSvrs of the set call, on a port that others reach as well.
 //!
-//! **Invariant:** no request starts an ownership; `seq_core::owner::handing` says what does. What requests can make this node
+//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides. What requests can make this node
 //! hold is bounded, also while copies are being received.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use seq_core::section::SectionCopy;
 use seq_core::{SectionId, Seq};
 use seq_proto::owners::{self, OfferError};
 use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
-use seq_proto::{status, v1};
+use seq_proto::{Reason, v1};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -19,7 +19,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::allocator::Allocator;
 use crate::handover;
 
-/// How long an Activate waits for the grant: the store's response to one renewal, well before the source stops waiting.
+/// How long an Activate waits for the grant: the store's response to one renewal, well before the source times out.
 const GRANT_TIME: Duration = Duration::from_millis(400);
 
 /// Bounds the slots of copies that are being received, by all requests together: as many as are kept once they are here.
@@ -38,7 +38,7 @@ impl Receiving {
         let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
         let more = more.ok_or_else(|| {
             let text = format!("copies of {MAX_INCOMING_SLOTS} touched uids are being received already");
-            status::with_reason(Code::ResourceExhausted, "TOO_MUCH_STAGED", text, [], None)
+            Reason::TooMuchStaged.status(text)
         })?;
         held.merge(more);
         Ok(())
@@ -46,18 +46,19 @@ impl Receiving {
 }
 
 impl Allocator {
-    /// What other AllocSvrs of the set call to hand sections over; served beside the doors, on the same port.
+    /// The service that other AllocSvrs of the set call to hand sections over; served beside the other endpoints, on the same
+    /// port.
     #[must_use]
-    pub fn peer_routes(&self) -> Routes {
-        let service = HandoverServiceServer::new(Target(self.clone()));
+    pub fn handover_service(&self) -> Routes {
+        let service = HandoverServiceServer::new(Service(self.clone()));
         Routes::new(service.max_decoding_message_size(limits::MAX_REQUEST_BYTES * 2))
     }
 }
 
-struct Target(Allocator);
+struct Service(Allocator);
 
 #[tonic::async_trait]
-impl HandoverService for Target {
+impl HandoverService for Service {
     async fn prepare(&self, request: Request<v1::PrepareRequest>) -> Result<Response<v1::PrepareResponse>, Status> {
         let offer = self.offer(request.get_ref().offer.as_ref())?;
         self.0.shared.step(|owner, _| owner.on_prepare(&offer)).map_err(|refusal| self.refused(&refusal))?;
@@ -72,7 +73,7 @@ impl HandoverService for Target {
         let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
         let offer = self.offer(first.offer.as_ref())?;
         // Before more is received than the first message.
-        self.0.shared.owner.lock().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
+        self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
         let time = handover::stage_time(self.0.shared.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
         let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
@@ -86,24 +87,24 @@ impl HandoverService for Target {
         shared.step(|owner, effects| owner.on_activate(&offer, effects)).map_err(|refusal| self.refused(&refusal))?;
         let begun = async {
             loop {
-                let update = shared.update.notified();
-                if shared.owner.lock().is_settled(&offer) {
+                let changed = shared.ownership_changed.notified();
+                if shared.ownership.machine().is_settled(&offer) {
                     return;
                 }
-                update.await;
+                changed.await;
             }
         };
         match tokio::time::timeout(GRANT_TIME, begun).await {
             Ok(()) => Ok(Response::new(v1::ActivateResponse {})),
             Err(_) => {
                 let text = format!("the store did not grant section {} within {GRANT_TIME:?}", offer.section);
-                Err(status::with_reason(Code::Unavailable, "NOT_GRANTED", text, [], None))
+                Err(Reason::NotGranted.status(text))
             }
         }
     }
 }
 
-impl Target {
+impl Service {
     /// Receives the rest of a copy, and holds room for it.
     async fn receive(
         &self,
@@ -134,28 +135,28 @@ impl Target {
     }
 }
 
-impl Target {
+impl Service {
     fn refused(&self, refusal: &OfferRefusal) -> Status {
         let reason = match refusal {
-            OfferRefusal::OtherIncarnation { .. } => "OTHER_INCARNATION",
-            OfferRefusal::Leaving => "LEAVING",
-            OfferRefusal::Past { .. } => "PAST",
-            OfferRefusal::UnknownSection { .. } => "UNKNOWN_SECTION",
-            OfferRefusal::UnknownEpoch { .. } => "UNKNOWN_EPOCH",
-            OfferRefusal::Copy { .. } => "BAD_COPY",
+            OfferRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+            OfferRefusal::Leaving => Reason::Leaving,
+            OfferRefusal::Past { .. } => Reason::Past,
+            OfferRefusal::UnknownSection { .. } => Reason::UnknownSection,
+            OfferRefusal::UnknownEpoch { .. } => Reason::UnknownEpoch,
+            OfferRefusal::Copy { .. } => Reason::BadCopy,
         };
         if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
-            // The source may know newer routes than this node; the next attempt finds them here.
+            // The source may have newer routes than this node; the next attempt finds them here.
             self.0.shared.renew_now.notify_one();
         }
-        status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), [], None)
+        reason.status_as(Code::FailedPrecondition, refusal.to_string())
     }
 }
 
 fn malformed(error: &OfferError) -> Status {
-    let (code, reason) = match error {
-        OfferError::OtherSet { .. } => (Code::FailedPrecondition, "OTHER_SET"),
-        _ => (Code::InvalidArgument, "BAD_OFFER"),
+    let reason = match error {
+        OfferError::OtherSet { .. } => Reason::OtherSet,
+        _ => Reason::BadOffer,
     };
-    status::with_reason(code, reason, error.to_string(), [], None)
+    reason.status(error.to_string())
 }
