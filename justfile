@@ -61,7 +61,8 @@ fuzz SECONDS="66" *ARGS:
 bench *ARGS:
     cargo bench --workspace {{ARGS}}
 
-# Measures how the service grows with uids, sections, allocators and steps, and draws it: some minutes.
+# Measures how the service scales over uids, sections, allocators and steps, and changes of owner over sections, and draws it:
+# some minutes.
 growth DIR="docs/growth":
     cargo run --release -p seq-growth -- {{DIR}}
 

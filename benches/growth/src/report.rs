@@ -46,7 +46,7 @@ impl Report {
     /// Writes a plot under this name.
     pub(crate) fn draw(&self, name: &str, plot: &Plot) -> io::Result<()> {
         std::fs::create_dir_all(&self.dir)?;
-        std::fs::write(self.dir.join(name).with_extension("svg"), plot.svg())
+        std::fs::write(self.dir.join(name).with_extension("svg"), plot.svg()?)
     }
 
     /// Adds a goal: `measured` at most `most`.
