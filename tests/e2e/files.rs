@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::cluster::{Place, Server, eventually, seqsvr};
 
 /// Files that the processes may open: little more than the least.
@@ -33,7 +35,8 @@ fn callers_that_take_every_connection_leave_the_node_its_files() {
     eventually("a number is given out", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
 
     // This process needs as many.
-    seq_kit::process::raise_file_limit().unwrap();
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let before = snapshots(&place);
     let mut callers = Vec::new();
     for port in [7301, 7302, 7303, 7400, 7479] {

@@ -77,7 +77,7 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
         }
     }
     let (goals, met) = table::goals(&bench.rows, &suite::goals());
-    println!("{}\n{goals}", table::rows(&bench.rows));
+    println!("{}\n\n{goals}", table::rows(&bench.rows));
     anyhow::ensure!(met, "goals were missed");
     Ok(())
 }

@@ -42,10 +42,10 @@ pub(crate) struct Bench {
 /// The gRPC endpoints: name of the row and flags, the same for both sides. Connections and the requests in flight on
 /// each dominate the cost of a unary call.
 const WIRE: [(&str, &str); 4] = [
-    ("unary", "--door grpc --connections 4 --concurrency 64"),
-    ("unary, 100 uids", "--door many --batch 100 --connections 4 --concurrency 64"),
-    ("stream, 1 uid a message", "--door stream --connections 8 --concurrency 8 --pipeline 512"),
-    ("stream, 100 uids a message", "--door stream --connections 8 --concurrency 8 --pipeline 16 --batch 100"),
+    ("unary", "--endpoint grpc --connections 4 --concurrency 64"),
+    ("unary, 100 uids", "--endpoint many --batch 100 --connections 4 --concurrency 64"),
+    ("stream, 1 uid a message", "--endpoint stream --connections 8 --concurrency 8 --pipeline 512"),
+    ("stream, 100 uids a message", "--endpoint stream --connections 8 --concurrency 8 --pipeline 16 --batch 100"),
 ];
 
 /// Pipeline depths of redis-benchmark, and the number of commands for each second of a run.
@@ -118,7 +118,7 @@ impl Bench {
                 self.add(format!("{side} {name}"), figure);
             }
         }
-        let json = tool::bench(&self.seqsvr, &ours.addrs[0], self.seconds, "--door json --concurrency 64").await?;
+        let json = tool::bench(&self.seqsvr, &ours.addrs[0], self.seconds, "--endpoint json --concurrency 64").await?;
         self.add("seqsvr JSON over HTTP/1.1".to_owned(), json);
         ours.stop().await?;
         bare.stop().await
@@ -129,7 +129,7 @@ impl Bench {
         for (name, flags) in
             [("seqsvr SDK, one call a message", " --no-coalescing"), ("seqsvr SDK, calls share messages", "")]
         {
-            let flags = format!("--door sdk --concurrency 256{flags}");
+            let flags = format!("--endpoint sdk --concurrency 256{flags}");
             let figure = tool::bench(&self.seqsvr, &ours.addrs[0], self.seconds, &flags).await?;
             self.add(name.to_owned(), figure);
         }

@@ -1,5 +1,8 @@
 //! Medians of the runs, and the ratios checked by the goals.
 
+use comfy_table::Table;
+use comfy_table::presets::ASCII_MARKDOWN;
+
 use crate::tool::Figure;
 
 /// One measured case with its runs.
@@ -48,19 +51,19 @@ impl Row {
 
 /// All rows, as a Markdown table.
 pub(crate) fn rows(rows: &[Row]) -> String {
-    let mut text = head(&["what", "numbers/s", "server CPU us", "p50 us", "p99 us", "runs"]);
+    let mut table = table(["what", "numbers/s", "server CPU us", "p50 us", "p99 us", "runs"]);
     for row in rows {
         let whole = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
         let cpu = row.cpu().map_or("-".to_owned(), |cpu| format!("{cpu:.3}"));
         let runs = row.runs.len().to_string();
-        text += &line(&[row.name.clone(), rate(row.rate()), cpu, whole(row.p50()), whole(row.p99()), runs]);
+        table.add_row([row.name.clone(), rate(row.rate()), cpu, whole(row.p50()), whole(row.p99()), runs]);
     }
-    text
+    table.to_string()
 }
 
 /// The goals whose two rows were measured, as a Markdown table; and whether all are met.
 pub(crate) fn goals(rows: &[Row], goals: &[Goal]) -> (String, bool) {
-    let mut text = head(&["ours", "beside", "figure", "goal", "measured", ""]);
+    let mut table = table(["ours", "beside", "figure", "goal", "measured", ""]);
     let mut all = true;
     let find = |name: &str| rows.iter().find(|row| row.name == name && !row.runs.is_empty());
     for goal in goals {
@@ -78,20 +81,17 @@ pub(crate) fn goals(rows: &[Row], goals: &[Goal]) -> (String, bool) {
             let sign = if at_least { ">=" } else { "<=" };
             let verdict = if met { "PASS" } else { "FAIL" };
             let (bound, ratio) = (format!("{sign} {bound:.2}x"), format!("{ratio:.2}x"));
-            text +=
-                &line(&[goal.ours.clone(), goal.theirs.clone(), figure.to_owned(), bound, ratio, verdict.to_owned()]);
+            table.add_row([&goal.ours, &goal.theirs, figure, &bound, &ratio, verdict]);
         }
     }
-    (text, all)
+    (table.to_string(), all)
 }
 
-fn line(cells: &[String]) -> String {
-    format!("| {} |\n", cells.join(" | "))
-}
-
-fn head(names: &[&str]) -> String {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    line(&names) + &line(&vec!["---".to_owned(); names.len()])
+/// An empty Markdown table.
+fn table<const COLUMNS: usize>(head: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header(head);
+    table
 }
 
 fn rate(rate: Option<f64>) -> String {

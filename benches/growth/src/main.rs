@@ -5,14 +5,16 @@
 //! goals.
 //!
 //! It uses the real components: `seq_core::Section`, the allocator behind its `SequenceService`, and a store of one member
-//! with its log in memory, to exclude disk latency. The cost of an endpoint is not included. Every case is compared
-//! with the same work on a bare array of the same size, in turn, in the same run.
+//! with its log in memory, to exclude disk latency. The cost of an endpoint is not included, except in changes of owner,
+//! which are messages. Every case of numbers is compared with the same work on a bare array of the same size, in turn, in
+//! the same run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 mod measure;
 mod memory;
+mod owner_changes;
 mod plot;
 mod report;
 mod scenarios;
@@ -46,7 +48,8 @@ fn main() -> ExitCode {
         .and_then(|()| scenarios::uids(scale, &mut report))
         .and_then(|()| scenarios::sections(scale, &mut report))
         .and_then(|()| scenarios::allocators(scale, &mut report))
-        .and_then(|()| scenarios::steps(scale, &mut report));
+        .and_then(|()| scenarios::steps(scale, &mut report))
+        .and_then(|()| owner_changes::scenario(scale, &mut report));
     if let Err(error) = written {
         eprintln!("{dir}: {error}");
         return ExitCode::from(74);

@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use comfy_table::Table;
+use comfy_table::presets::ASCII_MARKDOWN;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::plot::Plot;
@@ -36,12 +38,9 @@ impl Report {
 
     /// Prints a table.
     pub(crate) fn table(&self, title: &str, head: &[&str], rows: &[Vec<String>]) {
-        println!("\n{title}\n");
-        println!("| {} |", head.join(" | "));
-        println!("|{}", "---|".repeat(head.len()));
-        for row in rows {
-            println!("| {} |", row.join(" | "));
-        }
+        let mut table = Table::new();
+        table.load_preset(ASCII_MARKDOWN).set_header(head).add_rows(rows);
+        println!("\n{title}\n\n{table}");
     }
 
     /// Writes a plot under this name.

@@ -1,20 +1,20 @@
 //! A store of one member and allocators of one set, in this process, connected by loopback.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
+use seq_api::clock::Clock;
+use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
-use seq_kit::clock::Clock;
-use seq_kit::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreOptions};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 /// Timeout of every wait.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// No section is handed over during a measurement.
 const NEVER: Duration = Duration::from_secs(24 * 3_600);
 
@@ -45,17 +45,7 @@ impl World {
         asks: &[DecodedItem],
         replies: &mut Vec<ItemReply<Allocation>>,
     ) -> Duration {
-        replies.clear();
-        allocator.try_next_batch(Via::Stream, asks, replies);
-        if replies.iter().all(|reply| matches!(reply, Some(Ok(_)))) {
-            return Duration::ZERO;
-        }
-        let start = Instant::now();
-        let call = Call { deadline: start + TIMEOUT, hops: 0, via: Via::Stream };
-        self.runtime.block_on(allocator.complete_batch(call, asks, replies));
-        let refused = replies.iter().find(|reply| !matches!(reply, Some(Ok(_))));
-        assert!(refused.is_none(), "refused: {refused:?}");
-        start.elapsed()
+        take(&self.runtime, allocator, asks, replies)
     }
 
     /// The first uid of each section that an allocator owns.
@@ -84,6 +74,27 @@ impl World {
     }
 }
 
+/// Allocates the numbers of a batch; returns how long its pending items had to wait.
+#[inline]
+pub(crate) fn take(
+    runtime: &Runtime,
+    allocator: &Allocator,
+    asks: &[DecodedItem],
+    replies: &mut Vec<ItemReply<Allocation>>,
+) -> Duration {
+    replies.clear();
+    allocator.try_next_batch(Via::Stream, asks, replies);
+    if replies.iter().all(|reply| matches!(reply, Some(Ok(_)))) {
+        return Duration::ZERO;
+    }
+    let start = Instant::now();
+    let call = Call { deadline: start + TIMEOUT, hops: 0, via: Via::Stream };
+    runtime.block_on(allocator.complete_batch(call, asks, replies));
+    let refused = replies.iter().find(|reply| !matches!(reply, Some(Ok(_))));
+    assert!(refused.is_none(), "refused: {refused:?}");
+    start.elapsed()
+}
+
 /// An item for the next number of one uid.
 #[inline]
 pub(crate) fn ask(uid: u64) -> DecodedItem {
@@ -95,32 +106,8 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
     let listener = seq_kit::listen::bind(any, 1).expect("a port").remove(0);
     let addr = listener.local_addr().expect("bound").to_string();
     let spec = spec(layout, step, addr, allocators);
-    let config = StoreConfig {
-        spec: spec.clone(),
-        cluster: spec.name.clone(),
-        id: 1,
-        data: DataDir::Memory(seq_store::storage::MemoryDisk::new()),
-        join: false,
-        form: true,
-        listener: listener.into(),
-        options: StoreOptions { rebalance_after: NEVER, ..StoreOptions::DEFAULTS },
-        clock: Clock::System,
-        revision: "growth".to_owned(),
-    };
-    let store = Store::start(config, tasks.clone()).await.expect("the store starts");
-    store.ready().await;
-    let start = |alloc: &AllocSpec| {
-        let config = AllocConfig {
-            spec: spec.clone(),
-            name: alloc.name.clone(),
-            advertise: alloc.addr.clone(),
-            replace: false,
-            options: AllocOptions::DEFAULTS,
-            clock: Clock::System,
-        };
-        Allocator::start(config, tasks).expect("the allocator starts")
-    };
-    let allocators: Vec<Allocator> = spec.allocs.iter().map(start).collect();
+    let store = start_store(&spec, listener, StoreOptions::DEFAULTS.registration_grace, tasks).await;
+    let allocators: Vec<Allocator> = spec.allocs.iter().map(|alloc| start_allocator(&spec, alloc, tasks)).collect();
     let begun = Instant::now();
     let owned = || allocators.iter().map(|allocator| allocator.status().sections).sum::<u32>();
     while owned() < layout.sections() || allocators.iter().any(|allocator| allocator.ready().is_err()) {
@@ -130,7 +117,47 @@ async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) 
     (store, allocators)
 }
 
-fn spec(layout: Layout, step: u64, store: String, allocators: usize) -> SetSpec {
+/// Starts the store of a set, its log in memory, and waits until it is ready. Its sections wait for
+/// `registration_grace` for allocators that have not registered.
+pub(crate) async fn start_store(
+    spec: &SetSpec,
+    listener: TcpListener,
+    registration_grace: Duration,
+    tasks: &TaskGroup,
+) -> StoreHandle {
+    let config = StoreConfig {
+        spec: spec.clone(),
+        cluster: spec.name.clone(),
+        id: 1,
+        data: DataDir::Memory(seq_store::storage::MemoryDisk::new()),
+        join: false,
+        form: true,
+        listener: listener.into(),
+        options: StoreOptions { rebalance_after: NEVER, registration_grace, ..StoreOptions::DEFAULTS },
+        clock: Clock::System,
+        revision: "growth".to_owned(),
+        cpu_us: || 0,
+    };
+    let store = Store::start(config, tasks.clone()).await.expect("the store starts");
+    store.ready().await;
+    store
+}
+
+/// Starts an allocator of a set on the current runtime.
+pub(crate) fn start_allocator(spec: &SetSpec, alloc: &AllocSpec, tasks: &TaskGroup) -> Allocator {
+    let config = AllocConfig {
+        spec: spec.clone(),
+        name: alloc.name.clone(),
+        advertise: alloc.addr.clone(),
+        replace: false,
+        options: AllocOptions::DEFAULTS,
+        clock: Clock::System,
+    };
+    Allocator::start(config, tasks).expect("the allocator starts")
+}
+
+/// A set of one store at `store` and of allocators at addresses that do not exist.
+pub(crate) fn spec(layout: Layout, step: u64, store: String, allocators: usize) -> SetSpec {
     let alloc = |number: usize| AllocSpec {
         name: format!("a{number}"),
         // Never connected to: every owner is in this process.

@@ -1,20 +1,19 @@
 //! The handle: numbers from memory, at the price of one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use seq_client::pool::{Dial, Pool};
-use seq_core::lease::Lease;
+use seq_api::batch_clock::BatchClock;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
+use seq_channel::{Dial, Pool};
+use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
 use seq_core::route::RouteUpdate;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
-use seq_kit::arrivals::ArrivalClock;
 use seq_kit::http::Checks;
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::{Notify, watch};
@@ -23,21 +22,22 @@ use crate::config::{AllocConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
 use crate::handover::HandoverQueue;
-use crate::line::Line;
-use crate::owned::OwnedTable;
+use crate::ownership::{Ownership, Serving};
 use crate::peers::Peers;
-use crate::settle::{Advance, Holds, Lost, PendingItem, Read, Take, Work};
+use crate::pending::{PendingCalls, PendingItem};
+use crate::raise_queue::RaiseInbox;
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::target::Receiving;
-use crate::{ceiling, handover, peer_routes, session, shared};
+use crate::work::{Advance, Read, Take, Work};
+use crate::{handover, peer_routes, raise_loop, session, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
     /// Where all its calls arrive on one thread.
-    arrivals: Option<Arc<ArrivalClock>>,
+    arrivals: Option<Arc<BatchClock>>,
 }
 
 /// Why an allocator cannot start.
@@ -94,22 +94,19 @@ impl Allocator {
         }
         let members = spec.stores.into_iter().map(|store| store.addr).collect();
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, options.store_timeout));
+        let machine = Owner::new(&set, layout, options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            owner: Mutex::new(Owner::new(&set, layout, options.terms()).with_secret(fastrand::u64(..))),
-            lease: Lease::default(),
-            confirmed: AtomicU64::new(0),
+            ownership: Ownership::new(machine, layout, Step(spec.step), options.terms().served(), clock.clone()),
             clock,
-            owned: OwnedTable::new(layout.sections()),
-            routes: ArcSwapOption::empty(),
             node: AtomicU32::new(0),
             fault: Mutex::new(None),
             stores: Mutex::default(),
-            line: Line::default(),
+            raises: RaiseInbox::default(),
             renew_now: Notify::new(),
             grants_due: Notify::new(),
             update: Notify::new(),
-            holds: Holds::default(),
+            pending: PendingCalls::default(),
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
             peers: Peers::new(options.connections, dial.clone()),
@@ -126,7 +123,7 @@ impl Allocator {
         group.spawn("session keeper", Kind::Critical, session::run(shared.clone(), link.clone()));
         group.spawn("move keeper", Kind::Critical, handover::keep(shared.clone(), link.clone()));
         group.spawn("peer_routes keeper", Kind::Critical, peer_routes::keep(shared.clone()));
-        group.spawn("ceiling keeper", Kind::Critical, ceiling::keep(shared.clone(), link));
+        group.spawn("raise loop", Kind::Critical, raise_loop::run(shared.clone(), link));
         group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
         Ok(Allocator { shared, arrivals: None })
     }
@@ -138,16 +135,16 @@ impl Allocator {
     /// Outside of a current-thread runtime.
     #[must_use]
     pub fn for_endpoints_of_this_thread(&self) -> Allocator {
-        let clock = ArrivalClock::new(self.shared.clock.clone());
+        let clock = BatchClock::new(self.shared.clock.clone());
         Allocator { shared: self.shared.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
-    /// Whether the lease holds, at a time after the calls at hand arrived. DecodedItem before the table is read.
+    /// What may be served, at a time after the calls at hand arrived.
     #[inline]
-    fn leased(&self) -> bool {
+    fn serve(&self) -> Option<Serving<'_>> {
         match &self.arrivals {
-            Some(clock) => self.shared.lease.holds(clock.now()),
-            None => self.shared.leased(),
+            Some(clock) => self.shared.ownership.serve(clock.now()),
+            None => self.shared.serve(),
         }
     }
 
@@ -161,12 +158,12 @@ impl Allocator {
     #[must_use]
     pub fn status(&self) -> v1::AllocStatus {
         let shared = &self.shared;
-        let session = shared.owner.lock().session();
+        let session = shared.ownership.machine().session();
         let (raises, raises_refused) = shared.counters.raises();
-        let owned = shared.owned.load();
+        let owned = shared.ownership.owned();
         let now = shared.clock.now();
-        let lease = shared.lease.left(now);
-        let confirmed = shared.confirmed.load(Relaxed);
+        let lease = shared.ownership.lease_left(now);
+        let confirmed = shared.ownership.confirmed();
         let served = u64::try_from(shared.options.terms().served().as_nanos()).unwrap_or(u64::MAX);
         let over = confirmed > 0 && lease.is_zero();
         let ended = now.boottime.saturating_sub(confirmed.saturating_add(served));
@@ -193,12 +190,12 @@ impl Allocator {
         let shared = self.shared.clone();
         checks.add("registered", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "not registered yet".to_owned());
-            if shared.owner.lock().session().is_some() { Ok(()) } else { Err(reason()) }
+            if shared.ownership.machine().session().is_some() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
         checks.add("lease", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not answer".to_owned());
-            if shared.leased() { Ok(()) } else { Err(reason()) }
+            if shared.is_leased() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
         checks.add("routes", move || {
@@ -243,7 +240,7 @@ impl Allocator {
         let emptied = async {
             loop {
                 let update = shared.update.notified();
-                if shared.owner.lock().is_empty() && shared.handovers.are_done() {
+                if shared.ownership.machine().is_empty() && shared.handovers.are_done() {
                     return;
                 }
                 tokio::select! {
@@ -258,8 +255,8 @@ impl Allocator {
 }
 
 impl SequenceService for Allocator {
-    async fn next(&self, call: Call, ask: Item) -> Result<Allocation, Refusal> {
-        let answer = self.one(&Take, call, ask).await;
+    async fn next(&self, call: Call, item: Item) -> Result<Allocation, Refusal> {
+        let answer = self.one(&Take, call, item).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }
@@ -268,7 +265,7 @@ impl SequenceService for Allocator {
 
     fn try_next_batch(&self, via: Via, items: &[DecodedItem], answers: &mut Vec<ItemReply<Allocation>>) {
         let before = answers.len();
-        self.shared.first_pass(&Take, via, self.leased(), items, answers);
+        self.shared.first_pass(&Take, via, self.serve().as_ref(), items, answers);
         self.shared.count_refused(via, &answers[before..]);
     }
 
@@ -304,28 +301,23 @@ impl SequenceService for Allocator {
 }
 
 impl Allocator {
-    /// Answers one item: here and now in the usual case.
+    /// Completes one item: served here at once in the usual case.
     #[inline]
-    async fn one<W: Work>(&self, work: &W, call: Call, ask: Item) -> Result<W::Answer, Refusal> {
+    async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         let shared = &*self.shared;
-        let (section, slot) = shared.layout.locate(ask.uid)?;
-        let item = PendingItem { index: 0, ask, section, slot, lost: Lost::default() };
-        // The lease first, then the table: see `seq_core::lease`. The table's guard ends with the block: nothing is held
-        // over a wait.
-        let answer = if self.leased() {
-            let table = shared.owned.load();
-            table.get(section).and_then(|owned| work.here(shared, owned, &item))
-        } else {
-            None
-        };
-        let Some(answer) = answer else {
+        let (section, slot) = shared.layout.locate(item.uid)?;
+        let item = PendingItem { index: 0, item, section, slot, unknown: UnknownAttempts::default() };
+        // The guard ends with the statement: nothing is held over a wait.
+        let result = self.serve().and_then(|serving| work.here(shared, serving.get(section)?, &item));
+        let Some(result) = result else {
+            let pending = shared.pend(&call, section, vec![item]);
             // Boxed, so that the usual call does not carry the size of the rare one.
-            let settled = Box::pin(shared.settle(work, call, vec![item])).await;
-            return settled.into_iter().next().expect("one answer for one item").1;
+            let results = Box::pin(shared.complete(work, call, pending)).await;
+            return results.into_iter().next().expect("one result for one item").1;
         };
-        if answer.is_ok() {
+        if result.is_ok() {
             shared.counters.given(call.via, W::numbers(&item));
         }
-        answer
+        result
     }
 }

@@ -1,174 +1,135 @@
-//! Calls for many uids: what is here is answered in one pass over one state of the table; only what waits or lies
-//! elsewhere costs more.
+//! Calls for many uids: what is served here takes one pass over one state of the table; only what waits or is forwarded
+//! costs more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
+use seq_core::calls::UnknownAttempts;
 use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
 
-use crate::settle::{Lost, PendingItem, Read, Settled, Take, Work, passes};
+use crate::ownership::Serving;
+use crate::pending::{ItemResult, PendingItem, SectionItems};
 use crate::shared::Shared;
+use crate::work::{Read, Take, Work};
 
-/// Slots that are brought near before they are needed: enough for their loads to run side by side, and so few that the first
-/// is still near when the last has come.
-const AHEAD: usize = 16;
-
-/// The items of a batch that the first pass could not answer.
-#[derive(Default)]
-struct Later {
-    /// To be settled section by section, in order. Once one item waits, the section's later ones wait behind it: the same
-    /// uid may be among them.
-    waiting: BTreeMap<SectionId, Vec<PendingItem>>,
-    /// Other nodes', by owner, in order.
-    elsewhere: BTreeMap<NodeId, Vec<PendingItem>>,
-}
+/// Slots that are prefetched before they are used: enough for their loads to run side by side, and so few that the first is
+/// still in the cache when the last has arrived.
+const PREFETCHED: usize = 16;
 
 impl Shared {
-    /// Answers what can be answered now, and adds an answer for each ask; `None` for the others. Whether the lease holds was
-    /// found out after the asks had arrived.
+    /// Serves what can be served now and adds a reply for each item; `None` for those that become pending. `serving` was
+    /// obtained after the request had been received.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
         via: Via,
-        leased: bool,
+        serving: Option<&Serving<'_>>,
         items: &[DecodedItem],
-        answers: &mut Vec<ItemReply<W::Answer>>,
+        replies: &mut Vec<ItemReply<W::Output>>,
     ) {
-        // The lease came first, then the table: see `seq_core::lease`.
-        let table = self.owned.load();
+        // Once an item of a section waits, the section's later ones wait behind it: the same uid may be among them.
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
-        let mut warmth = 0;
-        for (chunk, items) in items.chunks(AHEAD).enumerate() {
+        let mut prefetched = 0;
+        for (chunk, items) in items.chunks(PREFETCHED).enumerate() {
             if items.len() > 1 {
-                for ask in items.iter().flatten() {
-                    let located = self.layout.locate(ask.uid);
-                    let owned = located.ok().and_then(|(section, slot)| Some((table.get(section)?, slot)));
-                    warmth |= owned.map_or(0, |(owned, slot)| owned.section.warm(slot));
+                for item in items.iter().flatten() {
+                    let located = self.layout.locate(item.uid);
+                    let served = located.ok().and_then(|(section, slot)| Some((serving?.get(section)?, slot)));
+                    prefetched |= served.map_or(0, |(served, slot)| served.warm(slot));
                 }
             }
-            for (index, ask) in (chunk * AHEAD..).zip(items) {
-                let item = match self.item(index, ask) {
+            for (index, item) in (chunk * PREFETCHED..).zip(items) {
+                let item = match self.locate(index, item) {
                     Ok(item) => item,
                     Err(refusal) => {
-                        answers.push(Some(Err(refusal)));
+                        replies.push(Some(Err(refusal)));
                         continue;
                     }
                 };
-                let owned = table.get(item.section).filter(|_| leased && !waiting.contains(&item.section));
-                let answer = owned.and_then(|owned| work.here(self, owned, &item));
-                match &answer {
+                let served = serving.and_then(|serving| serving.get(item.section));
+                let served = served.filter(|_| !waiting.contains(&item.section));
+                let reply = served.and_then(|served| work.here(self, served, &item));
+                match &reply {
                     Some(Ok(_)) => numbers += W::numbers(&item),
-                    None if owned.is_some() => _ = waiting.insert(item.section),
+                    None if served.is_some() => _ = waiting.insert(item.section),
                     _ => {}
                 }
-                answers.push(answer);
+                replies.push(reply);
             }
         }
-        std::hint::black_box(warmth);
+        std::hint::black_box(prefetched);
         self.counters.given(via, numbers);
     }
 
-    fn item(&self, index: usize, ask: &DecodedItem) -> Result<PendingItem, Refusal> {
-        let ask = (*ask)?;
-        let (section, slot) = self.layout.locate(ask.uid)?;
-        Ok(PendingItem { index, ask, section, slot, lost: Lost::default() })
+    fn locate(&self, index: usize, item: &DecodedItem) -> Result<PendingItem, Refusal> {
+        let item = (*item)?;
+        let (section, slot) = self.layout.locate(item.uid)?;
+        Ok(PendingItem { index, item, section, slot, unknown: UnknownAttempts::default() })
     }
 
-    /// Takes the numbers that the first pass left open.
+    /// Allocates for the items that the first pass left pending.
     pub(crate) async fn complete_batch(
         &self,
         call: Call,
         items: &[DecodedItem],
-        answers: &mut [ItemReply<Allocation>],
+        replies: &mut [ItemReply<Allocation>],
     ) {
-        for (index, result) in self.second_pass(&Take, call, items, answers).await {
+        for (index, result) in self.second_pass(&Take, call, items, replies).await {
             if let Err(refusal) = &result {
                 self.counters.refused(call.via, refusal, 1);
             }
-            answers[index] = Some(result);
+            replies[index] = Some(result);
         }
     }
 
     /// Counts the refusals of a first pass.
-    pub(crate) fn count_refused(&self, via: Via, answers: &[ItemReply<Allocation>]) {
-        for refusal in answers.iter().flatten().filter_map(|answer| answer.as_ref().err()) {
+    pub(crate) fn count_refused(&self, via: Via, replies: &[ItemReply<Allocation>]) {
+        for refusal in replies.iter().flatten().filter_map(|reply| reply.as_ref().err()) {
             self.counters.refused(via, refusal, 1);
         }
     }
 
     /// Reads many uids' last numbers.
     pub(crate) async fn read_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
-        let ask = |uid| Ok(Item { uid, count: Count::ONE, epoch: Epoch(0) });
-        let items: Vec<DecodedItem> = uids.into_iter().map(ask).collect();
-        let mut answers = Vec::with_capacity(items.len());
-        self.first_pass(&Read, call.via, self.leased(), &items, &mut answers);
-        if answers.iter().any(Option::is_none) {
-            for (index, result) in Box::pin(self.second_pass(&Read, call, &items, &answers)).await {
-                answers[index] = Some(result);
+        let item = |uid| Ok(Item { uid, count: Count::ONE, epoch: Epoch(0) });
+        let items: Vec<DecodedItem> = uids.into_iter().map(item).collect();
+        let mut replies = Vec::with_capacity(items.len());
+        self.first_pass(&Read, call.via, self.serve().as_ref(), &items, &mut replies);
+        if replies.iter().any(Option::is_none) {
+            for (index, result) in Box::pin(self.second_pass(&Read, call, &items, &replies)).await {
+                replies[index] = Some(result);
             }
         }
-        answers.into_iter().map(|answer| answer.expect("every item is settled")).collect()
+        replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Answers the items that have no answer yet: waits for sections and asks other owners, all at a time.
+    /// Completes the pending items: the sections at a time, in one request for each owner.
     async fn second_pass<W: Work>(
         &self,
         work: &W,
         call: Call,
         items: &[DecodedItem],
-        answers: &[ItemReply<W::Answer>],
-    ) -> Vec<Settled<W::Answer>> {
-        let open = items.iter().zip(answers).enumerate().filter(|(_, (_, answer))| answer.is_none());
-        let items = open.filter_map(|(index, (ask, _))| self.item(index, ask).ok());
-        let later = self.cut(call, items);
-        let waits = later.waiting.into_values().map(|items| self.settle(work, call, items));
-        let asked = later.elsewhere.into_iter().map(|(to, items)| self.ask_then_settle(work, call, to, items));
-        let (waited, asked) = future::join(future::join_all(waits), future::join_all(asked)).await;
-        waited.into_iter().chain(asked).flatten().collect()
-    }
-
-    /// Sorts open items by what they wait for.
-    fn cut(&self, call: Call, items: impl Iterator<Item = PendingItem>) -> Later {
-        let table = self.owned.load();
-        let owners = self.owners();
-        let mut later = Later::default();
-        for item in items {
-            let elsewhere =
-                if table.get(item.section).is_some() { None } else { owners.elsewhere(&call, item.section).ok() };
-            match elsewhere {
-                Some(owner) => later.elsewhere.entry(owner).or_default().push(item),
-                None => later.waiting.entry(item.section).or_default().push(item),
+        replies: &[ItemReply<W::Output>],
+    ) -> Vec<ItemResult<W::Output>> {
+        let mut sections: BTreeMap<SectionId, Vec<PendingItem>> = BTreeMap::new();
+        let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
+        for item in pending.filter_map(|(index, (item, _))| self.locate(index, item).ok()) {
+            sections.entry(item.section).or_default().push(item);
+        }
+        let mut waiting = Vec::new();
+        let mut forwarded: BTreeMap<NodeId, Vec<SectionItems>> = BTreeMap::new();
+        for (section, items) in sections {
+            let mut pending = self.pend(&call, section, items);
+            match self.first_step(&call, &mut pending) {
+                Some(owner) => forwarded.entry(owner).or_default().push(pending),
+                None => waiting.push(pending),
             }
         }
-        later
-    }
-
-    /// Has one owner answer all of its items in one call, and settles section by section what it did not.
-    async fn ask_then_settle<W: Work>(
-        &self,
-        work: &W,
-        call: Call,
-        to: NodeId,
-        items: Vec<PendingItem>,
-    ) -> Vec<Settled<W::Answer>> {
-        let Some(first) = items.first() else { return Vec::new() };
-        let mut settled = Vec::with_capacity(items.len());
-        let mut left: BTreeMap<SectionId, Vec<PendingItem>> = BTreeMap::new();
-        match self.asked(work, call, first.section, to, &items).await {
-            None => items.iter().for_each(|item| left.entry(item.section).or_default().push(item.given_up::<W>(to))),
-            Some(answers) => {
-                for ((index, result), item) in answers.into_iter().zip(&items) {
-                    match result {
-                        Err(refusal) if passes(&refusal) => left.entry(item.section).or_default().push(*item),
-                        result => settled.push((index, result)),
-                    }
-                }
-            }
-        }
-        let rest = future::join_all(left.into_values().map(|items| self.settle(work, call, items))).await;
-        settled.extend(rest.into_iter().flatten());
-        settled
+        let waiting = waiting.into_iter().map(|pending| self.complete(work, call, pending));
+        let forwarded = forwarded.into_iter().map(|(to, list)| self.forward_then_complete(work, call, to, list));
+        let (waited, forwarded) = future::join(future::join_all(waiting), future::join_all(forwarded)).await;
+        waited.into_iter().chain(forwarded).flatten().collect()
     }
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use seq_api::clock::Clock;
 use seq_core::AdvanceLimit;
 use seq_core::lease::{LeaseTerms, TermsError};
 use seq_core::limits;
+use seq_core::raises::RaiseOptions;
+use seq_core::renewals::RenewalOptions;
 use seq_core::set_spec::SetSpec;
-use seq_kit::clock::Clock;
+use seq_core::store_calls::DEFAULT_ATTEMPT_TIMEOUT;
 
 /// An AllocSvr's place in its set.
 #[derive(Clone, Debug)]
@@ -61,13 +64,13 @@ impl AllocOptions {
     pub const DEFAULTS: AllocOptions = AllocOptions {
         lease: LeaseTerms::DEFAULTS.lease,
         lease_margin: LeaseTerms::DEFAULTS.margin,
-        renew_every: LeaseTerms::DEFAULTS.renew_every,
-        claim_every: Duration::from_millis(50),
-        store_timeout: Duration::from_millis(500),
-        retry_min: Duration::from_millis(20),
-        retry_max: Duration::from_millis(250),
-        raise_batch: limits::MAX_RAISES,
-        raises_in_flight: 4,
+        renew_every: RenewalOptions::DEFAULTS.renew_every,
+        claim_every: RenewalOptions::DEFAULTS.min_interval,
+        store_timeout: DEFAULT_ATTEMPT_TIMEOUT,
+        retry_min: RenewalOptions::DEFAULTS.retry_min,
+        retry_max: RenewalOptions::DEFAULTS.retry_max,
+        raise_batch: RaiseOptions::DEFAULTS.batch,
+        raises_in_flight: RaiseOptions::DEFAULTS.in_flight,
         connections: 2,
         max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
     };
@@ -76,6 +79,18 @@ impl AllocOptions {
     pub(crate) fn terms(&self) -> LeaseTerms {
         let AllocOptions { lease, lease_margin: margin, renew_every, .. } = *self;
         LeaseTerms { lease, margin, renew_every, wait: lease * 2 }
+    }
+
+    /// Intervals of renewals.
+    pub(crate) fn renewals(&self) -> RenewalOptions {
+        let AllocOptions { renew_every, claim_every: min_interval, retry_min, retry_max, .. } = *self;
+        RenewalOptions { renew_every, min_interval, retry_min, retry_max }
+    }
+
+    /// Batches and intervals of raises.
+    pub(crate) fn raises(&self) -> RaiseOptions {
+        let AllocOptions { raise_batch: batch, raises_in_flight: in_flight, retry_min, retry_max, .. } = *self;
+        RaiseOptions { batch, in_flight, retry_min, retry_max }
     }
 
     /// Checks every value and the relations between them.
@@ -106,7 +121,7 @@ impl AllocOptions {
         let counts = [
             ("raise_batch", self.raise_batch, limits::MAX_RAISES),
             ("raises_in_flight", self.raises_in_flight, MAX_RAISES_IN_FLIGHT),
-            ("connections", self.connections, seq_client::pool::MAX_CONNECTIONS),
+            ("connections", self.connections, seq_channel::MAX_CONNECTIONS),
         ];
         match counts.into_iter().find(|(_, value, most)| *value == 0 || value > most) {
             Some((key, value, most)) => Err(OptionsError::Count { key, value, most }),

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
+use seq_api::metrics as names;
+use seq_api::service::Via;
 use seq_core::{Refusal, Seq};
-use seq_kit::metrics as names;
-use seq_kit::service::Via;
-use seq_proto::status;
+use seq_proto::Reason;
 use tonic::Code;
 
 /// More than the cores of the machines in use; threads beyond it share shards.
@@ -154,7 +154,7 @@ impl Counters {
 
     /// Items were refused.
     pub(crate) fn refused(&self, via: Via, refusal: &Refusal, items: usize) {
-        let code = status::verdict(refusal).code as usize;
+        let code = Reason::of(refusal).code() as usize;
         self.shard().outcomes[via as usize][code].fetch_add(items as u64, Relaxed);
     }
 

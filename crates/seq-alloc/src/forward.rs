@@ -1,25 +1,27 @@
-//! Calls for sections of other nodes: asked once at the owner, and its answer told as it is.
+//! Requests to the owners of other sections, and what their responses mean.
 //!
-//! A forwarded call that may have been processed is not repeated here; whether repeating is wise is the caller's to say. The one
-//! exception is an owner that was replaced before it responded (`settle`): its attempts are counted in the response.
+//! A forwarded request that may have been processed is not repeated here: whether that is wise is the client's decision. The
+//! one exception is an owner that was replaced before it responded (`seq_core::calls`), whose attempts are counted in the
+//! response.
 
 use std::collections::BTreeMap;
 
-use seq_client::pool;
+use seq_api::service::{Allocation, Call, Current, Item};
+use seq_core::calls::MAX_PENDING;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
-use seq_kit::service::{Allocation, Call, Current, Item};
+use seq_proto::reason::{Reason, key};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use crate::settle::{MAX_HELD, PendingItem, Settled};
+use crate::pending::{ItemResult, PendingItem};
 use crate::shared::Shared;
 
 type Owner = SequenceServiceClient<Channel>;
 
-/// Why an owner gave no answer to use.
+/// Why an owner gave no usable response.
 #[derive(Clone)]
 enum Failure {
     /// It certainly did not process the call.
@@ -27,19 +29,19 @@ enum Failure {
     /// The connection broke, and it may have processed the call.
     Broken,
     /// The time is over, or the response is none; it may have processed the call.
-    NoAnswer,
+    TimedOut,
     /// It refused, for this reason.
-    Refused(String),
+    Refused(Reason),
     /// It refused an advance, and accepts this number at most.
     TooFar(Seq),
 }
 
 impl Shared {
-    async fn ask<Q, A>(
+    async fn send<Q, A>(
         &self,
         call: &Call,
         to: NodeId,
-        question: Q,
+        message: Q,
         method: impl AsyncFnOnce(Owner, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Failure> {
         let left = call.deadline.saturating_duration_since(Instant::now());
@@ -48,13 +50,13 @@ impl Shared {
             return Err(Failure::NotProcessed);
         }
         let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        let mut request = Request::new(question);
+        let mut request = Request::new(message);
         request.set_timeout(left);
         match tokio::time::timeout(left, method(owner, request)).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) if pool::not_processed(&status) => Err(Failure::NotProcessed),
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) if seq_channel::not_processed(&status) => Err(Failure::NotProcessed),
             Ok(Err(status)) => Err(refused(&status)),
-            Err(_) => Err(Failure::NoAnswer),
+            Err(_) => Err(Failure::TimedOut),
         }
     }
 
@@ -64,50 +66,57 @@ impl Shared {
         self.peers.here().get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
     }
 
-    /// Asks the owner for one item.
+    /// Allocates for one item at its owner.
     pub(crate) async fn forward_next(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Allocation, Refusal> {
         self.counters.forwarded(1);
-        let Item { uid, count, epoch } = item.ask;
-        let question = v1::NextRequest {
+        let Item { uid, count, epoch } = item.item;
+        let message = v1::NextRequest {
             uid: uid.0,
             count: count.get(),
             route_version: None,
             epoch: epoch.0,
             hops: call.hops + 1,
         };
-        let answer = self.ask(&call, to, question, async |mut owner, request| owner.next(request).await).await;
-        match answer {
-            Ok(answer) => {
-                let lost = answer.lost.unwrap_or(0);
-                given(answer.value, answer.prev, answer.epoch, lost).ok_or(no_answer(item.section, to))
+        let response = self.send(&call, to, message, async |mut owner, request| owner.next(request).await).await;
+        match response {
+            Ok(response) => {
+                let lost = response.lost.unwrap_or(0);
+                given(response.value, response.prev, response.epoch, lost).ok_or(timed_out(item.section, to))
             }
             Err(failure) => Err(self.refusal(failure, to, item)),
         }
     }
 
-    /// Asks the owner for many items, in their order.
-    pub(crate) async fn forward_many(&self, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<Settled<Allocation>> {
+    /// Allocates for many items at their owner, in their order.
+    pub(crate) async fn forward_next_many(
+        &self,
+        call: Call,
+        to: NodeId,
+        items: &[PendingItem],
+    ) -> Vec<ItemResult<Allocation>> {
         self.counters.forwarded(items.len());
-        let question = v1::NextManyRequest {
-            uids: items.iter().map(|item| item.ask.uid.0).collect(),
-            counts: items.iter().map(|item| item.ask.count.get()).collect(),
+        let message = v1::NextManyRequest {
+            uids: items.iter().map(|item| item.item.uid.0).collect(),
+            counts: items.iter().map(|item| item.item.count.get()).collect(),
             route_version: None,
             hops: call.hops + 1,
-            known_epochs: items.iter().map(|item| item.ask.epoch.0).collect(),
+            known_epochs: items.iter().map(|item| item.item.epoch.0).collect(),
         };
-        match self.ask(&call, to, question, async |mut owner, request| owner.next_many(request).await).await {
-            Ok(answer) => {
-                let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = answer;
+        match self.send(&call, to, message, async |mut owner, request| owner.next_many(request).await).await {
+            Ok(response) => {
+                let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = response;
                 let lost = lost.unwrap_or_default();
                 let lost: BTreeMap<_, _> = lost.indexes.into_iter().zip(lost.attempts).collect();
                 let lost = |at: usize| lost.get(&(at as u32)).copied().unwrap_or(0);
-                self.told(to, items, errors, |at| given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?, lost(at)))
+                self.item_results(to, items, errors, |at| {
+                    given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?, lost(at))
+                })
             }
             Err(failure) => self.failed(to, items, &failure),
         }
     }
 
-    /// Has the owner raise one uid.
+    /// Advances one uid at its owner.
     pub(crate) async fn forward_advance(
         &self,
         call: Call,
@@ -116,12 +125,12 @@ impl Shared {
         to: Target,
     ) -> Result<Epoch, Refusal> {
         self.counters.forwarded(1);
-        let Item { uid, epoch, .. } = item.ask;
+        let Item { uid, epoch, .. } = item.item;
         let (to, hops) = (to.seq().0, call.hops + 1);
-        let question = v1::AdvanceRequest { uid: uid.0, to, route_version: None, epoch: epoch.0, hops };
-        match self.ask(&call, owner, question, async |mut owner, request| owner.advance(request).await).await {
-            Ok(answer) if answer.epoch > 0 => Ok(Epoch(answer.epoch)),
-            Ok(_) => Err(no_answer(item.section, owner)),
+        let message = v1::AdvanceRequest { uid: uid.0, to, route_version: None, epoch: epoch.0, hops };
+        match self.send(&call, owner, message, async |mut owner, request| owner.advance(request).await).await {
+            Ok(response) if response.epoch > 0 => Ok(Epoch(response.epoch)),
+            Ok(_) => Err(timed_out(item.section, owner)),
             Err(Failure::TooFar(bound)) => Err(Refusal::AdvanceTooFar { to, bound }),
             Err(failure) => Err(self.refusal(failure, owner, item)),
         }
@@ -130,10 +139,10 @@ impl Shared {
     /// Reads one uid's last number at its owner.
     pub(crate) async fn forward_current(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Current, Refusal> {
         self.counters.forwarded(1);
-        let Item { uid, epoch, .. } = item.ask;
-        let question = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
-        match self.ask(&call, to, question, async |mut owner, request| owner.current(request).await).await {
-            Ok(answer) => read(answer.value, answer.exactness, answer.epoch).ok_or(no_answer(item.section, to)),
+        let Item { uid, epoch, .. } = item.item;
+        let message = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
+        match self.send(&call, to, message, async |mut owner, request| owner.current(request).await).await {
+            Ok(response) => read(response.value, response.exactness, response.epoch).ok_or(timed_out(item.section, to)),
             Err(failure) => Err(self.refusal(failure, to, item)),
         }
     }
@@ -144,105 +153,107 @@ impl Shared {
         call: Call,
         to: NodeId,
         items: &[PendingItem],
-    ) -> Vec<Settled<Current>> {
+    ) -> Vec<ItemResult<Current>> {
         self.counters.forwarded(items.len());
-        let question = v1::CurrentManyRequest {
-            uids: items.iter().map(|item| item.ask.uid.0).collect(),
+        let message = v1::CurrentManyRequest {
+            uids: items.iter().map(|item| item.item.uid.0).collect(),
             route_version: None,
             hops: call.hops + 1,
         };
-        match self.ask(&call, to, question, async |mut owner, request| owner.current_many(request).await).await {
-            Ok(answer) => {
-                let v1::CurrentManyResponse { values, exactness, epochs, errors, .. } = answer;
-                self.told(to, items, errors, |at| read(*values.get(at)?, *exactness.get(at)?, *epochs.get(at)?))
+        match self.send(&call, to, message, async |mut owner, request| owner.current_many(request).await).await {
+            Ok(response) => {
+                let v1::CurrentManyResponse { values, exactness, epochs, errors, .. } = response;
+                self.item_results(to, items, errors, |at| read(*values.get(at)?, *exactness.get(at)?, *epochs.get(at)?))
             }
             Err(failure) => self.failed(to, items, &failure),
         }
     }
 
-    /// An owner's answer to a batch, item by item. An item without a usable answer counts as unanswered.
-    fn told<T>(
+    /// The results of a batch, item by item. An item without a usable result counts as timed out.
+    fn item_results<T>(
         &self,
         to: NodeId,
         items: &[PendingItem],
         errors: Vec<v1::ItemError>,
         value: impl Fn(usize) -> Option<T>,
-    ) -> Vec<Settled<T>> {
+    ) -> Vec<ItemResult<T>> {
         let mut reasons: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error.reason)).collect();
         let result = |(at, item): (u32, &PendingItem)| match reasons.remove(&at) {
-            Some(reason) => Err(self.refusal(Failure::Refused(reason), to, item)),
-            None => value(at as usize).ok_or(no_answer(item.section, to)),
+            Some(reason) => Err(self.refusal(failure_of(&reason), to, item)),
+            None => value(at as usize).ok_or(timed_out(item.section, to)),
         };
         let results: Vec<_> = (0..).zip(items).map(result).collect();
         items.iter().map(|item| item.index).zip(results).collect()
     }
 
-    /// A batch whose call failed.
-    fn failed<T>(&self, to: NodeId, items: &[PendingItem], failure: &Failure) -> Vec<Settled<T>> {
+    /// The results of a batch whose request failed.
+    fn failed<T>(&self, to: NodeId, items: &[PendingItem], failure: &Failure) -> Vec<ItemResult<T>> {
         items.iter().map(|item| (item.index, Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
-    /// The owner's refusal, as this node tells it.
+    /// The owner's failure as the refusal of an item.
     fn refusal(&self, failure: Failure, to: NodeId, item: &PendingItem) -> Refusal {
         let section = item.section;
         let reason = match failure {
             Failure::NotProcessed => return Refusal::OwnerUnreachable { section, owner: to },
             Failure::Broken => return Refusal::OwnerConnectionLost { section, owner: to },
-            Failure::NoAnswer | Failure::TooFar(_) => return no_answer(section, to),
+            Failure::TimedOut | Failure::TooFar(_) => return timed_out(section, to),
             Failure::Refused(reason) => reason,
         };
-        if matches!(reason.as_str(), "NOT_OWNER" | "UNSERVED" | "STALE_EPOCH") {
-            self.renew_now.notify_one();
-        }
         let known = known_refusals(&self.layout, item, to);
-        // A reason this version does not know is told as the widest one: numbers may have been consumed.
-        known.into_iter().find(|refusal| status::verdict(refusal).reason == reason).unwrap_or(no_answer(section, to))
+        known.into_iter().find(|refusal| Reason::of(refusal) == reason).unwrap_or(timed_out(section, to))
     }
 }
 
 /// Decodes an owner's refusal.
 fn refused(status: &Status) -> Failure {
-    let bound = status::metadata(status, status::BOUND).and_then(|bound| bound.parse().ok());
+    let bound = status::metadata(status, key::BOUND).and_then(|bound| bound.parse().ok());
     match (status::reason(status), bound) {
-        (Some(reason), Some(bound)) if reason == "ADVANCE_TOO_FAR" => Failure::TooFar(Seq(bound)),
-        (Some(reason), _) => Failure::Refused(reason),
-        (None, _) if pool::is_broken(status) => Failure::Broken,
-        (None, _) => Failure::NoAnswer,
+        (Some(reason), Some(bound)) if reason == Reason::AdvanceTooFar => Failure::TooFar(Seq(bound)),
+        (Some(reason), _) => failure_of(&reason),
+        (None, _) if seq_channel::is_broken(status) => Failure::Broken,
+        (None, _) => Failure::TimedOut,
     }
 }
 
-/// Everything an owner may refuse a forwarded item with. The epoch it holds is not in its answer; all that matters of it
-/// is that the caller's is newer.
+/// The failure of a refusal with this reason. One that this version does not know counts as no response: numbers may
+/// have been consumed.
+fn failure_of(reason: &str) -> Failure {
+    Reason::parse(reason).map_or(Failure::TimedOut, Failure::Refused)
+}
+
+/// Every refusal of a forwarded item. The owner's epoch is not in its response; all that matters is that the client's is
+/// newer.
 fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 12] {
-    let PendingItem { ask, section, .. } = *item;
-    let (uids, count) = (layout.uids(), ask.count.get());
+    let PendingItem { item, section, .. } = *item;
+    let (uids, count) = (layout.uids(), item.count.get());
     [
         Refusal::NotOwner { section, owner: Some(to) },
         Refusal::Unserved { section },
-        Refusal::StaleEpoch { section, mine: Epoch(ask.epoch.0.saturating_sub(1)), callers: ask.epoch },
+        Refusal::StaleEpoch { section, mine: Epoch(item.epoch.0.saturating_sub(1)), callers: item.epoch },
         Refusal::LeaseExpired { section },
         Refusal::OwnerConnectionLost { section, owner: to },
-        Refusal::TooManyHeld { section, held: MAX_HELD },
+        Refusal::TooManyHeld { section, held: MAX_PENDING },
         Refusal::CeilingStalled { section },
-        Refusal::Exhausted { uid: ask.uid, count },
+        Refusal::Exhausted { uid: item.uid, count },
         Refusal::ShuttingDown,
-        Refusal::UidOutOfRange { uid: ask.uid, start: uids.start, end: uids.end },
+        Refusal::UidOutOfRange { uid: item.uid, start: uids.start, end: uids.end },
         Refusal::CountOutOfRange { count },
-        Refusal::AlreadyPast { uid: ask.uid },
+        Refusal::AlreadyPast { uid: item.uid },
     ]
 }
 
-fn no_answer(section: SectionId, to: NodeId) -> Refusal {
+fn timed_out(section: SectionId, to: NodeId) -> Refusal {
     Refusal::OwnerTimedOut { section, owner: to }
 }
 
-/// Numbers as an owner answers them; `None` when they cannot be numbers.
+/// An allocation as an owner responded it; `None` when it cannot be one.
 fn given(value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
     let sound = value > prev && value <= Seq::MAX.0 && epoch > 0;
     sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost })
 }
 
-/// A reading as an owner answers it; `None` when it cannot be one.
+/// A reading as an owner responded it; `None` when it cannot be one.
 fn read(value: u64, exactness: i32, epoch: u64) -> Option<Current> {
     let exact = match v1::Exactness::try_from(exactness).ok()? {
         v1::Exactness::Exact => true,

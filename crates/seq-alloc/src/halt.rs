@@ -7,6 +7,7 @@
 use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Session;
 use seq_core::{Incarnation, RenewSeq};
+use seq_proto::Reason;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -105,14 +106,14 @@ fn judge(session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) ->
     let (reason, message, current, other) = match error {
         StoreError::Behind(evidence @ StoreBehind { .. }) => return behind(evidence),
         StoreError::SessionOver { reason, message, current, addr }
-        | StoreError::Refused { reason, message, current, addr } => (reason.as_str(), message, *current, addr),
+        | StoreError::Refused { reason, message, current, addr } => (Reason::parse(reason)?, message, *current, addr),
         StoreError::NoLeader { .. } => return None,
     };
     let refused = match reason {
-        "STORE_BEHIND" => Refused::Behind,
-        "UNKNOWN_NODE" => Refused::UnknownNode,
-        "OTHER_INCARNATION" | "OTHER_PREDECESSOR" => Refused::Incarnation(Incarnation(current)),
-        "OTHER_RENEWAL" => Refused::Renewal(RenewSeq(current)),
+        Reason::StoreBehind => Refused::Behind,
+        Reason::UnknownNode => Refused::UnknownNode,
+        Reason::OtherIncarnation | Reason::OtherPredecessor => Refused::Incarnation(Incarnation(current)),
+        Reason::OtherRenewal => Refused::Renewal(RenewSeq(current)),
         _ => return None,
     };
     match refused {

@@ -11,22 +11,22 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use seq_core::owner::handover::{Commit, Handover, HandoverOffer};
-use seq_core::owner::{Effect, Session};
+use seq_core::backoff::Backoff;
+use seq_core::owner::Session;
+use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest};
 use seq_core::section::SectionCopy;
 use seq_core::{Incarnation, NodeId, SectionId};
-use seq_proto::owners;
-use seq_proto::v1;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
+use seq_proto::{Reason, owners, v1};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::counters::HandoverOutcome;
-use crate::owned::OwnedSection;
+use crate::ownership::OwnedSection;
 use crate::shared::Shared;
-use crate::store_link::{Backoff, StoreError, StoreLink};
+use crate::store_link::{StoreError, StoreLink};
 
 /// How long a target may take to expect a section or to start it: a round trip, and a busy core.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
@@ -51,7 +51,7 @@ pub(crate) fn stage_time(slots: usize) -> Duration {
 /// What the machine wants sent, in line. Bounded by the moves that it has under way, each of which waits for one answer.
 #[derive(Debug, Default)]
 pub(crate) struct HandoverQueue {
-    waiting: Mutex<VecDeque<Effect>>,
+    waiting: Mutex<VecDeque<HandoverRequest>>,
     arrived: Notify,
     /// When the sections were frozen that are on their way.
     frozen: Mutex<BTreeMap<SectionId, Instant>>,
@@ -60,9 +60,9 @@ pub(crate) struct HandoverQueue {
 }
 
 impl HandoverQueue {
-    pub(crate) fn push(&self, effect: Effect) {
+    pub(crate) fn push(&self, request: HandoverRequest) {
         self.open.fetch_add(1, SeqCst);
-        self.waiting.lock().push_back(effect);
+        self.waiting.lock().push_back(request);
         self.arrived.notify_one();
     }
 
@@ -76,10 +76,10 @@ impl HandoverQueue {
 pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let mut under_way = FuturesUnordered::new();
     loop {
-        while let Some(effect) = { shared.handovers.waiting.lock().pop_front() } {
+        while let Some(request) = { shared.handovers.waiting.lock().pop_front() } {
             let (shared, link) = (&*shared, &*link);
             under_way.push(async move {
-                send(shared, link, effect).await;
+                send(shared, link, request).await;
                 shared.handovers.open.fetch_sub(1, SeqCst);
             });
         }
@@ -91,16 +91,16 @@ pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
     }
 }
 
-async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
-    match effect {
-        Effect::Prepare(handover) => {
+async fn send(shared: &Shared, link: &StoreLink, request: HandoverRequest) {
+    match request {
+        HandoverRequest::Prepare(handover) => {
             let accepted = accepted("prepare", &handover, shared.prepare(&handover).await);
             shared.step(|owner, effects| owner.on_prepared(&handover, accepted, effects));
             if !accepted {
                 shared.counters.handover(HandoverOutcome::Refused);
             }
         }
-        Effect::Stage(handover) => {
+        HandoverRequest::Stage(handover) => {
             shared.handovers.frozen.lock().insert(handover.section, Instant::now());
             let accepted = accepted("stage", &handover, shared.stage(&handover).await);
             shared.step(|owner, effects| owner.on_staged(&handover, accepted, effects));
@@ -108,8 +108,8 @@ async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
                 shared.counters.handover(HandoverOutcome::Thawed);
             }
         }
-        Effect::Commit(handover) => commit(shared, link, &handover).await,
-        Effect::Activate(handover) => {
+        HandoverRequest::Commit(handover) => commit(shared, link, &handover).await,
+        HandoverRequest::Activate(handover) => {
             // Without it the target is granted the section with its next renewal.
             accepted("activate", &handover, shared.activate(&handover).await);
             shared.counters.handover(HandoverOutcome::Made);
@@ -119,7 +119,6 @@ async fn send(shared: &Shared, link: &StoreLink, effect: Effect) {
             // There may be more to move.
             shared.renew_now.notify_one();
         }
-        other => unreachable!("{other:?} is nothing to be sent"),
     }
 }
 
@@ -154,13 +153,13 @@ async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
                 // It was made, for all that can be known; the next answer says so again.
                 _ => Commit::Unknown,
             },
-            Err(StoreError::Refused { reason, message, current, .. }) if reason == "TARGET_GONE" => {
+            Err(StoreError::Refused { reason, message, current, .. }) if reason == Reason::TargetGone => {
                 if shared.halt.judge_target(handover.incarnation, Incarnation(current), message) {
                     return shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
                 }
                 Commit::TargetGone
             }
-            Err(StoreError::Refused { reason, .. }) if reason == "OTHER_OWNERSHIP" => Commit::Lost,
+            Err(StoreError::Refused { reason, .. }) if reason == Reason::OtherOwnership => Commit::Lost,
             Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
                 shared.judge(handover.session, &error);
                 return shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
@@ -171,8 +170,8 @@ async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
             }
         };
         if matches!(outcome, Commit::Unknown) {
-            tokio::time::sleep(backoff.wait()).await;
-            if shared.owner.lock().session() == Some(handover.session) {
+            tokio::time::sleep(backoff.wait(fastrand::u32(..))).await;
+            if shared.ownership.machine().session() == Some(handover.session) {
                 continue;
             }
             return;
@@ -197,7 +196,8 @@ impl Shared {
 
     /// Freezes the section and sends its copy.
     async fn stage(&self, handover: &Handover) -> Result<(), Status> {
-        let served = self.owned.load().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned();
+        let served =
+            self.ownership.owned().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned();
         let Some(owned) = served else { return Err(Status::aborted("the section left")) };
         let mut target = self.target(handover.to)?;
         let copy = freeze(owned).await?;
@@ -225,10 +225,10 @@ impl Shared {
 
 /// Freezes a section, and copies it.
 async fn freeze(owned: Arc<OwnedSection>) -> Result<SectionCopy, Status> {
-    if owned.section.uids() <= FROZEN_INLINE {
-        return Ok(owned.section.freeze());
+    if owned.uids() <= FROZEN_INLINE {
+        return Ok(owned.freeze());
     }
-    let frozen = tokio::task::spawn_blocking(move || owned.section.freeze()).await;
+    let frozen = tokio::task::spawn_blocking(move || owned.freeze()).await;
     frozen.map_err(|error| Status::aborted(format!("the section was not frozen: {error}")))
 }
 

@@ -12,22 +12,22 @@
 
 mod allocator;
 mod batch;
-mod ceiling;
 mod config;
 mod counters;
 mod forward;
 mod halt;
 mod handover;
-mod line;
-mod owned;
+mod ownership;
 mod peer_routes;
 mod peers;
+mod pending;
+mod raise_loop;
+mod raise_queue;
 mod session;
-mod settle;
 mod shared;
-mod step;
 mod store_link;
 mod target;
+mod work;
 
 pub use allocator::{Allocator, StartError};
 pub use config::{AllocConfig, AllocOptions, OptionsError};

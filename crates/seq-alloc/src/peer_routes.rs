@@ -26,7 +26,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             () = shared.shutdown.cancelled() => return,
             () = tokio::time::sleep(ASK_EVERY) => {}
         }
-        if shared.leased() {
+        if shared.is_leased() {
             continue;
         }
         if let Some(update) = ask(&shared, turn).await
@@ -40,7 +40,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 /// Routes that another node knows and this one does not.
 async fn ask(shared: &Shared, turn: usize) -> Option<RouteUpdate> {
     let (addr, known) = {
-        let owner = shared.owner.lock();
+        let owner = shared.ownership.machine();
         let (session, routes) = (owner.session()?, owner.routes()?);
         let others: Vec<_> = routes.nodes().iter().filter(|(id, _)| **id != session.node).collect();
         let (_, node) = others.get(turn.checked_rem(others.len())?)?;

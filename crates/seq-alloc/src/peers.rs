@@ -4,7 +4,7 @@
 //! forwarded, the thread that renews and raises has none of it to do.
 
 use parking_lot::RwLock;
-use seq_client::pool::{Dial, Pool};
+use seq_channel::{Dial, Pool};
 use tokio::runtime::{Handle, Id};
 
 /// Most runtimes with connections of their own: more threads than serve. Later ones share with the first.

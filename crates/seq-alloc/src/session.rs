@@ -1,57 +1,42 @@
-//! Keeps this process known to the store: registers it, renews, and has what the answers say of owners taken in.
+//! Keeps this process known to the store: registers it, renews, and gives each ownership update to the owner's machine.
 //!
-//! An incarnation lasts from a registration until the store says that there is a newer one. Then every section is dropped and a
-//! new incarnation begins with a new token.
+//! An incarnation lasts from a registration until the store reports a newer one. Then every section is dropped and a new
+//! incarnation begins with a new token. When a call is due is decided by `seq_core::renewals`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
-use seq_core::{Incarnation, NodeId, RenewSeq, RouteVersion, SectionId};
+use seq_core::renewals::{Poll, Registrations, Renewals};
+use seq_core::{Incarnation, NodeId, RenewSeq, RouteVersion};
 use seq_kit::repeats::Repeats;
 use seq_proto::owners::{self, OwnershipUpdateError};
-use seq_proto::v1;
+use seq_proto::{Reason, v1};
 use tokio::time::Instant;
 
 use crate::shared::Shared;
-use crate::store_link::{Backoff, StoreError, StoreLink};
+use crate::store_link::{StoreError, StoreLink};
 
-/// The longest wait between two lives that were short. Two processes with one name end each other's lives: it keeps that
-/// from filling the store's log, and is long enough for the other one to be given sections meanwhile.
-const LONGEST_BETWEEN_LIVES: Duration = Duration::from_secs(5);
-
-/// The reason of a registration that does not follow the newest incarnation; its metadata names that one.
-const OTHER_PREDECESSOR: &str = "OTHER_PREDECESSOR";
-
-/// The least time between two renewals that wait for the grants of planned moves: about what the store takes to commit one. What
-/// is activated meanwhile shares the next one, and a stranger's Activates cost no more than these renewals.
-const GRANT_EVERY: Duration = Duration::from_millis(5);
-
-/// Registers and renews, incarnation after incarnation, until shutdown, or until this process may serve no more.
+/// Registers and renews, incarnation after incarnation, until shutdown, or until this process may no longer serve.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
-    let mut backoff = Backoff::new(shared.options.retry_min, LONGEST_BETWEEN_LIVES);
-    let mut last = Incarnation(0);
+    let origin = Instant::now();
+    let mut registrations = Registrations::new(shared.options.renewals());
     loop {
-        let living = async {
-            let session = register(&shared, &link, last).await;
-            last = session.incarnation;
-            let began = Instant::now();
-            live(&shared, &link, session).await;
+        let incarnation = async {
+            let session = register(&shared, &link, &mut registrations).await;
+            registrations.on_registered(origin.elapsed(), session.incarnation);
+            renew(&shared, &link, session).await;
             shared.end_session(session);
-            if began.elapsed() > LONGEST_BETWEEN_LIVES * 2 {
-                backoff.reset();
-            }
-            tokio::time::sleep(backoff.wait()).await;
+            tokio::time::sleep(registrations.on_session_over(origin.elapsed(), fastrand::u32(..))).await;
         };
         tokio::select! {
             biased;
             () = shared.halt.wait() => break,
             () = shared.shutdown.cancelled() => return,
-            () = living => {}
+            () = incarnation => {}
         }
     }
-    let session = shared.owner.lock().session();
+    let session = shared.ownership.machine().session();
     if let Some(session) = session {
         shared.end_session(session);
     }
@@ -59,80 +44,79 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     shared.shutdown.cancelled().await;
 }
 
-/// Starts an incarnation. Tries until it succeeds, with one token, so that a repeat is the same incarnation.
-async fn register(shared: &Shared, link: &StoreLink, last: Incarnation) -> Session {
-    let mut question = v1::RegisterRequest {
+/// Begins an incarnation. Repeated until it succeeds, with one token, so that a repeat is the same incarnation.
+async fn register(shared: &Shared, link: &StoreLink, registrations: &mut Registrations) -> Session {
+    let mut request = v1::RegisterRequest {
         set: shared.set.clone(),
         node: shared.name.clone(),
         addr: shared.advertise.clone(),
         token: fastrand::u64(1..),
         lease_ms: u64::try_from(shared.options.lease.as_millis()).unwrap_or(u64::MAX),
-        follows: last.0,
+        follows: 0,
         seen_revision: 0,
         replace: shared.replace,
     };
-    let mut backoff = Backoff::new(shared.options.retry_min, shared.options.retry_max);
     let mut repeats = Repeats::default();
     loop {
-        question.seen_revision = link.seen().revision.0;
-        match link.call(question.clone()).await {
-            Ok(answer) => {
-                link.learn(&answer.stores);
-                shared.note_stores(answer.stores);
-                let session = Session { node: NodeId(answer.node_id), incarnation: Incarnation(answer.incarnation) };
+        request.follows = registrations.follows().0;
+        request.seen_revision = link.seen().revision.0;
+        match link.call(request.clone()).await {
+            Ok(response) => {
+                link.adopt_members(&response.stores);
+                shared.note_stores(response.stores);
+                let session =
+                    Session { node: NodeId(response.node_id), incarnation: Incarnation(response.incarnation) };
                 let (set, name) = (&shared.set, &shared.name);
                 let (node, incarnation) = (session.node.0, session.incarnation.0);
                 tracing::info!(set, name, node, incarnation, "registered");
                 shared.begin_session(session);
                 return session;
             }
-            // The store says which incarnation is the newest; the next attempt follows that one.
+            // The store names the newest incarnation; the next attempt follows that one.
             Err(StoreError::Refused { reason, current, .. })
-                if reason == OTHER_PREDECESSOR && current > question.follows =>
-            {
-                question.follows = current;
-                continue;
-            }
+                if reason == Reason::OtherPredecessor && registrations.on_newer(Incarnation(current)) => {}
             Err(error) => {
-                shared.judge(Session { node: NodeId(0), incarnation: Incarnation(question.follows) }, &error);
+                shared.judge(Session { node: NodeId(0), incarnation: Incarnation(request.follows) }, &error);
                 if let Some(repeated) = repeats.admit() {
                     tracing::warn!(set = shared.set, name = shared.name, %error, repeated, "cannot register");
                 }
                 shared.note_fault(Some(error.to_string()));
+                tokio::time::sleep(registrations.on_failed(fastrand::u32(..))).await;
             }
         }
-        tokio::time::sleep(backoff.wait()).await;
     }
 }
 
-/// Renews until the incarnation is over. A renewal without an answer is repeated under the same number.
-async fn live(shared: &Shared, link: &StoreLink, session: Session) {
-    let mut backoff = Backoff::new(shared.options.retry_min, shared.options.retry_max);
+/// Renews until the incarnation is over. A renewal without a response is repeated under the same number.
+async fn renew(shared: &Shared, link: &StoreLink, session: Session) {
+    let origin = Instant::now();
+    let mut renewals = Renewals::new(shared.options.renewals());
     let mut fault = RenewalFault::default();
+    renewals.on_registered();
     loop {
-        let Some(renewal) = shared.owner.lock().renewal().filter(|renewal| renewal.session == session) else { return };
-        let began = Instant::now();
-        // Read before the question goes out: whatever the answer grants is counted from here.
+        shared.renewal_due(&mut renewals, origin).await;
+        let renewal = shared.ownership.machine().renewal().filter(|renewal| renewal.session == session);
+        let Some(renewal) = renewal else { return };
+        // Read before the request is sent: what the response grants is counted from here.
         let sent = shared.clock.now();
-        match link.call(question(&renewal)).await {
-            Ok(answer) => {
+        match link.call(request(&renewal)).await {
+            Ok(response) => {
                 shared.counters.renewed(true);
-                link.learn(&answer.stores);
-                shared.note_stores(answer.stores);
+                link.adopt_members(&response.stores);
+                shared.note_stores(response.stores);
                 let adopted = shared
-                    .read_update(answer.update.as_ref(), session.node)
+                    .read_update(response.update.as_ref(), session.node)
                     .map_err(UnusableUpdate::Unread)
                     .and_then(|update| {
                         let renewed = shared.step(|owner, effects| owner.on_renewed(&renewal, sent, update, effects));
                         renewed.map_err(UnusableUpdate::Adopt)
                     });
                 if let Err(error) = &adopted {
-                    tracing::error!(%error, "cannot use what the store says of owners");
+                    tracing::error!(%error, "cannot use the store's ownership update");
                 }
                 shared.note_fault(adopted.err().map(|error| error.to_string()));
                 fault.end(shared, session);
-                backoff.reset();
-                shared.next_renewal(began).await;
+                renewals.on_response();
             }
             Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
                 tracing::warn!(%error, "this incarnation is over; every section is dropped");
@@ -143,14 +127,13 @@ async fn live(shared: &Shared, link: &StoreLink, session: Session) {
                 shared.counters.renewed(false);
                 fault.note(shared, session, &error);
                 shared.note_fault(Some(error.to_string()));
-                tokio::time::sleep(backoff.wait()).await;
+                renewals.on_failed(origin.elapsed(), fastrand::u32(..));
             }
         }
     }
 }
 
-/// Renewals that fail: a line at the first, one a minute while they do, one when the lease ends, and one when it is
-/// over.
+/// Renewals that fail: logged at the first, once a minute while they do, when the lease ends, and when one succeeds.
 #[derive(Debug, Default)]
 struct RenewalFault {
     repeats: Repeats,
@@ -163,9 +146,9 @@ impl RenewalFault {
         if let Some(repeated) = self.repeats.admit() {
             tracing::warn!(set, name, incarnation, %error, repeated, "cannot renew");
         }
-        if !self.lease_lost && !shared.leased() {
+        if !self.lease_lost && !shared.is_leased() {
             self.lease_lost = true;
-            let sections = shared.owned.load().iter().count();
+            let sections = shared.ownership.owned().iter().count();
             tracing::warn!(
                 set,
                 name,
@@ -186,7 +169,7 @@ impl RenewalFault {
     }
 }
 
-/// Why an answer says nothing of owners. No lease was extended by it.
+/// Why an ownership update is not used. It extended no lease.
 #[derive(Debug, thiserror::Error)]
 enum UnusableUpdate {
     #[error(transparent)]
@@ -195,7 +178,7 @@ enum UnusableUpdate {
     Adopt(AdoptError),
 }
 
-fn question(renewal: &Renewal) -> v1::RenewRequest {
+fn request(renewal: &Renewal) -> v1::RenewRequest {
     v1::RenewRequest {
         node_id: renewal.session.node.0,
         incarnation: renewal.session.incarnation.0,
@@ -214,16 +197,16 @@ impl Shared {
         self.note_fault(None);
     }
 
-    /// Ends an incarnation, if it still is the current one: nothing is given out under it any more.
+    /// Ends an incarnation, if it still is the current one: nothing more is given out under it.
     pub(crate) fn end_session(&self, session: Session) {
         self.step(|owner, effects| owner.on_session_over(session, effects));
         self.renew_now.notify_one();
     }
 
-    /// Judges whether a refusal of the store means that this process may serve no more.
+    /// Checks whether a refusal of the store means that this process may no longer serve.
     pub(crate) fn judge(&self, session: Session, error: &StoreError) {
         // The number of the renewal to send is one more than that of the last answered one.
-        let renewal = self.owner.lock().renewal().filter(|renewal| renewal.session == session);
+        let renewal = self.ownership.machine().renewal().filter(|renewal| renewal.session == session);
         let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         self.halt.judge(session, renewed, &self.advertise, error);
     }
@@ -238,12 +221,12 @@ impl Shared {
         *self.fault.lock() = fault;
     }
 
-    /// Version of the routes that a question to the store should name.
+    /// Version of the routes that a request to the store should name.
     pub(crate) fn known_version(&self) -> RouteVersion {
-        self.owner.lock().known_version()
+        self.ownership.machine().known_version()
     }
 
-    /// Reads what the store says of owners.
+    /// Decodes an ownership update of the store.
     pub(crate) fn read_update(
         &self,
         update: Option<&v1::OwnershipUpdate>,
@@ -252,40 +235,20 @@ impl Shared {
         owners::update(update, &self.layout, me)
     }
 
-    /// Waits for the next renewal: at once where a grant is due, soon while news are expected, else at the usual pace.
-    async fn next_renewal(&self, last: Instant) {
-        let due = async {
-            self.grants_due.notified().await;
-            tokio::time::sleep_until(last + GRANT_EVERY).await;
-        };
-        tokio::select! {
-            () = self.paced_renewal(last) => {}
-            () = due => {}
+    /// Completes when the next renewal is to be sent.
+    async fn renewal_due(&self, renewals: &mut Renewals, origin: Instant) {
+        loop {
+            let expects = || self.pending.await_owner() || self.ownership.machine().expects_update();
+            let due = match renewals.poll(origin.elapsed(), expects) {
+                Poll::Send => return,
+                Poll::Wait(due) => Some(origin + due),
+                Poll::Idle => None,
+            };
+            tokio::select! {
+                () = self.grants_due.notified() => renewals.on_grant_reported(),
+                () = self.renew_now.notified() => renewals.on_stale(),
+                () = tokio::time::sleep_until(due.unwrap_or(origin)), if due.is_some() => {}
+            }
         }
-    }
-
-    async fn paced_renewal(&self, last: Instant) {
-        tokio::time::sleep_until(last + self.options.claim_every).await;
-        if self.expects_update() {
-            return;
-        }
-        tokio::select! {
-            () = tokio::time::sleep_until(last + self.options.renew_every) => {}
-            () = self.renew_now.notified() => {}
-        }
-    }
-
-    /// Whether the next answer may well bring what somebody waits for: an owner for a section that callers ask for, more
-    /// sections to hand over, or the first ones of this node.
-    fn expects_update(&self) -> bool {
-        let owner = self.owner.lock();
-        if self.holds.seek() || owner.handovers_in_progress() > 0 || owner.is_leaving() {
-            return true;
-        }
-        let Some(routes) = owner.routes() else { return true };
-        let mine = NodeId(self.node.load(Relaxed));
-        let may_come =
-            |id| routes.get(SectionId(id)).is_some_and(|route| route.owner.is_none_or(|owner| owner == mine));
-        owner.owned().next().is_none() && (0..self.layout.sections()).any(may_come)
     }
 }

@@ -1,18 +1,17 @@
 //! What the handles and the keepers of one allocator share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::Guard;
 use parking_lot::Mutex;
-use seq_core::lease::{Clocks, Lease};
-use seq_core::limits;
-use seq_core::owner::{Owner, Session};
+use seq_api::clock::Clock;
+use seq_api::service::{Allocation, Item};
+use seq_core::owner::{Effects, Owner};
 use seq_core::route::RouteTable;
+use seq_core::section::RaiseTicket;
 use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
-use seq_kit::clock::Clock;
-use seq_kit::service::{Allocation, Call, Item};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -20,10 +19,10 @@ use crate::config::AllocOptions;
 use crate::counters::Counters;
 use crate::halt::HaltLatch;
 use crate::handover::HandoverQueue;
-use crate::line::Line;
-use crate::owned::{Owned, OwnedSection, OwnedTable};
+use crate::ownership::{Followup, OwnedSection, Ownership, Served, Serving};
 use crate::peers::Peers;
-use crate::settle::{Holds, PendingItem};
+use crate::pending::{PendingCalls, PendingItem};
+use crate::raise_queue::RaiseInbox;
 use crate::target::Receiving;
 
 /// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
@@ -40,28 +39,22 @@ pub(crate) struct Shared {
     pub(crate) step: Step,
     pub(crate) options: AllocOptions,
     pub(crate) clock: Clock,
-    /// Decides what is owned; changed by [`Shared::step`] only, which carries out what it says. Never locked on the way of
-    /// a number.
-    pub(crate) owner: Mutex<Owner>,
-    pub(crate) lease: Lease,
-    /// When the newest question was sent whose answer was taken in, on the boot clock.
-    pub(crate) confirmed: AtomicU64,
-    pub(crate) owned: OwnedTable,
-    pub(crate) routes: ArcSwapOption<RouteTable>,
+    /// What is owned and for how long. Changed by [`Shared::step`].
+    pub(crate) ownership: Ownership,
     /// The node's id, the same in every incarnation; 0 before the first registration.
     pub(crate) node: AtomicU32,
     /// Why the store's answers cannot be used, while they cannot.
     pub(crate) fault: Mutex<Option<String>>,
     /// Where the store's members are, as an answer of the leader stated it last, the leader first; empty before.
     pub(crate) stores: Mutex<Vec<String>>,
-    pub(crate) line: Line,
+    pub(crate) raises: RaiseInbox,
     /// Signalled when what this node knows of owners proved old.
     pub(crate) renew_now: Notify,
     /// Signalled when a peer says that a planned move to this node is committed: the store's grant is asked for at once.
     pub(crate) grants_due: Notify,
     /// Signalled when a held call may go on: the table, the routes or the lease changed.
     pub(crate) update: Notify,
-    pub(crate) holds: Holds,
+    pub(crate) pending: PendingCalls,
     pub(crate) handovers: HandoverQueue,
     pub(crate) receiving: Receiving,
     /// Connections to the other nodes.
@@ -73,143 +66,124 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether the lease holds now. DecodedItem after the call to be answered is in memory, and before the table is read.
-    #[inline]
-    pub(crate) fn leased(&self) -> bool {
-        self.lease.holds(self.clock.now())
+    /// Has the owner's machine take a step, and starts what follows from it.
+    pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
+        let (outcome, followup) = self.ownership.step(step);
+        self.follow_up(followup);
+        outcome
     }
 
-    /// Whether an answer of the store was taken in whose question was sent after `then`.
-    pub(crate) fn confirmed_since(&self, then: Clocks) -> bool {
-        self.confirmed.load(Acquire) > then.boottime
+    fn follow_up(&self, followup: Followup) {
+        let Followup { requests, renew_now, changed, extended, transitions } = followup;
+        for request in requests {
+            self.handovers.push(request);
+        }
+        if renew_now {
+            self.grants_due.notify_one();
+        }
+        for _ in 0..transitions.copies_lost {
+            self.counters.copy_lost();
+        }
+        transitions.log(&self.set, &self.name);
+        // Some held calls wait for a response of the store as such.
+        if changed || (extended && self.pending.await_owner()) {
+            self.update.notify_waiters();
+        }
+    }
+
+    /// What may be served now, for calls that are in memory.
+    #[inline]
+    pub(crate) fn serve(&self) -> Option<Serving<'_>> {
+        self.ownership.serve(self.clock.now())
+    }
+
+    /// Whether the lease holds now.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.ownership.is_leased(self.clock.now())
     }
 
     /// Takes an ask's numbers from a section that this node owns, under a lease that holds. `None`: not now. They are above
     /// the ceiling and a raise is on its way, or the section is frozen, or the caller has seen a newer ownership.
     #[inline]
-    pub(crate) fn take(
-        &self,
-        owned: &Arc<OwnedSection>,
-        ask: &Item,
-        slot: SlotIndex,
-    ) -> Option<Result<Allocation, Refusal>> {
-        if ask.epoch > owned.epoch {
+    pub(crate) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
+        if item.epoch > served.epoch() {
             return None;
         }
-        match owned.section.take(slot, ask.count) {
-            Take::Given { value, prev, raise_due } => {
-                if raise_due {
-                    self.enqueue_raise(owned);
+        match served.take(slot, item.count) {
+            Take::Given { value, prev, ticket } => {
+                if let Some(ticket) = ticket {
+                    self.enqueue_raise(served, ticket);
                 }
-                Some(Ok(Allocation { value, prev, epoch: owned.epoch, lost: 0 }))
+                Some(Ok(Allocation { value, prev, epoch: served.epoch(), lost: 0 }))
             }
-            Take::AtCeiling { raise_due: true, .. } => {
-                self.enqueue_raise(owned);
+            Take::AtCeiling { ticket: Some(ticket), .. } => {
+                self.enqueue_raise(served, ticket);
                 None
             }
-            Take::AtCeiling { .. } | Take::Frozen => None,
-            Take::Exhausted => Some(Err(Refusal::Exhausted { uid: ask.uid, count: ask.count.get() })),
+            Take::AtCeiling { ticket: None, .. } | Take::Frozen => None,
+            Take::Exhausted => Some(Err(Refusal::Exhausted { uid: item.uid, count: item.count.get() })),
         }
     }
 
     /// Out of line, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
     #[cold]
     #[inline(never)]
-    fn enqueue_raise(&self, owned: &Arc<OwnedSection>) {
-        self.line.join(owned.clone());
+    fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
+        self.raises.enqueue(served.owned().clone(), ticket);
     }
 
     /// Raises a uid of a section that this node owns, under a lease that holds. `None`: not now, as for [`Shared::take`].
-    pub(crate) fn advance(
-        &self,
-        owned: &Arc<OwnedSection>,
-        item: &PendingItem,
-        to: Target,
-    ) -> Option<Result<Epoch, Refusal>> {
-        if item.ask.epoch > owned.epoch {
+    pub(crate) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
+        if item.item.epoch > served.epoch() {
             return None;
         }
-        let (answer, raise_due) = match owned.section.advance(item.slot, to, self.options.max_advance) {
-            Advance::Done { raise_due } => (Some(Ok(owned.epoch)), raise_due),
-            Advance::AtCeiling { raise_due } => (None, raise_due),
-            Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), false),
-            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.ask.uid })), false),
-            Advance::Frozen => (None, false),
+        let (answer, ticket) = match served.advance(item.slot, to, self.options.max_advance) {
+            Advance::Done { ticket } => (Some(Ok(served.epoch())), ticket),
+            Advance::AtCeiling { ticket } => (None, ticket),
+            Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), None),
+            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.item.uid })), None),
+            Advance::Frozen => (None, None),
         };
-        if raise_due {
-            self.line.join(owned.clone());
+        if let Some(ticket) = ticket {
+            self.enqueue_raise(served, ticket);
         }
         answer
     }
 
     /// Whether an advance burns so many of the section's numbers that an operator should know of it.
     pub(crate) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
-        let distance = to.seq().0.saturating_sub(owned.section.ceiling().0);
+        let distance = to.seq().0.saturating_sub(owned.ceiling().0);
         distance / self.step.0 >= FAR_ADVANCE_STEPS
     }
 
-    /// Who owns what, for one call.
-    pub(crate) fn owners(&self) -> Owners<'_> {
-        Owners { shared: self, routes: self.routes(), mine: NodeId(self.node.load(Relaxed)) }
-    }
-
-    /// The current incarnation and the sections it owns; `None` between lives, when nothing is owned.
-    pub(crate) fn held(&self) -> Option<(Session, Guard<Arc<Owned>>)> {
-        let owner = self.owner.lock();
-        owner.session().map(|session| (session, self.owned.load()))
+    /// Another node that owns a section, by the routes as they stand.
+    pub(crate) fn other_owner(&self, section: SectionId) -> Option<NodeId> {
+        let mine = NodeId(self.node.load(Relaxed));
+        let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
+        owner.filter(|owner| *owner != mine)
     }
 
     /// The routes as they stand.
     #[inline]
     pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
-        self.routes.load()
+        self.ownership.routes()
     }
 
     /// Brings the process' metrics up to date.
     pub(crate) fn publish(&self) {
         self.counters.publish();
         let version = self.routes().as_ref().map_or(0, |routes| routes.version().0);
-        let lease = self.lease.left(self.clock.now());
-        let owned = self.owned.load();
+        let lease = self.ownership.lease_left(self.clock.now());
+        let owned = self.ownership.owned();
         // Without a lease nothing is served, whatever is owned.
         let served = if lease.is_zero() { 0 } else { owned.iter().count() };
         self.counters.publish_state(served, version, lease);
-        self.counters.publish_ceiling(owned.iter().map(|owned| owned.section.ceiling()).max().unwrap_or(Seq::ZERO));
+        self.counters.publish_ceiling(owned.iter().map(|owned| owned.ceiling()).max().unwrap_or(Seq::ZERO));
     }
 
     /// Bytes that hold counters of touched pages. Looks at every page there could be.
     pub(crate) fn slot_bytes(&self) -> u64 {
-        self.owned.load().iter().map(|owned| owned.section.slot_bytes() as u64).sum()
-    }
-}
-
-/// One state of the routes, for all items of a call: with two of them a uid named twice could go to two owners at a time.
-pub(crate) struct Owners<'a> {
-    shared: &'a Shared,
-    routes: Guard<Option<Arc<RouteTable>>>,
-    mine: NodeId,
-}
-
-impl Owners<'_> {
-    /// The other node that owns a section this one does not, if the call may go there.
-    ///
-    /// # Errors
-    /// Why it cannot: nobody is known to own the section, or the call was forwarded too often. Newer routes may help.
-    #[cold]
-    pub(crate) fn elsewhere(&self, call: &Call, section: SectionId) -> Result<NodeId, Refusal> {
-        let route = self.routes.as_ref().and_then(|routes| routes.get(section));
-        let owner = route.and_then(|route| route.owner).filter(|owner| *owner != self.mine);
-        if owner.is_none() || call.hops > 0 {
-            // The node that sent it here has other routes than this one: one of the two is old.
-            if call.hops > 0 {
-                self.shared.counters.wrong_owner();
-            }
-            self.shared.renew_now.notify_one();
-        }
-        if owner.is_some() && call.hops >= limits::MAX_HOPS {
-            return Err(Refusal::NotOwner { section, owner });
-        }
-        owner.ok_or(Refusal::Unserved { section })
+        self.ownership.owned().iter().map(|owned| owned.slot_bytes() as u64).sum()
     }
 }
 

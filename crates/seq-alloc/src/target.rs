@@ -11,7 +11,7 @@ use seq_core::section::SectionCopy;
 use seq_core::{SectionId, Seq};
 use seq_proto::owners::{self, OfferError};
 use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
-use seq_proto::{status, v1};
+use seq_proto::{Reason, v1};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -38,7 +38,7 @@ impl Receiving {
         let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
         let more = more.ok_or_else(|| {
             let text = format!("copies of {MAX_INCOMING_SLOTS} touched uids are being received already");
-            status::with_reason(Code::ResourceExhausted, "TOO_MUCH_STAGED", text, [], None)
+            Reason::TooMuchStaged.status(text)
         })?;
         held.merge(more);
         Ok(())
@@ -72,7 +72,7 @@ impl HandoverService for Target {
         let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
         let offer = self.offer(first.offer.as_ref())?;
         // Before more is received than the first message.
-        self.0.shared.owner.lock().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
+        self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
         let time = handover::stage_time(self.0.shared.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
         let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
@@ -87,7 +87,7 @@ impl HandoverService for Target {
         let begun = async {
             loop {
                 let update = shared.update.notified();
-                if shared.owner.lock().is_settled(&offer) {
+                if shared.ownership.machine().is_settled(&offer) {
                     return;
                 }
                 update.await;
@@ -97,7 +97,7 @@ impl HandoverService for Target {
             Ok(()) => Ok(Response::new(v1::ActivateResponse {})),
             Err(_) => {
                 let text = format!("the store did not grant section {} within {GRANT_TIME:?}", offer.section);
-                Err(status::with_reason(Code::Unavailable, "NOT_GRANTED", text, [], None))
+                Err(Reason::NotGranted.status(text))
             }
         }
     }
@@ -137,25 +137,25 @@ impl Target {
 impl Target {
     fn refused(&self, refusal: &OfferRefusal) -> Status {
         let reason = match refusal {
-            OfferRefusal::OtherIncarnation { .. } => "OTHER_INCARNATION",
-            OfferRefusal::Leaving => "LEAVING",
-            OfferRefusal::Past { .. } => "PAST",
-            OfferRefusal::UnknownSection { .. } => "UNKNOWN_SECTION",
-            OfferRefusal::UnknownEpoch { .. } => "UNKNOWN_EPOCH",
-            OfferRefusal::Copy { .. } => "BAD_COPY",
+            OfferRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+            OfferRefusal::Leaving => Reason::Leaving,
+            OfferRefusal::Past { .. } => Reason::Past,
+            OfferRefusal::UnknownSection { .. } => Reason::UnknownSection,
+            OfferRefusal::UnknownEpoch { .. } => Reason::UnknownEpoch,
+            OfferRefusal::Copy { .. } => Reason::BadCopy,
         };
         if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
             // The source may know newer routes than this node; the next attempt finds them here.
             self.0.shared.renew_now.notify_one();
         }
-        status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), [], None)
+        reason.status_as(Code::FailedPrecondition, refusal.to_string())
     }
 }
 
 fn malformed(error: &OfferError) -> Status {
-    let (code, reason) = match error {
-        OfferError::OtherSet { .. } => (Code::FailedPrecondition, "OTHER_SET"),
-        _ => (Code::InvalidArgument, "BAD_OFFER"),
+    let reason = match error {
+        OfferError::OtherSet { .. } => Reason::OtherSet,
+        _ => Reason::BadOffer,
     };
-    status::with_reason(code, reason, error.to_string(), [], None)
+    reason.status(error.to_string())
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_proto::reason::{Outcome, Reason};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -14,30 +15,16 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
-use crate::budget::Budget;
-use crate::coalesce::{Batchers, StreamTarget};
-use crate::directory::Routes;
+use crate::coalesce::StreamTarget;
 use crate::error::{CallError, Refused, Unreachable};
-use crate::pool::{self, Pool};
+use crate::node_client;
+use crate::shared::Shared;
 
 /// The first backoff: longer than a node needs to adopt a route it was just sent.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
 /// The longest backoff unless a server requests a longer one: short against a change of owner.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
-
-/// State shared by all calls of a client.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) pool: Pool,
-    pub(crate) routes: Routes,
-    pub(crate) seeds: Vec<Arc<str>>,
-    pub(crate) budget: Budget,
-    /// `None` when coalescing is off: every call is a unary request.
-    pub(crate) batchers: Option<Batchers>,
-    /// When the routes were last fetched from the seeds again. Locked during the fetch.
-    pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
-}
 
 /// The attempts of one call.
 #[derive(Debug)]
@@ -61,24 +48,6 @@ pub(crate) struct Target {
     pub(crate) epoch: u64,
 }
 
-impl Shared {
-    /// The gRPC client of a node, with the limits of this SDK.
-    pub(crate) fn client(&self, addr: &str) -> Result<SequenceServiceClient<Channel>, pool::PoolError> {
-        let client = SequenceServiceClient::new(self.pool.get(addr)?);
-        Ok(client.max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES))
-    }
-
-    /// Closes the connections to addresses that are in no route table any more.
-    pub(crate) fn drop_unused_addrs(&self) {
-        let directory = self.routes.load();
-        let used = |addr: &str| directory.has_addr(addr) || self.seeds.iter().any(|seed| &**seed == addr);
-        self.pool.retain(used);
-        if let Some(batchers) = &self.batchers {
-            batchers.retain(used);
-        }
-    }
-}
-
 impl<'a> Attempts<'a> {
     /// No attempt yet.
     pub(crate) fn new(shared: &'a Shared, deadline: Instant) -> Attempts<'a> {
@@ -93,7 +62,7 @@ impl<'a> Attempts<'a> {
         let set = directory.set(directory.set_of(uid).ok_or(CallError::UidOutside { uid })?);
         let route = set.route(uid);
         let addr = set.host(route.owner, self.excluded.as_deref(), |addr| shared.pool.is_suspect(addr));
-        match shared.client(&addr) {
+        match node_client::of(&shared.pool, &addr) {
             Ok(client) => {
                 Ok(Target { addr, client, route_version: shared.routes.known_version(set), epoch: route.epoch.0 })
             }
@@ -161,7 +130,7 @@ impl<'a> Attempts<'a> {
                 Err(self.deadline_exceeded())
             }
             FailureKind::Connection => {
-                let sent = !pool::not_processed(&failed);
+                let sent = !seq_channel::not_processed(&failed);
                 self.retry_after_break(addr, failed, sent).await
             }
             FailureKind::Refusal { reason } => {
@@ -218,7 +187,7 @@ impl<'a> Attempts<'a> {
     }
 
     async fn retry_after_refusal(&mut self, addr: &Arc<str>, refused: Refused) -> Result<(), CallError> {
-        let at_once = refused.reason == "SHUTTING_DOWN" && self.exclude(addr);
+        let at_once = refused.reason == Reason::ShuttingDown && self.exclude(addr);
         let wait_for = refused.retry_after;
         self.retry(CallError::Refused(Box::new(refused)), wait_for, at_once).await
     }
@@ -260,7 +229,9 @@ impl<'a> Attempts<'a> {
 
     /// Marks the owner suspect if another node could not reach it: a direct request would most likely time out as well.
     fn suspect_owner(&self, uid: u64, reason: &str) {
-        if !matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "OWNER_UNREACHABLE") {
+        use Reason::{OwnerConnectionLost, OwnerTimedOut, OwnerUnreachable};
+
+        if !matches!(Reason::parse(reason), Some(OwnerTimedOut | OwnerConnectionLost | OwnerUnreachable)) {
             return;
         }
         let directory = self.shared.routes.load();
@@ -272,11 +243,6 @@ impl<'a> Attempts<'a> {
     /// The deadline of the call.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
-    }
-
-    /// State shared by all calls of the client.
-    pub(crate) fn shared(&self) -> &'a Shared {
-        self.shared
     }
 
     /// Attempts with unknown outcome: they may have moved a counter.
@@ -326,10 +292,10 @@ impl FailureKind {
         if let Some(reason) = status::reason(failed) {
             return FailureKind::Refusal { reason };
         }
-        if pool::caused_by::<tonic::TimeoutExpired>(failed) {
+        if seq_channel::caused_by::<tonic::TimeoutExpired>(failed) {
             return FailureKind::TimedOut;
         }
-        if pool::is_transport(failed) {
+        if seq_channel::is_transport(failed) {
             return FailureKind::Connection;
         }
         // Only the request's own timeout cancels this call; a server may notice it first.
@@ -343,7 +309,7 @@ impl FailureKind {
 /// Whether a refusal with this reason may have moved a counter: a forwarded request got no response, or the refusal is
 /// not the sequence service's own.
 pub(crate) fn is_outcome_unknown(reason: &str) -> bool {
-    matches!(reason, "OWNER_TIMED_OUT" | "OWNER_CONNECTION_LOST" | "")
+    reason.is_empty() || Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown)
 }
 
 /// The backoff after `made` attempts; `jitter` is in `0.0 .. 1.0` and shortens the doubled backoff by up to half, or
@@ -371,10 +337,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn backoff_never_passes_the_deadline() {
         let shared = Shared {
-            pool: Pool::new(),
-            routes: Routes::default(),
+            pool: seq_channel::Pool::new(),
+            routes: crate::directory::Routes::default(),
             seeds: Vec::new(),
-            budget: Budget::new(Instant::now()),
+            budget: crate::budget::Budget::new(Instant::now()),
             batchers: None,
             refreshed: tokio::sync::Mutex::default(),
         };

@@ -10,12 +10,19 @@ use seq_proto::v1;
 use tokio::time::Instant;
 
 use crate::allocation::{Allocation, Current};
-use crate::attempts::{Attempts, Shared};
+use crate::attempts::Attempts;
 use crate::batch_call::{self, BatchMethod, CurrentMany, NextMany};
 use crate::batch_plan::{Destination, Group, Plan};
-use crate::coalesce;
-use crate::connect::{self, ClientBuilder};
-use crate::error::{CallError, ConnectError};
+use crate::discovery;
+use crate::error::CallError;
+use crate::shared::Shared;
+use crate::stream_call;
+
+/// The default deadline of a call: longer than the sections of a lost host wait for their next owner.
+pub const DEADLINE: Duration = Duration::from_secs(5);
+
+/// The longest deadline of a call. A longer one is clamped to it: instants must not overflow.
+pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Results of a batch, one per item in request order. The outer error means that no item got a response.
 pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
@@ -32,7 +39,7 @@ pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 ///
 /// # Concurrency
 /// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node; see
-/// [`ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of another.
+/// [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of another.
 /// At most 65,536 calls per node are in flight; more of them wait for a permit, up to their deadline.
 ///
 /// # Cancel safety
@@ -41,6 +48,10 @@ pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 ///
 /// # Runtime
 /// The tokio runtime that [`Client::connect`] was called on drives the connections. Calls may be made from others.
+///
+/// # Tasks
+/// The client owns the tasks of its connections and streams. Dropping its last clone aborts them; nothing has to be
+/// awaited.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -48,19 +59,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects through one node, given as `http://host:port` or `host:port`, with the defaults of [`Client::builder`].
-    ///
-    /// # Errors
-    /// [`ConnectError`].
-    pub async fn connect(url: impl AsRef<str>) -> Result<Client, ConnectError> {
-        Client::builder().seed(url).connect().await
-    }
-
-    /// A builder for a client with several seeds or other settings.
-    pub fn builder() -> ClientBuilder {
-        ClientBuilder::new()
-    }
-
     pub(crate) fn new(shared: Shared, deadline: Duration) -> Client {
         Client { shared: Arc::new(shared), deadline }
     }
@@ -68,7 +66,7 @@ impl Client {
     /// The same client with another deadline for its calls, up to a day.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
-        Client { shared: self.shared.clone(), deadline: deadline.min(connect::MAX_DEADLINE) }
+        Client { shared: self.shared.clone(), deadline: deadline.min(MAX_DEADLINE) }
     }
 
     /// The uid ranges of the sets known so far, in order, end exclusive.
@@ -98,7 +96,7 @@ impl Client {
     pub async fn next_n(&self, uid: u64, count: u32) -> Result<Allocation, CallError> {
         check_count(uid, count)?;
         let mut attempts = self.attempts();
-        if let Some(allocation) = coalesce::next(&mut attempts, uid, count).await? {
+        if let Some(allocation) = stream_call::next(&mut attempts, uid, count).await? {
             return Ok(allocation);
         }
         // Boxed: keeps the future of the usual call small.
@@ -205,7 +203,7 @@ impl Client {
         let deadline = Instant::now() + self.deadline;
         let mut plan = self.plan(uids, counts);
         if plan.has_outside() {
-            connect::refresh(&self.shared, deadline).await;
+            discovery::refresh(&self.shared, deadline).await;
             plan = self.plan(uids, counts);
         }
         let results = match plan.groups.as_slice() {
@@ -254,7 +252,7 @@ impl Client {
     async fn refresh_if_outside(&self, uid: u64, attempts: &Attempts<'_>) {
         let known = self.shared.routes.load().set_of(uid).is_some();
         if !known {
-            connect::refresh(&self.shared, attempts.deadline()).await;
+            discovery::refresh(&self.shared, attempts.deadline()).await;
         }
     }
 }

@@ -8,32 +8,30 @@
 //! Only the first attempt of a call, to the owner, is coalesced. Retries and requests to a node that forwards are unary
 //! (docs/adr/0009-coalescing.md).
 //!
-//! [`node_batcher`] is the entry point for the calls to one node; [`queue`] holds the pending and the in-flight calls,
-//! without any I/O; [`stream`] is the task between queue and wire.
+//! Modules, each using only those before it: [`queue`] holds the pending and the in-flight calls, without any I/O;
+//! [`shared_queue`] is the queue as callers and stream share it; [`stream`] is the task between queue and wire;
+//! [`node_batcher`] is the entry point for the calls to one node, and owns its task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use seq_proto::{status, v1};
-
-use crate::allocation::Allocation;
-use crate::attempts::Attempts;
-use crate::error::CallError;
+use seq_channel::Pool;
 
 mod node_batcher;
 mod queue;
+mod shared_queue;
 mod stream;
 
 use node_batcher::NodeBatcher;
-use queue::Outcome;
 
-pub(crate) use queue::Bounds;
+pub(crate) use queue::{Bounds, Call, Outcome};
 
 /// The batchers of a client, by address of the node; created by the first call to it.
 #[derive(Debug)]
 pub(crate) struct Batchers {
     bounds: Bounds,
+    pool: Pool,
     by_addr: RwLock<BTreeMap<Arc<str>, Arc<NodeBatcher>>>,
 }
 
@@ -48,9 +46,9 @@ pub(crate) struct StreamTarget {
 }
 
 impl Batchers {
-    /// No batcher yet.
-    pub(crate) fn new(bounds: Bounds) -> Batchers {
-        Batchers { bounds, by_addr: RwLock::default() }
+    /// No batcher yet; their streams use connections of `pool`.
+    pub(crate) fn new(bounds: Bounds, pool: Pool) -> Batchers {
+        Batchers { bounds, pool, by_addr: RwLock::default() }
     }
 
     /// The batcher of a node.
@@ -58,8 +56,8 @@ impl Batchers {
         if let Some(batcher) = self.by_addr.read().get(addr) {
             return batcher.clone();
         }
-        let mut by_addr = self.by_addr.write();
-        by_addr.entry(addr.clone()).or_insert_with(|| Arc::new(NodeBatcher::new(addr.clone(), self.bounds))).clone()
+        let new = || Arc::new(NodeBatcher::new(addr.clone(), self.bounds, self.pool.clone()));
+        self.by_addr.write().entry(addr.clone()).or_insert_with(new).clone()
     }
 
     /// Drops the batchers of addresses for which `keep` is false. Their calls run to completion.
@@ -67,34 +65,3 @@ impl Batchers {
         self.by_addr.write().retain(|addr, _| keep(addr));
     }
 }
-
-/// Makes the first attempt of a call in the owner's stream. `None`: no number was allocated, continue with unary
-/// requests.
-pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> Result<Option<Allocation>, CallError> {
-    let Some(StreamTarget { batcher, route_version, epoch }) = attempts.stream_target(uid) else { return Ok(None) };
-    let addr = batcher.addr();
-    let deadline = attempts.deadline();
-    let (reply, outcome) = futures::channel::oneshot::channel();
-    let call = queue::Call { uid, count, epoch, route_version, deadline, reply: Some(reply) };
-    match batcher.send(attempts.shared(), call, outcome).await {
-        Outcome::Allocated { value, prev, epoch, lost, routes } => {
-            attempts.adopt(routes.as_deref(), addr);
-            let checked = Allocation::checked(value, prev, epoch, count, addr);
-            checked.map(|allocation| Some(Allocation { lost, ..allocation }))
-        }
-        Outcome::Refused { item, routes } => {
-            attempts.adopt(routes.as_deref(), addr);
-            if item.reason != status::WOULD_WAIT {
-                attempts.prepare_item_retry(uid, addr, *item).await?;
-            }
-            Ok(None)
-        }
-        Outcome::Failed { status, sent } => attempts.prepare_stream_retry(uid, addr, status, sent).await.map(|()| None),
-        Outcome::TimedOut { sent } => Err(attempts.timed_out(sent)),
-        Outcome::Invalid(what) => Err(CallError::BadAnswer { addr: addr.clone(), what }),
-        Outcome::Unsupported => Ok(None),
-    }
-}
-
-/// Routes of a response: one caller of the message adopts them.
-type NewRoutes = Option<Box<v1::Routes>>;

@@ -14,8 +14,6 @@ use seq_core::route::{Adopted, Route, RouteTable, RouteUpdate};
 use seq_core::{NodeId, Uid};
 use seq_proto::v1;
 
-use crate::error::RoutesError;
-
 /// Most sets in a directory. A pool does not hold the addresses of that many sets of [`seq_core::limits::MAX_NODES`]
 /// nodes, but it does for sets of usual size.
 pub(crate) const MAX_SETS: usize = 256;
@@ -46,6 +44,39 @@ pub(crate) struct SetRoutes {
     hosts: Vec<Arc<str>>,
     /// The seeds among them.
     seeds: Vec<Arc<str>>,
+}
+
+/// Reason why a route table was not adopted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RoutesError {
+    /// The message is not a route table.
+    #[error(transparent)]
+    Bad(#[from] seq_proto::convert::RoutesError),
+    /// It holds changes to a version of the table that is not known here.
+    #[error("the routes of set {set:?} build on a version that is not known here")]
+    Mismatch {
+        /// Name of the table's set.
+        set: String,
+    },
+    /// Two sets claim the same uids.
+    #[error("set {set:?} with uids {}..{} overlaps set {other:?} with uids {}..{}", uids.start, uids.end, other_uids.start, other_uids.end)]
+    Overlap {
+        /// Name of the table's set.
+        set: String,
+        /// That set's uids.
+        uids: Range<u64>,
+        /// The set known before.
+        other: String,
+        /// The known set's uids.
+        other_uids: Range<u64>,
+    },
+    /// More sets than a client holds.
+    #[error("set {set:?} is one more than the {MAX_SETS} a client holds")]
+    TooManySets {
+        /// Name of the table's set.
+        set: String,
+    },
 }
 
 impl Routes {

@@ -1,11 +1,12 @@
 //! Errors of calls and of connecting, with what a caller needs to decide on a retry.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::limits::MAX_COUNT;
 use tonic::{Code, Status};
+
+use crate::directory::RoutesError;
 
 /// Error of a call, or of one item of a batch. Cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -183,37 +184,4 @@ impl ConnectError {
     pub fn is_retryable(&self) -> bool {
         matches!(self, ConnectError::Unreachable { .. } | ConnectError::NoRoutes { .. })
     }
-}
-
-/// Reason why a route table was not adopted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RoutesError {
-    /// The message is not a route table.
-    #[error(transparent)]
-    Bad(#[from] seq_proto::convert::RoutesError),
-    /// It holds changes to a version of the table that is not known here.
-    #[error("the routes of set {set:?} build on a version that is not known here")]
-    Mismatch {
-        /// Name of the table's set.
-        set: String,
-    },
-    /// Two sets claim the same uids.
-    #[error("set {set:?} with uids {}..{} overlaps set {other:?} with uids {}..{}", uids.start, uids.end, other_uids.start, other_uids.end)]
-    Overlap {
-        /// Name of the table's set.
-        set: String,
-        /// That set's uids.
-        uids: Range<u64>,
-        /// The set known before.
-        other: String,
-        /// The known set's uids.
-        other_uids: Range<u64>,
-    },
-    /// More sets than a client holds.
-    #[error("set {set:?} is one more than the {} a client holds", crate::directory::MAX_SETS)]
-    TooManySets {
-        /// Name of the table's set.
-        set: String,
-    },
 }

@@ -25,8 +25,16 @@
 //! # }
 //! ```
 //!
-//! [`pool`] is the connection pool; servers use it among themselves. The feature `fake` adds `fake`, a server for
-//! tests.
+//! The feature `fake` adds `fake`, a server for tests.
+//!
+//! # Order of the modules
+//! Each uses only modules further up in this list:
+//! * `directory` (routes), `budget` (retries), `batch_plan`, `node_client`: independent of each other.
+//! * `error`, then `allocation`: results.
+//! * `coalesce`: the streams, one per node.
+//! * `shared`: the state of a client; `attempts`: targets and retries of one call.
+//! * `discovery`, `stream_call`, `batch_call`: what a call sends.
+//! * `client`: the calls; `connect`: how a client is made.
 //!
 //! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
 //! that prefetched or cached numbers could break the order between two processes that share a uid.
@@ -40,15 +48,20 @@ mod client;
 mod coalesce;
 mod connect;
 mod directory;
+mod discovery;
 mod error;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
-pub mod pool;
+mod node_client;
+mod shared;
+mod stream_call;
 #[cfg(test)]
 mod tests;
 
 pub use allocation::{Allocation, Current};
-pub use client::{BatchResult, Client};
-pub use connect::{ClientBuilder, DEADLINE};
-pub use error::{CallError, ConnectError, Refused, RoutesError, Unreachable};
+pub use client::{BatchResult, Client, DEADLINE};
+pub use connect::ClientBuilder;
+pub use directory::RoutesError;
+pub use error::{CallError, ConnectError, Refused, Unreachable};
+pub use seq_channel::Dial;
 pub use tonic::Code;

@@ -115,8 +115,29 @@ pub struct Arbiter {
     /// Since when sections that were never owned wait for nodes.
     waits_since: Option<Duration>,
     inputs: Option<Inputs>,
+    placement: Placement,
     plan: Arc<Plan>,
     deadline: Option<Duration>,
+}
+
+/// The proposed owner of each section, kept while the candidates are the same: each applied handover makes a new plan, and
+/// hashing every section anew costs far more than the rest of it.
+#[derive(Debug, Default)]
+struct Placement {
+    /// Number of sections, and each candidate with its weight; a node's name never changes.
+    of: Option<(usize, Vec<(NodeId, u32)>)>,
+    owners: Vec<NodeId>,
+}
+
+impl Placement {
+    fn propose(&mut self, sections: usize, candidates: &[Candidate<'_>]) -> &[NodeId] {
+        let of = Some((sections, candidates.iter().map(|one| (one.id, one.weight)).collect()));
+        if self.of != of {
+            self.owners = placement::propose(sections as u32, candidates);
+            self.of = of;
+        }
+        &self.owners
+    }
 }
 
 impl Arbiter {
@@ -130,6 +151,7 @@ impl Arbiter {
             candidates: (BTreeSet::new(), Duration::ZERO),
             waits_since: None,
             inputs: None,
+            placement: Placement::default(),
             plan: Arc::default(),
             deadline: None,
         }
@@ -150,7 +172,7 @@ impl Arbiter {
         self.observe(now, state);
         let inputs = self.inputs(now, state, declared);
         if self.inputs.as_ref() != Some(&inputs) {
-            self.plan = Arc::new(plan(state, declared, &inputs, &self.observed));
+            self.plan = Arc::new(plan(state, declared, &inputs, &self.observed, &mut self.placement));
             self.inputs = Some(inputs);
         }
         &self.plan
@@ -247,10 +269,16 @@ impl Arbiter {
 }
 
 /// The plan for these inputs.
-fn plan(state: &State, declared: &[Declared<'_>], inputs: &Inputs, observed: &BTreeMap<Session, Observed>) -> Plan {
+fn plan(
+    state: &State,
+    declared: &[Declared<'_>],
+    inputs: &Inputs,
+    observed: &BTreeMap<Session, Observed>,
+    placement: &mut Placement,
+) -> Plan {
     let mut plan = Plan::default();
     let candidates = candidates(state, declared, inputs);
-    let placed = placement::propose(state.sections.len() as u32, &candidates);
+    let placed = placement.propose(state.sections.len(), &candidates);
     plan.living = inputs.living.keys().map(|session| session.0).collect();
     let draining = inputs.living.iter().filter(|(_, flags)| **flags != (false, false));
     plan.draining = draining.map(|(session, _)| session.0).collect();

@@ -2,7 +2,9 @@
 //!
 //! Every decision is made and tested here: where a uid lies ([`layout`]), how a number is taken
 //! ([`section`]), when a ceiling is raised ([`raise`]), how long an owner may answer ([`lease`]), what an AllocSvr owns
-//! ([`owner`]), what the store accepts ([`state`]), how routes are versioned ([`route`]), which owner is proposed
+//! ([`owner`]), which ceilings it requests ([`raises`]), when it renews ([`renewals`]) and through which member of the store
+//! ([`store_calls`]), what becomes of a call that cannot be served at once ([`calls`]), what the store accepts ([`state`]),
+//! how routes are versioned ([`route`]), which owner is proposed
 //! ([`placement`]) and when ([`arbiter`]). The crates around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
@@ -12,6 +14,8 @@
 extern crate alloc;
 
 pub mod arbiter;
+pub mod backoff;
+pub mod calls;
 pub mod high_water;
 pub mod id;
 pub mod layout;
@@ -20,12 +24,15 @@ pub mod limits;
 pub mod owner;
 pub mod placement;
 pub mod raise;
+pub mod raises;
 pub mod refusal;
+pub mod renewals;
 pub mod route;
 pub mod section;
 pub mod set_spec;
 mod slots;
 pub mod state;
+pub mod store_calls;
 mod sync;
 
 pub use id::{

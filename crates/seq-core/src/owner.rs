@@ -19,12 +19,13 @@ use crate::layout::Layout;
 use crate::lease::{Clocks, LeaseTerms};
 use crate::limits;
 use crate::route::{Adopted, RouteTable, RouteUpdate};
-use crate::section::{CopyMisfit, SectionCopy};
 
+mod effects;
 pub mod handover;
 mod update;
 
-use handover::{Handover, Incoming, Outgoing};
+pub use effects::{CopyLoss, Effect, Effects, LeaseEffect, TableEffect};
+use handover::{Incoming, Outgoing};
 
 /// An incarnation of an AllocSvr, as the store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,76 +77,6 @@ pub struct Renewal {
     pub released: Vec<(SectionId, Epoch)>,
     /// Whether the process is about to exit.
     pub leaving: bool,
-}
-
-/// What the shell must do, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// [`Owner::routes`] is newer: show it to whoever forwards.
-    Publish,
-    /// Serve a section from now on.
-    Enter {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-        /// The committed ceiling.
-        ceiling: Seq,
-        /// The exact values to start from; without them every uid starts at the ceiling.
-        copy: Option<SectionCopy>,
-    },
-    /// Serve the section no more under this ownership.
-    Leave {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-    },
-    /// The lease lasts from `sent` on.
-    Extend {
-        /// When the question was sent.
-        sent: Clocks,
-    },
-    /// The lease ends: the incarnation is over.
-    EndLease,
-    /// Ask the target to hold early calls; then [`Owner::on_prepared`].
-    Prepare(Handover),
-    /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
-    Stage(Handover),
-    /// Have the store commit the move; then [`Owner::on_committed`].
-    Commit(Handover),
-    /// Tell the target that the store committed the move.
-    Activate(Handover),
-    /// Send a renewal at once: its response may grant a section that a peer says is committed.
-    RenewNow,
-    /// The next [`Effect::Enter`] starts at the ceiling although a planned move began the ownership: a gap, to be logged and
-    /// counted.
-    CopyLost {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-        /// Why.
-        why: CopyLoss,
-    },
-    /// Replace the frozen section by one with the same values that serves, under the same ownership.
-    Thaw {
-        /// The section.
-        section: SectionId,
-        /// The ownership.
-        epoch: Epoch,
-    },
-}
-
-/// Why the copy of a planned move is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CopyLoss {
-    /// No copy of the committed attempt is here.
-    #[error("no copy of the committed attempt was staged here, or it had to make room")]
-    Missing,
-    /// It does not fit what the store granted.
-    #[error(transparent)]
-    Misfit(#[from] CopyMisfit),
 }
 
 /// Why the store's word on owners cannot be taken in. Nothing of it was, and no lease was extended.
@@ -257,6 +188,21 @@ impl Owner {
         self.owned.is_empty() && self.released.is_empty()
     }
 
+    /// Whether the next response of the store may well bring what is waited for: more sections to hand over, or the first
+    /// ones of this node. Without sections it reads the routes up to the first that may come here.
+    #[must_use]
+    pub fn expects_update(&self) -> bool {
+        if self.handovers_in_progress() > 0 || self.leaving {
+            return true;
+        }
+        let (Some(session), Some(routes)) = (self.session, &self.routes) else { return true };
+        let may_come = |id| {
+            let route = routes.get(SectionId(id)).unwrap_or_default();
+            route.owner.is_none_or(|owner| owner == session.node)
+        };
+        self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
+    }
+
     /// The process is about to exit: the next renewals ask that everything be moved away.
     pub fn leave(&mut self) {
         self.leaving = true;
@@ -306,7 +252,7 @@ impl Owner {
         renewal: &Renewal,
         sent: Clocks,
         update: OwnershipUpdate,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         if self.session != Some(renewal.session) || renewal.renew_seq.0 != self.renewed.0 + 1 {
             return Ok(());
@@ -331,13 +277,13 @@ impl Owner {
         session: Session,
         sent: Clocks,
         update: OwnershipUpdate,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         if self.session != Some(session) {
             return Ok(());
         }
         self.adopt(session, update.routes.as_ref(), &update.grants, effects).inspect_err(|_| self.whole = true)?;
-        effects.push(Effect::Extend { sent });
+        effects.push(LeaseEffect::Extend { sent }.into());
         for one in &update.handovers {
             self.begin_handover(one, effects);
         }
@@ -352,7 +298,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`AdoptError`].
-    pub fn on_peer_routes(&mut self, update: &RouteUpdate, effects: &mut Vec<Effect>) -> Result<(), AdoptError> {
+    pub fn on_peer_routes(&mut self, update: &RouteUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
         // What a move of one's own came to is for the store to say.
         let Some(session) = self.session.filter(|_| self.handovers_in_progress() == 0) else { return Ok(()) };
         let learnt = self.learn(session, update, effects);
@@ -361,14 +307,14 @@ impl Owner {
     }
 
     /// Ends an incarnation: the store said that there is a newer one.
-    pub fn on_session_over(&mut self, session: Session, effects: &mut Vec<Effect>) {
+    pub fn on_session_over(&mut self, session: Session, effects: &mut Effects) {
         if self.session != Some(session) {
             return;
         }
         self.session = None;
-        effects.push(Effect::EndLease);
+        effects.push(LeaseEffect::End.into());
         let left = core::mem::take(&mut self.owned);
-        effects.extend(left.into_iter().map(|(section, epoch)| Effect::Leave { section, epoch }));
+        effects.extend(left.into_iter().map(|(section, epoch)| TableEffect::Leave { section, epoch }.into()));
         self.released.clear();
         self.failing.clear();
         self.outgoing = core::mem::take(&mut self.outgoing).forget();
@@ -393,14 +339,14 @@ impl Owner {
     }
 
     /// The store said that these ownerships are over.
-    pub fn on_lost(&mut self, lost: &[(SectionId, Epoch)], effects: &mut Vec<Effect>) {
+    pub fn on_lost(&mut self, lost: &[(SectionId, Epoch)], effects: &mut Effects) {
         for &(section, epoch) in lost {
             self.drop_section(section, epoch, effects);
         }
     }
 
     /// Gives up what cannot be raised although the store answers renewals: somebody else may do better.
-    fn give_up(&mut self, sent: Clocks, effects: &mut Vec<Effect>) {
+    fn give_up(&mut self, sent: Clocks, effects: &mut Effects) {
         let patience = self.terms.lease / 2;
         let hopeless = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= patience;
         let given_up: Vec<_> = self.failing.iter().filter(hopeless).map(|(id, (epoch, _))| (*id, *epoch)).collect();
@@ -409,14 +355,14 @@ impl Owner {
         }
     }
 
-    fn release_all(&mut self, effects: &mut Vec<Effect>) {
+    fn release_all(&mut self, effects: &mut Effects) {
         let idle: Vec<_> = self.owned().filter(|(section, _)| !self.outgoing.has(*section)).collect();
         for (section, epoch) in idle {
             self.release(section, epoch, effects);
         }
     }
 
-    fn release(&mut self, section: SectionId, epoch: Epoch, effects: &mut Vec<Effect>) {
+    fn release(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) {
         if self.drop_section(section, epoch, effects) {
             self.released.insert(section, epoch);
         }
@@ -428,7 +374,7 @@ impl Owner {
         session: Session,
         update: Option<&RouteUpdate>,
         grants: &[Grant],
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         let Some(update) = update else { return Ok(()) };
         let Some(routes) = self.learn(session, update, effects)? else { return Ok(()) };
@@ -447,30 +393,38 @@ impl Owner {
         Ok(())
     }
 
-    /// Takes routes in: what is routed elsewhere leaves. Answers the newest routes.
+    /// Adopts routes: a section that is routed elsewhere leaves. Returns the newest routes.
+    ///
+    /// Only sections that the update names are compared: when a section enters, its route names this node and its epoch,
+    /// and the route of a section changes with an update that names it. So one step costs what changed, not what is owned.
     fn learn(
         &mut self,
         session: Session,
         update: &RouteUpdate,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<Option<Arc<RouteTable>>, AdoptError> {
         if let Some(next) = self.next_routes(update)? {
             self.routes = Some(Arc::new(next));
-            effects.push(Effect::Publish);
-        }
-        let Some(routes) = self.routes.clone() else { return Ok(None) };
-        for (section, epoch) in self.owned().collect::<Vec<_>>() {
-            let route = routes.get(section).unwrap_or_default();
-            // An older route than the ownership: it was handed over to this node after the routes were read.
-            let mine = route.owner == Some(session.node) && route.epoch == epoch;
-            if !mine && route.epoch >= epoch {
-                self.drop_section(section, epoch, effects);
+            effects.push(TableEffect::Publish.into());
+            for run in &update.runs {
+                // The first section after the run; ids end at the number of sections, which fits.
+                let end = SectionId(run.first.0 + run.sections);
+                let moved = |(_, epoch): &(&SectionId, &Epoch)| {
+                    // An older route than the ownership: it was handed over to this node after the routes were read.
+                    let mine = run.route.owner == Some(session.node) && run.route.epoch == **epoch;
+                    !mine && run.route.epoch >= **epoch
+                };
+                let moved = self.owned.range(run.first..end).filter(moved);
+                let moved: Vec<_> = moved.map(|(section, epoch)| (*section, *epoch)).collect();
+                for (section, epoch) in moved {
+                    self.drop_section(section, epoch, effects);
+                }
             }
         }
-        Ok(Some(routes))
+        Ok(self.routes.clone())
     }
 
-    fn enter(&mut self, grant: &Grant, effects: &mut Vec<Effect>) {
+    fn enter(&mut self, grant: &Grant, effects: &mut Effects) {
         let Grant { section, epoch, ceiling, handover_id } = *grant;
         let held = &mut self.held[section.0 as usize];
         if epoch <= *held {
@@ -486,20 +440,20 @@ impl Owner {
             effects.push(Effect::CopyLost { section, epoch, why });
         }
         if let Some(old) = self.owned.insert(section, epoch) {
-            effects.push(Effect::Leave { section, epoch: old });
+            effects.push(TableEffect::Leave { section, epoch: old }.into());
         }
-        effects.push(Effect::Enter { section, epoch, ceiling, copy: copy.ok() });
+        effects.push(TableEffect::Enter { section, epoch, ceiling, copy: copy.ok() }.into());
     }
 
     /// Answers whether the section was served under that ownership.
-    fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Vec<Effect>) -> bool {
+    fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) -> bool {
         if self.owned.get(&section) != Some(&epoch) {
             return false;
         }
         self.owned.remove(&section);
         self.failing.remove(&section);
         self.outgoing.remove(section);
-        effects.push(Effect::Leave { section, epoch });
+        effects.push(TableEffect::Leave { section, epoch }.into());
         true
     }
 

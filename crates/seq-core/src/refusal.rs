@@ -145,3 +145,20 @@ pub enum Refusal {
     #[error("the node is shutting down")]
     ShuttingDown,
 }
+
+impl Refusal {
+    /// Whether an owner that refuses a forwarded item with it has consumed nothing, and another attempt, here or at another
+    /// owner, may succeed soon.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Refusal::NotOwner { .. }
+                | Refusal::Unserved { .. }
+                | Refusal::OwnerUnreachable { .. }
+                | Refusal::StaleEpoch { .. }
+                | Refusal::LeaseExpired { .. }
+                | Refusal::ShuttingDown
+        )
+    }
+}

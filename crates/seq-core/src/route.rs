@@ -5,6 +5,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::id::{Epoch, NodeId, RouteVersion, SectionId};
@@ -62,10 +63,29 @@ pub struct RouteTable {
     set: String,
     layout: Layout,
     version: RouteVersion,
-    /// Invariant: every owner in `routes` is here.
+    /// Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
-    /// One for each section of the layout, with the version that changed it last.
-    routes: Vec<(Route, RouteVersion)>,
+    /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies one
+    /// chunk and not the route of every section.
+    chunks: Vec<Arc<Chunk>>,
+}
+
+/// Sections in a chunk: 6 KiB, and the chunks of the largest set are 4,096.
+const CHUNK: usize = 256;
+
+/// Neighbouring sections' routes, each with the version that changed it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Chunk {
+    /// The highest of the versions.
+    newest: RouteVersion,
+    /// Those past the last section are never written.
+    routes: [(Route, RouteVersion); CHUNK],
+}
+
+impl Default for Chunk {
+    fn default() -> Chunk {
+        Chunk { newest: RouteVersion(0), routes: [(Route::default(), RouteVersion(0)); CHUNK] }
+    }
 }
 
 /// Outcome of [`RouteTable::adopt`].
@@ -93,7 +113,7 @@ impl RouteTable {
             layout: update.layout,
             version: update.version,
             nodes: update.nodes.clone(),
-            routes: alloc::vec![(Route::default(), RouteVersion(0)); update.layout.sections() as usize],
+            chunks: alloc::vec![Arc::default(); (update.layout.sections() as usize).div_ceil(CHUNK)],
         };
         table.write(update);
         Some(table)
@@ -125,7 +145,10 @@ impl RouteTable {
         if since >= self.version {
             return None;
         }
-        let changed = self.routes.iter().zip(0..).filter(|((_, version), _)| *version > since);
+        let changed = (0..).zip(&self.chunks).filter(|(_, chunk)| chunk.newest > since).flat_map(|(index, chunk)| {
+            let first: u32 = index * CHUNK as u32;
+            chunk.routes.iter().zip(first..).filter(|((_, version), _)| *version > since)
+        });
         Some(RouteUpdate {
             set: self.set.clone(),
             layout: self.layout,
@@ -140,7 +163,11 @@ impl RouteTable {
     #[inline]
     #[must_use]
     pub fn get(&self, section: SectionId) -> Option<Route> {
-        self.routes.get(section.0 as usize).map(|(route, _)| *route)
+        if section.0 >= self.layout.sections() {
+            return None;
+        }
+        let section = section.0 as usize;
+        self.chunks.get(section / CHUNK).map(|chunk| chunk.routes[section % CHUNK].0)
     }
 
     /// A node by its id.
@@ -175,8 +202,15 @@ impl RouteTable {
 
     fn write(&mut self, update: &RouteUpdate) {
         for run in &update.runs {
-            let first = run.first.0 as usize;
-            self.routes[first..first + run.sections as usize].fill((run.route, update.version));
+            let (mut at, end) = (run.first.0 as usize, run.first.0 as usize + run.sections as usize);
+            while at < end {
+                let (index, first) = (at / CHUNK, at % CHUNK);
+                let last = (first + end - at).min(CHUNK);
+                let chunk = Arc::make_mut(&mut self.chunks[index]);
+                chunk.newest = update.version;
+                chunk.routes[first..last].fill((run.route, update.version));
+                at += last - first;
+            }
         }
     }
 }

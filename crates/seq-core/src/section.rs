@@ -27,8 +27,8 @@ pub struct Section {
     /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above
     /// it.
     ceiling: AtomicU64,
-    /// The highest number that a raise must cover; 0 while no raise is pending. The call that moves it from 0 enqueues
-    /// the section for a raise, and [`Section::raised`] follows.
+    /// The highest number that a raise is requested for; 0 while none is. Not 0 means that a [`RaiseTicket`] exists, in the
+    /// raise queue or on its way there, and that [`Section::raised`] will be called.
     wanted: AtomicU64,
     slots: Slots,
 }
@@ -36,8 +36,14 @@ pub struct Section {
 // The target of every advance fits a slot, also in a section whose base is 0.
 const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
-/// Outcome of [`Section::take`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The duty to put a section into the raise queue: a section issues one, and the next one only after the raise was answered.
+/// A ticket that is dropped while the section is owned leaves its callers at the ceiling.
+#[must_use = "the ceiling is not raised until the raise queue has the ticket"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct RaiseTicket(());
+
+/// What became of a call for numbers.
+#[derive(Debug, PartialEq, Eq)]
 pub enum Take {
     /// The numbers `value - count + 1 ..= value` are the caller's.
     Given {
@@ -46,15 +52,15 @@ pub enum Take {
         /// The number allocated before. 0 when there was none, when it is not known here, or when an advance came
         /// between.
         prev: Seq,
-        /// The caller must enqueue the section for a raise: no other call has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The numbers are above the ceiling; nothing moved. Wait for a raise that covers `needed`.
     AtCeiling {
         /// The ceiling that lets the call go on.
         needed: Seq,
-        /// The caller must enqueue the section for a raise: no other call has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The section is being handed over; nothing moved.
     Frozen,
@@ -62,20 +68,20 @@ pub enum Take {
     Exhausted,
 }
 
-/// Outcome of [`Section::advance`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What became of a call to raise a uid to a number.
+#[derive(Debug, PartialEq, Eq)]
 pub enum Advance {
     /// The uid stands at the number: all up to it are taken.
     Done {
-        /// The caller must enqueue the section for a raise: no other call has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The uid is past the number, or may be: it reads above. Nothing moved.
     Past,
     /// The number is above the ceiling; nothing moved. Retry after a raise: a far number takes several.
     AtCeiling {
-        /// The caller must enqueue the section for a raise: no other call has.
-        raise_due: bool,
+        /// For the raise queue, when this call is the one that makes a raise due.
+        ticket: Option<RaiseTicket>,
     },
     /// The number is further above the ceiling than the limit allows; nothing moved, and no raise was requested.
     TooFar {
@@ -256,8 +262,8 @@ impl Section {
 
     #[inline]
     fn given(&self, value: Seq, prev: Seq, ceiling: Seq) -> Take {
-        let raise_due = ceiling.0 - value.0 <= self.half_step && self.want_early(value, ceiling);
-        Take::Given { value, prev, raise_due }
+        let due = ceiling.0 - value.0 <= self.half_step;
+        Take::Given { value, prev, ticket: if due { self.want_early(value, ceiling) } else { None } }
     }
 
     /// Takes all numbers of a uid up to `to`, at most `limit` above the ceiling. Repeating it changes nothing.
@@ -289,7 +295,7 @@ impl Section {
                     return Advance::TooFar { bound };
                 }
                 return Advance::AtCeiling {
-                    raise_due: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
+                    ticket: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
                 };
             }
             // A number that was allocated stays a `prev`, and so does the mark of an advance that is repeated.
@@ -297,7 +303,7 @@ impl Section {
             match slot.compare_exchange_weak(word, advanced, Relaxed, Relaxed) {
                 Ok(_) => {
                     let due = wanted > 0 && ceiling - to.0 <= self.half_step;
-                    return Advance::Done { raise_due: due && self.want_early(to, Seq(ceiling)) };
+                    return Advance::Done { ticket: if due { self.want_early(to, Seq(ceiling)) } else { None } };
                 }
                 Err(seen) => word = seen,
             }
@@ -329,11 +335,10 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// The ceiling that the pending raise should request; `None` when none is needed (any more), and then the raise is
-    /// no longer pending.
+    /// The ceiling that the queued raise should request; `None` when none is needed (any more), and then the ticket at hand
+    /// is void.
     ///
-    /// A taker that read the ceiling just before it was raised can make a raise pending just after; that raise ends
-    /// here.
+    /// A taker that read the ceiling just before it was raised can request a raise just after; such a request ends here.
     #[must_use]
     pub fn raise_target(&self) -> Option<Seq> {
         let mut wanted = self.wanted.load(Relaxed);
@@ -349,25 +354,23 @@ impl Section {
         }
     }
 
-    /// Adopts a committed ceiling; one that is not above the current one changes nothing, so responses of the store may
-    /// arrive in any order. Returns whether the section must be enqueued again, because a call waits for a higher
-    /// ceiling.
+    /// Adopts a committed ceiling; one that a newer response of the store overtook changes nothing. Returns the ticket of the
+    /// next raise, when more than what is committed is requested. The ticket at hand is void.
     ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`]: the store commits no such thing.
-    #[must_use = "when true, the section must be enqueued for another raise"]
-    pub fn raised(&self, committed: Seq) -> bool {
+    pub fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         assert!(committed <= Seq::MAX, "ceiling {committed}");
         let committed = committed.min(self.last);
         let ceiling = self.ceiling.fetch_max(committed.0, AcqRel).max(committed.0);
         let mut wanted = self.wanted.load(Relaxed);
         while wanted <= ceiling {
             match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
-                Ok(_) => return false,
+                Ok(_) => return None,
                 Err(seen) => wanted = seen,
             }
         }
-        true
+        Some(RaiseTicket(()))
     }
 
     /// Freezes every slot and copies the exact values. This section allocates nothing after the call returned; what it
@@ -400,25 +403,26 @@ impl Section {
         if needed > self.last {
             return Take::Exhausted;
         }
-        Take::AtCeiling { needed, raise_due: self.want(needed) }
+        Take::AtCeiling { needed, ticket: self.want(needed) }
     }
 
-    /// Makes a raise pending that covers a number. Returns whether this call must enqueue the section.
-    fn want(&self, needed: Seq) -> bool {
-        self.wanted.fetch_max(needed.0, Relaxed) == 0
+    /// Requests a raise that covers a number; the ticket where no other was requested.
+    fn want(&self, needed: Seq) -> Option<RaiseTicket> {
+        (self.wanted.fetch_max(needed.0, Relaxed) == 0).then_some(RaiseTicket(()))
     }
 
-    /// Makes the usual raise pending ahead of need. Returns whether this call must enqueue the section.
+    /// Requests the usual raise ahead of need; the ticket where no other was requested.
     ///
     /// `cold`, because it is called only while a raise is in flight, and every instruction in [`Section::take`] takes
     /// room in which the processor could already wait for the next slots.
     #[cold]
-    fn want_early(&self, value: Seq, ceiling: Seq) -> bool {
-        // Most calls find a raise pending; they only read.
-        ceiling < self.last
+    fn want_early(&self, value: Seq, ceiling: Seq) -> Option<RaiseTicket> {
+        // Most calls that come here find a raise requested; they only read.
+        let due = ceiling < self.last
             && raise::is_due(value, ceiling, self.step)
             && self.wanted.load(Relaxed) == 0
-            && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok()
+            && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok();
+        due.then_some(RaiseTicket(()))
     }
 }
 

@@ -50,8 +50,8 @@ fn two_takers_get_different_numbers() {
         let taker = thread::spawn(move || [take(&other, 2), take(&other, 2)]);
         let mine = take(&section, 3);
         let theirs = taker.join().unwrap();
-        let all = [given(mine, 3), given(theirs[0], 2), given(theirs[1], 2)]
-            .map(|given| given.expect("far from the ceiling"));
+        let [first, second] = theirs;
+        let all = [given(mine, 3), given(first, 2), given(second, 2)].map(|given| given.expect("far from the ceiling"));
         assert!(all[1].1 < all[2].1, "numbers fell");
         check_exact(10, all.to_vec(), &section.freeze());
     });
@@ -91,13 +91,13 @@ fn a_reader_never_sees_a_number_fall_or_one_that_was_not_allocated() {
     });
 }
 
-/// Two callers at the ceiling and the raise loop: the section is enqueued once, as long as a call waits.
+/// Two callers at the ceiling and the raise queue: one ticket exists, as long as a call waits.
 #[test]
 fn a_raise_is_enqueued_once_and_never_lost() {
     loom::model(|| {
         let section = section(0, 10, 8);
-        // A call waits for 12 and has enqueued the section.
-        let Take::AtCeiling { raise_due: true, .. } = take(&section, 12) else { panic!("under the ceiling") };
+        // A call waits for 12, and its ticket is queued.
+        let Take::AtCeiling { ticket: Some(_), .. } = take(&section, 12) else { panic!("under the ceiling") };
 
         let takers = [7u32, 20].map(|count| {
             let section = section.clone();
@@ -105,26 +105,26 @@ fn a_raise_is_enqueued_once_and_never_lost() {
         });
         let target = section.raise_target().expect("12 is wanted");
         assert!(target >= Seq(18));
-        // The store may have committed an older raise only, or the requested one.
-        let mut enqueued = u32::from(section.raised(Seq(18)));
+        // The store may have committed an older raise only, or the one asked for.
+        let mut tickets = u32::from(section.raised(Seq(18)).is_some());
 
         let mut waits_for = 0;
         for taker in takers {
             match taker.join().unwrap() {
-                Take::Given { value, raise_due, .. } => {
+                Take::Given { value, ticket, .. } => {
                     assert!(value <= section.ceiling());
-                    enqueued += u32::from(raise_due);
+                    tickets += u32::from(ticket.is_some());
                 }
-                Take::AtCeiling { needed, raise_due } => {
-                    enqueued += u32::from(raise_due);
+                Take::AtCeiling { needed, ticket } => {
+                    tickets += u32::from(ticket.is_some());
                     waits_for = waits_for.max(needed.0);
                 }
                 other => panic!("{other:?}"),
             }
         }
-        assert!(enqueued <= 1, "enqueued {enqueued} times");
+        assert!(tickets <= 1, "{tickets} tickets");
         if waits_for > section.ceiling().0 {
-            assert_eq!(enqueued, 1, "a call waits for {waits_for}, and no raise is enqueued");
+            assert_eq!(tickets, 1, "a call waits for {waits_for}, and no raise is queued");
             assert!(section.raise_target().unwrap().0 >= waits_for);
         }
     });

@@ -1,6 +1,6 @@
 //! The response to a batch, as parallel lists.
 
-use seq_kit::service::{Allocation, ItemReply};
+use seq_api::service::{Allocation, ItemReply};
 use seq_proto::{status, v1};
 
 /// Encodes the results of the items, in request order. An item without a result is refused with `WOULD_WAIT`.

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use http::header::CONTENT_TYPE;
 use http::{Request, Response, Version};
-use seq_kit::service::SequenceService;
+use seq_api::service::SequenceService;
 use seq_proto::status;
 use seq_proto::v1::sequence_service_server::{SERVICE_NAME, SequenceServiceServer};
 use tonic::Status;

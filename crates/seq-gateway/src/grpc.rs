@@ -8,12 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_api::service::SequenceService;
 use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Port};
-use seq_kit::service::SequenceService;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use seq_api::service::{SequenceService, Via};
 use seq_core::Refusal;
-use seq_kit::service::{SequenceService, Via};
 use seq_proto::{status, v1};
 use tonic::{Request, Response, Status, Streaming};
 

@@ -1,8 +1,8 @@
 //! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build the
 //! response.
 
+use seq_api::service::{Call, Item, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
-use seq_kit::service::{Call, Item, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tokio::time::Instant;

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
-use seq_kit::service::SequenceService;
+use seq_api::service::SequenceService;
 use seq_proto::status;
 use tonic::body::Body;
 use tonic::{Code, Status};

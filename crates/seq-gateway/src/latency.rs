@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use metrics::{Histogram, histogram};
-use seq_kit::metrics::REQUEST_SECONDS;
-use seq_kit::service::Via;
+use seq_api::metrics::REQUEST_SECONDS;
+use seq_api::service::Via;
 
 /// Sampling interval in requests, starting with the first one of an endpoint.
 const ONE_IN: u32 = 16;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Release};
 use std::time::Duration;
 
+use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
 use seq_kit::admission::Admission;
 use seq_kit::connection::{Connection, Listener, paced};
-use seq_kit::service::SequenceService;
 use seq_kit::tasks::{Kind, TaskGroup};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;

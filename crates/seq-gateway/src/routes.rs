@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
-use seq_kit::service::SequenceService;
 use seq_proto::v1;
 
 /// Most cached versions; above it the oldest is evicted. Each response refreshes its client, so clients are few

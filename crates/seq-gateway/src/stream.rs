@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
-use seq_kit::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
+use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use tokio_util::sync::WaitForCancellationFutureOwned;

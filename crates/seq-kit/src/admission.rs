@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, counter, gauge};
+use metrics::{Counter, Gauge};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,7 +21,6 @@ use tokio::time::Sleep;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::connection::Connection;
-use crate::metrics::{CONNECTIONS, CONNECTIONS_REFUSED_TOTAL};
 
 /// Limit on the connections of one node: 1,000 clients with a few each; an idle connection costs about 50 KB.
 pub const MAX_CONNECTIONS: usize = 10_000;
@@ -87,6 +86,23 @@ pub struct FewFiles {
     pub own: usize,
 }
 
+/// The metrics of a node's connections.
+#[derive(Clone)]
+pub struct ConnectionMetrics {
+    /// Open connections.
+    pub open: Gauge,
+    /// Connections closed at once, at a limit.
+    pub refused: Counter,
+}
+
+impl ConnectionMetrics {
+    /// Metrics that are recorded nowhere.
+    #[must_use]
+    pub fn none() -> ConnectionMetrics {
+        ConnectionMetrics { open: Gauge::noop(), refused: Counter::noop() }
+    }
+}
+
 /// Counts and limits the connections of one node. Clones share the count.
 #[derive(Clone)]
 pub struct Admission(Arc<Inner>);
@@ -99,8 +115,7 @@ struct Inner {
     open: AtomicUsize,
     /// Number of connections by address, without zeros.
     addresses: Mutex<BTreeMap<IpAddr, usize>>,
-    open_gauge: Gauge,
-    refused: Counter,
+    metrics: ConnectionMetrics,
 }
 
 impl Admission {
@@ -109,24 +124,22 @@ impl Admission {
     ///
     /// # Errors
     /// [`FewFiles`] when fewer than [`MIN_CONNECTIONS`] are left for clients.
-    pub fn new(node: &str, own: OwnFiles) -> Result<Admission, FewFiles> {
+    pub fn new(node: &str, own: OwnFiles, metrics: ConnectionMetrics) -> Result<Admission, FewFiles> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
         let most = own.connections(node, files.unwrap_or(usize::MAX))?;
-        Ok(Admission::with(node, most, most - most / RESERVED_SHARE))
+        Ok(Admission::with(node, most, most - most / RESERVED_SHARE, metrics))
     }
 
     /// Admits up to `most` connections, from any addresses.
     #[must_use]
-    pub fn of(node: &str, most: usize) -> Admission {
-        Admission::with(node, most, most)
+    pub fn of(node: &str, most: usize, metrics: ConnectionMetrics) -> Admission {
+        Admission::with(node, most, most, metrics)
     }
 
     /// Admits up to `most` connections, and up to `most_of_address` from one address.
-    fn with(node: &str, most: usize, most_of_address: usize) -> Admission {
-        let open_gauge = gauge!(CONNECTIONS, "node" => node.to_owned());
-        let refused = counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned());
+    fn with(node: &str, most: usize, most_of_address: usize, metrics: ConnectionMetrics) -> Admission {
         let (node, open, addresses) = (node.to_owned(), AtomicUsize::new(0), Mutex::default());
-        Admission(Arc::new(Inner { node, most, most_of_address, open, addresses, open_gauge, refused }))
+        Admission(Arc::new(Inner { node, most, most_of_address, open, addresses, metrics }))
     }
 
     /// A permit for a connection from `peer`; `None` at a limit.
@@ -135,10 +148,10 @@ impl Admission {
         let inner = &self.0;
         let address = peer.map(host);
         if !inner.open(address) {
-            inner.refused.increment(1);
+            inner.metrics.refused.increment(1);
             return None;
         }
-        inner.open_gauge.increment(1.0);
+        inner.metrics.open.increment(1.0);
         Some(Permit { inner: inner.clone(), address })
     }
 
@@ -218,7 +231,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.inner.open.fetch_sub(1, Relaxed);
         self.inner.release(self.address);
-        self.inner.open_gauge.decrement(1.0);
+        self.inner.metrics.open.decrement(1.0);
     }
 }
 
@@ -306,7 +319,7 @@ mod tests {
 
     fn watched() -> (Admission, Watched, DuplexStream) {
         let (near, far) = duplex(64);
-        let admission = Admission::of("a1", 1);
+        let admission = Admission::of("a1", 1, ConnectionMetrics::none());
         let watched = admission.watch(Connection::Other(Box::new(near))).unwrap();
         (admission, watched, far)
     }
@@ -336,7 +349,7 @@ mod tests {
 
     #[test]
     fn one_address_does_not_get_every_permit() {
-        let admission = Admission::with("a1", 5, 3);
+        let admission = Admission::with("a1", 5, 3, ConnectionMetrics::none());
         let admit = |address: &str| admission.admit(Some(address.parse().unwrap()));
         let mut permits: Vec<_> = (0..3).filter_map(|_| admit("10.0.0.1")).collect();
         assert_eq!(permits.len(), 3);

@@ -16,7 +16,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use crate::admission::{Admission, Watched};
+use crate::admission::{Admission, ConnectionMetrics, Watched};
 use crate::connection::{Connection, paced};
 use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
@@ -24,8 +24,8 @@ use crate::tasks::{Kind, TaskGroup};
 /// Limit on open connections of the port: a few scrapers and probes, each with one request.
 pub const MAX_CONNECTIONS: usize = 64;
 
-/// The label `node` of the port's connection metrics: the port belongs to the process, which may run several nodes.
-const NODE: &str = "http";
+/// The node that the port's connections count for: the port belongs to the process, which may run several nodes.
+pub const NODE: &str = "http";
 
 /// A readiness condition of a node. Must not block; the error is the reason.
 type Check = dyn Fn() -> Result<(), String> + Send + Sync;
@@ -98,11 +98,17 @@ struct Shared {
 ///
 /// # Errors
 /// When the listener cannot be used by the runtime.
-pub fn serve(listener: TcpListener, recorder: Recorder, checks: Checks, tasks: &TaskGroup) -> std::io::Result<()> {
+pub fn serve(
+    listener: TcpListener,
+    recorder: Recorder,
+    checks: Checks,
+    metrics: ConnectionMetrics,
+    tasks: &TaskGroup,
+) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = Bounded {
         listener: tokio::net::TcpListener::from_std(listener)?,
-        admission: Admission::of(NODE, MAX_CONNECTIONS),
+        admission: Admission::of(NODE, MAX_CONNECTIONS, metrics),
     };
     let shared = Shared { recorder: recorder.clone(), checks, tasks: tasks.clone() };
     let token = tasks.token();
@@ -199,6 +205,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use metrics::gauge;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
@@ -216,10 +223,11 @@ mod tests {
 
     /// A port and its task group; the recorder of the process is installed once.
     fn port(checks: Checks) -> (std::net::SocketAddr, TaskGroup) {
-        static RECORDER: std::sync::LazyLock<Recorder> = std::sync::LazyLock::new(|| Recorder::install().unwrap());
+        static RECORDER: std::sync::LazyLock<Recorder> =
+            std::sync::LazyLock::new(|| Recorder::install(&[], || gauge!("test_refreshed").set(1.0)).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (addr, tasks) = (listener.local_addr().unwrap(), TaskGroup::new());
-        serve(listener, RECORDER.clone(), checks, &tasks).unwrap();
+        serve(listener, RECORDER.clone(), checks, ConnectionMetrics::none(), &tasks).unwrap();
         (addr, tasks)
     }
 
@@ -277,9 +285,8 @@ mod tests {
 
         served.store(true, Ordering::Relaxed);
         assert!(get(addr, "/readyz").await.starts_with("HTTP/1.1 200"));
-        crate::metrics::build_info("0.1.0", "abc");
         let metrics = get(addr, "/metrics").await;
-        assert!(metrics.contains("seqsvr_build_info{version=\"0.1.0\",revision=\"abc\"} 1"), "{metrics}");
+        assert!(metrics.contains("test_refreshed 1"), "{metrics}");
         assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, Ok(()));
     }
 }

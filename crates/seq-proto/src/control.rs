@@ -5,9 +5,9 @@
 use seq_core::owner::Session;
 use seq_core::state::{Command, Raise, Transfer};
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq, limits};
-use tonic::{Code, Status};
+use tonic::Status;
 
-use crate::status;
+use crate::reason::Reason;
 use crate::v1::{RaiseCeilingsRequest, RenewRequest, TransferRequest};
 
 /// Decodes the session that sent a request.
@@ -16,10 +16,10 @@ use crate::v1::{RaiseCeilingsRequest, RenewRequest, TransferRequest};
 /// The refusal, if one of the two is 0.
 pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
     if node == 0 {
-        return Err(bad("BAD_NODE_ID", "node_id 0 is no node: register first".to_owned()));
+        return Err(Reason::BadNodeId.status("node_id 0 is no node: register first".to_owned()));
     }
     if incarnation == 0 {
-        return Err(bad("BAD_INCARNATION", "incarnation 0 is no session: register first".to_owned()));
+        return Err(Reason::BadIncarnation.status("incarnation 0 is no session: register first".to_owned()));
     }
     Ok(Session { node: NodeId(node), incarnation: Incarnation(incarnation) })
 }
@@ -30,16 +30,16 @@ pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
 /// The refusal.
 pub fn renewal(session: Session, request: &RenewRequest) -> Result<Command, Status> {
     if request.renew_seq == 0 {
-        return Err(bad("BAD_RENEW_SEQ", "renew_seq 0: the first renewal of a session is 1".to_owned()));
+        return Err(Reason::BadRenewSeq.status("renew_seq 0: the first renewal of a session is 1".to_owned()));
     }
     let RenewRequest { released, released_epochs, leaving, .. } = request;
     let lens = (released.len(), released_epochs.len());
     if lens.0 != lens.1 {
-        return Err(bad("LISTS_MISMATCH", format!("{lens:?} released sections and epochs: send one of each")));
+        return Err(Reason::ListsMismatch.status(format!("{lens:?} released sections and epochs: send one of each")));
     }
     if lens.0 > limits::MAX_RAISES {
         let text = format!("{} releases are more than the {} of one call", lens.0, limits::MAX_RAISES);
-        return Err(bad("BATCH_TOO_LARGE", text));
+        return Err(Reason::BatchTooLarge.status(text));
     }
     let released = released.iter().zip(released_epochs);
     Ok(Command::Renew {
@@ -59,17 +59,17 @@ pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) ->
     let TransferRequest { section, epoch, to_node_id, to_incarnation, handover_id, .. } = *request;
     let count = layout.sections();
     if section >= count {
-        return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
+        return Err(Reason::UnknownSection.status(format!("section {section}: the set has sections 0..{count}")));
     }
     if epoch == 0 {
-        return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
+        return Err(Reason::BadEpoch.status(format!("section {section}: epoch 0 is no ownership")));
     }
     if to_node_id == 0 || to_node_id == session.node.0 || to_incarnation == 0 {
         let text = format!("section {section} cannot be handed to node {to_node_id} in incarnation {to_incarnation}");
-        return Err(bad("BAD_TARGET", text));
+        return Err(Reason::BadTarget.status(text));
     }
     if handover_id == 0 {
-        return Err(bad("BAD_HANDOVER", format!("section {section}: attempts are counted from 1")));
+        return Err(Reason::BadHandover.status(format!("section {section}: attempts are counted from 1")));
     }
     Ok(Transfer {
         section: SectionId(section),
@@ -90,31 +90,33 @@ pub fn raises(request: &RaiseCeilingsRequest, layout: &Layout) -> Result<Vec<Rai
     let RaiseCeilingsRequest { sections, epochs, ceilings, .. } = request;
     if sections.len() != epochs.len() || sections.len() != ceilings.len() {
         let lens = (sections.len(), epochs.len(), ceilings.len());
-        return Err(bad("LISTS_MISMATCH", format!("{lens:?} sections, epochs and ceilings: send one of each")));
+        return Err(Reason::ListsMismatch.status(format!("{lens:?} sections, epochs and ceilings: send one of each")));
     }
     if sections.is_empty() {
-        return Err(bad("EMPTY_BATCH", format!("no section to raise; send 1..={} of them", limits::MAX_RAISES)));
+        return Err(Reason::EmptyBatch.status(format!("no section to raise; send 1..={} of them", limits::MAX_RAISES)));
     }
     if sections.len() > limits::MAX_RAISES {
         let text = format!("{} raises are more than the {} of one call", sections.len(), limits::MAX_RAISES);
-        return Err(bad("BATCH_TOO_LARGE", text));
+        return Err(Reason::BatchTooLarge.status(text));
     }
     let count = layout.sections();
     let mut raises = Vec::with_capacity(sections.len());
     for ((&section, &epoch), &to) in sections.iter().zip(epochs).zip(ceilings) {
         if section >= count {
-            return Err(bad("UNKNOWN_SECTION", format!("section {section}: the set has sections 0..{count}")));
+            return Err(Reason::UnknownSection.status(format!("section {section}: the set has sections 0..{count}")));
         }
         if epoch == 0 {
-            return Err(bad("BAD_EPOCH", format!("section {section}: epoch 0 is no ownership")));
+            return Err(Reason::BadEpoch.status(format!("section {section}: epoch 0 is no ownership")));
         }
         if to == 0 || to > Seq::MAX.0 {
-            return Err(bad("BAD_CEILING", format!("section {section}: ceiling {to} is not in 1..={}", Seq::MAX)));
+            return Err(
+                Reason::BadCeiling.status(format!("section {section}: ceiling {to} is not in 1..={}", Seq::MAX))
+            );
         }
         raises.push(Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) });
     }
     if let Some(section) = repeated(sections) {
-        return Err(bad("DUPLICATE_SECTION", format!("section {section} stands in the call twice")));
+        return Err(Reason::DuplicateSection.status(format!("section {section} stands in the call twice")));
     }
     Ok(raises)
 }
@@ -127,8 +129,4 @@ fn repeated(sections: &[u32]) -> Option<u32> {
     let mut sorted = sections.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
-}
-
-fn bad(reason: &'static str, text: String) -> Status {
-    status::with_reason(Code::InvalidArgument, reason, text, [], None)
 }

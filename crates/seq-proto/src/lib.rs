@@ -1,14 +1,17 @@
 //! The wire: types generated from `proto/`, and the validation that makes core types of them.
 //!
-//! No message from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`status`] is the one
-//! map from refusals to gRPC codes.
+//! No message from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`reason`] lists the reasons
+//! of refusals with their codes and retry hints; [`status`] encodes them.
 
 pub mod control;
 pub mod convert;
 pub mod dial;
 mod json;
 pub mod owners;
+pub mod reason;
 pub mod status;
+
+pub use reason::Reason;
 
 /// Types and services generated from `proto/seqsvr/v1`.
 #[expect(clippy::allow_attributes_without_reason, clippy::too_many_lines, reason = "generated")]

@@ -1,7 +1,7 @@
-//! The one map from refusals to gRPC: code, reason and retry hint.
+//! Encodes refusals as gRPC statuses and as items of a batch, and decodes them.
 //!
-//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and the reason, and `google.rpc.RetryInfo` where calling again
-//! later can succeed. An item of a batch carries the same three in its `ItemError`.
+//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`], and `google.rpc.RetryInfo` where a repeated
+//! request can succeed. An item of a batch carries the same in its `ItemError`.
 
 use std::time::Duration;
 
@@ -10,84 +10,97 @@ use seq_core::Refusal;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+use crate::reason::{Reason, key};
 use crate::v1;
 
 /// The domain of every reason.
 pub const DOMAIN: &str = "seqsvr";
 
-/// Code, reason and retry hint of a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The gRPC code.
-    pub code: Code,
-    /// The reason, in capitals.
-    pub reason: &'static str,
-    /// How long to wait before calling again; `None` where repeating does not help.
-    pub retry_after: Option<Duration>,
+impl Reason {
+    /// The reason of a refusal.
+    #[must_use]
+    pub const fn of(refusal: &Refusal) -> Reason {
+        match refusal {
+            Refusal::UidOutOfRange { .. } => Reason::UidOutOfRange,
+            Refusal::CountOutOfRange { .. } => Reason::CountOutOfRange,
+            Refusal::EmptyBatch => Reason::EmptyBatch,
+            Refusal::BatchTooLarge { .. } => Reason::BatchTooLarge,
+            Refusal::CountsMismatch { .. } => Reason::CountsMismatch,
+            Refusal::NotOwner { .. } => Reason::NotOwner,
+            Refusal::Unserved { .. } => Reason::Unserved,
+            Refusal::OwnerUnreachable { .. } => Reason::OwnerUnreachable,
+            Refusal::OwnerTimedOut { .. } => Reason::OwnerTimedOut,
+            Refusal::OwnerConnectionLost { .. } => Reason::OwnerConnectionLost,
+            Refusal::StaleEpoch { .. } => Reason::StaleEpoch,
+            Refusal::LeaseExpired { .. } => Reason::LeaseExpired,
+            Refusal::TooManyHeld { .. } => Reason::TooManyHeld,
+            Refusal::CeilingStalled { .. } => Reason::CeilingStalled,
+            Refusal::Exhausted { .. } => Reason::Exhausted,
+            Refusal::AdvanceTooFar { .. } => Reason::AdvanceTooFar,
+            Refusal::AlreadyPast { .. } => Reason::AlreadyPast,
+            Refusal::TooManyHops { .. } => Reason::TooManyHops,
+            Refusal::ShuttingDown => Reason::ShuttingDown,
+        }
+    }
+
+    /// The status of a refusal with this reason: its code and its retry hint, without metadata.
+    #[must_use]
+    pub fn status(self, message: impl Into<String>) -> Status {
+        self.status_with(message, [])
+    }
+
+    /// As [`Reason::status`], with metadata under keys of [`Reason::metadata`].
+    #[must_use]
+    pub fn status_with<const N: usize>(self, message: impl Into<String>, metadata: [(&str, String); N]) -> Status {
+        with_reason(self.code(), self, message.into(), metadata, self.retry().after())
+    }
+
+    /// As [`Reason::status`], with another one of [`Reason::codes`].
+    #[must_use]
+    pub fn status_as(self, code: Code, message: impl Into<String>) -> Status {
+        with_reason(code, self, message.into(), [], self.retry().after())
+    }
+
+    /// The refusal of the item at `index` of a batch.
+    #[must_use]
+    pub fn item(self, index: u32, message: impl Into<String>) -> v1::ItemError {
+        let after = self.retry().after();
+        v1::ItemError {
+            index,
+            code: self.code() as u32,
+            reason: self.name().to_owned(),
+            message: message.into(),
+            retry_after_ms: after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX)),
+        }
+    }
 }
-
-/// The reason of [`would_wait`].
-pub const WOULD_WAIT: &str = "WOULD_WAIT";
-
-/// An owner is being found: about a renewal later there is one.
-const OWNER_RETRY: Duration = Duration::from_millis(100);
-
-/// A raise is on its way, or the store elects a leader.
-const CEILING_RETRY: Duration = Duration::from_millis(200);
-
-/// The verdict on a refusal.
-#[must_use]
-pub fn verdict(refusal: &Refusal) -> Verdict {
-    let (code, reason, retry_after) = match refusal {
-        Refusal::UidOutOfRange { .. } => (Code::OutOfRange, "UID_OUT_OF_RANGE", None),
-        Refusal::CountOutOfRange { .. } => (Code::InvalidArgument, "COUNT_OUT_OF_RANGE", None),
-        Refusal::EmptyBatch => (Code::InvalidArgument, "EMPTY_BATCH", None),
-        Refusal::BatchTooLarge { .. } => (Code::InvalidArgument, "BATCH_TOO_LARGE", None),
-        Refusal::CountsMismatch { .. } => (Code::InvalidArgument, "COUNTS_MISMATCH", None),
-        Refusal::NotOwner { .. } => (Code::Unavailable, "NOT_OWNER", Some(OWNER_RETRY)),
-        Refusal::Unserved { .. } => (Code::Unavailable, "UNSERVED", Some(OWNER_RETRY)),
-        Refusal::OwnerUnreachable { .. } => (Code::Unavailable, "OWNER_UNREACHABLE", Some(OWNER_RETRY)),
-        Refusal::OwnerTimedOut { .. } => (Code::DeadlineExceeded, "OWNER_TIMED_OUT", Some(OWNER_RETRY)),
-        Refusal::OwnerConnectionLost { .. } => (Code::Unavailable, "OWNER_CONNECTION_LOST", Some(OWNER_RETRY)),
-        Refusal::StaleEpoch { .. } => (Code::Unavailable, "STALE_EPOCH", Some(OWNER_RETRY)),
-        Refusal::LeaseExpired { .. } => (Code::Unavailable, "LEASE_EXPIRED", Some(OWNER_RETRY)),
-        Refusal::TooManyHeld { .. } => (Code::ResourceExhausted, "TOO_MANY_HELD", Some(CEILING_RETRY)),
-        Refusal::CeilingStalled { .. } => (Code::Unavailable, "CEILING_STALLED", Some(CEILING_RETRY)),
-        Refusal::Exhausted { .. } => (Code::ResourceExhausted, "EXHAUSTED", None),
-        Refusal::AdvanceTooFar { .. } => (Code::InvalidArgument, "ADVANCE_TOO_FAR", None),
-        Refusal::AlreadyPast { .. } => (Code::FailedPrecondition, "ALREADY_PAST", None),
-        Refusal::TooManyHops { .. } => (Code::InvalidArgument, "TOO_MANY_HOPS", None),
-        Refusal::ShuttingDown => (Code::Unavailable, "SHUTTING_DOWN", Some(OWNER_RETRY)),
-    };
-    Verdict { code, reason, retry_after }
-}
-
-/// The key of a status' metadata under which a refused advance finds the highest number that is accepted now.
-pub const BOUND: &str = "bound";
 
 /// The status of a refused call.
 #[must_use]
 pub fn to_status(refusal: &Refusal) -> Status {
-    let Verdict { code, reason, retry_after } = verdict(refusal);
+    let reason = Reason::of(refusal);
     match refusal {
         Refusal::AdvanceTooFar { bound, .. } => {
-            with_reason(code, reason, refusal.to_string(), [(BOUND, bound.to_string())], retry_after)
+            reason.status_with(refusal.to_string(), [(key::BOUND, bound.to_string())])
         }
-        _ => with_reason(code, reason, refusal.to_string(), [], retry_after),
+        _ => reason.status(refusal.to_string()),
     }
 }
 
-/// A status with a reason of this service's domain, for refusals that are not about numbers.
+/// A status of this service's domain, for the few with another retry hint than their reason has; others are built by
+/// [`Reason::status`].
 #[must_use]
 pub fn with_reason<const N: usize>(
     code: Code,
-    reason: &'static str,
+    reason: Reason,
     message: String,
     metadata: [(&str, String); N],
     retry_after: Option<Duration>,
 ) -> Status {
+    debug_assert!(reason.codes().contains(&code), "{reason} is not sent with {code:?}");
+    debug_assert!(metadata.iter().all(|(key, _)| reason.metadata().contains(key)), "{reason}: {metadata:?}");
     let metadata = metadata.map(|(key, value)| (key.to_owned(), value));
-    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    let mut details = ErrorDetails::with_error_info(reason.name(), DOMAIN, metadata);
     if retry_after.is_some() {
         details.set_retry_info(retry_after);
     }
@@ -97,30 +110,17 @@ pub fn with_reason<const N: usize>(
 /// The refusal of one item of a batch.
 #[must_use]
 pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
-    let Verdict { code, reason, retry_after } = verdict(refusal);
-    v1::ItemError {
-        index,
-        code: code as u32,
-        reason: reason.to_owned(),
-        message: refusal.to_string(),
-        retry_after_ms: retry_after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX)),
-    }
+    Reason::of(refusal).item(index, refusal.to_string())
 }
 
-/// The refusal of an item that must wait, to a caller who said that it shall not. Nothing is wrong with it: asked for alone, it
-/// can be answered at once.
+/// The refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a unary request for
+/// it can be answered at once.
 #[must_use]
 pub fn would_wait(index: u32) -> v1::ItemError {
-    v1::ItemError {
-        index,
-        code: Code::Unavailable as u32,
-        reason: WOULD_WAIT.to_owned(),
-        message: "the item must wait, or another node owns it".to_owned(),
-        retry_after_ms: 1,
-    }
+    Reason::WouldWait.item(index, "the item must wait, or another node owns it")
 }
 
-/// What a status of this service's domain says under a key of its metadata; `None` where it says nothing.
+/// The value under a key of the metadata of a status of this service's domain; `None` where it is missing or empty.
 #[must_use]
 pub fn metadata(status: &Status, key: &str) -> Option<String> {
     let details = status.get_error_details();
@@ -128,47 +128,52 @@ pub fn metadata(status: &Status, key: &str) -> Option<String> {
     info.metadata.get(key).filter(|value| !value.is_empty()).cloned()
 }
 
-/// The reason a status gives in this service's domain, or `None` when it is not this service's.
+/// The name of a status' reason in this service's domain; `None` for a status of another domain.
 #[must_use]
 pub fn reason(status: &Status) -> Option<String> {
     status.get_error_details().error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason.clone())
 }
 
-/// How long a status says to wait before calling again; `None` where repeating does not help.
+/// The reason of a status; `None` for a status of another domain, and for a reason that this version does not know.
+#[must_use]
+pub fn known_reason(status: &Status) -> Option<Reason> {
+    reason(status).and_then(|name| Reason::parse(&name))
+}
+
+/// The retry hint of a status; `None` where repeating does not help.
 #[must_use]
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status.get_error_details().retry_info().and_then(|info| info.retry_delay)
 }
 
-/// What came in is not a message. The text says where it is wrong.
+/// The refusal of bytes that cannot be decoded; the text locates the error.
 #[must_use]
 pub fn malformed(text: String) -> Status {
-    with_reason(Code::InvalidArgument, "MALFORMED", text, [], None)
+    Reason::Malformed.status(text)
 }
 
-/// A message of more bytes than one may have.
+/// The refusal of a message of more bytes than one may have.
 #[must_use]
 pub fn too_large(limit: usize) -> Status {
-    let text = format!("the message is larger than the {limit} bytes that one may have");
-    with_reason(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", text, [], None)
+    Reason::MessageTooLarge.status(format!("the message is larger than the {limit} bytes that one may have"))
 }
 
-/// How the library's statuses begin for messages that it did not read.
+/// The beginnings of the library's statuses for messages that it did not decode.
 const UNREAD: [&str; 2] = ["failed to decode Protobuf message", "Error, decoded message length too large"];
 
-/// Whether a status is what the library says of a message that it did not read.
+/// Whether a status is the library's for a message that it did not decode.
 #[must_use]
 pub fn is_unread(status: &Status) -> bool {
     UNREAD.iter().any(|text| status.message().starts_with(text))
 }
 
-/// What the library says of a message it did not read, with this service's code and reason; other statuses as they are.
+/// The library's status for a message that it did not decode, with this service's code and reason; another status unchanged.
 #[must_use]
 pub fn unread(status: &Status) -> Status {
     let text = status.message().to_owned();
     match UNREAD.iter().position(|unread| text.starts_with(unread)) {
         Some(0) => malformed(text),
-        Some(_) => with_reason(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", text, [], None),
+        Some(_) => Reason::MessageTooLarge.status(text),
         None => status.clone(),
     }
 }

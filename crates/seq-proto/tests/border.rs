@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seq_core::route::{self, Route, RouteNode, RouteUpdate};
 use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Seq, Uid};
 use seq_proto::convert::{Items, RoutesError, check_hops};
-use seq_proto::{status, v1};
+use seq_proto::{Reason, status, v1};
 use tonic::Code;
 use tonic_types::StatusExt;
 
@@ -85,7 +85,7 @@ fn batches_are_checked_before_anything_moves() {
     assert_eq!(check_hops(3), Err(Refusal::TooManyHops { hops: 3 }));
 }
 
-/// One of each refusal; a new variant fails to compile in `status::verdict` first and is added here.
+/// One of each refusal; a new variant fails to compile in `Reason::of` first and is added here.
 fn refusals() -> Vec<Refusal> {
     let section = SectionId(3);
     vec![
@@ -115,17 +115,17 @@ fn refusals() -> Vec<Refusal> {
 fn every_refusal_has_its_own_reason_and_keeps_it_on_the_wire() {
     let mut reasons = BTreeSet::new();
     for refusal in refusals() {
-        let verdict = status::verdict(&refusal);
-        assert!(reasons.insert(verdict.reason), "{} stands for two refusals", verdict.reason);
+        let reason = Reason::of(&refusal);
+        assert!(reasons.insert(reason), "{reason} stands for two refusals");
         let sent = status::to_status(&refusal);
-        assert_eq!(status::reason(&sent).as_deref(), Some(verdict.reason));
+        assert_eq!((status::known_reason(&sent), sent.code()), (Some(reason), reason.code()));
         assert_eq!(sent.message(), refusal.to_string());
         let hint = sent.get_details_retry_info().and_then(|info| info.retry_delay);
-        assert_eq!(hint, verdict.retry_after, "{refusal}");
-        let passes = matches!(verdict.code, Code::Unavailable | Code::DeadlineExceeded);
-        // A node that holds too much has room again soon; a uid without numbers never has more.
-        let passes = passes || matches!(refusal, Refusal::TooManyHeld { .. });
-        assert_eq!(verdict.retry_after.is_some(), passes, "{refusal}");
+        assert_eq!(hint, reason.retry().after(), "{refusal}");
+        let transient = matches!(sent.code(), Code::Unavailable | Code::DeadlineExceeded);
+        // A node with too many pending requests has room again soon; a uid without numbers never has more.
+        let transient = transient || reason == Reason::TooManyHeld;
+        assert_eq!(hint.is_some(), transient, "{refusal}");
     }
 }
 

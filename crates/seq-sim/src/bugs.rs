@@ -37,11 +37,11 @@ bugs! {
     /// The clock was read before the call arrived.
     CachedClock: "cached-clock", "a clock read before the call arrived",
     /// What the store heard since the arbiter looked does not matter.
-    NoCompare: "no-compare", "a change of owner applied although the owner was liveness of since",
+    NoCompare: "no-compare", "a change of owner applied although the owner renewed since",
     /// The same where the owner's incarnation ended meanwhile.
     NoCompareOver: "no-compare-over", "the same, where the owner's session ended in between",
     /// The wait for an incarnation that is over goes on from when it was heard of.
-    WaitOfOver: "wait-of-over", "the wait for an ended session, counted from when it was last seen to be liveness of",
+    WaitOfOver: "wait-of-over", "the wait for an ended session, counted from its last renewal",
     /// A raise is applied whatever its epoch.
     UnfencedRaise: "unfenced-raise", "a raise applied whatever its epoch",
     /// A new owner starts below the ceiling.
@@ -51,7 +51,7 @@ bugs! {
     /// The copy is made while numbers go out.
     NoFreeze: "no-freeze", "a copy made without freezing",
     /// The lease is extended, then the news are taken in.
-    LeaseBeforeNews: "lease-before-update", "a lease extended before the update of the same answer are adopted",
+    LeaseBeforeNews: "lease-before-update", "a lease extended before the update of the same response is adopted",
     /// The table is read, then the lease.
     TableBeforeLease: "table-before-lease", "the table read before the lease",
     /// A staged copy is used whatever its attempt.
@@ -59,7 +59,7 @@ bugs! {
     /// A section is thawed though its move may have been committed.
     ThawUnknown: "thaw-unknown", "a thaw without a definite answer",
     /// A section is thawed because a repeated commit was refused.
-    ThawLost: "thaw-lost", "a thaw at a refusal, whatever the update say",
+    ThawLost: "thaw-lost", "a thaw at a refusal, whatever the ownership update contains",
     /// A refused commit extends the lease.
     RefusedExtends: "refused-extends", "a lease extended by a refused commit",
     /// The owner trusts the one clock that stands still in suspend.
@@ -82,10 +82,28 @@ bugs! {
     ExactAlways: "exact-always", "an upper bound that is called exact",
     /// A call that was sent on, given up and repeated is answered as if there had been one attempt.
     UncountedRepeat: "uncounted-repeat", "a forwarded call repeated after a timeout, and not counted as lost",
+    /// A request to an owner that was replaced is abandoned before that owner can respond.
+    AbandonsAtOnce: "abandons-at-once", "a forwarded call abandoned as soon as its owner is replaced",
+    /// A request to an owner that was replaced is never abandoned.
+    NeverAbandons: "never-abandons", "a forwarded call that waits for an owner that was replaced",
+    /// A pending call is tried only when something changes.
+    NeverRetries: "never-retries", "a pending call without retries",
+    /// A forwarded call does not count its hops.
+    UncountedHops: "uncounted-hops", "a forwarded call whose hops are not counted",
+    /// A call waits at a node that will not own its section.
+    WaitsAstray: "waits-astray", "a call that was forwarded twice and waits where its section is not expected",
     /// A target serves because a peer says that the move is committed.
     TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
     /// A process takes whatever a store says that was put back to an earlier state.
     TrustsRolledBackStore: "trusts-rolled-back-store", "a response used although the store is behind what it answered before",
+    /// The clocks are read before each attempt, and whichever response comes is used.
+    ClockPerAttempt: "clock-per-attempt", "a lease counted from a later attempt than the one that was answered",
+    /// A renewal without a response is not repeated.
+    RenewsOnce: "renews-once", "a renewal that failed and is not repeated",
+    /// A raise without a response is not queued again.
+    ForgetsFailedRaise: "forgets-failed-raise", "a raise that failed and is not queued again",
+    /// Numbers are given out up to the ceiling that is requested.
+    CeilingBeforeCommit: "ceiling-before-commit", "a ceiling used before the store has committed it",
     /// A process that begins a new incarnation names nothing that it has seen, and compares nothing with it.
     ForgetsWhatItSaw: "forgets-what-it-saw", "a registration that does not say what its process has seen of the store",
 }

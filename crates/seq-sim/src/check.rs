@@ -124,8 +124,8 @@ impl Check {
     }
 
     pub(crate) fn end(&mut self, id: CallId, now: u64, outcome: Outcome) {
-        if self.weather == Weather::Calm && !matches!(outcome, Outcome::Given { .. }) {
-            self.broken(now, "nobody is refused", format!("a call ended with {outcome:?}"));
+        if self.weather == Weather::Calm && !matches!(outcome, Outcome::Given { lost: 0, .. }) {
+            self.broken(now, "no call is refused or repeated", format!("a call ended with {outcome:?}"));
         }
         self.checker.end(id, Duration::from_nanos(now), [outcome]);
         self.judge(now);
@@ -133,7 +133,7 @@ impl Check {
 
     pub(crate) fn end_read(&mut self, id: CallId, now: u64, reading: Reading) {
         if self.weather == Weather::Calm && reading == Reading::Failed {
-            self.broken(now, "nobody is refused", "a read failed".to_owned());
+            self.broken(now, "no call is refused or repeated", "a read failed".to_owned());
         }
         self.checker.end_read(id, Duration::from_nanos(now), [reading]);
         self.judge(now);
@@ -141,7 +141,7 @@ impl Check {
 
     pub(crate) fn end_advance(&mut self, id: CallId, now: u64, ended: Advancing) {
         if self.weather == Weather::Calm && ended == Advancing::Failed {
-            self.broken(now, "nobody is refused", "an advance failed".to_owned());
+            self.broken(now, "no call is refused or repeated", "an advance failed".to_owned());
         }
         self.checker.end_advance(id, Duration::from_nanos(now), ended);
         self.judge(now);

@@ -1,6 +1,6 @@
 //! Callers: each makes one call at a time, to any node, with right or stale knowledge, and tells the checker how it ended.
 
-use seq_core::{Count, Epoch, Reading, SectionId, Seq, SlotIndex, Target, Uid};
+use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex, Target, Uid};
 use seq_order::{Advancing, CallId, Outcome};
 
 use crate::coverage::Situation;
@@ -72,8 +72,9 @@ pub(crate) enum Reply {
         past: bool,
         epoch: Epoch,
     },
-    /// `lost`: attempts that may have taken numbers; 0: it was refused for sure.
+    /// `lost`: attempts that may have consumed numbers; 0: it was refused for sure.
     Refused {
+        refusal: Refusal,
         lost: u32,
     },
 }
@@ -179,8 +180,9 @@ impl World {
             }
             Origin::Client(_) => {}
             Origin::Process(p, id) => {
+                let refusal = Refusal::OwnerUnreachable { section: call.section, owner: NodeId(0) };
                 let wait = self.rng.between(MS, 5 * MS);
-                self.after(wait, Event::Step(p, Step::Forwarded(id, Reply::Refused { lost: 0 })));
+                self.after(wait, Event::Step(p, Step::Forwarded(id, Reply::Refused { refusal, lost: 0 })));
             }
         }
     }
@@ -241,7 +243,7 @@ impl World {
                 self.coverage.saw(if past { Situation::AdvancePast } else { Situation::Advanced });
                 self.check.end_advance(flight, now, if past { Advancing::Past } else { Advancing::Done });
             }
-            (Reply::Refused { lost }, wish) => {
+            (Reply::Refused { lost, .. }, wish) => {
                 let lost = self.check.lost(id, lost);
                 self.no_answer(flight, wish, lost);
             }

@@ -3,8 +3,7 @@
 use std::rc::Rc;
 
 use seq_core::lease::Clocks;
-use seq_core::owner::Effect;
-use seq_core::owner::handover::{Commit, Handover, HandoverOffer, OfferRefusal};
+use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
 use seq_core::section::SectionCopy;
 use seq_core::state::Transfer;
 use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq};
@@ -37,11 +36,13 @@ enum Phase {
 }
 
 impl World {
-    /// Carries out what the machine wants sent for a move.
-    pub(crate) fn send_handing(&mut self, p: usize, effect: Effect) {
-        match effect {
-            Effect::Prepare(handover) => self.ask_peer(p, handover, Phase::Prepare, PeerAsk::Prepare(offer(&handover))),
-            Effect::Stage(handover) => {
+    /// Sends a request of a handover.
+    pub(crate) fn send_handover(&mut self, p: usize, request: HandoverRequest) {
+        match request {
+            HandoverRequest::Prepare(handover) => {
+                self.ask_peer(p, handover, Phase::Prepare, PeerAsk::Prepare(offer(&handover)))
+            }
+            HandoverRequest::Stage(handover) => {
                 let served = self.procs[p].table.get(&handover.section).filter(|owned| owned.epoch == handover.epoch);
                 let Some(owned) = served.cloned() else {
                     self.step(p, |owner, effects| owner.on_staged(&handover, false, effects));
@@ -49,11 +50,10 @@ impl World {
                 };
                 self.ask_peer(p, handover, Phase::Stage, PeerAsk::Stage(offer(&handover), owned.copy(self.bug)));
             }
-            Effect::Commit(handover) => self.commit(p, handover),
-            Effect::Activate(handover) => {
+            HandoverRequest::Commit(handover) => self.commit(p, handover),
+            HandoverRequest::Activate(handover) => {
                 self.ask_peer(p, handover, Phase::Activate, PeerAsk::Activate(offer(&handover)))
             }
-            other => unreachable!("{other:?} is nothing to be sent"),
         }
     }
 
@@ -170,8 +170,9 @@ impl World {
             return self.committed(p, handover, Clocks::default(), Commit::TargetGone);
         }
         self.coverage.saw(Situation::CommitRepeated);
-        let wait = self.backoff(p);
-        self.after(wait, Event::Step(p, Step::CommitAgain(handover)));
+        let jitter = self.jitter();
+        let wait = self.procs[p].commit_backoff.wait(jitter);
+        self.after(wait.as_nanos() as u64, Event::Step(p, Step::CommitAgain(handover)));
     }
 
     pub(crate) fn commit_told(&mut self, p: usize, handover: Handover, sent: Clocks, told: &Told) {
@@ -196,6 +197,7 @@ impl World {
     }
 
     fn committed(&mut self, p: usize, handover: Handover, sent: Clocks, commit: Commit) {
+        self.procs[p].commit_backoff.reset();
         let made = matches!(commit, Commit::Made(_));
         if made {
             self.coverage.saw(Situation::Moved);

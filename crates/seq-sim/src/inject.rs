@@ -215,7 +215,7 @@ impl World {
         // What it forwarded is still on its way back through it.
         let calm = self.swarm.weather == Weather::Calm;
         let process = &self.procs[p];
-        if calm && !(process.held.is_empty() && process.forwards.is_empty() && process.in_call == 0) {
+        if calm && !(process.pending.is_empty() && process.forwards.is_empty() && process.in_call == 0) {
             self.listeners[process.name][process.port] = None;
             return self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
         }

@@ -1,25 +1,32 @@
 //! One AllocSvr process: the core's machine, its sections, its lease, and what its shell carries out.
 //!
-//! **Invariant:** the order of `seq-alloc/src/step.rs`: what leaves and enters the table comes before the lease that the same
+//! **Invariant:** the order of `seq-alloc/src/ownership.rs`: what leaves and enters the table comes before the lease that the same
 //! answer extends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use seq_core::backoff::Backoff;
 use seq_core::high_water::{HighWater, Mark};
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
-use seq_core::owner::{Effect, Owner, Session};
+use seq_core::owner::{Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
+use seq_core::raises::RaiseQueue;
+use seq_core::renewals::{Registrations, RenewalOptions, Renewals};
 use seq_core::section::{Distance, SectionCopy};
-use seq_core::{Epoch, HandoverId, Incarnation, NodeId, Section, SectionId, Seq, SlotIndex};
+use seq_core::store_calls::StoreMembers;
+use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SlotIndex};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
-use crate::faults::MS;
+use crate::faults::MEMBERS;
 use crate::handover::PeerCall;
-use crate::serving::{Forward, Held};
-use crate::session::Rpc;
+use crate::serving::{Forward, Pending};
+use crate::session::{RAISES, Rpc};
 use crate::world::{Event, STEP, Step, TERMS, World};
+
+/// Renewals as they run.
+const RENEWALS: RenewalOptions = RenewalOptions::DEFAULTS;
 
 /// A section in a process' memory.
 #[derive(Debug)]
@@ -75,8 +82,7 @@ pub(crate) struct Process {
     /// 0 before the first registration.
     pub(crate) node: NodeId,
     pub(crate) token: u64,
-    /// The incarnation that its next registration follows.
-    pub(crate) follows: Incarnation,
+    pub(crate) registrations: Registrations,
     /// The newest response seen, over all its incarnations.
     pub(crate) water: HighWater,
     /// The same as the world knows it, for the check.
@@ -88,23 +94,20 @@ pub(crate) struct Process {
     pub(crate) began: u64,
     /// When it was killed or had left.
     pub(crate) ended: u64,
-    /// The member that is taken for the leader.
-    pub(crate) leader: usize,
+    /// The members of the store.
+    pub(crate) members: StoreMembers<usize>,
     pub(crate) rpcs: BTreeMap<u64, Rpc>,
-    pub(crate) renewing: bool,
-    pub(crate) renewed_at: u64,
-    pub(crate) renew_due: u64,
-    /// Whether an Activate came after the last renewal was sent.
-    pub(crate) grant_due: bool,
-    pub(crate) backoff: u64,
-    pub(crate) line: Vec<Rc<Owned>>,
-    pub(crate) raises: u32,
-    pub(crate) raise_waits: bool,
+    pub(crate) renewals: Renewals,
+    /// When the renewals are polled next, on the world's clock.
+    pub(crate) polled_at: Option<Duration>,
+    pub(crate) raises: RaiseQueue<Rc<Owned>>,
+    /// Of commits without a response.
+    pub(crate) commit_backoff: Backoff,
     pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
-    pub(crate) held: Vec<Held>,
+    /// Calls that wait, by the number of their timer.
+    pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
     pub(crate) woken: bool,
-    pub(crate) retrying: bool,
     /// Calls between their check and their number.
     pub(crate) in_call: u32,
     /// A planted bug: the clock that calls are served by.
@@ -127,37 +130,27 @@ impl Process {
             table: BTreeMap::new(),
             node: NodeId(0),
             token,
-            follows: Incarnation(0),
+            registrations: Registrations::new(RENEWALS),
             water: HighWater::default(),
             answered: Mark::default(),
             stopped: false,
             terms: TERMS,
             began: 0,
             ended: u64::MAX,
-            leader: 0,
+            members: StoreMembers::new((0..MEMBERS).collect()),
             rpcs: BTreeMap::new(),
-            renewing: false,
-            renewed_at: 0,
-            renew_due: u64::MAX,
-            grant_due: false,
-            backoff: 0,
-            line: Vec::new(),
-            raises: 0,
-            raise_waits: false,
+            renewals: Renewals::new(RENEWALS),
+            polled_at: None,
+            raises: RaiseQueue::new(RAISES),
+            commit_backoff: Backoff::new(RENEWALS.retry_min, RENEWALS.retry_max),
             peer_calls: BTreeMap::new(),
-            held: Vec::new(),
+            pending: BTreeMap::new(),
             forwards: BTreeMap::new(),
             woken: false,
-            retrying: false,
             in_call: 0,
             cached_clock: Clocks::default(),
             staged: BTreeMap::new(),
         }
-    }
-
-    /// Whether this very section is served.
-    pub(crate) fn has(&self, owned: &Rc<Owned>) -> bool {
-        self.table.get(&owned.id).is_some_and(|now| Rc::ptr_eq(now, owned))
     }
 }
 
@@ -172,8 +165,8 @@ impl World {
     }
 
     /// Lets the machine of a process take a step, and carries out what it says.
-    pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Vec<Effect>) -> T) -> T {
-        let mut effects = Vec::new();
+    pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
+        let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
         if !effects.is_empty() {
             self.carry_out(p, effects);
@@ -181,30 +174,36 @@ impl World {
         outcome
     }
 
-    fn carry_out(&mut self, p: usize, effects: Vec<Effect>) {
-        let mut sends = Vec::new();
+    fn carry_out(&mut self, p: usize, effects: Effects) {
+        let mut requests = Vec::new();
         for effect in effects {
             let now = self.now;
             self.trace.note(now, [1, p as u64, 0], || format!("process {p}: {effect:?}"));
             match effect {
-                // The shell shows the machine's own routes.
-                Effect::Publish => {}
-                Effect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
-                Effect::Leave { section, epoch } => self.leave_section(p, section, epoch),
-                Effect::Thaw { section, epoch } => self.thaw(p, section, epoch),
-                Effect::Extend { sent } => self.extend(p, sent),
-                Effect::EndLease => self.procs[p].lease.end(),
+                Effect::Table(effect) => self.change_table(p, effect),
+                Effect::Lease(LeaseEffect::Extend { sent }) => self.extend(p, sent),
+                Effect::Lease(LeaseEffect::End) => self.procs[p].lease.end(),
                 Effect::RenewNow => self.ask_grant(p),
                 // Noted in the trace; the section starts at the ceiling.
                 Effect::CopyLost { .. } => {}
-                Effect::Prepare(_) | Effect::Stage(_) | Effect::Commit(_) | Effect::Activate(_) => sends.push(effect),
+                Effect::Send(request) => requests.push(request),
             }
         }
         self.owners_changed = true;
-        for effect in sends {
-            self.send_handing(p, effect);
+        for request in requests {
+            self.send_handover(p, request);
         }
         self.wake(p);
+    }
+
+    fn change_table(&mut self, p: usize, effect: TableEffect) {
+        match effect {
+            // The shell publishes the machine's own routes.
+            TableEffect::Publish => {}
+            TableEffect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
+            TableEffect::Leave { section, epoch } => self.leave_section(p, section, epoch),
+            TableEffect::Thaw { section, epoch } => self.thaw(p, section, epoch),
+        }
     }
 
     pub(crate) fn extend(&mut self, p: usize, sent: Clocks) {
@@ -260,7 +259,7 @@ impl World {
     /// Has held calls tried again.
     pub(crate) fn wake(&mut self, p: usize) {
         let process = &mut self.procs[p];
-        let waits = !process.held.is_empty() || !process.forwards.is_empty();
+        let waits = !process.pending.is_empty() || !process.forwards.is_empty();
         if waits && !process.woken {
             process.woken = true;
             self.after(0, Event::Step(p, Step::Wake));
@@ -279,12 +278,12 @@ impl World {
             self.procs[p].water = HighWater::default();
         }
         let token = self.rng.next() | 1;
-        let wait = self.backoff(p);
+        let (now, jitter) = (self.elapsed(), self.jitter());
         let process = &mut self.procs[p];
         process.token = token;
-        process.renewing = false;
-        process.renew_due = u64::MAX;
-        self.after(wait, Event::Step(p, Step::Register));
+        process.renewals.on_session_over();
+        let wait = process.registrations.on_session_over(now, jitter);
+        self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
     }
 
     /// An incarnation is ended by another process of its name that ran beside it or began after it, not by a registration of
@@ -297,13 +296,6 @@ impl World {
             let text = format!("process {p} of name {} lost its incarnation to none", process.name);
             self.check.broken(self.now, "a living incarnation is ended by another process of its name alone", text);
         }
-    }
-
-    /// The next wait of a process for which the store does nothing.
-    pub(crate) fn backoff(&mut self, p: usize) -> u64 {
-        let process = &mut self.procs[p];
-        process.backoff = (process.backoff * 2).clamp(20 * MS, 1_000 * MS);
-        process.backoff / 2 + self.rng.below(process.backoff / 2)
     }
 
     /// Nobody answers for a section beside its owner: looked at from outside, by the clocks of all of them.
@@ -324,6 +316,3 @@ impl World {
         }
     }
 }
-
-/// How long an owner that was replaced may still take to answer a forwarded call.
-pub(crate) const LAST_WORD: Duration = Duration::from_millis(500);

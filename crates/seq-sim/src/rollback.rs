@@ -99,10 +99,10 @@ impl World {
         let session = match &rpc.about {
             About::Register => None,
             About::Renew(renewal) => Some(renewal.session),
-            About::Raise(session, _) => Some(*session),
+            About::Raise(batch) => Some(batch.session()),
             About::Commit(handover) => Some(handover.session),
         };
-        let incarnation = session.map_or(process.follows, |session| session.incarnation);
+        let incarnation = session.map_or(process.registrations.follows(), |session| session.incarnation);
         let renewal = process.owner.renewal().filter(|renewal| Some(renewal.session) == session);
         let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         if trusts || !refused.shows_loss(incarnation, renewed) {

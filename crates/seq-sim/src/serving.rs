@@ -1,75 +1,140 @@
-//! Calls in a process: checked, answered, held, sent on.
+//! Calls in a process: checked, served, pending, forwarded. What becomes of a pending call is decided by
+//! [`seq_core::calls`], as in `seq-alloc`.
 //!
-//! **Order matters:** the clocks are read after the call is there, then the lease is looked at, then the table. Between any
-//! two of these, and before the number is taken, other things may happen to the process, or it may stall.
+//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two of
+//! these, and before the number is taken, other events may happen to the process, or it may stall.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use seq_core::lease::Clocks;
-use seq_core::{Advance, AdvanceLimit, Epoch, Seq, Take, Target, limits};
+use seq_core::calls::{CallTimeouts, OwnershipView, PendingCall, Rest, Step as CallStep, UnknownAttempts, Wait, Watch};
+use seq_core::{Advance, AdvanceLimit, Epoch, NodeId, Refusal, Seq, Take, Target, limits};
 
 use crate::bugs::Bug;
 use crate::client::{Call, Origin, Reply, Wish};
 use crate::coverage::Situation;
-use crate::faults::MS;
+use crate::faults::{MS, SECOND};
 use crate::net::{Address, Body};
-use crate::process::{LAST_WORD, Owned};
+use crate::process::{Owned, Process};
 use crate::world::{Event, Step, World};
 
-/// How far callers may raise a uid: as a server has it by default.
+/// How far clients may advance a uid: as a server has it by default.
 const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
 
-/// Time between two tries of what is held, although nothing was heard.
-const RETRY: u64 = 100 * MS;
+/// Limit on the pending calls of one process: few, so that the bound is met.
+const MAX_PENDING: usize = 64;
 
-/// Most calls that one process holds: few, so that the bound is met.
-const MAX_HELD: usize = 64;
+/// How long a pending call of a running process may go without being tried, and how long one may wait for an owner that
+/// was replaced: above what the retries and the timeouts of `seq_core::calls` come to, and short against a client's deadline.
+const NEGLECT_BOUND: u64 = SECOND;
 
 /// A call in a process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Pending {
     pub(crate) call: Call,
-    arrived: Clocks,
-    /// Whether it waits for an owner to be known.
-    pub(crate) seeks: bool,
-    /// Attempts that may have taken numbers without an answer.
-    lost: u32,
+    machine: PendingCall,
+    /// When it arrived, which the machine counts from.
+    since: u64,
+    /// When it was tried last and found to wait.
+    tried: u64,
+    unknown: UnknownAttempts,
+    /// What it waits for now.
+    wait: Option<Wait>,
     /// Whether it ever waited.
     waited: bool,
 }
 
-/// A call that was sent on.
+impl Pending {
+    /// Whether it waits for an ownership update.
+    fn awaits_owner(&self) -> bool {
+        self.wait.is_some_and(|wait| wait.awaits_owner)
+    }
+
+    fn now(&self, now: u64) -> Duration {
+        Duration::from_nanos(now - self.since)
+    }
+}
+
+/// A call that was forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forward {
-    held: Held,
-    to: seq_core::NodeId,
-    /// Since when its section is routed elsewhere.
+    pending: Pending,
+    to: NodeId,
+    /// Since when its section is routed to another node.
     replaced: Option<u64>,
 }
 
 /// What a call was checked against.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
-    held: Held,
+    pending: Pending,
     leased: bool,
-    /// A planted bug: what the table said before the lease was looked at.
+    /// A planted bug: the table as it was before the lease was read.
     early: Option<Rc<Owned>>,
 }
 
-impl World {
-    /// A call is in a process' memory.
-    pub(crate) fn arrive(&mut self, p: usize, call: Call) {
-        let held = Held { call, arrived: self.clock(p), seeks: false, lost: 0, waited: false };
-        self.attempt(p, held);
+/// What a process knows of the ownership of a call's section.
+struct View<'a> {
+    process: &'a Process,
+    call: &'a Call,
+    leased: Option<bool>,
+    bug: Option<Bug>,
+}
+
+impl OwnershipView for View<'_> {
+    fn lease_here(&self) -> Option<bool> {
+        self.leased
     }
 
-    fn attempt(&mut self, p: usize, held: Held) {
+    fn other_owner(&self) -> Option<NodeId> {
+        let routes = self.process.owner.routes();
+        let owner = routes.and_then(|routes| routes.get(self.call.section)).and_then(|route| route.owner);
+        owner.filter(|owner| *owner != self.process.node)
+    }
+
+    fn is_expected(&self) -> bool {
+        self.bug == Some(Bug::WaitsAstray) || self.process.owner.expects(self.call.section)
+    }
+}
+
+impl Process {
+    /// Whether a call of this process waits for an ownership update.
+    pub(crate) fn awaits_owner(&self) -> bool {
+        let forwards = self.forwards.values().map(|forward| &forward.pending);
+        self.pending.values().chain(forwards).any(Pending::awaits_owner)
+    }
+}
+
+impl World {
+    /// The timeouts of pending calls, with the planted bugs of them.
+    fn call_timeouts(&self) -> CallTimeouts {
+        let defaults = CallTimeouts::DEFAULTS;
+        let long = Duration::from_secs(60);
+        match self.bug {
+            Some(Bug::AbandonsAtOnce) => CallTimeouts { replaced_owner: Duration::ZERO, ..defaults },
+            Some(Bug::NeverAbandons) => CallTimeouts { replaced_owner: long, ..defaults },
+            Some(Bug::NeverRetries) => CallTimeouts { first_retry: long, last_retry: long, ..defaults },
+            _ => defaults,
+        }
+    }
+
+    /// A call is in a process' memory.
+    pub(crate) fn arrive(&mut self, p: usize, call: Call) {
+        let deadline = Duration::from_nanos(call.deadline.saturating_sub(self.now));
+        let hops = if self.bug == Some(Bug::UncountedHops) { 0 } else { call.hops };
+        let machine = PendingCall::new(call.section, hops, self.clock(p), deadline, self.call_timeouts());
+        let (since, unknown) = (self.now, UnknownAttempts::default());
+        let pending = Pending { call, machine, since, tried: since, unknown, wait: None, waited: false };
+        self.attempt(p, pending);
+    }
+
+    fn attempt(&mut self, p: usize, pending: Pending) {
         let clocks = if self.bug == Some(Bug::CachedClock) { self.procs[p].cached_clock } else { self.clock(p) };
         let process = &self.procs[p];
         let leased = process.lease.holds(clocks);
         let bug = self.bug == Some(Bug::TableBeforeLease);
-        let early = process.table.get(&held.call.section).filter(|_| bug).cloned();
-        let checked = Checked { held, leased, early };
+        let early = process.table.get(&pending.call.section).filter(|_| bug).cloned();
+        let checked = Checked { pending, leased, early };
         if self.swarm.interleave > 0 && self.rng.chance(self.swarm.interleave) {
             self.procs[p].in_call += 1;
             let gap = self.gap();
@@ -85,233 +150,315 @@ impl World {
         self.rng.below(most)
     }
 
-    /// The table is looked at, after the lease was.
+    /// The table is read, after the lease was.
     pub(crate) fn look(&mut self, p: usize, checked: Checked) {
-        let Checked { mut held, mut leased, early } = checked;
-        let section = held.call.section;
-        let mut owned = self.procs[p].table.get(&section).cloned();
+        let Checked { mut pending, mut leased, early } = checked;
+        let mut owned = self.procs[p].table.get(&pending.call.section).cloned();
         if self.bug == Some(Bug::TableBeforeLease) {
             leased = self.procs[p].lease.holds(self.clock(p));
             owned = early;
         }
-        let Some(owned) = owned else { return self.elsewhere(p, held) };
-        if !leased {
-            self.coverage.saw(Situation::LeaseExpired);
-            return self.hold(p, held, false);
-        }
-        if held.call.epoch > owned.epoch {
-            self.coverage.saw(Situation::EpochAhead);
-            if self.procs[p].confirmed <= held.arrived.boottime {
-                self.renew_now(p);
-                return self.hold(p, held, true);
+        let view = View {
+            process: &self.procs[p],
+            call: &pending.call,
+            leased: owned.as_ref().map(|_| leased),
+            bug: self.bug,
+        };
+        let step = pending.machine.evaluate(pending.now(self.now), &view);
+        match (step, owned) {
+            (CallStep::Serve, Some(owned)) => {
+                if self.swarm.interleave > 0 && self.rng.chance(self.swarm.interleave) {
+                    self.procs[p].in_call += 1;
+                    let gap = self.gap();
+                    self.after(gap, Event::Step(p, Step::Take(Box::new(pending), owned)));
+                } else {
+                    self.take(p, pending, &owned);
+                }
             }
-            // The store said after the call came that this ownership is the newest: the caller's word is wrong.
-            held.call.epoch = owned.epoch;
-        }
-        if self.swarm.interleave > 0 && self.rng.chance(self.swarm.interleave) {
-            self.procs[p].in_call += 1;
-            let gap = self.gap();
-            self.after(gap, Event::Step(p, Step::Take(Box::new(held), owned)));
-        } else {
-            self.take(p, held, &owned);
+            (CallStep::Serve, None) => panic!("a call is served without its section"),
+            (CallStep::Forward(to), _) => self.forward(p, pending, to),
+            (CallStep::Rest(rest), _) => {
+                if matches!(rest, Rest::Wait(Wait { awaits_owner: false, .. })) {
+                    self.coverage.saw(Situation::LeaseExpired);
+                }
+                self.rest(p, pending, rest);
+            }
         }
     }
 
     /// The slot is moved, or read.
-    pub(crate) fn take(&mut self, p: usize, held: Held, owned: &Rc<Owned>) {
-        let Call { uid, section, slot, wish, .. } = held.call;
-        let epoch = owned.epoch;
-        let count = match wish {
-            Wish::Take(count) => count,
-            Wish::Advance(to) => return self.advance(p, held, owned, to),
-            Wish::Read => {
-                match owned.section.current(slot) {
-                    Some(mut reading) => {
-                        reading.exact |= self.bug == Some(Bug::ExactAlways);
-                        self.reply(p, held, Reply::Read { reading, epoch });
-                    }
-                    None => self.hold(p, held, false),
+    pub(crate) fn take(&mut self, p: usize, mut pending: Pending, owned: &Rc<Owned>) {
+        let Call { section, .. } = pending.call;
+        if pending.call.epoch > owned.epoch {
+            self.coverage.saw(Situation::EpochAhead);
+        }
+        let blocked = match pending.machine.epoch(pending.call.epoch, owned.epoch, self.procs[p].confirmed) {
+            Err(refusal) => Some(refusal),
+            Ok(_) => match self.serve(p, &pending, owned) {
+                Some(reply) => {
+                    self.reply(p, pending, reply);
+                    None
                 }
-                return;
-            }
+                None => Some(Refusal::CeilingStalled { section }),
+            },
         };
-        let taken = owned.section.take(slot, count);
-        if let Take::Given { raise_due: true, .. } | Take::AtCeiling { raise_due: true, .. } = taken {
-            self.procs[p].line.push(owned.clone());
+        if blocked.is_some() {
+            let rest = pending.machine.on_served(pending.now(self.now), blocked);
+            self.rest(p, pending, rest);
+        }
+        self.raise(p);
+    }
+
+    /// Serves a call from a section; `None`: not now.
+    fn serve(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>) -> Option<Reply> {
+        let Call { slot, wish, .. } = pending.call;
+        let epoch = owned.epoch;
+        match wish {
+            Wish::Take(_) => self.allocate(p, pending, owned),
+            Wish::Advance(to) => self.advance(p, pending, owned, to),
+            Wish::Read => owned.section.current(slot).map(|mut reading| {
+                reading.exact |= self.bug == Some(Bug::ExactAlways);
+                Reply::Read { reading, epoch }
+            }),
+        }
+    }
+
+    fn allocate(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>) -> Option<Reply> {
+        let Call { uid, section, slot, wish, .. } = pending.call;
+        let Wish::Take(count) = wish else { return None };
+        let epoch = owned.epoch;
+        let mut taken = owned.section.take(slot, count);
+        if let Take::Given { ticket, .. } | Take::AtCeiling { ticket, .. } = &mut taken
+            && let Some(ticket) = ticket.take()
+        {
+            self.procs[p].raises.enqueue(owned.clone(), ticket);
         }
         match taken {
             Take::Given { value, mut prev, .. } => {
+                let count = u64::from(count.get());
                 if self.bug == Some(Bug::PrevIsCeiling) && prev == Seq::ZERO {
                     prev = owned.base;
                 }
-                if self.bug == Some(Bug::PrevIsTarget)
-                    && prev == Seq::ZERO
-                    && value.0 > owned.base.0 + u64::from(count.get())
-                {
-                    prev = Seq(value.0 - u64::from(count.get()));
+                if self.bug == Some(Bug::PrevIsTarget) && prev == Seq::ZERO && value.0 > owned.base.0 + count {
+                    prev = Seq(value.0 - count);
                 }
-                let first = value.0 - u64::from(count.get()) + 1;
+                let first = value.0 - count + 1;
                 let ceiling = self.store.committed_ceiling(section);
                 let now = self.now;
                 self.trace.note(now, [2, uid.0, value.0], || {
                     format!("process {p}: uid {uid} takes {first}..={value} in section {section} under epoch {epoch}")
                 });
                 self.check.taken(now, uid.0, first, value.0, ceiling.0);
-                self.reply(p, held, Reply::Given { value, prev, epoch, lost: 0 });
+                Some(Reply::Given { value, prev, epoch, lost: 0 })
             }
             Take::AtCeiling { .. } => {
                 self.coverage.saw(Situation::AtCeiling);
-                self.hold(p, held, false);
+                None
             }
             Take::Frozen => {
                 self.coverage.saw(Situation::Frozen);
-                self.hold(p, held, false);
+                None
             }
-            Take::Exhausted => self.reply(p, held, Reply::Refused { lost: 0 }),
+            Take::Exhausted => {
+                Some(Reply::Refused { refusal: Refusal::Exhausted { uid, count: count.get() }, lost: 0 })
+            }
         }
-        self.raise(p);
     }
 
     /// The slot is raised to a number.
-    fn advance(&mut self, p: usize, held: Held, owned: &Rc<Owned>, to: Target) {
-        let Call { uid, section, slot, .. } = held.call;
+    fn advance(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>, to: Target) -> Option<Reply> {
+        let Call { uid, section, slot, .. } = pending.call;
         let epoch = owned.epoch;
-        let advanced = owned.section.advance(slot, to, FAR);
-        if let Advance::Done { raise_due: true } | Advance::AtCeiling { raise_due: true } = advanced {
-            self.procs[p].line.push(owned.clone());
+        let mut advanced = owned.section.advance(slot, to, FAR);
+        if let Advance::Done { ticket } | Advance::AtCeiling { ticket } = &mut advanced
+            && let Some(ticket) = ticket.take()
+        {
+            self.procs[p].raises.enqueue(owned.clone(), ticket);
         }
         match advanced {
             Advance::Done { .. } => {
                 let (now, to) = (self.now, to.seq());
                 self.trace.note(now, [8, uid.0, to.0], || {
-                    format!("process {p}: uid {uid} is raised to {to} in section {section} under epoch {epoch}")
+                    format!("process {p}: uid {uid} is advanced to {to} in section {section} under epoch {epoch}")
                 });
                 let ceiling = self.store.committed_ceiling(section);
                 self.check.advanced(now, uid.0, to.0, ceiling.0);
-                self.reply(p, held, Reply::Advanced { past: false, epoch });
+                Some(Reply::Advanced { past: false, epoch })
             }
-            Advance::Past => self.reply(p, held, Reply::Advanced { past: true, epoch }),
-            Advance::AtCeiling { .. } => self.hold(p, held, false),
-            Advance::TooFar { .. } => self.reply(p, held, Reply::Refused { lost: 0 }),
-            Advance::Frozen => self.hold(p, held, false),
+            Advance::Past => Some(Reply::Advanced { past: true, epoch }),
+            Advance::TooFar { bound } => {
+                let refusal = Refusal::AdvanceTooFar { to: to.seq().0, bound };
+                Some(Reply::Refused { refusal, lost: 0 })
+            }
+            Advance::AtCeiling { .. } | Advance::Frozen => None,
         }
-        self.raise(p);
     }
 
-    /// The section is served somewhere else, or nowhere.
-    fn elsewhere(&mut self, p: usize, held: Held) {
-        let process = &self.procs[p];
-        let route = process.owner.routes().and_then(|routes| routes.get(held.call.section));
-        let owner = route.and_then(|route| route.owner).filter(|owner| *owner != process.node);
-        let far = held.call.hops >= limits::MAX_HOPS;
-        let astray = owner.is_some() && far && !process.owner.expects(held.call.section);
-        if owner.is_none() || held.call.hops > 0 {
-            self.renew_now(p);
+    /// Sends a call to the owner of its section.
+    fn forward(&mut self, p: usize, mut pending: Pending, to: NodeId) {
+        let section = pending.call.section;
+        let Some(address) = self.address_of(p, to) else {
+            let refusal = Refusal::OwnerUnreachable { section, owner: to };
+            let rest = pending.machine.on_response(pending.now(self.now), Some(refusal));
+            return self.rest(p, pending, rest);
+        };
+        let hops = pending.call.hops + 1;
+        self.coverage.saw(if hops == 1 { Situation::Forwarded } else { Situation::ForwardedTwice });
+        if hops > limits::MAX_HOPS {
+            self.check.broken(
+                self.now,
+                "a call is forwarded twice at most",
+                format!("hop {hops} of {:?}", pending.call),
+            );
         }
-        if astray {
-            // It waits better where it came from.
-            return self.reply(p, held, Reply::Refused { lost: 0 });
-        }
-        let Some(to) = owner.filter(|_| !far) else { return self.hold(p, held, true) };
-        let Some(address) = self.address_of(p, to) else { return self.hold(p, held, true) };
-        self.coverage.saw(if held.call.hops == 0 { Situation::Forwarded } else { Situation::ForwardedTwice });
         let id = self.fresh();
-        self.procs[p].forwards.insert(id, Forward { held, to, replaced: None });
-        let call = Call { hops: held.call.hops + 1, origin: Origin::Process(p, id), ..held.call };
-        let host = self.procs[p].name;
-        self.send(host, address, Body::Call(call));
-        self.retry_later(p);
+        let call = Call { hops, origin: Origin::Process(p, id), ..pending.call };
+        self.send(self.procs[p].name, address, Body::Call(call));
+        self.procs[p].forwards.insert(id, Forward { pending, to, replaced: None });
+        self.watch(p, id);
     }
 
-    /// Keeps a call until something changes, or its time is over.
-    fn hold(&mut self, p: usize, held: Held, seeks: bool) {
-        let held = Held { seeks, waited: true, ..held };
-        self.coverage.saw(Situation::Held);
-        if self.now >= held.call.deadline || self.procs[p].held.len() >= MAX_HELD {
-            return self.reply(p, held, Reply::Refused { lost: 0 });
+    /// Watches a forwarded call: at each change of the ownership, and when the machine asks for it.
+    fn watch(&mut self, p: usize, id: u64) {
+        let now = self.now;
+        let process = &self.procs[p];
+        let Some(mut forward) = process.forwards.get(&id).copied() else { return };
+        let pending = &mut forward.pending;
+        let routes = process.owner.routes();
+        let owner = routes.and_then(|routes| routes.get(pending.call.section)).and_then(|route| route.owner);
+        forward.replaced = if owner == Some(forward.to) { None } else { forward.replaced.or(Some(now)) };
+        let watch = pending.machine.watch(pending.now(now), owner);
+        match watch {
+            Watch::Wait(wait) => {
+                pending.wait = Some(wait);
+                self.timer(p, id, pending.since, wait);
+                self.renew_if_due(p, pending);
+                self.procs[p].forwards.insert(id, forward);
+            }
+            Watch::Abandon(to) => {
+                let mut pending = self.abandoned(p, id, to);
+                self.renew_if_due(p, &mut pending);
+                self.attempt(p, pending);
+            }
+            Watch::Refuse(to, refusal) => {
+                let pending = self.abandoned(p, id, to);
+                self.rest(p, pending, Rest::Refuse(refusal));
+            }
         }
-        self.procs[p].held.push(held);
-        if seeks {
+    }
+
+    fn abandoned(&mut self, p: usize, id: u64, to: NodeId) -> Pending {
+        let Forward { mut pending, replaced, .. } = self.procs[p].forwards.remove(&id).expect("it was watched");
+        self.not_neglected(p, replaced, "a call waits for an owner that was replaced");
+        self.note_repeat(&pending.call);
+        pending.machine.on_abandoned();
+        pending.unknown.add(to);
+        pending
+    }
+
+    /// Nothing is left of a call here, or it waits, or it is refused.
+    fn rest(&mut self, p: usize, mut pending: Pending, rest: Rest) {
+        self.renew_if_due(p, &mut pending);
+        let section = pending.call.section;
+        match rest {
+            Rest::Done => {}
+            Rest::Refuse(refusal) => self.refuse(p, pending, refusal),
+            Rest::Wait(_) if self.procs[p].pending.len() >= MAX_PENDING => {
+                self.refuse(p, pending, Refusal::TooManyHeld { section, held: MAX_PENDING });
+            }
+            Rest::Wait(wait) => {
+                self.coverage.saw(Situation::Held);
+                (pending.waited, pending.tried) = (true, self.now);
+                pending.wait = Some(wait);
+                let id = self.fresh();
+                self.timer(p, id, pending.since, wait);
+                self.procs[p].pending.insert(id, pending);
+            }
+        }
+    }
+
+    fn timer(&mut self, p: usize, id: u64, since: u64, wait: Wait) {
+        let at = since + wait.until.as_nanos() as u64;
+        self.after(at.saturating_sub(self.now), Event::Step(p, Step::CallTimer(id)));
+    }
+
+    fn renew_if_due(&mut self, p: usize, pending: &mut Pending) {
+        if pending.machine.take_renewal() {
             self.renew_now(p);
         }
-        self.retry_later(p);
     }
 
-    fn retry_later(&mut self, p: usize) {
-        if !self.procs[p].retrying {
-            self.procs[p].retrying = true;
-            self.after(RETRY, Event::Step(p, Step::Retry));
+    /// The time of a pending or a forwarded call has come; it may have been completed meanwhile.
+    pub(crate) fn call_timer(&mut self, p: usize, id: u64) {
+        if let Some(pending) = self.procs[p].pending.remove(&id) {
+            self.retry(p, pending);
+        } else {
+            self.watch(p, id);
         }
     }
 
-    /// Tries everything again that is held, and gives up owners that are none any more and stay silent.
-    pub(crate) fn retry(&mut self, p: usize) {
-        self.procs[p].retrying = false;
-        self.wake_now(p);
-        if !(self.procs[p].held.is_empty() && self.procs[p].forwards.is_empty()) {
-            self.retry_later(p);
-        }
-    }
-
+    /// Tries all pending calls again, because the table, the routes, the lease or a ceiling changed.
     pub(crate) fn wake_now(&mut self, p: usize) {
-        let now = self.now;
-        let process = &mut self.procs[p];
-        process.woken = false;
-        let mut silent = Vec::new();
-        for (id, forward) in &mut process.forwards {
-            let routes = process.owner.routes();
-            let owner = routes.and_then(|routes| routes.get(forward.held.call.section)).and_then(|route| route.owner);
-            if owner == Some(forward.to) {
-                forward.replaced = None;
-            } else {
-                forward.replaced.get_or_insert(now);
-            }
-            let replaced = forward.replaced.is_some_and(|since| now - since >= LAST_WORD.as_nanos() as u64);
-            if replaced || now >= forward.held.call.deadline {
-                silent.push(*id);
-            }
+        self.procs[p].woken = false;
+        let forwards: Vec<u64> = self.procs[p].forwards.keys().copied().collect();
+        for id in forwards {
+            self.watch(p, id);
         }
-        for id in silent {
-            let Forward { held, .. } = self.procs[p].forwards.remove(&id).expect("it was there");
-            self.note_repeat(&held.call);
-            self.hold(p, Held { lost: held.lost + 1, ..held }, true);
-        }
-        for held in std::mem::take(&mut self.procs[p].held) {
-            if now >= held.call.deadline {
-                self.reply(p, held, Reply::Refused { lost: 0 });
-            } else {
-                self.attempt(p, held);
-            }
+        for (_, pending) in std::mem::take(&mut self.procs[p].pending) {
+            self.retry(p, pending);
         }
     }
 
-    /// The answer to a call that was sent on.
+    fn retry(&mut self, p: usize, pending: Pending) {
+        self.not_neglected(p, Some(pending.tried), "a pending call is not tried");
+        self.attempt(p, pending);
+    }
+
+    /// A call is not left alone for longer than the bound, unless its process stood still meanwhile.
+    fn not_neglected(&mut self, p: usize, since: Option<u64>, what: &'static str) {
+        let Some(since) = since.map(|since| since.max(self.procs[p].stalled_until)) else { return };
+        if self.now.saturating_sub(since) > NEGLECT_BOUND {
+            let waited = Duration::from_nanos(self.now - since);
+            self.check.broken(self.now, "no pending call is neglected", format!("process {p}: {what} for {waited:?}"));
+        }
+    }
+
+    /// The response to a call that was forwarded.
     pub(crate) fn forwarded(&mut self, p: usize, id: u64, reply: Reply) {
-        let Some(Forward { held, .. }) = self.procs[p].forwards.remove(&id) else { return };
+        let Some(Forward { mut pending, replaced, .. }) = self.procs[p].forwards.remove(&id) else { return };
+        self.not_neglected(p, replaced, "a call waited for an owner that was replaced");
         match reply {
-            Reply::Refused { lost } => self.hold(p, Held { lost: held.lost + lost, ..held }, true),
-            reply => self.reply(p, held, reply),
+            Reply::Refused { refusal, lost: 0 } if refusal.is_transient() => {
+                let rest = pending.machine.on_response(pending.now(self.now), Some(refusal));
+                self.rest(p, pending, rest);
+            }
+            reply => self.reply(p, pending, reply),
         }
     }
 
-    /// Answers a call; attempts that were lost on the way are counted in the answer.
-    fn reply(&mut self, p: usize, held: Held, mut reply: Reply) {
-        if let Reply::Given { lost, .. } | Reply::Refused { lost } = &mut reply
+    fn refuse(&mut self, p: usize, pending: Pending, refusal: Refusal) {
+        let refusal = pending.unknown.refusal(pending.call.section, refusal);
+        self.reply(p, pending, Reply::Refused { refusal, lost: 0 });
+    }
+
+    /// Replies to a call, with the count of the attempts before whose outcome is unknown.
+    fn reply(&mut self, p: usize, pending: Pending, mut reply: Reply) {
+        if let Reply::Given { lost, .. } | Reply::Refused { lost, .. } = &mut reply
             && self.bug != Some(Bug::UncountedRepeat)
         {
-            *lost += held.lost;
+            *lost += pending.unknown.count();
         }
-        if held.waited && !matches!(reply, Reply::Refused { .. }) {
+        if pending.waited && !matches!(reply, Reply::Refused { .. }) {
             self.coverage.saw(Situation::HeldAnswered);
         }
         let host = self.procs[p].name;
-        let (to, id) = match held.call.origin {
-            Origin::Client(client) => (Address::Client(client), held.call.id),
+        let (to, id) = match pending.call.origin {
+            Origin::Client(client) => (Address::Client(client), pending.call.id),
             Origin::Process(process, id) => (Address::Process(process), id),
         };
         self.send(host, to, Body::Reply { to: id, reply });
     }
 }
 
-/// An epoch nobody has: what a caller may make up.
+/// An epoch that no section has: what a client may make up.
 pub(crate) const FORGED_EPOCH: Epoch = Epoch(1 << 40);

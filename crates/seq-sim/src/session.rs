@@ -1,60 +1,71 @@
-//! A process and its store: registering, renewing, raising, and the way to whichever member leads.
+//! A process and its store: registering, renewing, raising, and the way to the member that leads.
 //!
-//! The rules are those of `seq-alloc`'s `session.rs`, `ceiling.rs` and `store_link.rs`: the clocks are read before the first
-//! attempt, an attempt without an answer goes to the next member, and a late one is dropped. A response is
-//! compared with earlier ones before it is used: see `rollback.rs`.
+//! What is sent, when, and to which member is decided by the machines of `seq-core` that `seq-alloc` runs as well: `renewals`,
+//! `raises`, `store_calls`. This shell reads the clocks before the first attempt, and drops a response to an attempt that was
+//! abandoned. A response is compared with earlier ones before it is used: see `rollback.rs`.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use seq_core::high_water::Mark;
 use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::handover::Handover;
 use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
-use seq_core::state::Raise;
+use seq_core::raises::{RaiseBatch, RaiseOptions, RaiseOutcome, RaisedSection};
+use seq_core::renewals::Poll;
+use seq_core::section::RaiseTicket;
+use seq_core::store_calls::{AttemptFailure, DEFAULT_ATTEMPT_TIMEOUT, StoreCall};
 use seq_core::{Epoch, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
-use crate::faults::{MEMBERS, MS};
+use crate::faults::MS;
 use crate::net::{Address, Body, Question, Told};
 use crate::process::Owned;
 use crate::store::{LONG_LEASE, LONG_TERMS};
 use crate::world::{Event, Step, TERMS, World};
 
-/// How long one member may take.
-const STORE_TIMEOUT: u64 = 500 * MS;
+/// Raises as they run, in batches of a few sections, so that batches are cut.
+pub(crate) const RAISES: RaiseOptions = RaiseOptions { batch: 4, ..RaiseOptions::DEFAULTS };
 
-/// Time between renewals while nothing is expected.
-const RENEW_EVERY: u64 = 400 * MS;
+impl RaisedSection for Owned {
+    fn id(&self) -> SectionId {
+        self.id
+    }
 
-/// The least time between two renewals.
-const CLAIM_EVERY: u64 = 50 * MS;
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
 
-/// The least time between two renewals that Activates ask for.
-const GRANT_EVERY: u64 = 5 * MS;
+    fn ceiling(&self) -> Seq {
+        self.section.ceiling()
+    }
 
-/// Calls for raises under way.
-const RAISES_IN_FLIGHT: u32 = 4;
+    fn raise_target(&self) -> Option<Seq> {
+        self.section.raise_target()
+    }
 
-/// Sections in a batch of raises: few, so that batches are cut.
-const RAISE_BATCH: usize = 4;
+    fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
+        self.section.raised(committed)
+    }
+}
 
 /// What a question is about.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum About {
     Register,
     Renew(Renewal),
-    Raise(Session, Vec<(Rc<Owned>, Seq)>),
+    Raise(RaiseBatch<Rc<Owned>>),
     Commit(Handover),
 }
 
 /// A question under way.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Rpc {
     pub(crate) about: About,
     question: Rc<Question>,
     sent: Clocks,
-    attempt: u32,
+    call: StoreCall<usize>,
     /// What had been seen when the attempt was sent, and what had been answered.
     pub(crate) seen: Mark,
     pub(crate) answered: Mark,
@@ -69,7 +80,7 @@ impl World {
         let terms = self.terms_of(self.procs[p].name);
         let process = &mut self.procs[p];
         process.terms = terms;
-        let (name, port, token, follows) = (process.name, process.port, process.token, process.follows);
+        let (name, port, token, follows) = (process.name, process.port, process.token, process.registrations.follows());
         let seen = process.water.mark().revision;
         self.ask(p, About::Register, Question::Register { name, port, token, lease: terms.lease, follows, seen });
     }
@@ -80,50 +91,50 @@ impl World {
         if long { LeaseTerms { lease: LONG_LEASE, ..TERMS } } else { TERMS }
     }
 
+    /// The time as the core's machines count it.
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.now)
+    }
+
+    /// The random part of a wait.
+    pub(crate) fn jitter(&mut self) -> u32 {
+        (self.rng.next() >> 32) as u32
+    }
+
     /// Renews, if it is time.
     pub(crate) fn renew(&mut self, p: usize) {
-        let (now, process) = (self.now, &mut self.procs[p]);
-        if process.renewing || now < process.renew_due {
-            return;
-        }
-        let Some(renewal) = process.owner.renewal() else { return };
-        process.renewing = true;
-        process.grant_due = false;
-        process.renewed_at = now;
-        process.renew_due = u64::MAX;
-        self.ask(p, About::Renew(renewal.clone()), Question::Renew(renewal));
-    }
-
-    /// Has the next renewal sent no later than at a time.
-    fn renew_at(&mut self, p: usize, due: u64) {
+        let (now, expects) = (self.elapsed(), self.expects_update(p));
         let process = &mut self.procs[p];
-        if due < process.renew_due {
-            process.renew_due = due;
-            let now = self.now;
-            self.after(due.saturating_sub(now), Event::Step(p, Step::Renew));
+        process.polled_at = process.polled_at.filter(|at| *at > now);
+        let Some(renewal) = process.owner.renewal() else { return };
+        match process.renewals.poll(now, || expects) {
+            Poll::Send => self.ask(p, About::Renew(renewal.clone()), Question::Renew(renewal)),
+            Poll::Wait(due) if process.polled_at.is_none_or(|at| due < at) => {
+                process.polled_at = Some(due);
+                self.after((due - now).as_nanos() as u64, Event::Step(p, Step::Renew));
+            }
+            Poll::Wait(_) | Poll::Idle => {}
         }
     }
 
-    /// What is known here proved old.
+    /// What is known here proved stale.
     pub(crate) fn renew_now(&mut self, p: usize) {
-        if !self.procs[p].renewing && self.procs[p].owner.session().is_some() {
-            self.renew_at(p, (self.procs[p].renewed_at + CLAIM_EVERY).max(self.now));
-        }
+        self.procs[p].renewals.on_stale();
+        self.renew(p);
     }
 
-    /// A peer says that a planned move to this process is committed.
+    /// A peer reports that a handover to this process is committed.
     pub(crate) fn ask_grant(&mut self, p: usize) {
-        self.procs[p].grant_due = true;
-        if !self.procs[p].renewing && self.procs[p].owner.session().is_some() {
-            self.renew_at(p, (self.procs[p].renewed_at + GRANT_EVERY).max(self.now));
-        }
+        self.procs[p].renewals.on_grant_reported();
+        self.renew(p);
     }
 
     /// Asks the store. The clocks are read here, before anything is sent.
     pub(crate) fn ask(&mut self, p: usize, about: About, question: Question) {
         let id = self.fresh();
         let (sent, none) = (self.clock(p), Mark::default());
-        let rpc = Rpc { about, question: Rc::new(question), sent, attempt: 0, seen: none, answered: none };
+        let call = self.procs[p].members.begin();
+        let rpc = Rpc { about, question: Rc::new(question), sent, call, seen: none, answered: none };
         self.procs[p].rpcs.insert(id, rpc);
         self.attempt_ask(p, id);
     }
@@ -132,25 +143,27 @@ impl World {
         let process = &mut self.procs[p];
         let rpc = process.rpcs.get_mut(&id).expect("it is under way");
         (rpc.seen, rpc.answered) = (process.water.mark(), process.answered);
-        let (attempt, question) = (rpc.attempt, rpc.question.clone());
-        let (host, leader) = (process.name, process.leader);
-        self.send(host, Address::Member(leader), Body::Ask { process: p, rpc: id, attempt, question });
-        self.after(STORE_TIMEOUT, Event::Step(p, Step::AskTimeout(id, attempt)));
+        let (attempt, question) = (rpc.call.attempt(), rpc.question.clone());
+        let (host, member) = (process.name, *rpc.call.member());
+        self.send(host, Address::Member(member), Body::Ask { process: p, rpc: id, attempt, question });
+        let timeout = DEFAULT_ATTEMPT_TIMEOUT.as_nanos() as u64;
+        self.after(timeout, Event::Step(p, Step::AskTimeout(id, attempt)));
     }
 
     pub(crate) fn ask_timed_out(&mut self, p: usize, id: u64, attempt: u32) {
-        if self.procs[p].rpcs.get(&id).is_some_and(|rpc| rpc.attempt == attempt) {
-            let next = (self.procs[p].leader + 1) % MEMBERS;
-            self.ask_next(p, id, next);
+        if self.procs[p].rpcs.get(&id).is_some_and(|rpc| rpc.call.attempt() == attempt) {
+            self.ask_next(p, id, AttemptFailure::NoResponse);
         }
     }
 
-    fn ask_next(&mut self, p: usize, id: u64, member: usize) {
+    fn ask_next(&mut self, p: usize, id: u64, failure: AttemptFailure<usize>) {
+        let (now, clocks) = (self.elapsed(), self.clock(p));
         let process = &mut self.procs[p];
-        process.leader = member;
         let rpc = process.rpcs.get_mut(&id).expect("it is under way");
-        rpc.attempt += 1;
-        if rpc.attempt as usize <= MEMBERS {
+        if self.bug == Some(Bug::ClockPerAttempt) {
+            rpc.sent = clocks;
+        }
+        if process.members.on_failure(&mut rpc.call, failure, now) {
             return self.attempt_ask(p, id);
         }
         let rpc = process.rpcs.remove(&id).expect("it is under way");
@@ -161,26 +174,28 @@ impl World {
     fn ask_failed(&mut self, p: usize, about: About) {
         match about {
             About::Register => {
-                let wait = self.backoff(p);
-                self.after(wait, Event::Step(p, Step::Register));
+                let jitter = self.jitter();
+                let wait = self.procs[p].registrations.on_failed(jitter);
+                self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
             }
             About::Renew(renewal) => {
-                if self.procs[p].owner.session() == Some(renewal.session) {
-                    self.procs[p].renewing = false;
-                    let due = self.now + self.backoff(p);
-                    self.renew_at(p, due);
+                let current = self.procs[p].owner.session() == Some(renewal.session);
+                if current && self.bug != Some(Bug::RenewsOnce) {
+                    let (now, jitter) = (self.elapsed(), self.jitter());
+                    self.procs[p].renewals.on_failed(now, jitter);
+                    self.renew(p);
                 }
             }
-            About::Raise(_, batch) => {
-                let failed: Vec<_> = batch.iter().map(|(owned, _)| (owned.id, owned.epoch)).collect();
-                let now = self.clock(p);
-                self.step(p, |owner, _| owner.on_raise_failed(&failed, now));
-                let wait = self.backoff(p);
-                let process = &mut self.procs[p];
-                process.raises -= 1;
-                process.line.extend(batch.into_iter().map(|(owned, _)| owned));
-                process.raise_waits = true;
-                self.after(wait, Event::Step(p, Step::RaiseAgain));
+            About::Raise(batch) if self.bug == Some(Bug::ForgetsFailedRaise) => {
+                self.procs[p].raises.on_session_over(batch);
+            }
+            About::Raise(batch) => {
+                let (now, jitter) = (self.elapsed(), self.jitter());
+                let failed = self.procs[p].raises.on_failed(batch, now, jitter);
+                let clocks = self.clock(p);
+                self.step(p, |owner, _| owner.on_raise_failed(&failed, clocks));
+                let due = self.procs[p].raises.next_deadline().expect("it waits after a failure");
+                self.after((due - now).as_nanos() as u64, Event::Step(p, Step::RaiseAgain));
             }
             About::Commit(handover) => self.commit_unknown(p, handover),
         }
@@ -188,16 +203,17 @@ impl World {
 
     /// A message of a member arrived.
     pub(crate) fn told(&mut self, p: usize, id: u64, attempt: u32, rollbacks: u32, told: &Rc<Told>) {
-        if self.procs[p].rpcs.get(&id).is_none_or(|rpc| rpc.attempt != attempt) {
+        let any_attempt = self.bug == Some(Bug::ClockPerAttempt);
+        if self.procs[p].rpcs.get(&id).is_none_or(|rpc| rpc.call.attempt() != attempt && !any_attempt) {
             self.coverage.saw(Situation::LateAnswer);
             return;
         }
         if let Told::NotLeader(leader) = **told {
-            let at = self.procs[p].leader;
-            let next = if leader == at { (at + 1) % MEMBERS } else { leader };
-            return self.ask_next(p, id, next);
+            return self.ask_next(p, id, AttemptFailure::NotLeader(Some(leader)));
         }
-        let rpc = self.procs[p].rpcs.remove(&id).expect("it is under way");
+        let process = &mut self.procs[p];
+        let rpc = process.rpcs.remove(&id).expect("it is under way");
+        process.members.on_response(&rpc.call);
         if !self.may_use(p, &rpc, rollbacks, told) {
             return;
         }
@@ -217,31 +233,27 @@ impl World {
         match (rpc.about, told) {
             (About::Register, Told::Registered(session, _)) => self.registered(p, *session),
             (About::Register, Told::Follow(newest)) => {
-                self.procs[p].follows = *newest;
+                if !self.procs[p].registrations.on_newer(*newest) {
+                    return self.ask_failed(p, About::Register);
+                }
                 self.after(0, Event::Step(p, Step::Register));
             }
             (About::Renew(renewal), Told::Renewed(update)) => {
-                self.procs[p].backoff = 0;
                 let (sent, update) = (rpc.sent, update.clone());
                 let taken = self.step(p, |owner, effects| owner.on_renewed(&renewal, sent, update, effects));
                 self.news_taken(p, taken);
                 if self.procs[p].owner.session() == Some(renewal.session) {
-                    self.procs[p].renewing = false;
-                    let wait = match (self.procs[p].grant_due, self.expects_update(p)) {
-                        (true, _) => GRANT_EVERY,
-                        (false, true) => CLAIM_EVERY,
-                        (false, false) => RENEW_EVERY,
-                    };
-                    self.renew_at(p, (self.procs[p].renewed_at + wait).max(self.now));
+                    self.procs[p].renewals.on_response();
+                    self.renew(p);
                 }
             }
             (About::Renew(renewal), Told::SessionOver(_)) => self.end_session(p, renewal.session),
-            (About::Raise(session, batch), Told::Raised(ceilings, update)) => {
-                self.procs[p].backoff = 0;
-                self.raised(p, session, batch, ceilings, rpc.sent, update.clone());
+            (About::Raise(batch), Told::Raised(ceilings, update)) => {
+                self.raised(p, batch, ceilings, rpc.sent, update.clone());
             }
-            (About::Raise(session, _), Told::SessionOver(_)) => {
-                self.procs[p].raises -= 1;
+            (About::Raise(batch), Told::SessionOver(_)) => {
+                let session = batch.session();
+                self.procs[p].raises.on_session_over(batch);
                 self.coverage.saw(Situation::RaiseRefused);
                 self.end_session(p, session);
             }
@@ -254,81 +266,55 @@ impl World {
         if self.procs[p].owner.session().is_some() {
             return;
         }
+        let now = self.elapsed();
         self.procs[p].node = session.node;
-        self.procs[p].follows = session.incarnation;
+        self.procs[p].registrations.on_registered(now, session.incarnation);
         self.step(p, |owner, _| owner.on_registered(session));
-        let process = &mut self.procs[p];
-        process.renewing = false;
-        process.backoff = 0;
-        process.renew_due = u64::MAX;
-        let now = self.now;
-        self.renew_at(p, now);
+        self.procs[p].renewals.on_registered();
+        self.renew(p);
     }
 
-    /// Whether the next answer may well bring what somebody waits for.
+    /// Whether the next response may well bring what is waited for.
     fn expects_update(&self, p: usize) -> bool {
         let process = &self.procs[p];
-        let owner = &process.owner;
-        let seeks = process.held.iter().any(|held| held.seeks);
-        if seeks || owner.handovers_in_progress() > 0 || owner.is_leaving() {
-            return true;
-        }
-        let Some(routes) = owner.routes() else { return true };
-        let may_come =
-            |id| routes.get(SectionId(id)).is_some_and(|route| route.owner.is_none_or(|owner| owner == process.node));
-        owner.owned().next().is_none() && (0..self.layout.sections()).any(may_come)
+        process.awaits_owner() || process.owner.expects_update()
     }
 
-    /// Sends raises for the sections in line.
+    /// Sends the raises that are due.
     pub(crate) fn raise(&mut self, p: usize) {
+        let now = self.elapsed();
         loop {
             let process = &mut self.procs[p];
-            if process.raise_waits || process.raises == RAISES_IN_FLIGHT || process.line.is_empty() {
-                return;
+            let (session, table) = (process.owner.session(), &process.table);
+            let owns = |owned: &Rc<Owned>| table.get(&owned.id).is_some_and(|now| Rc::ptr_eq(now, owned));
+            let Some(batch) = process.raises.next_batch(now, session, owns) else { return };
+            let raises: Vec<_> = batch.raises().collect();
+            if self.bug == Some(Bug::CeilingBeforeCommit) {
+                for raise in &raises {
+                    let _ = process.table[&raise.section].section.raised(raise.to);
+                }
             }
-            let Some(session) = process.owner.session() else {
-                process.line.clear();
-                return;
-            };
-            let many = process.line.len().min(RAISE_BATCH);
-            let waiting: Vec<_> = process.line.drain(..many).collect();
-            let held = waiting.into_iter().filter(|owned| process.has(owned));
-            let batch: Vec<_> =
-                held.filter_map(|owned| owned.section.raise_target().map(|target| (owned, target))).collect();
-            if batch.is_empty() {
-                continue;
-            }
-            process.raises += 1;
-            let raises =
-                batch.iter().map(|(owned, to)| Raise { section: owned.id, epoch: owned.epoch, to: *to }).collect();
-            let since = process.owner.known_version();
-            self.ask(p, About::Raise(session, batch), Question::Raise { session, raises, since });
+            let (session, since) = (batch.session(), process.owner.known_version());
+            self.ask(p, About::Raise(batch), Question::Raise { session, raises, since });
         }
     }
 
     fn raised(
         &mut self,
         p: usize,
-        session: Session,
-        batch: Vec<(Rc<Owned>, Seq)>,
+        batch: RaiseBatch<Rc<Owned>>,
         ceilings: &[Option<Seq>],
         sent: Clocks,
         update: OwnershipUpdate,
     ) {
-        self.procs[p].raises -= 1;
-        let mut after = AfterRaise { session, sent, update, raised: Vec::new(), lost: Vec::new() };
-        for ((owned, _), ceiling) in batch.into_iter().zip(ceilings) {
-            let Some(ceiling) = ceiling else {
-                self.coverage.saw(Situation::RaiseRefused);
-                after.lost.push((owned.id, owned.epoch));
-                continue;
-            };
-            after.raised.push((owned.id, owned.epoch));
-            self.coverage.saw(Situation::Raised);
-            if owned.section.raised(*ceiling) {
-                self.procs[p].line.push(owned);
-            }
+        let session = batch.session();
+        if !batch.fits(ceilings) {
+            return self.check.broken(self.now, "raises are answered", format!("process {p}: {ceilings:?}"));
         }
+        let outcome = self.procs[p].raises.on_response(batch, ceilings);
+        outcome.raised.iter().for_each(|_| self.coverage.saw(Situation::Raised));
+        outcome.lost.iter().for_each(|_| self.coverage.saw(Situation::RaiseRefused));
+        let after = AfterRaise { session, sent, update, outcome };
         self.wake(p);
         if self.swarm.interleave > 0 && self.rng.chance(self.swarm.interleave) {
             let gap = self.gap();
@@ -340,7 +326,7 @@ impl World {
 
     /// The rest of an answer to a raise, when the ceilings are in place already.
     pub(crate) fn after_raise(&mut self, p: usize, after: AfterRaise) {
-        let AfterRaise { session, sent, update, raised, lost } = after;
+        let AfterRaise { session, sent, update, outcome: RaiseOutcome { raised, lost, .. } } = after;
         self.step(p, |owner, effects| {
             owner.on_raised(&raised);
             owner.on_lost(&lost, effects);
@@ -368,6 +354,5 @@ pub(crate) struct AfterRaise {
     session: Session,
     sent: Clocks,
     update: OwnershipUpdate,
-    raised: Vec<(SectionId, Epoch)>,
-    lost: Vec<(SectionId, Epoch)>,
+    outcome: RaiseOutcome,
 }

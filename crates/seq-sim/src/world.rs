@@ -22,7 +22,7 @@ use crate::inject;
 use crate::net::{Address, Body, Net, Question, Told};
 use crate::process::{Owned, Process};
 use crate::rng::Rng;
-use crate::serving::{Checked, Held};
+use crate::serving::{Checked, Pending};
 use crate::session::{AfterRaise, Rpc};
 use crate::store::{Asker, Entry, InHand, LONG_TERMS, Store};
 use crate::trace::Trace;
@@ -66,10 +66,11 @@ pub(crate) enum Step {
     PeerTimeout(u64),
     CommitAgain(Handover),
     Look(Box<Checked>),
-    Take(Box<Held>, Rc<Owned>),
+    Take(Box<Pending>, Rc<Owned>),
     Forwarded(u64, Reply),
     Wake,
-    Retry,
+    /// The time of a pending or a forwarded call.
+    CallTimer(u64),
     Leaving(u64),
     /// Refreshes the clock that a planted bug serves by.
     Tick,
@@ -352,10 +353,7 @@ impl World {
             Step::Renew => self.renew(p),
             Step::AskTimeout(id, attempt) => self.ask_timed_out(p, id, attempt),
             Step::Settle(rpc, told) => self.settle(p, *rpc, &told),
-            Step::RaiseAgain => {
-                self.procs[p].raise_waits = false;
-                self.raise(p);
-            }
+            Step::RaiseAgain => self.raise(p),
             Step::AfterRaise(after) => self.after_raise(p, *after),
             Step::PeerTimeout(id) => self.peer_told(p, id, false),
             Step::CommitAgain(handover) => self.commit(p, handover),
@@ -363,13 +361,13 @@ impl World {
                 self.procs[p].in_call -= 1;
                 self.look(p, *checked);
             }
-            Step::Take(held, owned) => {
+            Step::Take(pending, owned) => {
                 self.procs[p].in_call -= 1;
-                self.take(p, *held, &owned);
+                self.take(p, *pending, &owned);
             }
             Step::Forwarded(id, reply) => self.forwarded(p, id, reply),
             Step::Wake => self.wake_now(p),
-            Step::Retry => self.retry(p),
+            Step::CallTimer(id) => self.call_timer(p, id),
             Step::Leaving(until) => self.leaving(p, until),
             Step::Tick => {
                 self.procs[p].cached_clock = self.clock(p);

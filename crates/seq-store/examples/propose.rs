@@ -55,8 +55,9 @@ async fn main() -> Result<(), Error> {
             form: false,
             listener: listener.into(),
             options: StoreOptions::DEFAULTS,
-            clock: seq_kit::clock::Clock::System,
+            clock: seq_api::clock::Clock::System,
             revision: "example".to_owned(),
+            cpu_us: || 0,
         };
         let tasks = TaskGroup::new();
         async move { Store::start(config, tasks.clone()).await.map(|handle| (handle, tasks)) }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
+use seq_api::clock::Clock;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Answer, Command};
-use seq_kit::clock::Clock;
 use tokio::sync::watch;
 
 use crate::proposer::{ProposeError, Proposer};

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
+use seq_api::clock::Clock;
 use seq_core::arbiter::ArbiterTimeouts;
 use seq_core::layout::LayoutError;
 use seq_core::lease::LeaseTerms;
 use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::state::SetDefinition;
 use seq_core::{Layout, limits};
-use seq_kit::clock::Clock;
 use seq_kit::connection::Listener;
 
 pub use crate::storage::DataDir;
@@ -44,6 +44,8 @@ pub struct StoreConfig {
     pub clock: Clock,
     /// Source revision of the program, for operators; "unknown" where it is not known.
     pub revision: String,
+    /// Returns the CPU time of the process, in microseconds, for operators.
+    pub cpu_us: fn() -> u64,
 }
 
 /// Times and sizes of a store member. The same on all members, or elections are unfair.

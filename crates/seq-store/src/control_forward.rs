@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
+use seq_api::metrics::CONTROL_FORWARDED_TOTAL;
 use seq_core::limits;
-use seq_kit::metrics::CONTROL_FORWARDED_TOTAL;
 use seq_proto::dial::Dial;
-use seq_proto::status;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
     TransferRequest, TransferResponse,
 };
+use seq_proto::{Reason, status};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
@@ -35,7 +35,7 @@ use crate::control_service::Control;
 use crate::gate::Gate;
 use crate::link_times::LinkTimes;
 use crate::network;
-use crate::proposer::{LEADER_RETRY, ProposeError, Proposer};
+use crate::proposer::{ProposeError, Proposer};
 use crate::quorum::{Quorum, Sight};
 use crate::types::Raft;
 
@@ -192,7 +192,7 @@ impl LeaderLink {
     /// Does not name the leader's address in the metadata; see the head of the file.
     fn unreachable(&self, leader: u64, addr: &str, code: Code, why: &str) -> Status {
         let text = format!("store {leader} at {addr} leads, and this follower cannot forward the call to it: {why}");
-        status::with_reason(code, "LEADER_UNREACHABLE", text, [], Some(LEADER_RETRY))
+        Reason::LeaderUnreachable.status_as(code, text)
     }
 
     fn count(&self, outcome: &'static str) {
@@ -225,7 +225,7 @@ impl Hop<'_> {
                 Err(link.unreachable(leader, &addr, Code::DeadlineExceeded, &format!("no response within {timeout:?}")))
             }
         };
-        let reached = outcome.as_ref().err().and_then(status::reason).as_deref() != Some("LEADER_UNREACHABLE");
+        let reached = outcome.as_ref().err().and_then(status::known_reason) != Some(Reason::LeaderUnreachable);
         link.count(if reached { "answered" } else { "unreachable" });
         outcome
     }

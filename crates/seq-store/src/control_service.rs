@@ -14,25 +14,20 @@ use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Answer, Command, CommandRefusal, Registration, SetDefinition, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
 
+use seq_proto::control;
+use seq_proto::reason::{Reason, key};
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
     TransferRequest, TransferResponse,
 };
-use seq_proto::{control, status};
 use tokio::sync::watch;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::gate::Gate;
 use crate::proposer::Proposer;
 use crate::storage::SharedState;
 use crate::unreached::ControlCalls;
-
-/// When to try again while the set is not defined yet: the leader does it first of all.
-const NO_SET_RETRY: Duration = Duration::from_millis(100);
-
-/// When a process whose name is taken tries again: a few times within the wait for a silent one.
-const ALIVE_RETRY: Duration = Duration::from_millis(500);
 
 /// The service.
 #[derive(Clone)]
@@ -150,21 +145,23 @@ impl Control {
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
         if request.set != self.set.name {
             let text = format!("this is the store of set {:?}, not of {:?}", self.set.name, request.set);
-            return Err(status::with_reason(Code::FailedPrecondition, "OTHER_SET", text, [], None));
+            return Err(Reason::OtherSet.status(text));
         }
         if !self.allocs.contains(&request.node) {
             let text = format!("the set file of this store names no AllocSvr {:?}", request.node);
-            return Err(status::with_reason(Code::FailedPrecondition, "UNDECLARED_NODE", text, [], None));
+            return Err(Reason::UndeclaredNode.status(text));
         }
         let port = request.addr.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if port.is_none_or(|port| port == 0) || request.addr.len() > limits::MAX_ADDR_BYTES {
             let most = limits::MAX_ADDR_BYTES;
-            return Err(bad("BAD_ADDR", format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr)));
+            return Err(
+                Reason::BadAddr.status(format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr))
+            );
         }
         let lease = Duration::from_millis(request.lease_ms);
         self.state.read(|state| state.check_lease(lease)).map_err(|refusal| refused(refusal, None))?;
         if request.token == 0 {
-            return Err(bad("BAD_TOKEN", "token 0: draw a random one for each session".to_owned()));
+            return Err(Reason::BadToken.status("token 0: draw a random one for each session"));
         }
         Ok(())
     }
@@ -184,8 +181,7 @@ impl Control {
             "{} runs at {addr} in incarnation {incarnation} and is alive; end that process, or start this one with --replace",
             request.node
         );
-        let metadata = [("addr", addr)];
-        Err(status::with_reason(Code::FailedPrecondition, "NODE_ALIVE", text, metadata, Some(ALIVE_RETRY)))
+        Err(Reason::NodeAlive.status_with(text, [(key::ADDR, addr)]))
     }
 
     /// The refusal of a command, with what its sender needs to go on.
@@ -205,8 +201,7 @@ impl Control {
             CommandRefusal::UnknownNode { node } if *node == target => Incarnation(0),
             _ => return self.refused(refusal),
         };
-        let metadata = [("current", current.0.to_string())];
-        status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), metadata, None)
+        Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
     }
 
     /// What changed of owners, read from the applied state: no older than the entry that was just applied here.
@@ -224,10 +219,6 @@ impl Control {
     }
 }
 
-fn bad(reason: &'static str, text: String) -> Status {
-    status::with_reason(Code::InvalidArgument, reason, text, [], None)
-}
-
 fn registration(request: RegisterRequest) -> Registration {
     let RegisterRequest { node: name, addr, token, lease_ms, follows, seen_revision, .. } = request;
     Registration {
@@ -242,28 +233,28 @@ fn registration(request: RegisterRequest) -> Registration {
 
 /// `addr`: the address of the newest incarnation, where the refusal is about that.
 fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
-    let (code, reason, retry) = match refusal {
-        CommandRefusal::OtherSet { .. } => (Code::FailedPrecondition, "OTHER_SET", None),
-        CommandRefusal::NoSet => (Code::Unavailable, "NO_SET", Some(NO_SET_RETRY)),
-        CommandRefusal::TooManyNodes => (Code::ResourceExhausted, "TOO_MANY_NODES", None),
-        CommandRefusal::UnknownNode { .. } => (Code::FailedPrecondition, "UNKNOWN_NODE", None),
-        CommandRefusal::OtherIncarnation { .. } => (Code::FailedPrecondition, "OTHER_INCARNATION", None),
-        CommandRefusal::UnknownName { .. } => (Code::NotFound, "UNKNOWN_NAME", None),
-        CommandRefusal::OtherOwnership { .. } => (Code::FailedPrecondition, "OTHER_OWNERSHIP", None),
-        CommandRefusal::OtherRenewal { .. } => (Code::FailedPrecondition, "OTHER_RENEWAL", None),
-        CommandRefusal::OtherTerms { .. } => (Code::FailedPrecondition, "OTHER_TERMS", None),
-        CommandRefusal::BadTerms { .. } => (Code::InvalidArgument, "BAD_TERMS", None),
-        CommandRefusal::LeaseTooLong { .. } => (Code::FailedPrecondition, "LEASE_TOO_LONG", None),
-        CommandRefusal::OtherPredecessor { .. } => (Code::FailedPrecondition, "OTHER_PREDECESSOR", None),
-        CommandRefusal::StoreBehind { .. } => (Code::FailedPrecondition, "STORE_BEHIND", None),
+    let reason = match refusal {
+        CommandRefusal::OtherSet { .. } => Reason::OtherSet,
+        CommandRefusal::NoSet => Reason::NoSet,
+        CommandRefusal::TooManyNodes => Reason::TooManyNodes,
+        CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
+        CommandRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+        CommandRefusal::UnknownName { .. } => Reason::UnknownName,
+        CommandRefusal::OtherOwnership { .. } => Reason::OtherOwnership,
+        CommandRefusal::OtherRenewal { .. } => Reason::OtherRenewal,
+        CommandRefusal::OtherTerms { .. } => Reason::OtherTerms,
+        CommandRefusal::BadTerms { .. } => Reason::BadTerms,
+        CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
+        CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
+        CommandRefusal::StoreBehind { .. } => Reason::StoreBehind,
     };
     let current = match refusal {
         CommandRefusal::OtherIncarnation { current, .. } | CommandRefusal::OtherPredecessor { current, .. } => {
             current.0
         }
         CommandRefusal::OtherRenewal { current, .. } => current.0,
-        _ => return status::with_reason(code, reason, refusal.to_string(), [], retry),
+        _ => return reason.status(refusal.to_string()),
     };
-    let metadata = [("current", current.to_string()), ("addr", addr.unwrap_or_default())];
-    status::with_reason(code, reason, refusal.to_string(), metadata, retry)
+    let metadata = [(key::CURRENT, current.to_string()), (key::ADDR, addr.unwrap_or_default())];
+    reason.status_with(refusal.to_string(), metadata)
 }

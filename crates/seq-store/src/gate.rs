@@ -3,14 +3,9 @@
 //! A member that starts with an empty data directory must be able to tell other empty members that it knows nobody, before
 //! it may become part of anything itself.
 
+use seq_proto::Reason;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-use seq_proto::status;
-use tonic::{Code, Status};
-
-/// How long a caller waits before it calls a member again that is starting.
-const STARTING_RETRY: Duration = Duration::from_millis(100);
+use tonic::Status;
 
 /// Holds a service back. Clones open together.
 pub(crate) struct Gate<T>(Arc<OnceLock<T>>);
@@ -27,10 +22,7 @@ impl<T> Gate<T> {
 
     /// The service, or the refusal while there is none.
     pub(crate) fn get(&self) -> Result<&T, Status> {
-        self.peek().ok_or_else(|| {
-            let text = "this member of the store is starting".to_owned();
-            status::with_reason(Code::Unavailable, "STARTING", text, [], Some(STARTING_RETRY))
-        })
+        self.peek().ok_or_else(|| Reason::Starting.status("this member of the store is starting"))
     }
 
     /// The service, where it is open.

@@ -12,8 +12,9 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::raft::Precondition;
 use openraft::{ChangeMembers, Instant as _};
+use seq_proto::Reason;
 use tokio::sync::Mutex;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::claims;
 use crate::config::StoreOptions;
@@ -21,7 +22,7 @@ use crate::greeting::Prober;
 use crate::handover::{STEP_DOWN_PATIENCE, hand_over};
 use crate::members::{Group, MAX_LAG, Plan, Refusal, Wish};
 use crate::nonce::Fingerprint;
-use crate::proposer::{LEADER_RETRY, ProposeError, Proposer};
+use crate::proposer::{ProposeError, Proposer};
 use crate::storage::SharedState;
 use crate::types::{LogId, Member, Raft, StoredMembership};
 
@@ -318,13 +319,13 @@ pub(crate) enum ChangeError {
 impl From<ChangeError> for Status {
     fn from(error: ChangeError) -> Status {
         let text = error.to_string();
-        let (code, reason) = match error {
+        let reason = match error {
             ChangeError::Refused(refusal) => return refusal.into(),
             ChangeError::Propose(error) => return error.into(),
-            ChangeError::InProgress => (Code::Unavailable, "CHANGE_IN_PROGRESS"),
-            ChangeError::NotReached { .. } => (Code::Unavailable, "MEMBER_NOT_REACHED"),
-            ChangeError::NotTakenOver { .. } => (Code::Aborted, "NOT_TAKEN_OVER"),
+            ChangeError::InProgress => Reason::ChangeInProgress,
+            ChangeError::NotReached { .. } => Reason::MemberNotReached,
+            ChangeError::NotTakenOver { .. } => Reason::NotTakenOver,
         };
-        seq_proto::status::with_reason(code, reason, text, [], Some(LEADER_RETRY))
+        reason.status(text)
     }
 }

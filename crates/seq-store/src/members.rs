@@ -5,13 +5,11 @@
 //! about the whole log. So a change that was begun can end, and writes go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use seq_core::limits;
-use seq_proto::status;
-use tonic::{Code, Status};
+use seq_proto::Reason;
+use tonic::Status;
 
-use crate::proposer::LEADER_RETRY;
 use crate::quorum::Sight;
 
 /// Entries that a new voter may lack at most. Half a second of many writes, and fewer than are kept behind a snapshot, so that
@@ -247,28 +245,27 @@ impl Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Status {
-        let (code, reason) = match refusal {
-            Refusal::OtherSet { .. } => (Code::FailedPrecondition, "OTHER_SET"),
-            Refusal::BadId => (Code::InvalidArgument, "BAD_STORE_ID"),
-            Refusal::BadCount { .. } => (Code::InvalidArgument, "BAD_COUNT"),
-            Refusal::BadAddr { .. } => (Code::InvalidArgument, "BAD_ADDR"),
-            Refusal::BadName { .. } => (Code::InvalidArgument, "BAD_NAME"),
-            Refusal::AddedAndRemoved { .. } => (Code::InvalidArgument, "ADDED_AND_REMOVED"),
-            Refusal::UnknownMember { .. } => (Code::NotFound, "UNKNOWN_MEMBER"),
-            Refusal::NotAVoter { .. } => (Code::FailedPrecondition, "NOT_A_VOTER"),
-            Refusal::UsedId { .. } => (Code::FailedPrecondition, "USED_STORE_ID"),
-            Refusal::OtherMember { .. } => (Code::AlreadyExists, "OTHER_MEMBER"),
-            Refusal::Taken { .. } => (Code::AlreadyExists, "TAKEN"),
-            Refusal::NotCaughtUp { .. } => (Code::FailedPrecondition, "NOT_CAUGHT_UP"),
-            Refusal::NoVoters => (Code::FailedPrecondition, "NO_VOTERS"),
-            Refusal::TooManyVoters { .. } => (Code::FailedPrecondition, "TOO_MANY_VOTERS"),
-            Refusal::EvenVoters { .. } => (Code::FailedPrecondition, "EVEN_VOTERS"),
-            Refusal::NoMajority { .. } | Refusal::NoQuorum { .. } => (Code::FailedPrecondition, "NO_MAJORITY"),
-            Refusal::NoLeader { .. } => (Code::Unavailable, "NO_LEADER"),
-            Refusal::NoSuccessor => (Code::FailedPrecondition, "NO_SUCCESSOR"),
+        let reason = match refusal {
+            Refusal::OtherSet { .. } => Reason::OtherSet,
+            Refusal::BadId => Reason::BadStoreId,
+            Refusal::BadCount { .. } => Reason::BadCount,
+            Refusal::BadAddr { .. } => Reason::BadAddr,
+            Refusal::BadName { .. } => Reason::BadName,
+            Refusal::AddedAndRemoved { .. } => Reason::AddedAndRemoved,
+            Refusal::UnknownMember { .. } => Reason::UnknownMember,
+            Refusal::NotAVoter { .. } => Reason::NotAVoter,
+            Refusal::UsedId { .. } => Reason::UsedStoreId,
+            Refusal::OtherMember { .. } => Reason::OtherMember,
+            Refusal::Taken { .. } => Reason::Taken,
+            Refusal::NotCaughtUp { .. } => Reason::NotCaughtUp,
+            Refusal::NoVoters => Reason::NoVoters,
+            Refusal::TooManyVoters { .. } => Reason::TooManyVoters,
+            Refusal::EvenVoters { .. } => Reason::EvenVoters,
+            Refusal::NoMajority { .. } | Refusal::NoQuorum { .. } => Reason::NoMajority,
+            Refusal::NoLeader { .. } => Reason::NoLeader,
+            Refusal::NoSuccessor => Reason::NoSuccessor,
         };
-        let retry: Option<Duration> = (code == Code::Unavailable).then_some(LEADER_RETRY);
-        status::with_reason(code, reason, refusal.to_string(), [], retry)
+        reason.status(refusal.to_string())
     }
 }
 

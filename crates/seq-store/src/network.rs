@@ -23,9 +23,9 @@ use openraft::raft::{
 };
 use parking_lot::Mutex;
 use seq_proto::dial::Dial;
-use seq_proto::status;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{HelloResponse, RaftMessage, SnapshotChunk};
+use seq_proto::{Reason, status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -36,7 +36,7 @@ use crate::acknowledged::Acknowledged;
 use crate::config::StoreOptions;
 use crate::link_times::{LinkTimes, RoundTrips};
 use crate::nonce::Fingerprint;
-use crate::peers::{ACKNOWLEDGED_DATA_LOST, Identity, OTHER_DATA_DIRECTORY, PeerRefusal, REMOVED_MEMBER};
+use crate::peers::{Identity, PeerRefusal};
 use crate::raft_validation::Validate;
 use crate::standing::OwnStanding;
 use crate::storage::{LogReader, Position};
@@ -268,10 +268,10 @@ impl Peer {
 
     pub(crate) fn refused(&self, status: &Status) -> RPCError<TypeConfig> {
         let why = status.message().to_owned();
-        let disownment = match status::reason(status).as_deref() {
-            Some(OTHER_DATA_DIRECTORY) => Some(Disownment::OtherDataDirectory(why)),
-            Some(REMOVED_MEMBER) => Some(Disownment::Removed(why)),
-            Some(ACKNOWLEDGED_DATA_LOST) => Some(Disownment::AcknowledgedDataLost(why)),
+        let disownment = match status::known_reason(status) {
+            Some(Reason::OtherDataDirectory) => Some(Disownment::OtherDataDirectory(why)),
+            Some(Reason::RemovedMember) => Some(Disownment::Removed(why)),
+            Some(Reason::AcknowledgedDataLost) => Some(Disownment::AcknowledgedDataLost(why)),
             _ => None,
         };
         if disownment.is_some() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use seq_core::NodeId;
 use seq_core::arbiter::Plan;
 use seq_core::state::{Answer, Command, CommandRefusal, SetDefinition, State, Terms};
-use seq_proto::status;
+use seq_proto::Reason;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
 use seq_proto::v1::{
     DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, NodeState, SetTermsRequest,
@@ -82,11 +82,11 @@ impl NodeAdminService for Gate<NodeAdmin> {
         });
         let Some((id, was, sections)) = known else {
             let text = CommandRefusal::UnknownName { name }.to_string();
-            return Err(status::with_reason(Code::NotFound, "UNKNOWN_NODE", text, [], None));
+            return Err(Reason::UnknownNode.status_as(Code::NotFound, text));
         };
         if drained && !was && NodeAdmin::is_last(&plan, id) {
             let text = format!("{name} is the last node of set {set} that could own sections");
-            return Err(status::with_reason(Code::FailedPrecondition, "LAST_NODE", text, [], None));
+            return Err(Reason::LastNode.status(text));
         }
         if !dry_run && was != drained {
             let known_as = name.clone();
@@ -119,7 +119,7 @@ impl NodeAdmin {
             return Ok(());
         }
         let text = format!("this is the store of set {:?}, not of {set:?}", self.set.name);
-        Err(status::with_reason(Code::FailedPrecondition, "OTHER_SET", text, [], None))
+        Err(Reason::OtherSet.status(text))
     }
 
     /// Replaces the terms in force; answers those that hold then, and whether anything changed.
@@ -131,11 +131,11 @@ impl NodeAdmin {
         let answer = self.proposer.propose(&Command::SetTerms { replaces, terms }).await?;
         let Answer::TermsSet(outcome) = answer else { panic!("a change of terms was answered with {answer:?}") };
         outcome.map_err(|refusal| {
-            let (code, reason) = match refusal {
-                CommandRefusal::BadTerms { .. } => (Code::InvalidArgument, "BAD_TERMS"),
-                _ => (Code::Aborted, "OTHER_TERMS"),
+            let reason = match refusal {
+                CommandRefusal::BadTerms { .. } => Reason::BadTerms,
+                _ => Reason::OtherTerms,
             };
-            status::with_reason(code, reason, refusal.to_string(), [], None)
+            reason.status(refusal.to_string())
         })?;
         tracing::info!(
             set = self.set.name,

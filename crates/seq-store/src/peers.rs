@@ -11,7 +11,7 @@
 //! greater number of its list, and the fingerprint of the receiver, which only members know once there is a group.
 
 use bytes::Bytes;
-use seq_proto::status;
+use seq_proto::Reason;
 use seq_proto::v1::{HelloRequest, RaftMessage};
 use tonic::{Code, Status};
 
@@ -21,15 +21,6 @@ use crate::storage::Position;
 /// Format of the Raft library's messages, in [`RaftMessage`]: its types as they are, in postcard. It changes with every
 /// release of the library that changes one of them, and with [`crate::types::Member`].
 pub(crate) const FORMAT: u32 = 2;
-
-/// Reason of the refusal of another data directory; the sender cannot recover from it, and stops.
-pub(crate) const OTHER_DATA_DIRECTORY: &str = "OTHER_DATA_DIRECTORY";
-
-/// Reason of the refusal of a member that was removed; it stops.
-pub(crate) const REMOVED_MEMBER: &str = "REMOVED_MEMBER";
-
-/// Reason of the refusal of a member that came back without what it had acknowledged; it stops.
-pub(crate) const ACKNOWLEDGED_DATA_LOST: &str = "ACKNOWLEDGED_DATA_LOST";
 
 /// Who a member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,19 +131,20 @@ pub(crate) enum PeerRefusal {
 
 impl From<PeerRefusal> for Status {
     fn from(refusal: PeerRefusal) -> Status {
-        let (code, reason) = match refusal {
-            PeerRefusal::OtherCluster { .. } => (Code::FailedPrecondition, "OTHER_CLUSTER"),
-            PeerRefusal::OtherMember { .. } => (Code::FailedPrecondition, "OTHER_MEMBER"),
-            PeerRefusal::NoNonce { .. } => (Code::InvalidArgument, "NO_NONCE"),
+        let text = refusal.to_string();
+        let reason = match refusal {
+            PeerRefusal::OtherCluster { .. } => Reason::OtherCluster,
+            PeerRefusal::OtherMember { .. } => return Reason::OtherMember.status_as(Code::FailedPrecondition, text),
+            PeerRefusal::NoNonce { .. } => Reason::NoNonce,
             // Not a failed precondition: the directory that is meant may come back.
-            PeerRefusal::OtherReceiver { .. } => (Code::PermissionDenied, "OTHER_RECEIVER"),
-            PeerRefusal::UnknownMember { .. } => (Code::PermissionDenied, "UNKNOWN_MEMBER"),
-            PeerRefusal::Removed { .. } => (Code::FailedPrecondition, REMOVED_MEMBER),
-            PeerRefusal::OtherFormat { .. } => (Code::FailedPrecondition, "OTHER_FORMAT"),
-            PeerRefusal::OtherDataDirectory { .. } => (Code::FailedPrecondition, OTHER_DATA_DIRECTORY),
-            PeerRefusal::AcknowledgedDataLost { .. } => (Code::FailedPrecondition, ACKNOWLEDGED_DATA_LOST),
+            PeerRefusal::OtherReceiver { .. } => Reason::OtherReceiver,
+            PeerRefusal::UnknownMember { .. } => return Reason::UnknownMember.status_as(Code::PermissionDenied, text),
+            PeerRefusal::Removed { .. } => Reason::RemovedMember,
+            PeerRefusal::OtherFormat { .. } => Reason::OtherFormat,
+            PeerRefusal::OtherDataDirectory { .. } => Reason::OtherDataDirectory,
+            PeerRefusal::AcknowledgedDataLost { .. } => Reason::AcknowledgedDataLost,
         };
-        status::with_reason(code, reason, refusal.to_string(), [], None)
+        reason.status(text)
     }
 }
 
@@ -169,7 +161,7 @@ mod tests {
         let (me, sender) = (member(1), member(2));
         let to_me = || sender.message(1, me.fingerprint(), 1, Bytes::new());
         assert_eq!(me.check(&to_me()), Ok(sender.nonce));
-        let check = |message| status::reason(&Status::from(me.check(&message).unwrap_err())).unwrap();
+        let check = |message| seq_proto::status::reason(&Status::from(me.check(&message).unwrap_err())).unwrap();
         assert_eq!(check(RaftMessage { to: 3, ..to_me() }), "OTHER_MEMBER");
         assert_eq!(check(RaftMessage { cluster_id: "d".into(), ..to_me() }), "OTHER_CLUSTER");
         for nonce in [&[][..], &[0; 16], &[1; 15], &[1; 17]] {

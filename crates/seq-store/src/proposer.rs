@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use metrics::Histogram;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
+use seq_api::metrics::RAFT_COMMIT_SECONDS;
 use seq_core::state::{Answer, Command};
-use seq_kit::metrics::RAFT_COMMIT_SECONDS;
+use seq_proto::reason::{Reason, Retry, key};
 use seq_proto::status;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -23,12 +24,6 @@ use crate::types::{CommandTooLarge, EncodedCommand, Member, Raft, TypeConfig};
 /// Proposals in flight: at 128 KiB each they hold 512 MiB at the very worst, and a thousandth of that with the raises of
 /// one call of an AllocSvr each.
 const MAX_IN_FLIGHT: usize = 4_096;
-
-/// When to try again: about an election later there is a leader.
-pub(crate) const LEADER_RETRY: Duration = Duration::from_millis(200);
-
-/// When to try again after too many proposals: a few syncs later there is room.
-const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// Proposes commands. Clones share the bound on proposals in flight.
 #[derive(Clone)]
@@ -143,24 +138,16 @@ impl From<ProposeError> for Status {
         let text = error.to_string();
         match error {
             ProposeError::NotLeader { leader } | ProposeError::LeaderChanged { leader } => {
-                let metadata = [("leader", leader.unwrap_or_default())];
-                status::with_reason(Code::Unavailable, "NOT_LEADER", text, metadata, Some(LEADER_RETRY))
+                Reason::NotLeader.status_with(text, [(key::LEADER, leader.unwrap_or_default())])
             }
-            ProposeError::TimedOut { .. } => {
-                status::with_reason(Code::DeadlineExceeded, "COMMIT_TIMED_OUT", text, [], Some(LEADER_RETRY))
-            }
-            ProposeError::Busy => {
-                status::with_reason(Code::Unavailable, "TOO_MANY_PROPOSALS", text, [], Some(BUSY_RETRY))
-            }
+            ProposeError::TimedOut { .. } => Reason::CommitTimedOut.status(text),
+            ProposeError::Busy => Reason::TooManyProposals.status(text),
+            // Another member leads about an election later.
             ProposeError::Stopping => {
-                status::with_reason(Code::Unavailable, "SHUTTING_DOWN", text, [], Some(LEADER_RETRY))
+                status::with_reason(Code::Unavailable, Reason::ShuttingDown, text, [], Retry::Leader.after())
             }
-            ProposeError::TooLarge(_) => {
-                status::with_reason(Code::InvalidArgument, "COMMAND_TOO_LARGE", text, [], None)
-            }
-            ProposeError::Raft { .. } => {
-                status::with_reason(Code::Unavailable, "RAFT_STOPPED", text, [], Some(LEADER_RETRY))
-            }
+            ProposeError::TooLarge(_) => Reason::CommandTooLarge.status(text),
+            ProposeError::Raft { .. } => Reason::RaftStopped.status(text),
         }
     }
 }

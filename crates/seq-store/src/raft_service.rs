@@ -15,9 +15,9 @@ use futures::stream::BoxStream;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::{SnapshotResponse, TransferLeaderRequest, VoteRequest};
 use parking_lot::Mutex;
-use seq_proto::status;
 use seq_proto::v1::raft_service_server::RaftService;
 use seq_proto::v1::{HelloRequest, HelloResponse, LogPosition, RaftMessage, SnapshotChunk};
+use seq_proto::{Reason, status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -119,7 +119,7 @@ impl RaftServer {
         open.judge(&self.me, from, standing)?;
         let request: Q = network::decode(&message.payload).map_err(|error| {
             let text = format!("message of {} bytes from store {from}: {error}", message.payload.len());
-            status::with_reason(Code::InvalidArgument, "MALFORMED_MESSAGE", text, [], None)
+            Reason::MalformedMessage.status(text)
         })?;
         open.validate(from, &request)?;
         Ok((open, request))
@@ -142,7 +142,7 @@ impl RaftServer {
     ) -> Result<RaftMessage, Status> {
         let answer = answer.map_err(|error| {
             let text = format!("store {} does not take part: {error}", self.me.id);
-            status::with_reason(Code::Unavailable, "RAFT_STOPPED", text, [], None)
+            status::with_reason(Code::Unavailable, Reason::RaftStopped, text, [], None)
         })?;
         Ok(self.me.message(to.id, to.directory, 0, network::encode(&answer)))
     }
@@ -278,7 +278,7 @@ impl Receiving {
         let mut receiving = senders.lock();
         if receiving.len() >= MAX_SNAPSHOTS || !receiving.insert(from) {
             let text = format!("a snapshot of store {from}, or {MAX_SNAPSHOTS} of others, are being received already");
-            return Err(status::with_reason(Code::ResourceExhausted, "SNAPSHOT_UNDER_WAY", text, [], None));
+            return Err(Reason::SnapshotUnderWay.status(text));
         }
         Ok(Receiving { senders: senders.clone(), from })
     }
@@ -300,7 +300,8 @@ fn read_position(position: LogPosition) -> LogId {
 }
 
 fn starting() -> Status {
-    status::with_reason(Code::Unavailable, "STARTING", "this member of the store is starting".into(), [], None)
+    // No retry hint: peers retry by their own schedule.
+    status::with_reason(Code::Unavailable, Reason::Starting, "this member of the store is starting".into(), [], None)
 }
 
 async fn next(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotChunk>, Status> {
@@ -325,5 +326,5 @@ async fn collect(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<B
 }
 
 fn malformed(text: String) -> Status {
-    status::with_reason(Code::InvalidArgument, "MALFORMED_SNAPSHOT", text, [], None)
+    Reason::MalformedSnapshot.status(text)
 }

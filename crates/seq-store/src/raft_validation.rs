@@ -12,8 +12,8 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use seq_core::limits;
-use seq_proto::status;
-use tonic::{Code, Status};
+use seq_proto::Reason;
+use tonic::Status;
 
 use crate::envelope::ReadError;
 use crate::network::{SnapshotHeader, TransferLeader};
@@ -68,19 +68,19 @@ impl Invalid {
         matches!(self, Invalid::Contradiction { .. })
     }
 
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> Reason {
         match self {
-            Invalid::Jump { .. } => "RAFT_JUMP_TOO_FAR",
-            Invalid::Contradiction { .. } => "COMMITTED_ENTRIES_CONTRADICTED",
-            Invalid::SnapshotLength { .. } => "SNAPSHOT_TOO_LARGE",
-            _ => "INVALID_RAFT_MESSAGE",
+            Invalid::Jump { .. } => Reason::RaftJumpTooFar,
+            Invalid::Contradiction { .. } => Reason::CommittedEntriesContradicted,
+            Invalid::SnapshotLength { .. } => Reason::SnapshotTooLarge,
+            _ => Reason::InvalidRaftMessage,
         }
     }
 }
 
 impl From<Invalid> for Status {
     fn from(invalid: Invalid) -> Status {
-        status::with_reason(Code::InvalidArgument, invalid.reason(), invalid.to_string(), [], None)
+        invalid.reason().status(invalid.to_string())
     }
 }
 

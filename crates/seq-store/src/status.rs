@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
-use seq_core::RouteVersion;
-use seq_core::state::{SetDefinition, State};
-use seq_kit::http::Checks;
-use seq_kit::metrics::{
+use seq_api::metrics::{
     RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX,
     RAFT_TERM, RAFT_VOTERS, RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS,
 };
+use seq_core::RouteVersion;
+use seq_core::state::{SetDefinition, State};
+use seq_kit::http::Checks;
 use seq_proto::v1::admin_service_server::AdminService;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{AllocMember, StatusRequest, StatusResponse, StoreMember, StoreStatus};
@@ -38,6 +38,7 @@ pub(crate) struct View {
     pub(crate) set: Arc<SetDefinition>,
     pub(crate) node: Arc<str>,
     pub(crate) revision: Arc<str>,
+    pub(crate) cpu_us: fn() -> u64,
     pub(crate) started: Instant,
 }
 
@@ -190,7 +191,7 @@ impl AdminService for Gate<View> {
             node: view.node.to_string(),
             uptime_ms: u64::try_from(view.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             pid: std::process::id(),
-            cpu_us: seq_kit::process::cpu_us(),
+            cpu_us: (view.cpu_us)(),
             role: Some(Role::Store(view.status())),
         }))
     }

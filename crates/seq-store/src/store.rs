@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{Config, SnapshotPolicy};
+use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::SetSpec;
 use seq_core::state::{SetDefinition, Terms};
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
@@ -220,13 +221,17 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let node = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, listener, options, clock, revision } = config;
+    let StoreConfig { spec, cluster, id, data, join, form, listener, options, clock, revision, cpu_us } = config;
     let addrs: BTreeMap<u64, String> = spec.stores.iter().map(|store| (store.id, store.addr.clone())).collect();
 
     let prepared = storage::prepare(&data, &cluster, id)?;
     let me = Identity { cluster: cluster.clone(), id, nonce: prepared.nonce() };
     check_form(&prepared, &data, &spec, form)?;
-    let admission = Admission::new(&node, OwnFiles { dials: addrs.len() * CONNECTIONS_PER_MEMBER, threads: 1 })?;
+    let admission = Admission::new(
+        &node,
+        OwnFiles { dials: addrs.len() * CONNECTIONS_PER_MEMBER, threads: 1 },
+        connection_metrics(&node),
+    )?;
     let doors = server::Doors::closed(&me, prepared.is_fresh(), admission, tasks.token());
     // The other members may be starting too, and ask the same questions.
     server::serve(doors.clone(), listener, tasks).map_err(StartError::Listen)?;
@@ -248,6 +253,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         set: set.clone(),
         node: node.into(),
         revision: revision.into(),
+        cpu_us,
         started,
     };
     let prober = Prober { me: me.clone(), dial: dial.clone() };

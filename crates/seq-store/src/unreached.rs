@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use seq_api::metrics::RAFT_UNREACHED_TRANSFERS_TOTAL;
 use seq_core::arbiter::Plan;
 use seq_core::state::State;
-use seq_kit::metrics::RAFT_UNREACHED_TRANSFERS_TOTAL;
 use seq_kit::repeats::Repeats;
 use tokio::sync::watch;
 use tokio::time::Instant;

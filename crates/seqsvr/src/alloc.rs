@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_alloc::AllocConfig;
-use seq_kit::clock::Clock;
+use seq_api::clock::Clock;
 use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};

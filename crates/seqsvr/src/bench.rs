@@ -1,5 +1,5 @@
-//! The command `bench`: sends requests to one endpoint and reports latency, server CPU time, and whether the order
-//! held.
+//! The command `bench`: runs a load of `seq-load` on one endpoint, with a progress bar, and reports latency, server CPU
+//! time, and whether the order held.
 //!
 //! In a closed loop a worker sends its next round after the replies of the last one, so the load adapts to the service.
 //! With `--rate` calls are scheduled at that rate, and latency counts from the scheduled time. All workers share one
@@ -10,28 +10,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use seq_load::endpoint::{AnyTransport, Endpoint, EndpointOptions};
+use seq_load::key_distribution::Distribution;
+use seq_load::load::{End, Load, Outcome, Plan};
+use seq_load::thresholds::Threshold;
+use seq_load::time_series::TimeSeries;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, grouped};
-use crate::target::Target;
-use crate::traffic::sdk::raise_watch;
+use crate::target::{self, Target};
 
-pub(crate) mod distribution;
-pub(crate) mod endpoint;
-pub(crate) mod load;
-mod open_loop;
 pub(crate) mod report;
-pub(crate) mod thresholds;
-mod time_series;
 
-use distribution::Distribution;
-use endpoint::{AnyTransport, Endpoint, EndpointOptions};
-use load::{End, Load, Outcome, Plan};
 use report::Report;
-use thresholds::Threshold;
-use time_series::TimeSeries;
 
 /// The Redis port of a development cluster.
 const REDIS: &str = "127.0.0.1:7179";
@@ -48,6 +40,39 @@ const TICK: Duration = Duration::from_millis(200);
 /// Limit on the uids whose order is checked: 24 bytes each, 1.5 GiB.
 const MAX_WATCHED: u32 = 1 << 26;
 
+/// An endpoint of the service and its protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum EndpointArg {
+    /// The Rust SDK: routes, retries, pending calls share a message.
+    #[default]
+    Sdk,
+    /// Unary gRPC calls, `Next`, directly to the address.
+    Grpc,
+    /// Unary gRPC calls for --batch uids, `NextMany`.
+    Many,
+    /// A gRPC stream for each worker, with --pipeline messages of --batch uids in flight.
+    Stream,
+    /// The Redis protocol: `INCR`, with --pipeline commands in one write.
+    Resp,
+    /// JSON over HTTP/1.1.
+    Json,
+}
+
+/// The distribution of the load over the uids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum DistributionArg {
+    /// Every uid is equally likely.
+    #[default]
+    Uniform,
+    /// A few uids take most of the load, as busy groups do: the k-th most frequent uid is sampled 1/k^0.99 as often as
+    /// the first.
+    Zipf,
+    /// Always the first uid.
+    Single,
+    /// One uid after the other; each worker starts at another place.
+    Sequential,
+}
+
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -60,8 +85,8 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     target: Target,
     /// The endpoint to measure.
-    #[arg(long, value_enum, default_value_t = Endpoint::Sdk)]
-    endpoint: Endpoint,
+    #[arg(long, value_enum, default_value_t = EndpointArg::Sdk)]
+    endpoint: EndpointArg,
     /// Address of the Redis port, for --endpoint resp [default: 127.0.0.1:7179]
     #[arg(long, value_name = "HOST:PORT")]
     redis: Option<String>,
@@ -105,8 +130,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     uids: u32,
     /// Distribution of the calls over the uids.
-    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
-    distribution: Distribution,
+    #[arg(long, value_enum, default_value_t = DistributionArg::Uniform)]
+    distribution: DistributionArg,
     /// Seed of the distribution: the same seed gives each worker the same uids.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -148,15 +173,15 @@ fn some_seconds(text: &str) -> Result<f64, String> {
 impl BenchArgs {
     /// Validates the combination of flags: a flag without effect is an error.
     fn check(&self) -> Result<(), Failure> {
-        let is_resp = self.endpoint == Endpoint::Resp;
-        let shares_connections = !matches!(self.endpoint, Endpoint::Resp | Endpoint::Json);
+        let is_resp = self.endpoint == EndpointArg::Resp;
+        let shares_connections = !matches!(self.endpoint, EndpointArg::Resp | EndpointArg::Json);
         let problem = if (self.check || self.seamless) && self.uids > MAX_WATCHED {
             format!("--check covers at most {} uids", grouped(MAX_WATCHED.into()))
         } else if self.first_uid.checked_add(u64::from(self.uids)).is_none() {
             format!("--first-uid {} leaves no room for {} uids", self.first_uid, self.uids)
-        } else if self.batch > 1 && matches!(self.endpoint, Endpoint::Grpc | Endpoint::Resp) {
+        } else if self.batch > 1 && matches!(self.endpoint, EndpointArg::Grpc | EndpointArg::Resp) {
             "--batch needs an endpoint with calls for many uids: sdk, many, stream or json".to_owned()
-        } else if self.no_coalescing && self.endpoint != Endpoint::Sdk {
+        } else if self.no_coalescing && self.endpoint != EndpointArg::Sdk {
             "--no-coalescing is for --endpoint sdk: the others send each call separately".to_owned()
         } else if !is_resp && (self.redis.is_some() || self.key_prefix.is_some()) {
             "--redis and --key-prefix are for --endpoint resp".to_owned()
@@ -182,13 +207,13 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         rate: args.rate,
         first_uid: args.first_uid,
         uids: args.uids,
-        distribution: args.distribution,
+        distribution: args.distribution.into(),
         seed: args.seed,
         check: args.check || args.seamless,
         seamless: args.seamless,
     };
     let options = EndpointOptions {
-        target: args.target,
+        addrs: args.target.addrs,
         redis: args.redis.unwrap_or_else(|| REDIS.to_owned()),
         prefix: args.key_prefix.unwrap_or_else(|| KEY_PREFIX.to_owned()),
         connections: args.connections.map_or(CONNECTIONS, usize::from),
@@ -196,7 +221,7 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         batch: plan.batch,
         coalesce: !args.no_coalescing,
     };
-    let (mut report, outcome) = measure(args.endpoint, &options, plan, output).await?;
+    let (mut report, outcome) = measure(args.endpoint.into(), &options, plan, output).await?;
     report.check(&args.expect)?;
     report.print(output)?;
     if let Some(csv) = csv {
@@ -230,14 +255,38 @@ pub(crate) async fn measure(
     plan: Plan,
     output: &Output,
 ) -> anyhow::Result<(Report, Outcome)> {
-    let transports = endpoint::open(endpoint, options, plan.concurrency).await?;
-    let mut raises = raise_watch(&options.target);
+    let transports = target::open(endpoint, options, plan.concurrency).await?;
+    let mut raises = target::raise_watch(&options.addrs);
     raises.poll().await;
     let load = Load::new(transports, plan)?;
     let interrupted = watch(&load, progress_bar(output, plan)).await;
     raises.poll().await;
     let outcome = load.into_outcome();
     Ok((Report::new(endpoint, plan, &outcome, &raises, interrupted), outcome))
+}
+
+impl From<EndpointArg> for Endpoint {
+    fn from(arg: EndpointArg) -> Endpoint {
+        match arg {
+            EndpointArg::Sdk => Endpoint::Sdk,
+            EndpointArg::Grpc => Endpoint::Grpc,
+            EndpointArg::Many => Endpoint::Many,
+            EndpointArg::Stream => Endpoint::Stream,
+            EndpointArg::Resp => Endpoint::Resp,
+            EndpointArg::Json => Endpoint::Json,
+        }
+    }
+}
+
+impl From<DistributionArg> for Distribution {
+    fn from(arg: DistributionArg) -> Distribution {
+        match arg {
+            DistributionArg::Uniform => Distribution::Uniform,
+            DistributionArg::Zipf => Distribution::Zipf,
+            DistributionArg::Single => Distribution::Single,
+            DistributionArg::Sequential => Distribution::Sequential,
+        }
+    }
 }
 
 /// Runs the load with its progress bar; Ctrl-C ends it early. Returns whether it did.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::bench::distribution::Distribution;
-use crate::bench::endpoint::{Endpoint, EndpointOptions};
-use crate::bench::load::{End, Plan};
-use crate::bench::thresholds::Threshold;
+use seq_load::endpoint::{Endpoint, EndpointOptions};
+use seq_load::key_distribution::Distribution;
+use seq_load::load::{End, Plan};
+use seq_load::thresholds::Threshold;
+
 use crate::exit::Exit;
 use crate::output::{Output, grouped};
 use crate::target::Target;
@@ -92,10 +93,10 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
         seamless: false,
     };
     let options = EndpointOptions {
-        target: args.target,
+        addrs: args.target.addrs,
         redis: String::new(),
         prefix: String::new(),
-        connections: seq_client::pool::CONNECTIONS,
+        connections: seq_channel::CONNECTIONS,
         deadline: Duration::from_secs(5),
         batch: 1,
         coalesce: true,

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use seq_alloc::AllocConfig;
+use seq_api::clock::Clock;
 use seq_core::set_spec::SetSpec;
-use seq_kit::clock::Clock;
 use seq_kit::http::Checks;
 use seq_store::storage::DataDir;
 use seq_store::{Store, StoreConfig};
 
 use crate::exit::Exit;
 use crate::output::{Output, note};
+use crate::process;
 use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::set_file::{self, SetFile};
 use crate::settings::{Settings, SettingsArgs};
@@ -257,6 +258,7 @@ async fn start_stores(
             options: settings.store_options(),
             clock: Clock::System,
             revision: REVISION.to_owned(),
+            cpu_us: process::cpu_us,
         };
         let tasks = stage.tasks().clone();
         async { Store::start(config, tasks).await.map_err(|error| start_failure(&store.name, &error)) }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use seq_client::{Allocation, CallError, Client, Current};
+use seq_load::outcome;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure, report_error};
 use crate::output::{Output, Table, digits};
 use crate::target::{Chain, Target};
-use crate::traffic::sdk;
 
 /// Limit on the refusals of one call in plain output; JSON has all of them.
 const REFUSALS_SHOWN: usize = 10;
@@ -178,7 +178,7 @@ fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
     match result {
         Ok(reply) => Outcome::Ok(reply),
         Err(error) => {
-            let failure = sdk::failure(&error);
+            let failure = outcome::failure(&error);
             Outcome::Refused {
                 error: Refusal {
                     reason: failure.reason,

@@ -1,4 +1,4 @@
-//! The command `replay`: replays a recorded message trace through the service and checks every reply.
+//! The command `replay`: replays a recorded message trace through the service, by `seq-load`, and checks every reply.
 //!
 //! Every message allocates one number for every member of its group, in one call. The order is checked over the whole
 //! run, and with `--floors` over several runs; a violation is exit 1. Ctrl-C ends the run early, with its report and
@@ -9,23 +9,21 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seq_core::Seq;
-use seq_order::{Checker, User};
+use seq_core::limits::MAX_ITEMS;
+use seq_load::endpoint::{AnyTransport, Endpoint, EndpointOptions};
+use seq_load::raises::RaiseWatch;
+use seq_load::replay::drive::{Drive, ReplayOptions};
+use seq_load::replay::high_water::{self, HighWaterMarks, Replacement};
+use seq_load::replay::trace::Trace;
+use seq_order::Checker;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::target::Target;
-use crate::traffic::raises::RaiseWatch;
-use crate::traffic::sdk::{Sdk, raise_watch};
+use crate::target::{self, Target};
 
-mod drive;
-mod high_water;
 mod report;
-mod trace;
 
-use drive::{Drive, ReplayOptions};
-use high_water::{HighWaterMarks, Replacement};
 use report::Report;
-use trace::Trace;
 
 /// Interval of drawing the progress bar and polling the ceiling raises.
 const TICK: Duration = Duration::from_millis(250);
@@ -93,12 +91,8 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
         args.floors.as_deref().map(|file| Replacement::create(file).map_err(|error| cannot_write(file, error)));
     let replacement = replacement.transpose().map_err(usage)?;
     let limit = args.limit.unwrap_or(u64::MAX).min(trace.messages.len() as u64);
-    let options = ReplayOptions {
-        concurrency: usize::from(args.concurrency),
-        speed: args.speed.0,
-        limit: limit as usize,
-        timeout: Duration::from_secs(args.patience_s),
-    };
+    let options =
+        ReplayOptions { speed: args.speed.0, limit: limit as usize, timeout: Duration::from_secs(args.patience_s) };
     let mut checker = Checker::new(trace.uids.len());
     for (user, uid) in trace.users() {
         if let Some(floor) = floors.get(&uid) {
@@ -106,11 +100,20 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
         }
     }
 
-    let deadline = Duration::from_millis(args.deadline_ms);
-    let sdk = Sdk::connect(&args.target, usize::from(args.connections), deadline).await?;
-    let mut raises = raise_watch(&args.target);
+    let endpoint = EndpointOptions {
+        addrs: args.target.addrs,
+        redis: String::new(),
+        prefix: String::new(),
+        connections: usize::from(args.connections),
+        deadline: Duration::from_millis(args.deadline_ms),
+        // A message is one call: no group is larger.
+        batch: MAX_ITEMS,
+        coalesce: true,
+    };
+    let transports = target::open(Endpoint::Sdk, &endpoint, usize::from(args.concurrency)).await?;
+    let mut raises = target::raise_watch(&endpoint.addrs);
     raises.poll().await;
-    let drive = Drive::new(&trace, sdk, options, checker);
+    let drive = Drive::new(&trace, transports, options, checker);
     let interrupted = watch(&drive, &mut raises, progress_bar(output, limit)).await;
     raises.poll().await;
     let seconds = drive.elapsed();
@@ -129,7 +132,7 @@ fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
 }
 
 /// Runs the replay with its progress bar, the polls of the raises and Ctrl-C. Returns whether it was interrupted.
-async fn watch(drive: &Drive<'_, Sdk>, raises: &mut RaiseWatch, bar: ProgressBar) -> bool {
+async fn watch(drive: &Drive<'_, AnyTransport>, raises: &mut RaiseWatch, bar: ProgressBar) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);
     let (replay, ctrl_c) = (drive.run(), tokio::signal::ctrl_c());
@@ -166,10 +169,4 @@ fn progress_bar(output: &Output, messages: u64) -> ProgressBar {
 fn joined(mut floors: HighWaterMarks, trace: &Trace, checker: &Checker) -> HighWaterMarks {
     floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
     floors
-}
-
-impl Trace {
-    fn users(&self) -> impl Iterator<Item = (User, seq_core::Uid)> {
-        self.uids.iter().enumerate().map(|(index, uid)| (User(index as u32), *uid))
-    }
 }

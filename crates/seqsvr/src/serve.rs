@@ -12,15 +12,18 @@ use std::time::Duration;
 
 use anyhow::Context;
 use seq_alloc::{Allocator, Halt};
+use seq_api::metrics;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
+use seq_kit::metrics::Recorder;
 use seq_kit::tasks::{Hung, TaskGroup};
-use seq_kit::{http, listen, metrics, panic, process, signals, telemetry};
+use seq_kit::{http, listen, telemetry};
 use seq_store::StoreHandle;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
+use crate::{panic, process, signals};
 
 pub(crate) mod alloc_node;
 
@@ -100,20 +103,22 @@ pub(crate) struct Process {
     settings: Settings,
     /// Cancelled when a stop is requested: the node is not ready from then on.
     root: TaskGroup,
+    /// The signal handler; ends last, because a second signal must end a shutdown that hangs.
+    signals: TaskGroup,
     stages: Vec<Stage>,
 }
 
 impl Process {
     /// Sets up the process-wide parts: logging, the panic hook, the open-file limit, metrics. Opens no socket.
-    pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, metrics::Recorder)> {
+    pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
         let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         telemetry::init(settings.log.format, &settings.log.filter, color)?;
         is.log();
         panic::abort_on_panic();
         process::raise_file_limit().map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
-        let recorder = metrics::Recorder::install()?;
+        let recorder = metrics::install()?;
         metrics::build_info(VERSION, REVISION);
-        Ok((Process { settings, root: TaskGroup::new(), stages: Vec::new() }, recorder))
+        Ok((Process { settings, root: TaskGroup::new(), signals: TaskGroup::new(), stages: Vec::new() }, recorder))
     }
 
     /// Timeout of each step of the shutdown.
@@ -123,7 +128,7 @@ impl Process {
 
     /// Installs the signal handlers, on the current runtime.
     pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
-        signals::watch(&self.root).context("cannot listen for signals")
+        signals::watch(&self.root, &self.signals).context("cannot listen for signals")
     }
 
     /// Completes when a signal requests a stop.
@@ -132,13 +137,9 @@ impl Process {
     }
 
     /// Opens the port for metrics and probes, on the current runtime.
-    pub(crate) fn open(
-        &self,
-        listener: TcpListener,
-        recorder: metrics::Recorder,
-        checks: Checks,
-    ) -> anyhow::Result<()> {
-        http::serve(listener, recorder, checks, &self.root).context("cannot serve metrics and probes")
+    pub(crate) fn open(&self, listener: TcpListener, recorder: Recorder, checks: Checks) -> anyhow::Result<()> {
+        let connections = metrics::connection_metrics(http::NODE);
+        http::serve(listener, recorder, checks, connections, &self.root).context("cannot serve metrics and probes")
     }
 
     /// Adds a stage, started after all present ones.
@@ -186,6 +187,9 @@ impl Process {
         }
         if let Err(hung) = self.root.shutdown(self.settings.shutdown_timeout()).await {
             tracing::error!(stage = "probes", "{hung}");
+        }
+        if let Err(hung) = self.signals.shutdown(self.settings.shutdown_timeout()).await {
+            tracing::error!(stage = "signals", "{hung}");
         }
         exit
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use seq_client::pool::Pool;
+use seq_channel::Pool;
 use serde::Serialize;
 use tonic::{Request, Status};
 use tonic_reflection::pb::v1::ServerReflectionRequest;

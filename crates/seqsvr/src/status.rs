@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures::future::join_all;
-use seq_client::pool::Pool;
+use seq_channel::Pool;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use seq_client::pool::Pool;
+use seq_channel::Pool;
+use seq_proto::reason::{Reason, key};
 use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
@@ -233,13 +234,13 @@ impl StoreClient {
             let reason = status::reason(&status);
             responded |= reason.is_some() || status.code() == Code::Unimplemented;
             match (reason.as_deref(), status.code()) {
-                (Some("NOT_LEADER"), _) => {
-                    if status::metadata(&status, "leader").is_some() {
+                (Some(reason), _) if *reason == Reason::NotLeader => {
+                    if status::metadata(&status, key::LEADER).is_some() {
                         search = Search::default();
                     }
                     self.follow_leader(&status);
                 }
-                (Some("NO_LEADER"), _) => {
+                (Some(reason), _) if *reason == Reason::NoLeader => {
                     search.leaderless.insert(place);
                     search.leaderless_since.get_or_insert_with(Instant::now);
                     self.next_member();
@@ -275,7 +276,7 @@ impl StoreClient {
 
     /// Selects the leader that a response names, or the next member.
     fn follow_leader(&mut self, status: &Status) {
-        match status::metadata(status, "leader") {
+        match status::metadata(status, key::LEADER) {
             Some(addr) => self.next = self.add_addr(&addr),
             None => self.next_member(),
         }
@@ -317,14 +318,16 @@ fn timed<T>(request: T, limit: Duration) -> Request<T> {
 
 /// A refusal as a failure of the command, with a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
-    let exit = if matches!(reason, "NOT_CAUGHT_UP" | "NO_MAJORITY") { Exit::Unhealthy } else { Exit::Failed };
+    let known = Reason::parse(reason);
+    let unhealthy = matches!(known, Some(Reason::NotCaughtUp | Reason::NoMajority));
+    let exit = if unhealthy { Exit::Unhealthy } else { Exit::Failed };
     let failure = Failure::new(exit, format!("{} ({reason})", status.message()));
-    match reason {
-        "EVEN_VOTERS" => failure.hint("name two members in one command, or pass --allow-even"),
-        "UNKNOWN_NODE" => failure.hint("`seqsvr node list` lists them"),
-        "LAST_NODE" => failure.hint("start another allocator, or undrain one, first"),
-        "UNKNOWN_MEMBER" => failure.hint("`seqsvr store members` lists them"),
-        "NO_MAJORITY" => failure.hint(START_SILENT_MEMBERS),
+    match known {
+        Some(Reason::EvenVoters) => failure.hint("name two members in one command, or pass --allow-even"),
+        Some(Reason::UnknownNode) => failure.hint("`seqsvr node list` lists them"),
+        Some(Reason::LastNode) => failure.hint("start another allocator, or undrain one, first"),
+        Some(Reason::UnknownMember) => failure.hint("`seqsvr store members` lists them"),
+        Some(Reason::NoMajority) => failure.hint(START_SILENT_MEMBERS),
         _ => failure,
     }
 }

@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use seq_client::{Client, ClientBuilder, ConnectError};
+use seq_channel::Pool;
+use seq_client::{Client, ConnectError};
+use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
+use seq_load::raises::RaiseWatch;
 use tonic::{Code, Status};
 
 use crate::exit::{Exit, Failure};
+
+pub(crate) use seq_load::endpoint::host_port;
+pub(crate) use seq_load::outcome::Chain;
 
 /// The first allocator of a development cluster.
 pub(crate) const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
@@ -22,12 +28,8 @@ pub(crate) struct Target {
 impl Target {
     /// Connects through the first nodes that respond.
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
-        self.connect_with(Client::builder(), deadline).await
-    }
-
-    /// Connects with the given settings.
-    pub(crate) async fn connect_with(&self, settings: ClientBuilder, deadline: Duration) -> anyhow::Result<Client> {
-        let settings = self.addrs.iter().fold(settings.deadline(deadline), |settings, addr| settings.seed(addr));
+        let settings = Client::builder().deadline(deadline);
+        let settings = self.addrs.iter().fold(settings, |settings, addr| settings.seed(addr));
         Ok(settings.connect().await.map_err(|error| connect_failure(&error, deadline))?)
     }
 }
@@ -83,31 +85,23 @@ pub(crate) fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     Some(Failure::new(Exit::Usage, format!("{addr} {found}")).hint(hint))
 }
 
-/// The "host:port" of a node's URL.
-pub(crate) fn host_port(url: &str) -> &str {
-    url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/')
+/// Opens the transports of a load.
+pub(crate) async fn open(
+    endpoint: Endpoint,
+    options: &EndpointOptions,
+    workers: usize,
+) -> Result<Vec<AnyTransport>, Failure> {
+    endpoint::open(endpoint, options, workers).await.map_err(|error| match error {
+        OpenError::Address(error) => Failure::new(Exit::Usage, error.to_string()),
+        OpenError::Connect(error) => connect_failure(&error, options.deadline),
+        OpenError::Refused { .. } => Failure::new(Exit::CannotConnect, error.to_string())
+            .hint("is the server running? --help names the addresses"),
+    })
 }
 
-/// An error with its causes on one line.
-pub(crate) struct Chain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut last = String::new();
-        for error in std::iter::successors(Some(self.0), |error| error.source()) {
-            // The Display of a status includes debug details; its message is the readable part.
-            let text =
-                error.downcast_ref().map_or_else(|| error.to_string(), |status: &Status| status.message().to_owned());
-            // The layers of the transport repeat the same message.
-            if text == "transport error" || last.ends_with(&text) {
-                continue;
-            }
-            let separator = if last.is_empty() { "" } else { ": " };
-            write!(f, "{separator}{text}")?;
-            last = text;
-        }
-        Ok(())
-    }
+/// Counts the ceiling raises of a cluster, over its own connections.
+pub(crate) fn raise_watch(addrs: &[String]) -> RaiseWatch {
+    RaiseWatch::new(Pool::with_connections(1), addrs.iter().map(|addr| host_port(addr).to_owned()))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod bans;
 mod docs;
 mod metrics;
 mod proto;
+mod reasons;
 mod rust;
 mod text;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     bans::check(&sources, &mut findings);
     docs::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
+    reasons::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     proto::check(&root.join("proto"), &mut findings)?;
     report::conclude("tidy", findings)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::Result;
 use seq_core::lease::{Clocks, LeaseTerms};
-use seq_core::owner::{Effect, Owner, OwnershipUpdate, Session};
+use seq_core::owner::{Effect, Effects, Owner, OwnershipUpdate, Session, TableEffect};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
 use seq_core::state::{Answer, Command, Raise, Reassign, Registration, State, Transfer};
@@ -211,10 +211,10 @@ impl Node {
 
     /// The effects that a shell applies. A section is entered only under an ownership that the store committed for this
     /// node.
-    fn carry_out(&mut self, effects: Vec<Effect>) {
+    fn carry_out(&mut self, effects: Effects) {
         for effect in effects {
             match effect {
-                Effect::Enter { section, epoch, ceiling, copy } => {
+                Effect::Table(TableEffect::Enter { section, epoch, ceiling, copy }) => {
                     let committed = self.committed.get(&(section, epoch)).copied();
                     assert!(
                         committed >= Some(ceiling),
@@ -228,7 +228,7 @@ impl Node {
                     };
                     self.sections.insert(section, (epoch, served));
                 }
-                Effect::Leave { section, epoch }
+                Effect::Table(TableEffect::Leave { section, epoch })
                     if self.sections.get(&section).is_some_and(|served| served.0 == epoch) =>
                 {
                     self.sections.remove(&section);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
-use seq_client::pool::Dial;
+use seq_channel::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_gateway::grpc;
-use seq_kit::admission::Admission;
-use seq_kit::clock::Clock;
+use seq_kit::admission::{Admission, ConnectionMetrics};
+use seq_api::clock::Clock;
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
@@ -102,7 +102,7 @@ pub async fn run(node: Node) -> turmoil::Result {
     };
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
-    let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000));
+    let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
     let door = grpc::Node { admin: Arc::new(admin), ready, beside, admission, get_takes: false };
     grpc::serve(allocator.clone(), door, listener, &tasks)?;
     nodes.0.borrow_mut().running.insert(name.clone(), allocator.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use seq_core::lease::Clocks;
-use seq_kit::clock::Clock;
+use seq_api::clock::Clock;
 
 /// How far the rates of clocks may be from real time: what the service allows for, almost.
 const BOUND: f64 = 0.105;

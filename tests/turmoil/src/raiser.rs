@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use seq_client::pool::{Dial, Pool};
+use seq_channel::{Dial, Pool};
+use seq_proto::reason::{Reason, key};
 use seq_proto::status;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{
@@ -35,10 +36,8 @@ const LEASE_MS: u64 = 1;
 const BATCH: usize = 4;
 
 /// Reasons that end an incarnation.
-const SESSION_OVER: [&str; 4] = ["OTHER_INCARNATION", "OTHER_RENEWAL", "UNKNOWN_NODE", OTHER_PREDECESSOR];
-
-/// The reason of a registration that does not follow the newest incarnation.
-const OTHER_PREDECESSOR: &str = "OTHER_PREDECESSOR";
+const SESSION_OVER: [Reason; 4] =
+    [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::UnknownNode, Reason::OtherPredecessor];
 
 /// A refusal for good.
 #[derive(Debug)]
@@ -51,7 +50,7 @@ struct Refused {
 impl Refused {
     fn of(status: &Status, reason: String) -> Refused {
         let details = status.get_error_details();
-        let current = details.error_info().and_then(|info| info.metadata.get("current")?.parse().ok());
+        let current = details.error_info().and_then(|info| info.metadata.get(key::CURRENT)?.parse().ok());
         Refused { reason, current: current.unwrap_or(0) }
     }
 }
@@ -189,7 +188,7 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Session> {
     loop {
         match link.call(question.clone(), async |mut to, question| to.register(question).await).await? {
             Ok(RegisterResponse { node_id, incarnation, .. }) => return Some(Session { node: node_id, incarnation }),
-            Err(Refused { reason, current }) if reason == OTHER_PREDECESSOR => question.follows = current,
+            Err(Refused { reason, current }) if reason == Reason::OtherPredecessor => question.follows = current,
             Err(Refused { reason, .. }) => {
                 raiser.ceilings.books.violation(format_args!("{}: registering was refused: {reason}", raiser.name));
                 return None;
@@ -324,8 +323,8 @@ impl Link {
                     Err(_) => None,
                 };
                 match refusal {
-                    Some(refused) if SESSION_OVER.contains(&refused.reason.as_str()) => return Some(Err(refused)),
-                    Some(refused) if refused.reason == "NOT_LEADER" => {
+                    Some(refused) if SESSION_OVER.iter().any(|over| refused.reason == *over) => return Some(Err(refused)),
+                    Some(refused) if refused.reason == Reason::NotLeader => {
                         self.books.count("calls to a member that does not lead")
                     }
                     Some(_) => self.books.count("calls refused for now"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::set_spec::SetSpec;
-use seq_kit::clock::Clock;
+use seq_api::clock::Clock;
 use seq_kit::tasks::TaskGroup;
 use seq_store::storage::MemoryDisk;
 use seq_store::{DataDir, Dial, Store, StoreConfig, StoreOptions};
@@ -50,6 +50,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         options,
         clock,
         revision: "simulated".to_owned(),
+        cpu_us: || 0,
     };
     let tasks = TaskGroup::new();
     let handle = Store::start_with(config, Dial::new(net::dial), tasks.clone()).await?;

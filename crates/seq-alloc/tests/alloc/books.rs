@@ -1,8 +1,8 @@
 //! What the metrics say.
 
+use seq_api::metrics;
+use seq_api::service::SequenceService;
 use seq_core::Refusal;
-use seq_kit::metrics::Recorder;
-use seq_kit::service::SequenceService;
 
 use crate::world::{SECTIONS, SIZE, World, ask, call};
 
@@ -18,7 +18,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
 /// The set is this test's own, because the metrics are the process'.
 #[tokio::test]
 async fn every_item_is_counted_once() {
-    let recorder = Recorder::install().unwrap();
+    let recorder = metrics::install().unwrap();
     let world = World::of("books");
     let one = world.start_owning("a1", 0..SECTIONS / 2).await;
     let two = world.start_owning("a2", SECTIONS / 2..SECTIONS).await;

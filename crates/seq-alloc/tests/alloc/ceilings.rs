@@ -3,8 +3,8 @@
 use futures::FutureExt;
 use futures::future::join_all;
 use seq_alloc::AllocOptions;
+use seq_api::service::SequenceService;
 use seq_core::{Refusal, SectionId, Seq};
-use seq_kit::service::SequenceService;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::store::Mode;

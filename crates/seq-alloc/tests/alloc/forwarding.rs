@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use seq_alloc::AllocOptions;
+use seq_api::service::{Call, SequenceService, Via};
 use seq_core::{AdvanceLimit, Epoch, NodeId, Refusal, SectionId, Seq, Target, Uid, limits};
-use seq_kit::service::{Call, SequenceService, Via};
 use seq_kit::tasks::Kind;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;

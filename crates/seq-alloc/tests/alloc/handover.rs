@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{join, join_all};
+use seq_api::service::SequenceService;
 use seq_core::{Epoch, Refusal, Uid};
-use seq_kit::service::SequenceService;
 use seq_proto::v1;
 use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
 use tokio::time::Instant;

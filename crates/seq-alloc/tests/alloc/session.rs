@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use seq_alloc::{AllocOptions, Halt};
+use seq_api::service::{Item, SequenceService};
 use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
-use seq_kit::service::{Item, SequenceService};
 
 use crate::store::{Mode, Store};
 use crate::world::{SECTIONS, STEP, World, ask, call, given, impatient, quick, slow, spec, until};

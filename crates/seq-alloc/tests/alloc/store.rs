@@ -18,6 +18,7 @@ use seq_core::state::{
 use seq_core::{HandoverId, Incarnation, Layout, Liveness, NodeId, Revision, RouteVersion, SectionId, Seq};
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::reason::{Reason, key};
 use seq_proto::v1::control_service_server::{ControlService, ControlServiceServer};
 use seq_proto::{control, status, v1};
 use tokio::sync::watch;
@@ -214,7 +215,13 @@ impl Store {
         self.calls.fetch_add(1, SeqCst);
         if let Some(leader) = &self.leader {
             let text = "this member does not lead".to_owned();
-            return Err(status::with_reason(Code::Unavailable, "NOT_LEADER", text, [("leader", leader.clone())], None));
+            return Err(status::with_reason(
+                Code::Unavailable,
+                Reason::NotLeader,
+                text,
+                [(key::LEADER, leader.clone())],
+                None,
+            ));
         }
         let mode = *self.mode.borrow();
         if mode == Mode::Down {
@@ -254,16 +261,15 @@ fn life_of(state: &State, node: &str) -> Option<(NodeId, Incarnation)> {
 /// `addr`: the address of the newest incarnation.
 fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
     let (reason, current) = match refusal {
-        CommandRefusal::OtherIncarnation { current, .. } => ("OTHER_INCARNATION", current.0),
-        CommandRefusal::OtherPredecessor { current, .. } => ("OTHER_PREDECESSOR", current.0),
-        CommandRefusal::OtherRenewal { current, .. } => ("OTHER_RENEWAL", current.0),
-        CommandRefusal::UnknownNode { .. } => ("UNKNOWN_NODE", 0),
-        CommandRefusal::StoreBehind { .. } => ("STORE_BEHIND", 0),
-        _ => ("REFUSED", 0),
+        CommandRefusal::OtherIncarnation { current, .. } => (Reason::OtherIncarnation, current.0),
+        CommandRefusal::OtherPredecessor { current, .. } => (Reason::OtherPredecessor, current.0),
+        CommandRefusal::OtherRenewal { current, .. } => (Reason::OtherRenewal, current.0),
+        CommandRefusal::UnknownNode { .. } => return Reason::UnknownNode.status(refusal.to_string()),
+        CommandRefusal::StoreBehind { .. } => return Reason::StoreBehind.status(refusal.to_string()),
+        _ => return Status::failed_precondition(refusal.to_string()),
     };
     let addr = addr.unwrap_or_default().to_owned();
-    let metadata = [("current", current.to_string()), ("addr", addr)];
-    status::with_reason(Code::FailedPrecondition, reason, refusal.to_string(), metadata, None)
+    reason.status_with(refusal.to_string(), [(key::CURRENT, current.to_string()), (key::ADDR, addr)])
 }
 
 #[tonic::async_trait]
@@ -308,8 +314,7 @@ impl ControlService for Store {
         let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
         let made = answer.map_err(|refusal| match refusal {
             CommandRefusal::OtherIncarnation { node, current, .. } if node.0 == request.to_node_id => {
-                let metadata = [("current", current.0.to_string())];
-                status::with_reason(Code::FailedPrecondition, "TARGET_GONE", refusal.to_string(), metadata, None)
+                Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
             }
             refusal => self.refused(&refusal),
         })?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use seq_kit::service::SequenceService;
+use seq_api::service::SequenceService;
 
 use crate::world::{SIZE, World, ask, call};
 

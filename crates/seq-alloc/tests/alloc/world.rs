@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
+use seq_api::clock::Clock;
+use seq_api::service::{Allocation, Call, Item, SequenceService, Via};
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
 use seq_gateway::grpc;
-use seq_kit::admission::Admission;
-use seq_kit::clock::Clock;
+use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
 use seq_kit::listen;
-use seq_kit::service::{Allocation, Call, Item, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::time::Instant;
@@ -73,7 +73,7 @@ impl World {
         let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, options, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
-        let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000));
+        let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
         let node = grpc::Node { admin, ready: Checks::new(), beside, admission, get_takes: false };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group }

@@ -4,39 +4,36 @@ use std::sync::Arc;
 
 use futures::channel::oneshot;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
-use tokio::task::AbortHandle;
+use seq_channel::Pool;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
-use super::queue::{Bounds, Call, CallQueue, Enqueued, Generation, Outcome, StreamEnd};
+use super::queue::{Bounds, Call, Enqueued, Generation, Outcome, StreamEnd};
+use super::shared_queue::SharedQueue;
 use super::stream;
-use crate::attempts::Shared;
+use crate::node_client;
 
-/// The batcher of one node. Dropping it closes its stream.
+/// The batcher of one node. Dropping it aborts the task of its stream.
 #[derive(Debug)]
 pub(crate) struct NodeBatcher {
     addr: Arc<str>,
+    pool: Pool,
     /// One permit per call. The caller holds it, so a dropped call releases it at once, in whatever state it is.
     permits: Semaphore,
     queue: Arc<SharedQueue>,
-    task: Mutex<Option<AbortHandle>>,
-}
-
-/// The queue as shared by callers and the stream task.
-#[derive(Debug)]
-pub(crate) struct SharedQueue {
-    pub(super) calls: Mutex<CallQueue>,
-    /// Notified when the queue's timer moves to an earlier instant.
-    pub(super) timer_moved: Notify,
+    /// The task of the newest stream; the one before it has ended.
+    task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 impl NodeBatcher {
-    pub(crate) fn new(addr: Arc<str>, bounds: Bounds) -> NodeBatcher {
+    pub(crate) fn new(addr: Arc<str>, bounds: Bounds, pool: Pool) -> NodeBatcher {
         NodeBatcher {
             addr,
+            pool,
             permits: Semaphore::new(bounds.calls),
-            queue: Arc::new(SharedQueue { calls: Mutex::new(CallQueue::new(bounds)), timer_moved: Notify::new() }),
+            queue: Arc::new(SharedQueue::new(bounds)),
             task: Mutex::new(None),
         }
     }
@@ -50,7 +47,7 @@ impl NodeBatcher {
     /// taken.
     ///
     /// Cancel safe: a dropped call that is still pending is not sent; the reply to one that was sent is discarded.
-    pub(crate) async fn send(&self, shared: &Shared, call: Call, outcome: oneshot::Receiver<Outcome>) -> Outcome {
+    pub(crate) async fn send(&self, call: Call, outcome: oneshot::Receiver<Outcome>) -> Outcome {
         let _permit = match self.permits.try_acquire() {
             Ok(permit) => permit,
             Err(_) => match tokio::time::timeout_at(call.deadline, self.permits.acquire()).await {
@@ -72,7 +69,7 @@ impl NodeBatcher {
             self.queue.timer_moved.notify_one();
         }
         if let Some(generation) = open {
-            self.open(shared, generation);
+            self.open(generation);
         }
         // The queue completes every call. One that it drops anyway is unexpected, and may have been sent.
         outcome
@@ -80,50 +77,17 @@ impl NodeBatcher {
             .unwrap_or_else(|_| Outcome::Failed { status: stream::ended("the batcher dropped the call"), sent: true })
     }
 
-    fn open(&self, shared: &Shared, generation: Generation) {
-        match shared.client(&self.addr) {
+    fn open(&self, generation: Generation) {
+        match node_client::of(&self.pool, &self.addr) {
             Ok(client) => {
-                let task = stream::start(self.queue.clone(), generation, client, shared.pool.runtime());
-                *self.task.lock() = Some(task);
+                // Held over the start: the task of the next stream cannot be stored before this one.
+                let mut task = self.task.lock();
+                *task = Some(stream::start(self.queue.clone(), generation, client, self.pool.runtime()));
             }
             Err(error) => {
                 let end = StreamEnd::NeverSent(Status::unavailable(error.to_string()));
                 _ = self.queue.end(generation, end);
             }
-        }
-    }
-}
-
-impl Drop for NodeBatcher {
-    fn drop(&mut self) {
-        if let Some(task) = self.task.get_mut() {
-            task.abort();
-        }
-    }
-}
-
-impl SharedQueue {
-    /// Ends a stream and completes the calls that fail with it. Returns the generation to open next, if calls are
-    /// pending.
-    pub(super) fn end(&self, generation: Generation, end: StreamEnd) -> Option<Generation> {
-        let ended = self.calls.lock().end(generation, &end);
-        for (mut call, sent) in ended.failed {
-            call.complete(match &end {
-                StreamEnd::Broke(status) | StreamEnd::NeverSent(status) | StreamEnd::RuntimeGone(status) => {
-                    Outcome::Failed { status: status.clone(), sent }
-                }
-                StreamEnd::Unsupported { .. } => Outcome::Unsupported,
-            });
-        }
-        ended.open
-    }
-
-    /// Completes the calls whose deadline has passed.
-    pub(super) fn expire(&self, now: Instant) {
-        let expired = self.calls.lock().expire(now);
-        for (reply, sent) in expired {
-            // Fails for a call that was dropped meanwhile.
-            _ = reply.send(Outcome::TimedOut { sent });
         }
     }
 }

@@ -14,7 +14,6 @@ use seq_proto::v1::next_stream_response::Outcome as Response;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::NewRoutes;
 use crate::allocation;
 
 /// Limits of a queue.
@@ -54,6 +53,9 @@ pub(crate) struct Call {
     /// `None` once the call is complete.
     pub(crate) reply: Option<oneshot::Sender<Outcome>>,
 }
+
+/// Routes of a response: one caller of the message adopts them.
+pub(crate) type NewRoutes = Option<Box<v1::Routes>>;
 
 /// The outcome of a call.
 #[derive(Debug)]

@@ -13,14 +13,13 @@ use futures::Stream;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use super::node_batcher::SharedQueue;
 use super::queue::{self, Generation, NextMessage, StreamEnd};
-use crate::pool;
+use super::shared_queue::SharedQueue;
 
 /// Interval before the next attempt to open a stream to a node that does not implement them: only a restart changes
 /// that.
@@ -31,16 +30,16 @@ const UNSUPPORTED_FOR: Duration = Duration::from_secs(60);
 #[error("the stream ended: {0}")]
 struct StreamEnded(String);
 
-/// Starts the task of one generation.
+/// Starts the task of one generation; dropping the handle aborts it.
 pub(super) fn start(
     queue: Arc<SharedQueue>,
     generation: Generation,
     client: SequenceServiceClient<Channel>,
     runtime: &Handle,
-) -> AbortHandle {
+) -> AbortOnDropHandle<()> {
     // Built before the spawn: a runtime that has shut down drops the future unpolled, and `Task::drop` ends the stream.
     let task = Task { queue, generation };
-    runtime.spawn(task.run(client)).abort_handle()
+    AbortOnDropHandle::new(runtime.spawn(task.run(client)))
 }
 
 /// A status that callers treat as a connection failure.
@@ -100,8 +99,8 @@ async fn run_stream(
     let messages = Messages { queue: queue.clone(), generation };
     let mut responses = match client.next_stream(messages).await {
         Ok(responses) => responses.into_inner(),
-        Err(status) if pool::not_processed(&status) => return StreamEnd::NeverSent(status),
-        Err(status) if status.code() == Code::Unimplemented && !pool::is_transport(&status) => {
+        Err(status) if seq_channel::not_processed(&status) => return StreamEnd::NeverSent(status),
+        Err(status) if status.code() == Code::Unimplemented && !seq_channel::is_transport(&status) => {
             return StreamEnd::Unsupported { until: Instant::now() + UNSUPPORTED_FOR };
         }
         Err(status) => return StreamEnd::Broke(as_break(status)),
@@ -127,7 +126,9 @@ async fn run_stream(
 /// Turns the codes that a server sets for a stream as a whole, not for its calls, into a connection failure.
 fn as_break(status: Status) -> Status {
     match status.code() {
-        Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal if !pool::is_transport(&status) => {
+        Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal
+            if !seq_channel::is_transport(&status) =>
+        {
             ended(status.message())
         }
         _ => status,

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_server::SequenceService;
-use seq_proto::{convert, status, v1};
+use seq_proto::{Reason, convert, status, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_types::StatusExt;
@@ -200,7 +200,9 @@ impl SequenceService for Service {
                 let outcome = match response {
                     Ok(mut response) => {
                         // A real server would hold these items until their deadline.
-                        let held = |item: &&mut v1::ItemError| ["UNSERVED", "STALE_EPOCH"].contains(&&*item.reason);
+                        let held = |item: &&mut v1::ItemError| {
+                            item.reason == Reason::Unserved || item.reason == Reason::StaleEpoch
+                        };
                         if now_only {
                             response
                                 .errors

@@ -151,7 +151,7 @@ impl Counters {
     fn new(uids: u32, base: Seq) -> Counters {
         let section = Section::takeover(uids, base, Step(STEP));
         // One raise to the maximum: a fake set never waits for a store.
-        assert!(!section.raised(Seq::MAX), "a new section has no pending raise");
+        assert!(section.raised(Seq::MAX).is_none(), "a new section has no pending raise");
         Counters { section, highest: base }
     }
 }

@@ -3,7 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::error::{CallError, ConnectError, RoutesError};
+use crate::directory::RoutesError;
+use crate::error::{CallError, ConnectError};
 use crate::fake::FakeServer;
 use crate::{Client, Code};
 

@@ -121,7 +121,13 @@ async fn a_backoff_beyond_the_deadline_fails_at_once() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     let hour = Some(Duration::from_secs(3_600));
-    server.refuse([seq_proto::status::with_reason(Code::Unavailable, "UNSERVED", "later".to_owned(), [], hour)]);
+    server.refuse([seq_proto::status::with_reason(
+        Code::Unavailable,
+        seq_proto::Reason::Unserved,
+        "later".to_owned(),
+        [],
+        hour,
+    )]);
     let error = within(client.next(5)).await.unwrap_err();
     assert!(matches!(&error, CallError::Refused(refused) if refused.retry_after == hour && refused.attempts == 1));
     assert!(error.is_retryable());

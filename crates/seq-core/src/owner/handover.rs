@@ -12,7 +12,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Effect, Owner, OwnershipUpdate};
+use super::{Effect, Effects, Owner, OwnershipUpdate, TableEffect};
 use crate::arbiter::PlannedHandover;
 use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq};
 use crate::lease::Clocks;
@@ -50,6 +50,19 @@ pub struct Handover {
     pub incarnation: Incarnation,
     /// Number of the attempt: unique within the source's process, and not to be guessed by others.
     pub handover_id: HandoverId,
+}
+
+/// A request of the source's side, to the target or to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoverRequest {
+    /// Ask the target to hold early calls; then [`Owner::on_prepared`].
+    Prepare(Handover),
+    /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
+    Stage(Handover),
+    /// Have the store commit the handover; then [`Owner::on_committed`].
+    Commit(Handover),
+    /// Notify the target that the store committed the handover.
+    Activate(Handover),
 }
 
 /// What a target is asked: to expect the section under an ownership.
@@ -277,7 +290,7 @@ impl Owner {
     }
 
     /// Begins a move that the arbiter wants, unless as many as may be are under way.
-    pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Vec<Effect>) {
+    pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
         let PlannedHandover { section, epoch, to, incarnation, .. } = *wanted;
         let Some(session) = self.session else { return };
         let may = self.owned.get(&section) == Some(&epoch) && to != session.node && !self.outgoing.has(section);
@@ -287,17 +300,17 @@ impl Owner {
         let handover_id = self.outgoing.next_attempt();
         let handover = Handover { session, section, epoch, to, incarnation, handover_id };
         self.outgoing.handovers.insert(section, (handover, Phase::Preparing));
-        effects.push(Effect::Prepare(handover));
+        effects.push(HandoverRequest::Prepare(handover).into());
     }
 
     /// The target answered whether it expects the section; no answer is a refusal.
-    pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Vec<Effect>) {
+    pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Preparing) {
             return;
         }
         if accepted {
             self.outgoing.handovers.insert(handover.section, (*handover, Phase::Staging));
-            effects.push(Effect::Stage(*handover));
+            effects.push(HandoverRequest::Stage(*handover).into());
         } else {
             self.outgoing.remove(handover.section);
         }
@@ -305,13 +318,13 @@ impl Owner {
 
     /// The target answered whether it holds the copy; no answer is a refusal. Nothing was committed yet, so the section can
     /// be thawed: whatever the target holds is of an attempt that will never be committed.
-    pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Vec<Effect>) {
+    pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Staging) {
             return;
         }
         if accepted {
             self.outgoing.handovers.insert(handover.section, (*handover, Phase::Committing));
-            effects.push(Effect::Commit(*handover));
+            effects.push(HandoverRequest::Commit(*handover).into());
         } else {
             self.thaw(handover, effects);
         }
@@ -326,29 +339,29 @@ impl Owner {
         handover: &Handover,
         sent: Clocks,
         commit: Commit,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         let under_way = self.outgoing.is(handover, Phase::Committing);
         match commit {
             Commit::Made(update) => {
                 // Nothing is given out by a frozen section; it leaves whatever becomes of the news.
                 self.drop_section(handover.section, handover.epoch, effects);
-                effects.push(Effect::Activate(*handover));
+                effects.push(HandoverRequest::Activate(*handover).into());
                 self.on_update(handover.session, sent, update, effects)?;
             }
             Commit::TargetGone if under_way => self.thaw(handover, effects),
             Commit::Lost if under_way => {
                 self.drop_section(handover.section, handover.epoch, effects);
             }
-            Commit::Unknown if under_way => effects.push(Effect::Commit(*handover)),
+            Commit::Unknown if under_way => effects.push(HandoverRequest::Commit(*handover).into()),
             Commit::TargetGone | Commit::Lost | Commit::Unknown => {}
         }
         Ok(())
     }
 
-    fn thaw(&mut self, handover: &Handover, effects: &mut Vec<Effect>) {
+    fn thaw(&mut self, handover: &Handover, effects: &mut Effects) {
         self.outgoing.remove(handover.section);
-        effects.push(Effect::Thaw { section: handover.section, epoch: handover.epoch });
+        effects.push(TableEffect::Thaw { section: handover.section, epoch: handover.epoch }.into());
     }
 
     /// As a target: expects a section, and so holds early calls for it.
@@ -380,7 +393,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn on_activate(&mut self, offer: &HandoverOffer, effects: &mut Vec<Effect>) -> Result<(), OfferRefusal> {
+    pub fn on_activate(&mut self, offer: &HandoverOffer, effects: &mut Effects) -> Result<(), OfferRefusal> {
         if self.owned.get(&offer.section) != Some(&offer.epoch) {
             self.check_epoch(offer)?;
             effects.push(Effect::RenewNow);

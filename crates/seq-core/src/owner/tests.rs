@@ -1,10 +1,10 @@
 use alloc::collections::BTreeSet;
 use alloc::vec;
 
-use super::handover::{Commit, HandoverOffer, OfferRefusal};
+use super::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
 use super::*;
 use crate::route::{Route, RouteNode, RouteRun};
-use crate::section::Distance;
+use crate::section::{CopyMisfit, Distance, SectionCopy};
 
 const ME: Session = Session { node: NodeId(1), incarnation: Incarnation(1) };
 const OTHER: NodeId = NodeId(2);
@@ -66,14 +66,14 @@ fn peer_routes_revoke_and_grants_nothing() {
     // Section 0 went to another node, section 2 came here, and section 1 is told of under an epoch that is over.
     let peer_routes = routes(2, [(2, 2), (2, 0), (1, 2), (0, 0)]);
     owner.on_peer_routes(&peer_routes, &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Publish, Effect::Leave { section: SectionId(0), epoch: Epoch(1) }]);
+    assert_eq!(effects, [PUBLISH, leave(0, 1)]);
     assert_eq!(owner.owned().collect::<Vec<_>>(), [(SectionId(1), Epoch(1))]);
     // The store is asked for everything, and then the grant is not missed.
     assert_eq!(owner.known_version(), RouteVersion(0));
     let effects =
         tell(&mut owner, 2, update(2, [(2, 2), (1, 1), (1, 2), (0, 0)], &[grant(1, 1, 0, 0), grant(2, 2, 5, 0)]));
-    let entered = Effect::Enter { section: SectionId(2), epoch: Epoch(2), ceiling: Seq(5), copy: None };
-    assert_eq!(effects, [entered, Effect::Extend { sent: at(2) }]);
+    let entered = enter(2, 2, 5, None);
+    assert_eq!(effects, [entered, extend(2)]);
     assert_eq!(owner.known_version(), RouteVersion(2));
 }
 
@@ -85,11 +85,21 @@ fn tell(owner: &mut Owner, sent: u64, update: OwnershipUpdate) -> Vec<Effect> {
 }
 
 fn enter(section: u32, epoch: u64, ceiling: u64, copy: Option<SectionCopy>) -> Effect {
-    Effect::Enter { section: SectionId(section), epoch: Epoch(epoch), ceiling: Seq(ceiling), copy }
+    TableEffect::Enter { section: SectionId(section), epoch: Epoch(epoch), ceiling: Seq(ceiling), copy }.into()
+}
+
+const PUBLISH: Effect = Effect::Table(TableEffect::Publish);
+
+fn extend(sent: u64) -> Effect {
+    LeaseEffect::Extend { sent: at(sent) }.into()
+}
+
+fn send(request: HandoverRequest) -> Effect {
+    request.into()
 }
 
 fn leave(section: u32, epoch: u64) -> Effect {
-    Effect::Leave { section: SectionId(section), epoch: Epoch(epoch) }
+    TableEffect::Leave { section: SectionId(section), epoch: Epoch(epoch) }.into()
 }
 
 fn owned(owner: &Owner) -> Vec<(u32, u64)> {
@@ -100,7 +110,7 @@ fn owned(owner: &Owner) -> Vec<(u32, u64)> {
 fn what_is_routed_elsewhere_leaves_before_the_lease_is_extended() {
     let mut owner = owning();
     let effects = tell(&mut owner, 2, update(2, [(2, 2), (1, 1), (2, 1), (1, 1)], &[grant(3, 1, 70, 0)]));
-    assert_eq!(effects, [Effect::Publish, leave(0, 1), enter(3, 1, 70, None), Effect::Extend { sent: at(2) }]);
+    assert_eq!(effects, [PUBLISH, leave(0, 1), enter(3, 1, 70, None), extend(2)]);
     assert_eq!(owned(&owner), [(1, 1), (3, 1)]);
 }
 
@@ -123,7 +133,7 @@ fn a_grant_among_what_others_said_is_not_missed() {
     let mut effects = Vec::new();
     let theirs = routes(7, [(1, 1), (2, 2), (2, 1), (1, 1)]);
     owner.on_peer_routes(&theirs, &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Publish, leave(1, 1)], "what is said grants nothing and extends nothing");
+    assert_eq!(effects, [PUBLISH, leave(1, 1)], "what is said grants nothing and extends nothing");
     // Answers to questions from before, one of them whole, do not end the asking.
     tell(&mut owner, 3, update(6, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(0), vec![(0, 1)]));
@@ -139,7 +149,7 @@ fn an_ownership_that_left_is_never_entered_again() {
     assert_eq!(effects, [leave(0, 1)]);
     let effects =
         tell(&mut owner, 2, update(2, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
-    assert_eq!(effects, [Effect::Publish, Effect::Extend { sent: at(2) }]);
+    assert_eq!(effects, [PUBLISH, extend(2)]);
     assert_eq!(owned(&owner), [(1, 1)]);
 }
 
@@ -152,7 +162,7 @@ fn an_overtaken_answer_brings_nothing_back() {
         routes: Some(routes(4, [(1, 2), (1, 1), (2, 1), (0, 0)])),
         ..OwnershipUpdate::default()
     };
-    assert_eq!(tell(&mut owner, 2, late), [Effect::Extend { sent: at(2) }]);
+    assert_eq!(tell(&mut owner, 2, late), [extend(2)]);
     assert_eq!(owned(&owner), [(1, 1)]);
 }
 
@@ -163,7 +173,7 @@ fn renewals_count_on_and_a_repeat_is_the_same_one() {
     assert_eq!(owner.renewal().unwrap(), first);
     let mut effects = Vec::new();
     owner.on_renewed(&first, at(2), OwnershipUpdate::default(), &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Extend { sent: at(2) }]);
+    assert_eq!(effects, [extend(2)]);
     assert_eq!(owner.renewal().unwrap().renew_seq.0, first.renew_seq.0 + 1);
     effects.clear();
     owner.on_renewed(&first, at(9), OwnershipUpdate::default(), &mut effects).unwrap();
@@ -175,7 +185,7 @@ fn the_end_of_a_life_ends_the_lease_and_drops_everything() {
     let mut owner = owning();
     let mut effects = Vec::new();
     owner.on_session_over(ME, &mut effects);
-    assert_eq!(effects, [Effect::EndLease, leave(0, 1), leave(1, 1)]);
+    assert_eq!(effects, [Effect::Lease(LeaseEffect::End), leave(0, 1), leave(1, 1)]);
     assert_eq!((owner.session(), owner.renewal()), (None, None));
     let next = Session { incarnation: Incarnation(2), ..ME };
     owner.on_registered(next);
@@ -202,7 +212,7 @@ fn a_section_that_cannot_be_raised_is_given_up_though_renewals_are_answered() {
     effects.clear();
     let renewal = owner.renewal().unwrap();
     owner.on_renewed(&renewal, at(11), OwnershipUpdate::default(), &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Extend { sent: at(11) }, leave(0, 1)]);
+    assert_eq!(effects, [extend(11), leave(0, 1)]);
     let renewal = owner.renewal().unwrap();
     assert_eq!(renewal.released, [(SectionId(0), Epoch(1))]);
     owner.on_renewed(&renewal, at(12), OwnershipUpdate::default(), &mut effects).unwrap();
@@ -222,7 +232,10 @@ fn planned(section: u32, epoch: u64) -> PlannedHandover {
 /// Begins to hand section 0 over; the attempt.
 fn preparing(owner: &mut Owner) -> Handover {
     let effects = tell(owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() });
-    let [Effect::Extend { .. }, Effect::Prepare(handover)] = effects[..] else { panic!("{effects:?}") };
+    let [Effect::Lease(LeaseEffect::Extend { .. }), Effect::Send(HandoverRequest::Prepare(handover))] = effects[..]
+    else {
+        panic!("{effects:?}")
+    };
     handover
 }
 
@@ -241,18 +254,25 @@ fn a_planned_move_goes_step_by_step_and_the_section_leaves_when_it_is_committed(
     owner.on_prepared(&handover, true, &mut effects);
     owner.on_staged(&handover, true, &mut effects);
     owner.on_committed(&handover, at(3), Commit::Unknown, &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Stage(handover), Effect::Commit(handover), Effect::Commit(handover)]);
+    assert_eq!(
+        effects,
+        [
+            send(HandoverRequest::Stage(handover)),
+            send(HandoverRequest::Commit(handover)),
+            send(HandoverRequest::Commit(handover))
+        ]
+    );
     effects.clear();
     let made = Commit::Made(update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
     owner.on_committed(&handover, at(4), made, &mut effects).unwrap();
-    let activate = Effect::Activate(handover);
-    assert_eq!(effects, [leave(0, 1), activate, Effect::Publish, Effect::Extend { sent: at(4) }]);
+    let activate = send(HandoverRequest::Activate(handover));
+    assert_eq!(effects, [leave(0, 1), activate, PUBLISH, extend(4)]);
     assert_eq!((owned(&owner), owner.handovers_in_progress()), (vec![(1, 1)], 0));
 }
 
 #[test]
 fn a_move_that_fails_before_the_commit_or_for_good_is_taken_back() {
-    let thaw = Effect::Thaw { section: SectionId(0), epoch: Epoch(1) };
+    let thaw = Effect::Table(TableEffect::Thaw { section: SectionId(0), epoch: Epoch(1) });
     let mut owner = owning();
     let handover = preparing(&mut owner);
     let mut effects = Vec::new();
@@ -264,14 +284,14 @@ fn a_move_that_fails_before_the_commit_or_for_good_is_taken_back() {
     assert_ne!(handover.handover_id, first, "another attempt");
     owner.on_prepared(&handover, true, &mut effects);
     owner.on_staged(&handover, false, &mut effects);
-    assert_eq!(effects, [Effect::Stage(handover), thaw.clone()]);
+    assert_eq!(effects, [send(HandoverRequest::Stage(handover)), thaw.clone()]);
 
     let handover = preparing(&mut owner);
     effects.clear();
     owner.on_prepared(&handover, true, &mut effects);
     owner.on_staged(&handover, true, &mut effects);
     owner.on_committed(&handover, at(3), Commit::TargetGone, &mut effects).unwrap();
-    assert_eq!(effects, [Effect::Stage(handover), Effect::Commit(handover), thaw]);
+    assert_eq!(effects, [send(HandoverRequest::Stage(handover)), send(HandoverRequest::Commit(handover)), thaw]);
     assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
 }
 
@@ -324,7 +344,7 @@ fn a_target_starts_from_the_copy_of_the_committed_attempt() {
     assert_eq!(effects, [Effect::RenewNow, Effect::RenewNow], "the store is asked");
     assert!(!owner.is_settled(&offer(2, 1)));
     let effects = tell(&mut owner, 3, granted(90, 1));
-    assert_eq!(effects, [Effect::Publish, enter(2, 2, 90, Some(copy(7))), Effect::Extend { sent: at(3) }]);
+    assert_eq!(effects, [PUBLISH, enter(2, 2, 90, Some(copy(7))), extend(3)]);
     assert!(owner.is_settled(&offer(2, 1)));
     let mut effects = Vec::new();
     owner.on_activate(&offer(2, 1), &mut effects).unwrap();
@@ -478,7 +498,7 @@ fn whoever_leaves_alone_gives_up_what_nobody_takes() {
     owner.leave();
     assert!(owner.renewal().unwrap().leaving);
     let effects = tell(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
-    assert_eq!(effects, [Effect::Extend { sent: at(2) }, leave(0, 1), leave(1, 1)]);
+    assert_eq!(effects, [extend(2), leave(0, 1), leave(1, 1)]);
     assert!(!owner.is_empty(), "the store does not know yet");
     let renewal = owner.renewal().unwrap();
     let released: BTreeSet<_> = renewal.released.iter().map(|(section, _)| section.0).collect();
@@ -537,4 +557,30 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
         owner.on_renewed(&renewal, at(3), OwnershipUpdate::default(), &mut Vec::new()).unwrap();
     }
     assert_eq!(seen.len() as u64, sections);
+}
+
+#[test]
+fn a_change_of_owner_is_found_wherever_the_update_names_it() {
+    let sections = 1_000u32;
+    let layout = Layout::new(0..u64::from(sections) * 10, 10).unwrap();
+    let mut owner = Owner::new("s", layout, LeaseTerms::DEFAULTS);
+    owner.on_registered(ME);
+    let run = |first: u32, sections: u32, node: NodeId, epoch: u64| {
+        let route = Route { owner: Some(node), epoch: Epoch(epoch) };
+        RouteRun { first: SectionId(first), sections, route }
+    };
+    let changed = |version: u64, base: u64, runs: Vec<RouteRun>| {
+        let update = RouteUpdate { layout, runs, base: RouteVersion(base), ..routes(version, [(0, 0); 4]) };
+        OwnershipUpdate { routes: Some(update), ..OwnershipUpdate::default() }
+    };
+    let grants = (0..sections).map(|section| grant(section, 1, 0, 0)).collect();
+    tell(&mut owner, 1, OwnershipUpdate { grants, ..changed(1, 0, vec![run(0, sections, ME.node, 1)]) });
+    assert_eq!(owner.owned().count(), 1_000);
+    let runs = vec![run(0, 1, OTHER, 2), run(300, 2, OTHER, 2), run(400, 1, ME.node, 1), run(999, 1, OTHER, 2)];
+    let effects = tell(&mut owner, 2, changed(2, 1, runs));
+    assert_eq!(effects, [PUBLISH, leave(0, 1), leave(300, 1), leave(301, 1), leave(999, 1), extend(2)]);
+    // A whole table names them all.
+    let runs = vec![run(0, 2, OTHER, 2), run(2, 998, ME.node, 1)];
+    assert_eq!(tell(&mut owner, 3, changed(3, 0, runs)), [PUBLISH, leave(1, 1), extend(3)]);
+    assert_eq!(owner.owned().count(), 995);
 }

@@ -184,3 +184,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_change_copies_the_chunks_that_it_names() {
+    let sections = 5 * CHUNK as u32 / 2;
+    let layout = Layout::new(0..u64::from(sections) * 10, 10).unwrap();
+    let whole = RouteUpdate { layout, ..update(0, 1, vec![run(0, sections, 1)]) };
+    let before = RouteTable::from_whole(&whole).unwrap();
+    let mut after = before.clone();
+    let changed = run(CHUNK as u32 - 1, 2, 2);
+    assert_eq!(after.adopt(&RouteUpdate { layout, ..update(1, 2, vec![changed]) }), Adopted::Newer);
+    let shared: Vec<_> = before.chunks.iter().zip(&after.chunks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
+    assert_eq!(shared, [false, false, true]);
+    assert_eq!(after.since(RouteVersion(1)).unwrap().runs, [changed]);
+    assert_eq!(after.since(RouteVersion(0)).unwrap().runs.iter().map(|run| run.sections).sum::<u32>(), sections);
+    assert_eq!(after.get(SectionId(sections - 1)), Some(route(1, 1)));
+    assert_eq!(after.get(SectionId(sections)), None, "the last chunk has room for more sections than there are");
+}

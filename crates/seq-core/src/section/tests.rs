@@ -16,7 +16,7 @@ fn count(count: u32) -> Count {
 }
 
 fn given(value: u64, prev: u64) -> Take {
-    Take::Given { value: Seq(value), prev: Seq(prev), raise_due: false }
+    Take::Given { value: Seq(value), prev: Seq(prev), ticket: None }
 }
 
 fn distance(distance: u64) -> Distance {
@@ -35,8 +35,8 @@ struct Twin {
     /// Slots whose last value is the target of an advance.
     advanced: BTreeSet<u32>,
     frozen: bool,
-    /// Whether the section is enqueued for a raise, by what its calls returned.
-    enqueued: bool,
+    /// Whether the section is in the raise queue: its ticket was issued.
+    queued: bool,
     /// The highest number that a call waits for.
     waits_for: u64,
 }
@@ -104,7 +104,7 @@ impl Twin {
             last: BTreeMap::new(),
             advanced: BTreeSet::new(),
             frozen: false,
-            enqueued: false,
+            queued: false,
             waits_for: 0,
         }
     }
@@ -115,36 +115,36 @@ impl Twin {
 
     fn take(&mut self, slot: u32, count: u32, step: Step, took: Take) -> TestCaseResult {
         let value = self.value(slot) + u64::from(count);
-        let due = |raise_due: bool, twin: &mut Twin| {
-            prop_assert!(!(raise_due && twin.enqueued), "put in line twice");
-            twin.enqueued |= raise_due;
+        let due = |ticket: Option<RaiseTicket>, twin: &mut Twin| {
+            prop_assert!(!(ticket.is_some() && twin.queued), "two tickets");
+            twin.queued |= ticket.is_some();
             Ok(())
         };
         match took {
             Take::Frozen => prop_assert!(self.frozen),
             Take::Exhausted => prop_assert!(!self.frozen && value > Seq::MAX.0),
-            Take::AtCeiling { needed, raise_due } => {
+            Take::AtCeiling { needed, ticket } => {
                 prop_assert!(!self.frozen && value > self.ceiling && value <= Seq::MAX.0);
                 prop_assert_eq!(needed, Seq(value));
-                due(raise_due, self)?;
-                prop_assert!(self.enqueued, "a call waits for a raise that nobody will ask for");
+                due(ticket, self)?;
+                prop_assert!(self.queued, "a call waits for a raise that nobody will ask for");
                 self.waits_for = self.waits_for.max(value);
             }
-            Take::Given { value: got, prev, raise_due } => {
+            Take::Given { value: got, prev, ticket } => {
                 prop_assert!(!self.frozen && value <= self.ceiling);
                 prop_assert_eq!(got, Seq(value));
                 let last = self.last.insert(slot, value).filter(|_| !self.advanced.contains(&slot));
                 self.advanced.remove(&slot);
                 prop_assert_eq!(prev.0, last.unwrap_or(0));
-                due(raise_due, self)?;
-                prop_assert!(self.enqueued || !raise::is_due(got, Seq(self.ceiling), step), "a raise was forgotten");
+                due(ticket, self)?;
+                prop_assert!(self.queued || !raise::is_due(got, Seq(self.ceiling), step), "a raise was forgotten");
             }
         }
         Ok(())
     }
 
     fn advance(&mut self, slot: u32, to: u64, step: Step, done: Advance) -> TestCaseResult {
-        let raise_due = match done {
+        let issued = match &done {
             Advance::Frozen => {
                 prop_assert!(self.frozen);
                 return Ok(());
@@ -158,25 +158,25 @@ impl Twin {
                 prop_assert_eq!(bound.0, self.ceiling.saturating_add(LIMIT.0).min(limits::MAX_ADVANCE));
                 return Ok(());
             }
-            Advance::AtCeiling { raise_due } => {
+            Advance::AtCeiling { ticket } => {
                 prop_assert!(!self.frozen && to > self.ceiling && to <= self.ceiling + LIMIT.0);
                 self.waits_for = self.waits_for.max(to);
-                raise_due
+                ticket.is_some()
             }
-            Advance::Done { raise_due } => {
+            Advance::Done { ticket } => {
                 prop_assert!(!self.frozen && to >= self.value(slot) && to <= self.ceiling);
                 if to > self.value(slot) {
                     self.last.insert(slot, to);
                     self.advanced.insert(slot);
                 }
-                raise_due
+                ticket.is_some()
             }
         };
-        prop_assert!(!(raise_due && self.enqueued), "put in line twice");
-        self.enqueued |= raise_due;
+        prop_assert!(!(issued && self.queued), "two tickets");
+        self.queued |= issued;
         let moved = self.last.contains_key(&slot);
         let due = matches!(done, Advance::AtCeiling { .. }) || moved && raise::is_due(Seq(to), Seq(self.ceiling), step);
-        prop_assert!(self.enqueued || !due, "a raise was forgotten");
+        prop_assert!(self.queued || !due, "a raise was forgotten");
         Ok(())
     }
 
@@ -190,13 +190,13 @@ impl Twin {
     fn raise_target(&mut self, target: Option<Seq>, step: Step) -> TestCaseResult {
         match target {
             Some(target) => {
-                prop_assert!(self.enqueued);
+                prop_assert!(self.queued);
                 prop_assert!(target.0 > self.ceiling && target.0 >= self.waits_for);
                 prop_assert!(target.0 <= (self.ceiling + step.0).max(self.waits_for));
             }
             None => {
                 prop_assert!(self.waits_for <= self.ceiling, "a waiting call was dropped");
-                self.enqueued = false;
+                self.queued = false;
             }
         }
         Ok(())
@@ -204,9 +204,9 @@ impl Twin {
 
     fn raised(&mut self, committed: Seq, again: bool) -> TestCaseResult {
         self.ceiling = self.ceiling.max(committed.0);
-        prop_assert!(!again || self.enqueued);
+        prop_assert!(!again || self.queued);
         prop_assert!(again || self.waits_for <= self.ceiling, "a waiting call was dropped");
-        self.enqueued = again;
+        self.queued = again;
         Ok(())
     }
 
@@ -241,12 +241,12 @@ proptest! {
                     twin.raise_target(target, step)?;
                     if let Some(target) = target {
                         let committed = Seq(target.0 + surplus).min(Seq::MAX);
-                        twin.raised(committed, section.raised(committed))?;
+                        twin.raised(committed, section.raised(committed).is_some())?;
                     }
                 }
                 Op::Committed { difference } => {
                     let committed = Seq(twin.ceiling.saturating_add_signed(difference)).min(Seq::MAX);
-                    twin.raised(committed, section.raised(committed))?;
+                    twin.raised(committed, section.raised(committed).is_some())?;
                 }
                 Op::Freeze => {
                     prop_assert_eq!(section.freeze(), twin.copy());
@@ -256,7 +256,7 @@ proptest! {
                     let copy = section.freeze();
                     prop_assert_eq!(&copy, &twin.copy());
                     section = Section::handed_over(UIDS, &copy, Seq(twin.ceiling), step).unwrap();
-                    twin = Twin { frozen: false, enqueued: false, waits_for: 0, ..twin };
+                    twin = Twin { frozen: false, queued: false, waits_for: 0, ..twin };
                 }
                 Op::TakeOver => {
                     section = Section::takeover(UIDS, Seq(twin.ceiling), step);
@@ -274,7 +274,7 @@ proptest! {
 #[test]
 fn a_call_at_the_ceiling_moves_nothing() {
     let section = Section::takeover(10, Seq(0), Step(5));
-    assert!(!section.raised(Seq(5)));
+    assert_eq!(section.raised(Seq(5)), None);
     assert_eq!(section.take(SlotIndex(3), count(2)), given(2, 0));
     for _ in 0..3 {
         assert!(matches!(section.take(SlotIndex(3), count(4)), Take::AtCeiling { needed: Seq(6), .. }));
@@ -287,13 +287,13 @@ fn a_call_at_the_ceiling_moves_nothing() {
 fn only_the_first_call_that_needs_a_raise_enqueues_it() {
     let section = Section::takeover(10, Seq(0), Step(10));
     let first = section.take(SlotIndex(0), count(7));
-    assert_eq!(first, Take::AtCeiling { needed: Seq(7), raise_due: true });
+    assert_eq!(first, Take::AtCeiling { needed: Seq(7), ticket: Some(RaiseTicket(())) });
     let second = section.take(SlotIndex(1), count(30));
-    assert_eq!(second, Take::AtCeiling { needed: Seq(30), raise_due: false });
-    assert_eq!(section.raise_target(), Some(Seq(30)), "the raise covers all calls that wait");
-    assert!(section.raised(Seq(10)), "thirty are wanted still");
+    assert_eq!(second, Take::AtCeiling { needed: Seq(30), ticket: None });
+    assert_eq!(section.raise_target(), Some(Seq(30)), "the raise covers all who wait");
+    assert!(section.raised(Seq(10)).is_some(), "thirty are wanted still");
     assert_eq!(section.raise_target(), Some(Seq(30)));
-    assert!(!section.raised(Seq(30)));
+    assert_eq!(section.raised(Seq(30)), None);
     assert_eq!(section.raise_target(), None);
 }
 
@@ -302,7 +302,7 @@ fn the_last_number_is_given_and_then_none() {
     let section = Section::takeover(10, Seq(Seq::MAX.0 - 3), Step(10_000));
     assert!(matches!(section.take(SlotIndex(0), count(3)), Take::AtCeiling { needed: Seq::MAX, .. }));
     assert_eq!(section.raise_target(), Some(Seq::MAX));
-    assert!(!section.raised(Seq::MAX));
+    assert_eq!(section.raised(Seq::MAX), None);
     assert_eq!(section.take(SlotIndex(0), count(4)), Take::Exhausted);
     assert_eq!(section.take(SlotIndex(0), count(3)), given(Seq::MAX.0, 0));
     assert_eq!(section.take(SlotIndex(0), Count::ONE), Take::Exhausted);
@@ -317,9 +317,9 @@ fn an_ownership_ends_where_a_slot_holds_no_more_and_the_next_one_goes_on() {
     let end = base.0 + Distance::MAX;
     let copy = SectionCopy { base, distances: vec![(SlotIndex(0), distance(Distance::MAX - 3))] };
     let section = Section::handed_over(10, &copy, Seq(end - 1), Step(10)).unwrap();
-    assert!(matches!(section.take(SlotIndex(0), count(2)), Take::Given { raise_due: true, .. }));
+    assert!(matches!(section.take(SlotIndex(0), count(2)), Take::Given { ticket: Some(RaiseTicket(())), .. }));
     assert_eq!(section.raise_target(), Some(Seq(end + 9)));
-    assert!(!section.raised(Seq(end + 9)));
+    assert_eq!(section.raised(Seq(end + 9)), None);
     assert_eq!(section.ceiling(), Seq(end), "what is above cannot be allocated here");
     assert_eq!(section.take(SlotIndex(0), count(2)), Take::Exhausted);
     assert_eq!(section.take(SlotIndex(0), count(1)), given(end, end - 1));
@@ -330,21 +330,21 @@ fn an_ownership_ends_where_a_slot_holds_no_more_and_the_next_one_goes_on() {
     assert!(matches!(far, Advance::Done { .. }));
     assert_eq!(first.take(SlotIndex(0), count(1)), Take::Exhausted);
     let next = Section::takeover(10, Seq(end + 9), Step(10));
-    assert!(!next.raised(Seq(end + 19)));
+    assert_eq!(next.raised(Seq(end + 19)), None);
     assert!(matches!(next.take(SlotIndex(0), Count::ONE), Take::Given { value, .. } if value.0 == end + 10));
 }
 
 #[test]
 fn a_copy_carries_what_was_advanced() {
     let section = Section::takeover(10, Seq(0), Step(10));
-    assert!(!section.raised(Seq(100)));
+    assert_eq!(section.raised(Seq(100)), None);
     for slot in [2, 7] {
         section.advance(SlotIndex(slot), Target::new(50).unwrap(), LIMIT);
     }
-    assert_eq!(section.take(SlotIndex(7), Count::ONE), Take::Given { value: Seq(51), prev: Seq(0), raise_due: false });
+    assert_eq!(section.take(SlotIndex(7), Count::ONE), Take::Given { value: Seq(51), prev: Seq(0), ticket: None });
     let copy = section.freeze();
     assert_eq!(copy.distances, [(SlotIndex(2), Distance::new(50, true).unwrap()), (SlotIndex(7), distance(51))]);
-    assert_eq!([2, 7].map(|slot| section.take(SlotIndex(slot), Count::ONE)), [Take::Frozen; 2]);
+    assert_eq!([2, 7].map(|slot| section.take(SlotIndex(slot), Count::ONE)), [Take::Frozen, Take::Frozen]);
     let next = Section::handed_over(10, &copy, Seq(100), Step(10)).unwrap();
     assert_eq!([2, 7].map(|slot| next.take(SlotIndex(slot), Count::ONE)), [given(51, 0), given(52, 51)]);
 }
@@ -352,9 +352,9 @@ fn a_copy_carries_what_was_advanced() {
 #[test]
 fn a_uid_is_raised_and_never_lowered() {
     let section = Section::takeover(10, Seq(500), Step(10));
-    assert!(!section.raised(Seq(2_000)));
+    assert_eq!(section.raised(Seq(2_000)), None);
     let advance = |to| section.advance(SlotIndex(0), Target::new(to).unwrap(), LIMIT);
-    let done = Advance::Done { raise_due: false };
+    let done = Advance::Done { ticket: None };
     assert_eq!(advance(499), Advance::Past, "it may have been given out before the takeover");
     assert_eq!(advance(500), done);
     assert_eq!(section.current(SlotIndex(0)), Some(Reading { value: Seq(500), exact: false }), "nothing moved");
@@ -371,7 +371,7 @@ fn a_uid_is_raised_and_never_lowered() {
         "an advance to where it stands changes nothing"
     );
     assert_eq!(section.take(SlotIndex(1), Count::ONE), given(501, 0), "the neighbours stay");
-    assert_eq!(advance(2_001), Advance::AtCeiling { raise_due: true });
+    assert_eq!(advance(2_001), Advance::AtCeiling { ticket: Some(RaiseTicket(())) });
     assert_eq!(section.raise_target(), Some(Seq(2_010)));
     let _ = section.freeze();
     assert_eq!([advance(499), advance(1_999)], [Advance::Past, Advance::Frozen]);
@@ -383,17 +383,17 @@ fn a_uid_is_raised_and_never_lowered() {
 #[test]
 fn an_advance_beyond_the_limit_is_refused_and_requests_no_raise() {
     let section = Section::takeover(10, Seq(0), Step(10));
-    assert!(!section.raised(Seq(10)));
+    assert_eq!(section.raised(Seq(10)), None);
     let advance = |to, limit| section.advance(SlotIndex(0), Target::new(to).unwrap(), AdvanceLimit(limit));
     let default = limits::DEFAULT_MAX_ADVANCE;
     for to in [default + 11, 1 << 53, limits::MAX_ADVANCE] {
         assert_eq!(advance(to, default), Advance::TooFar { bound: Seq(default + 10) });
     }
     assert_eq!(section.raise_target(), None, "what was refused does not move the neighbours' ceiling");
-    assert_eq!(advance(default + 10, default), Advance::AtCeiling { raise_due: true });
+    assert_eq!(advance(default + 10, default), Advance::AtCeiling { ticket: Some(RaiseTicket(())) });
     assert_eq!(section.raise_target(), Some(Seq(default + 10)));
     // Whatever is configured, half of the numbers stay.
-    assert_eq!(advance(limits::MAX_ADVANCE, u64::MAX), Advance::AtCeiling { raise_due: false });
+    assert_eq!(advance(limits::MAX_ADVANCE, u64::MAX), Advance::AtCeiling { ticket: None });
     let high = Section::takeover(10, Seq(limits::MAX_ADVANCE + 5), Step(10));
     let past = high.advance(SlotIndex(0), Target::new(limits::MAX_ADVANCE).unwrap(), AdvanceLimit(u64::MAX));
     assert_eq!(past, Advance::Past);
@@ -405,20 +405,20 @@ fn a_far_advance_takes_raises_of_a_bounded_length_and_only_while_its_caller_retr
     let to = Target::new(3 * limits::MAX_RAISE + 7).unwrap();
     let advance = || section.advance(SlotIndex(0), to, AdvanceLimit(u64::MAX));
     for raise in 1..=4 {
-        assert_eq!(advance(), Advance::AtCeiling { raise_due: true });
+        assert_eq!(advance(), Advance::AtCeiling { ticket: Some(RaiseTicket(())) });
         let target = section.raise_target().unwrap();
         assert_eq!(target.0, (raise * limits::MAX_RAISE).min(3 * limits::MAX_RAISE + 10), "raise {raise}");
-        assert!(!section.raised(target), "the next raise is requested by the next try alone");
+        assert_eq!(section.raised(target), None, "the next raise is requested by the next try alone");
         assert_eq!(section.raise_target(), None);
     }
-    assert_eq!(advance(), Advance::Done { raise_due: true });
+    assert_eq!(advance(), Advance::Done { ticket: Some(RaiseTicket(())) });
 }
 
 #[test]
 fn a_takeover_reads_as_a_bound_until_the_first_number() {
     let section = Section::takeover(10, Seq(500), Step(10));
     assert_eq!(section.current(SlotIndex(0)), Some(Reading { value: Seq(500), exact: false }));
-    assert!(!section.raised(Seq(600)));
+    assert_eq!(section.raised(Seq(600)), None);
     assert_eq!(section.take(SlotIndex(0), Count::ONE), given(501, 0));
     assert_eq!(section.current(SlotIndex(0)), exact(501));
 }
@@ -426,7 +426,7 @@ fn a_takeover_reads_as_a_bound_until_the_first_number() {
 #[test]
 fn memory_is_taken_by_touched_pages_only() {
     let section = Section::takeover(100_000, Seq(0), Step(10));
-    assert!(!section.raised(Seq(10)));
+    assert_eq!(section.raised(Seq(10)), None);
     assert_eq!(section.slot_bytes(), 0);
     for slot in 0..100_000 {
         assert_eq!(section.current(SlotIndex(slot)), exact(0));
@@ -441,8 +441,8 @@ fn memory_is_taken_by_touched_pages_only() {
 #[test]
 fn a_late_response_lowers_no_ceiling() {
     let section = Section::takeover(1, Seq(10), Step(1));
-    assert!(!section.raised(Seq(30)));
-    assert!(!section.raised(Seq(20)));
+    assert_eq!(section.raised(Seq(30)), None);
+    assert_eq!(section.raised(Seq(20)), None);
     assert_eq!(section.ceiling(), Seq(30));
 }
 
@@ -495,13 +495,13 @@ fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let (slot, n) = ((random >> 16) % 4 * 2_048, (random >> 24) % 3 + 1);
         match section.take(SlotIndex(slot), count(n)) {
-            Take::Given { value, prev, raise_due } => {
+            Take::Given { value, prev, ticket } => {
                 assert!(value <= section.ceiling());
                 taken.push((slot, value.0, n, prev.0));
-                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "enqueued twice");
+                assert!(!(ticket.is_some() && due.swap(true, Ordering::AcqRel)), "two tickets");
             }
-            Take::AtCeiling { raise_due, .. } => {
-                assert!(!(raise_due && due.swap(true, Ordering::AcqRel)), "enqueued twice");
+            Take::AtCeiling { ticket, .. } => {
+                assert!(!(ticket.is_some() && due.swap(true, Ordering::AcqRel)), "two tickets");
                 std::thread::yield_now();
             }
             Take::Frozen => return taken,
@@ -523,7 +523,7 @@ fn raise_loop(section: &Section, due: &AtomicBool, raises: u32, failed: impl Fn(
         let mut target = section.raise_target();
         while let Some(committed) = target {
             made += 1;
-            target = if section.raised(committed) { section.raise_target() } else { None };
+            target = section.raised(committed).and_then(|_| section.raise_target());
         }
     }
     section.freeze()

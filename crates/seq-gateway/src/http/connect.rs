@@ -14,8 +14,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use prost::Message;
+use seq_api::service::{SequenceService, Via};
 use seq_core::{Refusal, limits};
-use seq_kit::service::{SequenceService, Via};
+use seq_proto::Reason;
 use seq_proto::status::{self, Detail};
 use seq_proto::v1::sequence_service_server::SERVICE_NAME;
 use serde::Serialize;
@@ -157,7 +158,7 @@ pub(super) async fn handle<F: SequenceService>(
 /// Refuses a path that is no unary method, in the form that its caller can decode: a stream ends with the error.
 fn unimplemented(name: &str, headers: &HeaderMap) -> Response<Body> {
     let text = format!("{SERVICE_NAME} has no unary method {name:?}; streams are served over gRPC");
-    let status = status::with_reason(Code::Unimplemented, "UNKNOWN_METHOD", text, [], None);
+    let status = Reason::UnknownMethod.status(text);
     let content_type = media_type(headers).unwrap_or_default();
     let stream = ["proto", "json"].into_iter().find(|codec| content_type.strip_prefix(STREAM) == Some(codec));
     let Some(codec) = stream else { return refused(&status) };
@@ -214,7 +215,7 @@ fn check(headers: &HeaderMap) -> Result<(), Status> {
         None => Ok(()),
         Some(encoding) => {
             let text = format!("the content encoding {encoding:?} is not supported; send the body uncompressed");
-            Err(status::with_reason(Code::Unimplemented, "UNSUPPORTED_ENCODING", text, [], None))
+            Err(Reason::UnsupportedEncoding.status(text))
         }
     }
 }
@@ -229,10 +230,7 @@ async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Insta
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(status::too_large(most)),
         Ok(Err(error)) => Err(status::malformed(format!("the body ended early: {error}"))),
-        Err(_) => {
-            let text = "the body did not arrive in time".to_owned();
-            Err(status::with_reason(Code::DeadlineExceeded, "BODY_TIMED_OUT", text, [], None))
-        }
+        Err(_) => Err(Reason::BodyTimedOut.status("the body did not arrive in time")),
     }
 }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
+use seq_api::service::{SequenceService, Via};
 use seq_core::{Count, Refusal};
-use seq_kit::service::{SequenceService, Via};
-use seq_proto::{status, v1};
+use seq_proto::{Reason, status, v1};
+use tonic::Status;
 use tonic::body::Body;
-use tonic::{Code, Status};
 
 use super::{TEXT, hint_retry, http_status, not_allowed, not_found, respond};
 use crate::handlers::{Handlers, RequestContext};
@@ -50,7 +50,7 @@ pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head
     let context = RequestContext { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json };
     let response = match verb {
         "next" => match unsolicited(head) {
-            Some(text) => Err(status::with_reason(Code::PermissionDenied, "UNSOLICITED", text, [], None)),
+            Some(text) => Err(Reason::Unsolicited.status(text)),
             None => next(handlers, context, uid, uri.query()).await,
         },
         _ => current(handlers, context, uid, uri.query()).await,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use metrics::{Counter, counter};
-use seq_kit::metrics::AUTH_FAILURES_TOTAL;
+use seq_api::metrics::AUTH_FAILURES_TOTAL;
 use subtle::ConstantTimeEq;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;

@@ -5,9 +5,9 @@
 
 use std::net::SocketAddr;
 
+use seq_api::service::{Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Target, Uid, limits};
-use seq_kit::service::{Current, Item, SequenceService, Via};
-use seq_proto::status;
+use seq_proto::Reason;
 
 use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::connection::call;
@@ -67,7 +67,7 @@ pub(super) fn keys(node: &Node) -> Keys<'_> {
 
 /// Encodes a refusal.
 pub(super) fn refuse(replies: &mut Replies, refusal: &Refusal) {
-    let kind = if status::verdict(refusal).retry_after.is_some() { "TRYAGAIN" } else { "ERR" };
+    let kind = if Reason::of(refusal).retry().after().is_some() { "TRYAGAIN" } else { "ERR" };
     replies.error(kind, format_args!("{refusal}"));
 }
 
@@ -287,7 +287,7 @@ async fn incr<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocatio
 
 /// Encodes the refusal of a read or SET.
 fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &Refusal) {
-    if endpoint.has_no_routes() && status::verdict(refusal).retry_after.is_some() {
+    if endpoint.has_no_routes() && Reason::of(refusal).retry().after().is_some() {
         loading(replies);
     } else {
         refuse(replies, refusal);

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
+use seq_api::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
 use seq_core::limits;
 use seq_kit::connection::Connection;
-use seq_kit::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::transport::server::Connected;

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use seq_api::service::{DecodedItem, Item};
 use seq_core::{Count, Epoch, Uid};
-use seq_kit::service::{DecodedItem, Item};
 
 use crate::resp::parse::{Args, Command, Malformed, Parser};
 

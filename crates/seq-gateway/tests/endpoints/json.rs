@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use seq_api::service::Via;
 use seq_core::limits::MAX_ITEMS;
-use seq_kit::service::Via;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

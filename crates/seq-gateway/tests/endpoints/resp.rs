@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use seq_gateway::resp::{self, RespConfig, RespNode};
-use seq_kit::admission::Admission;
+use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::listen;
 use seq_kit::tasks::TaskGroup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,8 +44,14 @@ impl Port {
         let (twin, group) = (Twin::default(), TaskGroup::new());
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
-        resp::serve(twin.clone(), &RespNode::new(config, Admission::of("a1", connections)), "test", listener, &group)
-            .unwrap();
+        resp::serve(
+            twin.clone(),
+            &RespNode::new(config, Admission::of("a1", connections, ConnectionMetrics::none())),
+            "test",
+            listener,
+            &group,
+        )
+        .unwrap();
         Port { twin, group, addr }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use seq_gateway::resp::parse::{MAX_COMMAND_BYTES, MAX_INLINE_BYTES};
 use seq_gateway::resp::{self, RespConfig, RespNode};
-use seq_kit::admission::Admission;
+use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::connection::Listener;
 use seq_kit::tasks::TaskGroup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -159,8 +159,14 @@ fn pipe() -> (Twin, TaskGroup, DuplexStream) {
     twin.route(1);
     let (near, far) = tokio::io::duplex(1_024);
     let listener = Listener::new(tokio_stream::StreamExt::chain(tokio_stream::once(Ok(far)), tokio_stream::pending()));
-    resp::serve(twin.clone(), &RespNode::new(RespConfig::defaults(), Admission::of("a1", 1)), "test", listener, &group)
-        .unwrap();
+    resp::serve(
+        twin.clone(),
+        &RespNode::new(RespConfig::defaults(), Admission::of("a1", 1, ConnectionMetrics::none())),
+        "test",
+        listener,
+        &group,
+    )
+    .unwrap();
     (twin, group, near)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use seq_kit::service::Via;
+use seq_api::service::Via;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use tokio::time::Instant;

@@ -107,7 +107,7 @@ async fn now_only_items_are_refused_instead_of_held() {
     let Some(Outcome::Response(answer)) = client.receive().await.outcome else { panic!("refused as a whole") };
     assert_eq!(answer.values, [1, 0, 1]);
     let [refused] = &answer.errors[..] else { panic!("{:?}", answer.errors) };
-    assert_eq!((refused.index, &*refused.reason), (1, seq_proto::status::WOULD_WAIT));
+    assert_eq!((refused.index, &*refused.reason), (1, "WOULD_WAIT"));
     assert_eq!(server.twin.last(1), 0);
 }
 

@@ -1,6 +1,6 @@
 //! Plain text over HTTP.
 
-use seq_kit::service::Via;
+use seq_api::service::Via;
 
 use crate::http::{HttpResponse, http1, http2};
 use crate::twin::TestServer;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
 use seq_gateway::grpc::Node;
-use seq_kit::admission::Admission;
+use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
 use seq_kit::listen;
-use seq_kit::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::sync::watch;
@@ -200,7 +200,7 @@ impl TestServer {
         let status = || v1::StatusResponse { node: "a1".to_owned(), ..v1::StatusResponse::default() };
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
-        let (beside, admission) = (Routes::default(), Admission::of("a1", connections));
+        let (beside, admission) = (Routes::default(), Admission::of("a1", connections, ConnectionMetrics::none()));
         let node = Node { admin: Arc::new(status), ready, beside, admission, get_takes };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();

@@ -172,6 +172,6 @@ fn each_refusal_has_a_reason_of_its_own() {
     ];
     let count = refusals.len();
     let reasons: BTreeSet<String> =
-        refusals.into_iter().map(|refusal| status::reason(&Status::from(refusal)).unwrap()).collect();
+        refusals.into_iter().map(|refusal| seq_proto::status::reason(&Status::from(refusal)).unwrap()).collect();
     assert_eq!(reasons.len(), count);
 }

@@ -18,7 +18,7 @@ use std::time::Instant;
 use metrics::Histogram;
 use openraft::storage::IOFlushed;
 use parking_lot::Mutex;
-use seq_kit::metrics::{STORAGE_SYNC_ENTRIES, STORAGE_SYNC_SECONDS};
+use seq_api::metrics::{STORAGE_SYNC_ENTRIES, STORAGE_SYNC_SECONDS};
 use tokio::sync::{mpsc, oneshot};
 
 use super::backend::LogBackend;

@@ -36,8 +36,9 @@ async fn three(tasks: &TaskGroup) -> Vec<StoreHandle> {
             form: false,
             listener: port.into(),
             options: StoreOptions::DEFAULTS,
-            clock: seq_kit::clock::Clock::System,
+            clock: seq_api::clock::Clock::System,
             revision: "test".into(),
+            cpu_us: || 0,
         };
         Store::start(config, tasks.clone())
     };

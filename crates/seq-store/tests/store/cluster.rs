@@ -157,8 +157,9 @@ impl Cluster {
             form: self.forms,
             listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0).into(),
             options: self.options.clone(),
-            clock: seq_kit::clock::Clock::System,
+            clock: seq_api::clock::Clock::System,
             revision: "test".into(),
+            cpu_us: || 0,
         }
     }
 

@@ -3,25 +3,27 @@
 use std::time::Duration;
 
 use seq_core::Uid;
+use seq_load::endpoint::Endpoint;
+use seq_load::key_distribution::Distribution;
+use seq_load::latency::{Percentiles, millis, per_second};
+use seq_load::load::{Outcome, Plan};
+use seq_load::raises::RaiseWatch;
+use seq_load::reply::Reasons;
+use seq_load::thresholds::{self, Threshold};
 use serde::Serialize;
 
-use super::endpoint::Endpoint;
-use super::load::{Outcome, Plan};
-use super::thresholds::{self, Threshold};
 use crate::exit::Exit;
+use crate::order_report::Verdict;
 use crate::output::{Output, grouped};
-use crate::traffic::raises::RaiseWatch;
-use crate::traffic::verdict::Verdict;
-use crate::traffic::{Percentiles, Reasons, millis, per_second};
 
 /// The results of a bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    endpoint: String,
+    endpoint: Endpoint,
     concurrency: usize,
     pipeline: usize,
     batch: usize,
-    distribution: String,
+    distribution: Distribution,
     uids: u32,
     seed: u64,
     /// Whether Ctrl-C ended it early: the figures are those of a shorter run.
@@ -66,11 +68,11 @@ impl Report {
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
         let uid = |user: seq_order::User| Uid(plan.first_uid + u64::from(user.0));
         Report {
-            endpoint: name(endpoint),
+            endpoint,
             concurrency: plan.concurrency,
             pipeline: plan.pipeline,
             batch: plan.batch,
-            distribution: name(plan.distribution),
+            distribution: plan.distribution,
             uids: plan.uids,
             seed: plan.seed,
             interrupted,
@@ -83,7 +85,7 @@ impl Report {
             failed_items: outcome.failed_items.clone(),
             rate: plan.rate,
             unsent: outcome.unsent,
-            longest_unanswered_ms: outcome.longest_silence.as_millis() as u64,
+            longest_unanswered_ms: outcome.silence.longest().as_millis() as u64,
             latency: outcome.latency.percentiles(),
             ceiling_raises: raises.raises(),
             cpu_us_per_number: cpu,
@@ -154,9 +156,4 @@ impl Report {
             (true, false) => Exit::Failed,
         }
     }
-}
-
-/// The command-line name of a value.
-fn name(choice: impl clap::ValueEnum) -> String {
-    choice.to_possible_value().expect("no choice is hidden").get_name().to_owned()
 }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use seq_load::latency::{Percentiles, millis, per_second};
+use seq_load::raises::RaiseWatch;
+use seq_load::replay::drive::State;
+use seq_load::replay::trace::Trace;
+use seq_load::reply::Reasons;
 use serde::Serialize;
 
-use super::drive::State;
-use super::trace::Trace;
 use crate::exit::Exit;
+use crate::order_report::Verdict;
 use crate::output::{Output, grouped};
-use crate::traffic::raises::RaiseWatch;
-use crate::traffic::verdict::Verdict;
-use crate::traffic::{Percentiles, Reasons, millis, per_second};
 
 /// The results of a replay.
 #[derive(Debug, Serialize)]
@@ -61,7 +62,7 @@ impl Report {
             restarts: raises.restarts(),
             seconds: took.as_secs_f64(),
             allocations_per_second: allocations as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE),
-            longest_unanswered_ms: state.longest_silence.as_millis() as u64,
+            longest_unanswered_ms: state.silence.longest().as_millis() as u64,
             latency: state.latency.percentiles(),
             gave_up: state.gave_up.as_ref().map(|gave_up| {
                 let after = millis(gave_up.after);

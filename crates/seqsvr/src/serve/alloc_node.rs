@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
+use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
-use seq_kit::process;
 use seq_proto::v1;
 
 use crate::exit::{Exit, Failure};
+use crate::process;
 use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
@@ -65,7 +66,7 @@ pub(crate) fn start(
     timeout: Duration,
 ) -> anyhow::Result<Allocator> {
     let (node, set) = (config.name.clone(), config.spec.name.clone());
-    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()))
+    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let identity = Identity {
         set: set.clone(),

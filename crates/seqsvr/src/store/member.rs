@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use seq_kit::clock::Clock;
+use seq_api::clock::Clock;
 use seq_store::storage::DataDir;
 use seq_store::{StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
+use crate::process;
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
@@ -70,6 +71,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             options,
             clock: Clock::System,
             revision: REVISION.to_owned(),
+            cpu_us: process::cpu_us,
         };
         let mut stage = Stage::new("store");
         let handle = Store::start(config, stage.tasks().clone()).await.map_err(|error| start_failure(&name, &error))?;

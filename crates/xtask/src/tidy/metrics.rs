@@ -3,7 +3,7 @@
 use crate::report::Finding;
 use crate::source::Source;
 
-const CATALOGUE: &str = "crates/seq-kit/src/metrics.rs";
+const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
 const TABLE: &str = "docs/operations.md";
 
 /// The start of a metric's row.

@@ -1,0 +1,290 @@
+//! What this process owns and for how long: the owner's machine, the served sections, the routes and the lease, in one place.
+//!
+//! **Invariant:** the table of sections, the routes and the lease change in [`Ownership::step`] only, under the machine's lock,
+//! in the order that the machine gives, the lease last. Readers go the other way round: [`Ownership::serve`] checks the lease
+//! and then loads the table, and only a [`Serving`] gives access to a section's numbers. So a lease that was extended is never
+//! used with a table from before.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::{Mutex, MutexGuard};
+use seq_api::clock::Clock;
+use seq_core::lease::{Clocks, Lease};
+use seq_core::owner::handover::HandoverRequest;
+use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
+use seq_core::route::RouteTable;
+use seq_core::section::SectionCopy;
+use seq_core::{Epoch, Layout, Section, SectionId, Seq, Step};
+
+mod section;
+mod table;
+
+pub(crate) use section::{OwnedSection, Served};
+pub(crate) use table::Table;
+use table::{Change, SectionTable};
+
+/// The machine, and what readers see of it.
+#[derive(Debug)]
+pub(crate) struct Ownership {
+    layout: Layout,
+    step: Step,
+    /// How long a lease is served under.
+    served: Duration,
+    clock: Clock,
+    /// Decides. Never locked on the path of a number.
+    machine: Mutex<Owner>,
+    sections: SectionTable,
+    routes: ArcSwapOption<RouteTable>,
+    lease: Lease,
+    /// When the newest request was sent whose response was adopted, on the boot clock, in nanoseconds; 0 before.
+    confirmed: AtomicU64,
+}
+
+/// What one step of the machine leaves to its caller.
+#[must_use = "requests must be sent, and waiting calls notified"]
+#[derive(Debug, Default)]
+pub(crate) struct Followup {
+    /// To be sent.
+    pub(crate) requests: Vec<HandoverRequest>,
+    /// A renewal is to be sent at once, for a grant.
+    pub(crate) renew_now: bool,
+    /// The table or the routes changed, the lease ended, or a lease that was over began anew.
+    pub(crate) changed: bool,
+    /// The lease was extended.
+    pub(crate) extended: bool,
+    /// Sections that changed hands.
+    pub(crate) transitions: Transitions,
+}
+
+/// What one step did to the table of served sections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Transitions {
+    /// Sections that started at their ceiling.
+    pub(crate) taken_over: usize,
+    /// Sections that started from a copy.
+    pub(crate) handed_over: usize,
+    /// Sections that left.
+    pub(crate) left: usize,
+    /// Sections of handovers that started at their ceiling.
+    pub(crate) copies_lost: usize,
+    /// The newest epoch among those that entered or left.
+    pub(crate) epoch: Epoch,
+}
+
+/// The served sections, under a lease that held after the calls at hand had arrived. Not to be kept over a wait.
+pub(crate) struct Serving<'a> {
+    table: Guard<Arc<Table>>,
+    ownership: PhantomData<&'a Ownership>,
+}
+
+impl Serving<'_> {
+    /// A section to take numbers from; `None` when it is not served here.
+    #[inline]
+    pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
+        self.table.get(id).map(Served::new)
+    }
+}
+
+impl Ownership {
+    /// Owns nothing. `step` is how far a raise goes, `served` how long a lease is served under.
+    pub(crate) fn new(machine: Owner, layout: Layout, step: Step, served: Duration, clock: Clock) -> Ownership {
+        Ownership {
+            layout,
+            step,
+            served,
+            clock,
+            machine: Mutex::new(machine),
+            sections: SectionTable::new(layout.sections()),
+            routes: ArcSwapOption::empty(),
+            lease: Lease::default(),
+            confirmed: AtomicU64::new(0),
+        }
+    }
+
+    /// What is served, if the lease holds at `now`, a reading of the clocks from after the calls at hand had arrived.
+    #[inline]
+    pub(crate) fn serve(&self, now: Clocks) -> Option<Serving<'_>> {
+        // The lease first, then the table: see `seq_core::lease`.
+        if !self.lease.holds(now) {
+            return None;
+        }
+        Some(Serving { table: self.sections.load(), ownership: PhantomData })
+    }
+
+    /// Whether the lease holds.
+    pub(crate) fn is_leased(&self, now: Clocks) -> bool {
+        self.lease.holds(now)
+    }
+
+    /// What is left of the lease.
+    pub(crate) fn lease_left(&self, now: Clocks) -> Duration {
+        self.lease.left(now)
+    }
+
+    /// When the newest request was sent whose response was adopted, on the boot clock, in nanoseconds; 0 before.
+    pub(crate) fn confirmed(&self) -> u64 {
+        self.confirmed.load(Acquire)
+    }
+
+    /// What is owned, whether or not the lease holds. Not to be kept over a wait.
+    pub(crate) fn owned(&self) -> Guard<Arc<Table>> {
+        self.sections.load()
+    }
+
+    /// The current incarnation, and what it owns: nothing between two of them.
+    pub(crate) fn session_and_table(&self) -> (Option<Session>, Guard<Arc<Table>>) {
+        let machine = self.machine.lock();
+        (machine.session(), self.sections.load())
+    }
+
+    /// The newest routes. Not to be kept over a wait.
+    #[inline]
+    pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
+        self.routes.load()
+    }
+
+    /// The machine, to read from it.
+    pub(crate) fn machine(&self) -> MachineView<'_> {
+        MachineView(self.machine.lock())
+    }
+
+    /// Has the machine take a step, and carries its effects out before the next step begins.
+    pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> (T, Followup) {
+        let mut machine = self.machine.lock();
+        let mut effects = Effects::new();
+        let outcome = step(&mut machine, &mut effects);
+        let followup = if effects.is_empty() { Followup::default() } else { self.carry_out(&machine, effects) };
+        (outcome, followup)
+    }
+
+    fn carry_out(&self, machine: &Owner, effects: Effects) -> Followup {
+        let mut followup = Followup::default();
+        let mut changes = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Table(effect) => {
+                    followup.changed = true;
+                    self.change_table(machine, effect, &mut changes, &mut followup.transitions);
+                }
+                Effect::Lease(LeaseEffect::Extend { sent }) => {
+                    self.sections.change(std::mem::take(&mut changes));
+                    followup.changed |= !self.lease.holds(self.clock.now());
+                    followup.extended = true;
+                    self.lease.extend(sent, self.served);
+                    self.confirmed.fetch_max(sent.boottime, Release);
+                }
+                Effect::Lease(LeaseEffect::End) => {
+                    followup.changed = true;
+                    self.lease.end();
+                }
+                Effect::Send(request) => {
+                    followup.changed = true;
+                    followup.requests.push(request);
+                }
+                Effect::RenewNow => followup.renew_now = true,
+                Effect::CopyLost { section, epoch, why } => {
+                    followup.changed = true;
+                    followup.transitions.lose_copy(section, epoch, &why);
+                }
+            }
+        }
+        self.sections.change(changes);
+        followup
+    }
+
+    fn change_table(
+        &self,
+        machine: &Owner,
+        effect: TableEffect,
+        changes: &mut Vec<Change>,
+        transitions: &mut Transitions,
+    ) {
+        match effect {
+            TableEffect::Publish => self.routes.store(machine.routes().cloned()),
+            TableEffect::Enter { section, epoch, ceiling, copy } => {
+                transitions.enter(epoch, copy.is_some());
+                changes.push(Change::Enter(self.start(section, epoch, ceiling, copy.as_ref(), transitions)));
+            }
+            TableEffect::Leave { section, epoch } => {
+                transitions.leave(epoch);
+                changes.push(Change::Leave(section, epoch));
+            }
+            TableEffect::Thaw { section, epoch } => {
+                changes.extend(self.thaw(section, epoch, transitions).map(Change::Enter));
+            }
+        }
+    }
+
+    /// A section as its ownership begins: at the exact values of a copy, or above everything that may have been given out.
+    fn start(
+        &self,
+        id: SectionId,
+        epoch: Epoch,
+        ceiling: Seq,
+        copy: Option<&SectionCopy>,
+        transitions: &mut Transitions,
+    ) -> Arc<OwnedSection> {
+        let uids = self.layout.uids_of(id);
+        let uids = (uids.end - uids.start) as u32;
+        let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, self.step));
+        let exact = exact
+            .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
+        let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, self.step));
+        OwnedSection::new(id, epoch, section)
+    }
+
+    /// A section with the values of one that was frozen for a handover which failed for good; `None` when it left meanwhile.
+    fn thaw(&self, id: SectionId, epoch: Epoch, transitions: &mut Transitions) -> Option<Arc<OwnedSection>> {
+        let frozen = self.sections.load().get(id).filter(|owned| owned.epoch == epoch).cloned()?;
+        Some(self.start(id, epoch, frozen.ceiling(), Some(&frozen.freeze()), transitions))
+    }
+}
+
+/// The locked machine, read only: a change of it goes through [`Ownership::step`].
+pub(crate) struct MachineView<'a>(MutexGuard<'a, Owner>);
+
+impl std::ops::Deref for MachineView<'_> {
+    type Target = Owner;
+
+    fn deref(&self) -> &Owner {
+        &self.0
+    }
+}
+
+impl Transitions {
+    fn enter(&mut self, epoch: Epoch, copied: bool) {
+        if copied {
+            self.handed_over += 1;
+        } else {
+            self.taken_over += 1;
+        }
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    fn leave(&mut self, epoch: Epoch) {
+        self.left += 1;
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// A section starts at its ceiling instead of from a copy: legal, and a gap that a handover should not leave.
+    fn lose_copy(&mut self, section: SectionId, epoch: Epoch, why: &CopyLoss) {
+        self.copies_lost += 1;
+        tracing::warn!(section = section.0, epoch = epoch.0, %why, "a handover leaves a gap: its copy is not used");
+    }
+
+    /// Logs the step in one line, however many sections it changed.
+    pub(crate) fn log(&self, set: &str, name: &str) {
+        let Transitions { taken_over, handed_over, left, epoch, .. } = *self;
+        if taken_over + handed_over + left > 0 {
+            tracing::info!(set, name, taken_over, handed_over, left, epoch = epoch.0, "sections changed owner");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! A section of this process.
+//!
+//! **Invariant:** numbers are taken and read through [`Served`] only, which exists only under a lease that was checked before
+//! the table was loaded. The rest of a section (its ceiling, its copy) needs no lease.
+
+use std::sync::Arc;
+
+use seq_core::section::{RaiseTicket, SectionCopy};
+use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Take, Target};
+use tokio::sync::Notify;
+
+/// A section under one ownership.
+#[derive(Debug)]
+pub(crate) struct OwnedSection {
+    pub(crate) id: SectionId,
+    /// The ownership.
+    pub(crate) epoch: Epoch,
+    /// Notified after the ceiling was raised and after the section left the table.
+    pub(crate) changed: Notify,
+    section: Section,
+}
+
+impl OwnedSection {
+    pub(crate) fn new(id: SectionId, epoch: Epoch, section: Section) -> Arc<OwnedSection> {
+        Arc::new(OwnedSection { id, epoch, section, changed: Notify::new() })
+    }
+
+    /// The committed ceiling as known here.
+    pub(crate) fn ceiling(&self) -> Seq {
+        self.section.ceiling()
+    }
+
+    /// Number of uids.
+    pub(crate) fn uids(&self) -> u32 {
+        self.section.uids()
+    }
+
+    /// Bytes that hold counters of touched pages.
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.section.slot_bytes()
+    }
+
+    /// Freezes every slot and copies the exact values: see [`Section::freeze`].
+    pub(crate) fn freeze(&self) -> SectionCopy {
+        self.section.freeze()
+    }
+
+    /// The ceiling to request: see [`Section::raise_target`].
+    pub(crate) fn raise_target(&self) -> Option<Seq> {
+        self.section.raise_target()
+    }
+
+    /// Adopts a committed ceiling: see [`Section::raised`].
+    pub(crate) fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
+        self.section.raised(committed)
+    }
+}
+
+/// A section that may be served now.
+#[derive(Clone, Copy)]
+pub(crate) struct Served<'a>(&'a Arc<OwnedSection>);
+
+impl<'a> Served<'a> {
+    #[inline]
+    pub(super) fn new(owned: &'a Arc<OwnedSection>) -> Served<'a> {
+        Served(owned)
+    }
+
+    /// The ownership.
+    #[inline]
+    pub(crate) fn epoch(self) -> Epoch {
+        self.0.epoch
+    }
+
+    /// Without the right to serve.
+    pub(crate) fn owned(self) -> &'a Arc<OwnedSection> {
+        self.0
+    }
+
+    /// Whether this very section is meant.
+    pub(crate) fn is(self, owned: &Arc<OwnedSection>) -> bool {
+        Arc::ptr_eq(self.0, owned)
+    }
+
+    /// See [`Section::take`].
+    #[inline]
+    pub(crate) fn take(self, slot: SlotIndex, count: Count) -> Take {
+        self.0.section.take(slot, count)
+    }
+
+    /// See [`Section::advance`].
+    pub(crate) fn advance(self, slot: SlotIndex, to: Target, limit: AdvanceLimit) -> Advance {
+        self.0.section.advance(slot, to, limit)
+    }
+
+    /// See [`Section::current`].
+    pub(crate) fn current(self, slot: SlotIndex) -> Option<Reading> {
+        self.0.section.current(slot)
+    }
+
+    /// See [`Section::warm`].
+    #[inline]
+    #[must_use]
+    pub(crate) fn warm(self, slot: SlotIndex) -> u64 {
+        self.0.section.warm(slot)
+    }
+}

@@ -1,0 +1,174 @@
+//! The served sections, as one table that readers load with one atomic and never wait for.
+//!
+//! Owners change seldom and numbers are given out always, so a change copies. It copies the chunks that it names and the list
+//! of chunks, not every section: a handover of each section of a large set changes the table once for each of them.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use seq_core::{Epoch, SectionId};
+
+use super::OwnedSection;
+
+/// Sections in a chunk: a change copies a chunk of 2 KiB and a list of as many pointers as there are chunks, which are of
+/// one size in a set of 65,536 sections.
+const CHUNK: usize = 256;
+
+/// Neighbouring sections; `None` for one that is not served here.
+type Chunk = [Option<Arc<OwnedSection>>; CHUNK];
+
+/// One state of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// Invariant: together they have room for every section of the set.
+    chunks: Box<[Arc<Chunk>]>,
+}
+
+impl Table {
+    #[inline]
+    pub(crate) fn get(&self, id: SectionId) -> Option<&Arc<OwnedSection>> {
+        let id = id.0 as usize;
+        self.chunks.get(id / CHUNK)?[id % CHUNK].as_ref()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<OwnedSection>> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
+    }
+
+    /// Whether this very section is owned.
+    pub(crate) fn has(&self, owned: &Arc<OwnedSection>) -> bool {
+        self.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned))
+    }
+
+    /// The entry of a section, in a chunk of this state alone.
+    fn entry(&mut self, id: SectionId) -> &mut Option<Arc<OwnedSection>> {
+        let id = id.0 as usize;
+        &mut Arc::make_mut(&mut self.chunks[id / CHUNK])[id % CHUNK]
+    }
+}
+
+/// A change of one section.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// It is served from now on; what was served of it before leaves.
+    Enter(Arc<OwnedSection>),
+    /// It is no longer served under this ownership.
+    Leave(SectionId, Epoch),
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct SectionTable {
+    current: ArcSwap<Table>,
+}
+
+impl SectionTable {
+    pub(crate) fn new(sections: u32) -> SectionTable {
+        let empty: Arc<Chunk> = Arc::new([const { None }; CHUNK]);
+        let chunks = vec![empty; (sections as usize).div_ceil(CHUNK)].into();
+        SectionTable { current: ArcSwap::from_pointee(Table { chunks }) }
+    }
+
+    /// The table as it stands. Not to be kept over a wait.
+    #[inline]
+    pub(crate) fn load(&self) -> Guard<Arc<Table>> {
+        self.current.load()
+    }
+
+    /// Makes changes, in order and in one step. One caller at a time: the machine's lock is held.
+    ///
+    /// # Panics
+    /// When a section enters under an older ownership than the one that is served: two incarnations of a section would
+    /// overlap.
+    pub(super) fn change(&self, changes: Vec<Change>) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut next = Table::clone(&self.current.load());
+        let mut left = Vec::new();
+        for change in changes {
+            match change {
+                Change::Enter(section) => {
+                    let entry = next.entry(section.id);
+                    let older = entry.as_ref().is_none_or(|served| served.epoch <= section.epoch);
+                    assert!(older, "section {} would fall back to epoch {}", section.id, section.epoch);
+                    left.extend(entry.replace(section));
+                }
+                Change::Leave(id, epoch) => {
+                    if next.get(id).is_some_and(|served| served.epoch == epoch) {
+                        left.extend(next.entry(id).take());
+                    }
+                }
+            }
+        }
+        self.current.store(Arc::new(next));
+        // Out of the table first, then the notification: a waiter that wakes, or that read the table just before, finds it gone.
+        for section in &left {
+            section.changed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::{Section, Seq, Step};
+
+    use super::*;
+
+    fn enter(id: u32, epoch: u64) -> Change {
+        let section = Section::takeover(10, Seq(0), Step(10));
+        Change::Enter(OwnedSection::new(SectionId(id), Epoch(epoch), section))
+    }
+
+    fn leave(id: u32, epoch: u64) -> Change {
+        Change::Leave(SectionId(id), Epoch(epoch))
+    }
+
+    fn epochs(table: &SectionTable) -> Vec<(u32, u64)> {
+        table.load().iter().map(|section| (section.id.0, section.epoch.0)).collect()
+    }
+
+    #[test]
+    fn sections_enter_and_leave_by_ownership() {
+        let table = SectionTable::new(4);
+        table.change(vec![enter(0, 1), enter(2, 1)]);
+        table.change(vec![leave(0, 2), leave(2, 1)]);
+        assert_eq!(epochs(&table), [(0, 1)], "another ownership than the one that leaves stays");
+        table.change(vec![enter(0, 2), enter(2, 2), leave(0, 1)]);
+        assert_eq!(epochs(&table), [(0, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn a_change_copies_the_chunks_that_it_names() {
+        let chunk = CHUNK as u32;
+        let table = SectionTable::new(2 * chunk + 1);
+        table.change(vec![enter(0, 1), enter(chunk - 1, 1), enter(chunk, 1), enter(2 * chunk, 1)]);
+        let before = table.load();
+        table.change(vec![leave(chunk, 1), leave(0, 2)]);
+        let after = table.load();
+        let shared: Vec<_> = before.chunks.iter().zip(&after.chunks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
+        assert_eq!(shared, [true, false, true]);
+        assert_eq!(epochs(&table), [(0, 1), (chunk - 1, 1), (2 * chunk, 1)]);
+        assert!(after.get(SectionId(3 * chunk)).is_none(), "the set has no such section");
+    }
+
+    #[tokio::test]
+    async fn a_waiter_of_a_section_is_notified_when_it_left() {
+        let table = SectionTable::new(1);
+        table.change(vec![enter(0, 1)]);
+        let waited_for = table.load().get(SectionId(0)).cloned().unwrap();
+        let mut waiting = std::pin::pin!(waited_for.changed.notified());
+        waiting.as_mut().enable();
+        table.change(vec![enter(0, 2)]);
+        waiting.await;
+        assert!(!table.load().has(&waited_for));
+    }
+
+    #[test]
+    #[should_panic(expected = "section 0 would fall back to epoch 1")]
+    fn an_older_ownership_never_replaces_a_newer_one() {
+        let table = SectionTable::new(1);
+        table.change(vec![enter(0, 2)]);
+        table.change(vec![enter(0, 1)]);
+    }
+}

@@ -1,0 +1,88 @@
+use seq_core::lease::LeaseTerms;
+use seq_core::owner::{Grant, OwnershipUpdate};
+use seq_core::route::{Route, RouteNode, RouteRun, RouteUpdate};
+use seq_core::{Count, HandoverId, Incarnation, NodeId, RouteVersion, SlotIndex, Take};
+
+use super::*;
+
+const ME: Session = Session { node: NodeId(1), incarnation: Incarnation(1) };
+
+fn layout() -> Layout {
+    Layout::new(0..20, 10).unwrap()
+}
+
+fn ownership() -> Ownership {
+    let terms = LeaseTerms::DEFAULTS;
+    let ownership = Ownership::new(Owner::new("s", layout(), terms), layout(), Step(10), terms.served(), Clock::System);
+    let ((), followup) = ownership.step(|owner, _| owner.on_registered(ME));
+    assert!(!followup.changed);
+    ownership
+}
+
+/// Both sections under an epoch, for one node, at a version of the routes.
+fn update(node: NodeId, epoch: u64, version: u64) -> OwnershipUpdate {
+    let route = Route { owner: Some(node), epoch: Epoch(epoch) };
+    let nodes = [1, 2].map(|id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a{id}:1") }));
+    let grant =
+        |id: u32| Grant { section: SectionId(id), epoch: Epoch(epoch), ceiling: Seq(0), handover_id: HandoverId(0) };
+    OwnershipUpdate {
+        routes: Some(RouteUpdate {
+            set: "s".to_owned(),
+            layout: layout(),
+            version: RouteVersion(version),
+            base: RouteVersion(0),
+            nodes: nodes.into(),
+            runs: vec![RouteRun { first: SectionId(0), sections: 2, route }],
+        }),
+        grants: if node == ME.node { (0..2).map(grant).collect() } else { Vec::new() },
+        ..OwnershipUpdate::default()
+    }
+}
+
+fn adopt(ownership: &Ownership, sent: Clocks, update: OwnershipUpdate) -> Followup {
+    let (adopted, followup) = ownership.step(|owner, effects| owner.on_update(ME, sent, update, effects));
+    adopted.unwrap();
+    followup
+}
+
+#[test]
+fn nothing_is_served_without_a_lease_and_all_of_it_under_one() {
+    let ownership = ownership();
+    let sent = Clock::System.now();
+    assert!(ownership.serve(sent).is_none());
+    let followup = adopt(&ownership, sent, update(ME.node, 1, 1));
+    assert!(followup.changed && followup.extended);
+    assert_eq!((followup.transitions.taken_over, followup.transitions.left), (2, 0));
+    let serving = ownership.serve(sent).unwrap();
+    let taken = serving.get(SectionId(0)).unwrap().take(SlotIndex(0), Count::ONE);
+    assert!(matches!(taken, Take::AtCeiling { .. }), "{taken:?}");
+    assert!(serving.get(SectionId(2)).is_none());
+    assert_eq!(ownership.confirmed(), sent.boottime);
+    let over = Clocks { boottime: sent.boottime + 3_000_000_000, ..sent };
+    assert!(ownership.serve(over).is_none());
+    assert_eq!(ownership.owned().iter().count(), 2, "they stay owned");
+}
+
+#[test]
+fn what_left_is_gone_before_the_lease_is_extended() {
+    let ownership = ownership();
+    let sent = Clock::System.now();
+    adopt(&ownership, sent, update(ME.node, 1, 1)).transitions.log("s", "a1");
+    let followup = adopt(&ownership, sent, update(NodeId(2), 2, 2));
+    assert_eq!(followup.transitions.left, 2);
+    assert!(ownership.serve(sent).unwrap().get(SectionId(0)).is_none());
+    assert_eq!(ownership.routes().as_ref().unwrap().version(), RouteVersion(2));
+    let followup = adopt(&ownership, sent, OwnershipUpdate::default());
+    assert!(followup.extended && !followup.changed, "a renewal as such wakes no call");
+}
+
+#[test]
+fn the_end_of_an_incarnation_ends_the_lease_and_empties_the_table() {
+    let ownership = ownership();
+    let sent = Clock::System.now();
+    adopt(&ownership, sent, update(ME.node, 1, 1)).transitions.log("s", "a1");
+    let ((), followup) = ownership.step(|owner, effects| owner.on_session_over(ME, effects));
+    assert!(followup.changed && ownership.serve(sent).is_none());
+    assert_eq!(ownership.owned().iter().count(), 0);
+    assert_eq!(ownership.machine().session(), None);
+}

@@ -1,0 +1,409 @@
+//! Pending calls: the shell around [`seq_core::calls`], which decides. It serves, forwards, waits and counts.
+//!
+//! The items of one section in one call are driven together, in their order, until each has its result.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use seq_api::service::{Call, Item};
+use seq_core::calls::{
+    CallTimeouts, MAX_PENDING, OwnershipView, PendingCall, Rest, Step, UnknownAttempts, Wait, Watch,
+};
+use seq_core::{NodeId, Refusal, SectionId, SlotIndex};
+use tokio::time::Instant;
+
+use crate::ownership::{OwnedSection, Served};
+use crate::shared::Shared;
+use crate::work::Work;
+
+/// An item without a result, and its index in the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingItem {
+    pub(crate) index: usize,
+    pub(crate) item: Item,
+    pub(crate) section: SectionId,
+    pub(crate) slot: SlotIndex,
+    pub(crate) unknown: UnknownAttempts,
+}
+
+impl PendingItem {
+    /// The result, with the attempts before it.
+    fn result<W: Work>(&self, result: Result<W::Output, Refusal>) -> ItemResult<W::Output> {
+        let result = match result {
+            Ok(output) => Ok(W::after_unknown(output, self.unknown.count())),
+            Err(refusal) => Err(self.unknown.refusal(self.section, refusal)),
+        };
+        (self.index, result)
+    }
+}
+
+/// An item's result, with its index in the call.
+pub(crate) type ItemResult<T> = (usize, Result<T, Refusal>);
+
+/// The items of one section in one call that have no result yet.
+#[derive(Debug)]
+pub(crate) struct SectionItems {
+    machine: PendingCall,
+    /// When they became pending.
+    since: Instant,
+    /// In the order of the call. Invariant: none is taken out before an earlier one of its uid.
+    items: Vec<PendingItem>,
+}
+
+impl SectionItems {
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    fn refuse<W: Work>(&mut self, refusal: Refusal, results: &mut Vec<ItemResult<W::Output>>) {
+        results.extend(self.items.drain(..).map(|item| item.result::<W>(Err(refusal))));
+    }
+
+    /// Takes the results of a response in; the rest of the items stays.
+    fn on_response<W: Work>(
+        &mut self,
+        response: impl IntoIterator<Item = ItemResult<W::Output>>,
+        results: &mut Vec<ItemResult<W::Output>>,
+    ) -> Rest {
+        let mut transient = None;
+        let mut remaining = Vec::new();
+        for ((index, result), item) in response.into_iter().zip(&self.items) {
+            match result {
+                Err(refusal) if refusal.is_transient() => {
+                    transient = Some(refusal);
+                    remaining.push(index);
+                }
+                result => results.push(item.result::<W>(result)),
+            }
+        }
+        self.items.retain(|item| remaining.contains(&item.index));
+        self.machine.on_response(self.now(), transient)
+    }
+
+    fn on_abandoned<W: Work>(&mut self, owner: NodeId) {
+        if W::CONSUMES {
+            self.items.iter_mut().for_each(|item| item.unknown.add(owner));
+        }
+        self.machine.on_abandoned();
+    }
+}
+
+impl Shared {
+    /// Items of one section that become pending now.
+    pub(crate) fn pend(&self, call: &Call, section: SectionId, items: Vec<PendingItem>) -> SectionItems {
+        let since = Instant::now();
+        let deadline = call.deadline.saturating_duration_since(since);
+        let machine = PendingCall::new(section, call.hops, self.clock.now(), deadline, CallTimeouts::DEFAULTS);
+        SectionItems { machine, since, items }
+    }
+
+    /// Completes the items of one section in their order: served here while this node serves the section, else by its
+    /// owner. Waits up to the call's deadline.
+    pub(crate) async fn complete<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        mut pending: SectionItems,
+    ) -> Vec<ItemResult<W::Output>> {
+        let section = pending.machine.section();
+        let mut results = Vec::with_capacity(pending.items.len());
+        let mut permit: Option<Permit<'_>> = None;
+        loop {
+            // Created before any state is read: a notification from here on is not missed.
+            let ownership_changed = self.update.notified();
+            let owned = self.ownership.owned().get(section).cloned();
+            let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
+            let rest = match self.try_here(work, &call, owned.as_ref(), &mut pending, &mut results) {
+                Here::Rest(rest) => rest,
+                Here::Forward(to) => match self.forward(work, call, to, std::slice::from_mut(&mut pending)).await {
+                    Ok(response) => pending.on_response::<W>(response, &mut results),
+                    Err(None) => continue,
+                    Err(Some(refusal)) => Rest::Refuse(refusal),
+                },
+            };
+            self.renew_if_due(&mut pending);
+            let wait = match rest {
+                Rest::Done => break,
+                Rest::Wait(wait) => wait,
+                Rest::Refuse(refusal) => {
+                    pending.refuse::<W>(refusal, &mut results);
+                    break;
+                }
+            };
+            let Some(waiting) = permit.take().or_else(|| self.permit()) else {
+                pending.refuse::<W>(Refusal::TooManyHeld { section, held: MAX_PENDING }, &mut results);
+                break;
+            };
+            permit.insert(waiting).set(&wait);
+            tokio::select! {
+                () = async { match section_changed { Some(changed) => changed.await, None => std::future::pending().await } } => {}
+                () = ownership_changed => {}
+                () = tokio::time::sleep_until(pending.since + wait.until) => {}
+                () = self.shutdown.cancelled() => {
+                    pending.refuse::<W>(Refusal::ShuttingDown, &mut results);
+                    break;
+                }
+            }
+        }
+        results
+    }
+
+    /// Evaluates the items, and serves what can be served here.
+    fn try_here<W: Work>(
+        &self,
+        work: &W,
+        call: &Call,
+        owned: Option<&Arc<OwnedSection>>,
+        pending: &mut SectionItems,
+        results: &mut Vec<ItemResult<W::Output>>,
+    ) -> Here {
+        let section = pending.machine.section();
+        let serving = self.serve();
+        let served = serving.as_ref().and_then(|serving| serving.get(section));
+        let served = served.filter(|served| owned.is_some_and(|owned| served.is(owned)));
+        match self.evaluate(call, pending, owned.map(|_| served.is_some())) {
+            Step::Serve => {
+                let served = served.expect("a lease that holds here comes with its section");
+                Here::Rest(self.serve_items(work, call, served, pending, results))
+            }
+            Step::Forward(to) => Here::Forward(to),
+            Step::Rest(rest) => Here::Rest(rest),
+        }
+    }
+
+    fn evaluate(&self, call: &Call, pending: &mut SectionItems, lease_here: Option<bool>) -> Step {
+        let view = View { shared: self, section: pending.machine.section(), lease_here };
+        if lease_here.is_none() && call.hops > 0 {
+            self.counters.wrong_owner();
+        }
+        let now = pending.now();
+        let step = pending.machine.evaluate(now, &view);
+        self.renew_if_due(pending);
+        step
+    }
+
+    fn renew_if_due(&self, pending: &mut SectionItems) {
+        if pending.machine.take_renewal() {
+            self.renew_now.notify_one();
+        }
+    }
+
+    /// Serves what it can from a section, up to the first item that must wait.
+    fn serve_items<W: Work>(
+        &self,
+        work: &W,
+        call: &Call,
+        served: Served<'_>,
+        pending: &mut SectionItems,
+        results: &mut Vec<ItemResult<W::Output>>,
+    ) -> Rest {
+        let mut done = 0;
+        let mut blocked = None;
+        for item in &pending.items {
+            let epoch = match pending.machine.epoch(item.item.epoch, served.epoch(), self.ownership.confirmed()) {
+                Ok(epoch) => epoch,
+                Err(refusal) => {
+                    blocked = Some(refusal);
+                    break;
+                }
+            };
+            let admitted = PendingItem { item: Item { epoch, ..item.item }, ..*item };
+            let Some(result) = work.here(self, served, &admitted) else {
+                blocked = Some(Refusal::CeilingStalled { section: served.owned().id });
+                break;
+            };
+            if result.is_ok() {
+                self.counters.given(call.via, W::numbers(item));
+            }
+            results.push(item.result::<W>(result));
+            done += 1;
+        }
+        pending.items.drain(..done);
+        pending.machine.on_served(pending.now(), blocked)
+    }
+
+    /// Forwards all items of these sections to their owner in one request.
+    ///
+    /// # Errors
+    /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over.
+    async fn forward<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        to: NodeId,
+        sections: &mut [SectionItems],
+    ) -> Result<Vec<ItemResult<W::Output>>, Option<Refusal>> {
+        let items: Vec<PendingItem> = sections.iter().flat_map(|section| &section.items).copied().collect();
+        let response = work.there(self, call, to, &items);
+        let refusal = tokio::select! {
+            response = response => return Ok(response),
+            refusal = self.watch(&mut sections[0]) => refusal,
+        };
+        sections.iter_mut().for_each(|section| section.on_abandoned::<W>(to));
+        Err(refusal)
+    }
+
+    /// Watches a request under way until it is to be dropped. One request carries sections of one owner, which shares their
+    /// fate; so the first of them stands for all.
+    async fn watch(&self, pending: &mut SectionItems) -> Option<Refusal> {
+        let mut awaits: Option<AwaitsOwner<'_>> = None;
+        let section = pending.machine.section();
+        loop {
+            let ownership_changed = self.update.notified();
+            let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
+            let now = pending.now();
+            let watch = pending.machine.watch(now, owner);
+            self.renew_if_due(pending);
+            let wait = match watch {
+                Watch::Wait(wait) => wait,
+                Watch::Abandon(_) => return None,
+                Watch::Refuse(_, refusal) => return Some(refusal),
+            };
+            if wait.awaits_owner && awaits.is_none() {
+                awaits = Some(AwaitsOwner::begin(&self.pending));
+            }
+            tokio::select! {
+                () = ownership_changed => {}
+                () = tokio::time::sleep_until(pending.since + wait.until) => {}
+            }
+        }
+    }
+
+    /// Forwards the items of several sections to the owner that they share in one request, and completes section by section
+    /// what remains.
+    pub(crate) async fn forward_then_complete<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        to: NodeId,
+        mut sections: Vec<SectionItems>,
+    ) -> Vec<ItemResult<W::Output>> {
+        let mut results = Vec::new();
+        match self.forward(work, call, to, &mut sections).await {
+            Ok(response) => {
+                let mut response = response.into_iter();
+                for pending in &mut sections {
+                    let of_section: Vec<_> = response.by_ref().take(pending.items.len()).collect();
+                    // What waits is evaluated at once by `complete`.
+                    let _: Rest = pending.on_response::<W>(of_section, &mut results);
+                    self.renew_if_due(pending);
+                }
+            }
+            Err(None) => {}
+            Err(Some(refusal)) => sections.iter_mut().for_each(|pending| pending.refuse::<W>(refusal, &mut results)),
+        }
+        sections.retain(|pending| !pending.items.is_empty());
+        let rest = sections.into_iter().map(|pending| self.complete(work, call, pending));
+        results.extend(futures::future::join_all(rest).await.into_iter().flatten());
+        results
+    }
+
+    /// What sections that are not served here do first: sections to forward by owner, and those that wait.
+    pub(crate) fn first_step(&self, call: &Call, pending: &mut SectionItems) -> Option<NodeId> {
+        if self.ownership.owned().get(pending.machine.section()).is_some() {
+            return None;
+        }
+        match self.evaluate(call, pending, None) {
+            Step::Forward(to) => Some(to),
+            Step::Serve | Step::Rest(_) => None,
+        }
+    }
+
+    /// A permit to wait; `None` when as many calls as allowed are pending.
+    fn permit(&self) -> Option<Permit<'_>> {
+        if self.pending.calls.fetch_add(1, Relaxed) >= MAX_PENDING {
+            self.pending.calls.fetch_sub(1, Relaxed);
+            return None;
+        }
+        Some(Permit { shared: self, awaits: None, stalled_since: None })
+    }
+}
+
+/// What a node did with items here, and what is next.
+enum Here {
+    Forward(NodeId),
+    Rest(Rest),
+}
+
+/// What this node knows of a section's ownership.
+struct View<'a> {
+    shared: &'a Shared,
+    section: SectionId,
+    lease_here: Option<bool>,
+}
+
+impl OwnershipView for View<'_> {
+    fn lease_here(&self) -> Option<bool> {
+        self.lease_here
+    }
+
+    fn other_owner(&self) -> Option<NodeId> {
+        self.shared.other_owner(self.section)
+    }
+
+    fn is_expected(&self) -> bool {
+        self.shared.ownership.machine().expects(self.section)
+    }
+}
+
+/// How many calls are pending at this node.
+#[derive(Debug, Default)]
+pub(crate) struct PendingCalls {
+    calls: AtomicUsize,
+    /// Those that wait for an ownership update.
+    awaiting_owner: AtomicUsize,
+}
+
+impl PendingCalls {
+    /// Whether a call waits for an ownership update.
+    pub(crate) fn await_owner(&self) -> bool {
+        self.awaiting_owner.load(Relaxed) > 0
+    }
+}
+
+/// One call that waits for an ownership update.
+struct AwaitsOwner<'a>(&'a PendingCalls);
+
+impl AwaitsOwner<'_> {
+    fn begin(calls: &PendingCalls) -> AwaitsOwner<'_> {
+        calls.awaiting_owner.fetch_add(1, Relaxed);
+        AwaitsOwner(calls)
+    }
+}
+
+impl Drop for AwaitsOwner<'_> {
+    fn drop(&mut self) {
+        self.0.awaiting_owner.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The permit of one pending call.
+struct Permit<'a> {
+    shared: &'a Shared,
+    awaits: Option<AwaitsOwner<'a>>,
+    /// Since when it waits at a ceiling.
+    stalled_since: Option<Instant>,
+}
+
+impl Permit<'_> {
+    fn set(&mut self, wait: &Wait) {
+        if wait.stalled {
+            self.stalled_since.get_or_insert_with(Instant::now);
+        }
+        if !wait.awaits_owner {
+            self.awaits = None;
+        } else if self.awaits.is_none() {
+            self.awaits = Some(AwaitsOwner::begin(&self.shared.pending));
+        }
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.shared.pending.calls.fetch_sub(1, Relaxed);
+        if let Some(since) = self.stalled_since {
+            self.shared.counters.stalled(since.elapsed());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a call does with an item: allocate, read or advance, here or at the owner.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use seq_api::service::{Allocation, Call, Current};
+use seq_core::{Epoch, NodeId, Refusal, Target};
+
+use crate::ownership::Served;
+use crate::pending::{ItemResult, PendingItem};
+use crate::shared::Shared;
+
+/// One of [`Take`], [`Read`] and [`Advance`].
+pub(crate) trait Work: Send + Sync {
+    type Output: Send;
+
+    /// Whether an attempt without a response may have consumed numbers.
+    const CONSUMES: bool = false;
+
+    /// How many numbers a completed item allocated.
+    fn numbers(item: &PendingItem) -> u64;
+
+    /// The output after attempts whose outcome is unknown.
+    fn after_unknown(output: Self::Output, _attempts: u32) -> Self::Output {
+        output
+    }
+
+    /// Serves it from a section of this node, under a lease that holds. `None`: not now; the call becomes pending.
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Output, Refusal>>;
+
+    /// Forwards items to their owner, in order.
+    fn there(
+        &self,
+        shared: &Shared,
+        call: Call,
+        to: NodeId,
+        items: &[PendingItem],
+    ) -> impl Future<Output = Vec<ItemResult<Self::Output>>> + Send;
+}
+
+/// Allocates numbers.
+pub(crate) struct Take;
+
+/// Reads the last number.
+pub(crate) struct Read;
+
+/// Advances a uid to a number.
+pub(crate) struct Advance {
+    to: Target,
+    /// Whether it was logged as a far one.
+    logged: AtomicBool,
+}
+
+impl Advance {
+    pub(crate) fn new(to: Target) -> Advance {
+        Advance { to, logged: AtomicBool::new(false) }
+    }
+}
+
+impl Work for Take {
+    type Output = Allocation;
+
+    const CONSUMES: bool = true;
+
+    fn numbers(item: &PendingItem) -> u64 {
+        item.item.count.get().into()
+    }
+
+    fn after_unknown(output: Allocation, attempts: u32) -> Allocation {
+        Allocation { lost: output.lost.saturating_add(attempts), ..output }
+    }
+
+    #[inline]
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Allocation, Refusal>> {
+        shared.take(served, &item.item, item.slot)
+    }
+
+    async fn there(
+        &self,
+        shared: &Shared,
+        call: Call,
+        to: NodeId,
+        items: &[PendingItem],
+    ) -> Vec<ItemResult<Allocation>> {
+        match items {
+            [item] => vec![(item.index, shared.forward_next(call, to, item).await)],
+            items => shared.forward_next_many(call, to, items).await,
+        }
+    }
+}
+
+impl Work for Read {
+    type Output = Current;
+
+    fn numbers(_: &PendingItem) -> u64 {
+        0
+    }
+
+    fn here(&self, _: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Current, Refusal>> {
+        if item.item.epoch > served.epoch() {
+            return None;
+        }
+        let reading = served.current(item.slot)?;
+        Some(Ok(Current { reading, epoch: served.epoch() }))
+    }
+
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<ItemResult<Current>> {
+        match items {
+            [item] => vec![(item.index, shared.forward_current(call, to, item).await)],
+            items => shared.forward_current_many(call, to, items).await,
+        }
+    }
+}
+
+impl Work for Advance {
+    type Output = Epoch;
+
+    /// None: numbers that an advance skips are not allocated.
+    fn numbers(_: &PendingItem) -> u64 {
+        0
+    }
+
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Epoch, Refusal>> {
+        let far = shared.is_far(served.owned(), self.to);
+        let result = shared.advance(served, item, self.to);
+        if far && !matches!(result, Some(Err(_))) && !self.logged.swap(true, Relaxed) {
+            let (uid, section, to) = (item.item.uid.0, served.owned().id.0, self.to.seq().0);
+            tracing::warn!(uid, section, to, ceiling = served.owned().ceiling().0, "an advance far above the ceiling");
+        }
+        result
+    }
+
+    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<ItemResult<Epoch>> {
+        let mut results = Vec::with_capacity(items.len());
+        for item in items {
+            results.push((item.index, shared.forward_advance(call, to, item, self.to).await));
+        }
+        results
+    }
+}

@@ -1,0 +1,9 @@
+//! The API of a sequence service: what endpoints call and allocators implement, and what both share beside it.
+//!
+//! The catalogue of metrics and the lease clock are here because every server role uses them and no infrastructure
+//! depends on them.
+
+pub mod batch_clock;
+pub mod clock;
+pub mod metrics;
+pub mod service;

@@ -1,0 +1,147 @@
+//! The catalogue: every metric of the program, in one table.
+//!
+//! A metric is recorded by the constant of its name, as in `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so that
+//! a name cannot be misspelt. No label ever carries a uid or a section: series stay few however large a set is.
+
+use std::time::Instant;
+
+use seq_kit::admission::ConnectionMetrics;
+use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
+
+/// Writes a constant for every name, with the help as its documentation, and [`CATALOGUE`] of all of them.
+macro_rules! catalogue {
+    ($( #[doc = $help:literal] $constant:ident = $name:literal, $kind:ident, $unit:ident, $labels:expr $(, $buckets:expr)?; )*) => {
+        $( #[doc = $help] pub const $constant: &str = $name; )*
+
+        /// Every metric, in the order of the documentation.
+        pub const CATALOGUE: &[Metric] = &[$( Metric {
+            name: $name,
+            kind: Kind::$kind,
+            unit: Unit::$unit,
+            help: $help.trim_ascii(),
+            labels: &$labels,
+            buckets: { let buckets: &[f64] = &[]; $( let _ = buckets; let buckets: &[f64] = $buckets; )? buckets },
+        } ),*];
+    };
+}
+
+/// From one core's time for a call in memory to a caller's whole patience.
+const LATENCY: &[f64] = &[
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1,
+    0.25, 0.5, 1.0, 2.5, 5.0,
+];
+
+/// From a sync of a fast disk to one that is about to fail.
+const DISK: &[f64] =
+    &[0.000_05, 0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+/// From one number for each write to a hundred default steps.
+const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 25_000.0, 100_000.0, 1_000_000.0];
+
+/// From one item to the most a message may carry.
+const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 4_096.0, 10_000.0];
+
+catalogue! {
+    /// Allocated numbers, and refused items by their gRPC code.
+    ALLOCATIONS_TOTAL = "seqsvr_allocations_total", Counter, Count, ["set", "via", "code"];
+    /// Time from a decoded request to its response, sampled from one request in 16.
+    REQUEST_SECONDS = "seqsvr_request_seconds", Histogram, Seconds, ["set", "via"], LATENCY;
+    /// Ceiling raises that an AllocSvr requested, by outcome (committed, refused, failed).
+    CEILING_RAISES_TOTAL = "seqsvr_ceiling_raises_total", Counter, Count, ["set", "outcome"];
+    /// Time from the request of a raise to the response that it is committed.
+    CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Time that requests waited at a ceiling; empty in a healthy set.
+    CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Highest ceiling of the sections that an AllocSvr serves.
+    CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
+    /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63 (the end).
+    CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
+    /// Distance that one committed raise moved a ceiling: numbers for each write of a section.
+    ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
+    /// Sections in one raise request to the store.
+    RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
+    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr).
+    SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
+    /// Version of the route table that a node holds.
+    ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
+    /// Items that a node forwarded to their owner.
+    FORWARDED_TOTAL = "seqsvr_forwarded_total", Counter, Count, ["set", "node"];
+    /// Forwarded items that arrived at a node without their section.
+    WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
+    /// Time left of an AllocSvr's lease; at 0 it serves no section.
+    LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
+    /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).
+    HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
+    /// Pause of a section during a handover: from freeze at the source to serving at the target.
+    HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Handovers to an AllocSvr that started at the ceiling, because the copy was missing or did not fit: a gap each.
+    HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
+    /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
+    RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
+    /// Memory that holds counters of touched pages.
+    SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
+    /// 1 on the Raft leader of a set's store, 0 on the other members.
+    RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
+    /// 1 while a member leads a majority that acknowledged it recently, or receives from its leader; else 0.
+    RAFT_QUORUM = "seqsvr_raft_quorum", Gauge, Count, ["set", "node"];
+    /// Voters of a store by state as a member sees them (all; responding, which is 0 on members that do not lead).
+    RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];
+    /// Round trip of the last heartbeat to another member, on the leader.
+    RAFT_ROUND_TRIP_SECONDS = "seqsvr_raft_round_trip_seconds", Gauge, Seconds, ["set", "node", "member"];
+    /// Leader transfers of a member because no AllocSvr reached it.
+    RAFT_UNREACHED_TRANSFERS_TOTAL = "seqsvr_raft_unreached_transfers_total", Counter, Count, ["set", "node"];
+    /// Requests of AllocSvrs that a follower forwarded to the leader, by outcome (answered, unreachable).
+    CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
+    /// Raft term that a member of the store is in.
+    RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
+    /// Index of the last entry in a member's log.
+    RAFT_LAST_LOG_INDEX = "seqsvr_raft_last_log_index", Gauge, Count, ["set", "node"];
+    /// Index of the last entry applied to a member's state.
+    RAFT_APPLIED_INDEX = "seqsvr_raft_applied_index", Gauge, Count, ["set", "node"];
+    /// Index that a member's newest snapshot covers.
+    RAFT_SNAPSHOT_INDEX = "seqsvr_raft_snapshot_index", Gauge, Count, ["set", "node"];
+    /// Time from the proposal of an entry to its result from the state machine, on the leader.
+    RAFT_COMMIT_SECONDS = "seqsvr_raft_commit_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Time of one sync of the store's log to disk.
+    STORAGE_SYNC_SECONDS = "seqsvr_storage_sync_seconds", Histogram, Seconds, ["set", "node"], DISK;
+    /// Log entries that shared one sync.
+    STORAGE_SYNC_ENTRIES = "seqsvr_storage_sync_entries", Histogram, Count, ["set", "node"], BATCH;
+    /// Ceiling raises that a member of the store applied; the same on every member.
+    RAISES_APPLIED_TOTAL = "seqsvr_raises_applied_total", Counter, Count, ["set", "node"];
+    /// Open client connections of a node.
+    CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
+    /// Connections closed at once because a node had reached its limit.
+    CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
+    /// Wrong passwords from clients of the Redis port.
+    AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
+    /// Seconds since the process started.
+    UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
+    /// Always 1; its labels name the version and the source revision.
+    BUILD_INFO = "seqsvr_build_info", Gauge, Count, ["version", "revision"];
+}
+
+/// Installs the recorder of the process with every metric of the catalogue; once per process.
+///
+/// # Errors
+/// When the process has a recorder already.
+pub fn install() -> Result<Recorder, InstallError> {
+    let started = Instant::now();
+    Recorder::install(CATALOGUE, move || metrics::gauge!(UPTIME_SECONDS).set(started.elapsed().as_secs_f64()))
+}
+
+/// Sets the labels of [`BUILD_INFO`].
+pub fn build_info(version: &'static str, revision: &'static str) {
+    metrics::gauge!(BUILD_INFO, "version" => version, "revision" => revision).set(1.0);
+}
+
+/// The metrics of a node's connections.
+#[must_use]
+pub fn connection_metrics(node: &str) -> ConnectionMetrics {
+    ConnectionMetrics {
+        open: metrics::gauge!(CONNECTIONS, "node" => node.to_owned()),
+        refused: metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

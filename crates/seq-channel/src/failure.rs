@@ -1,0 +1,115 @@
+//! Classification of a failed request by its connection: not processed, broken, or failed by a server.
+//!
+//! Invariant: a request counts as not processed only when the connection proves it; everything else may have been
+//! processed.
+
+use std::error::Error;
+
+use tonic::Status;
+
+/// Whether a failed request was certainly not processed: the dial failed, the connection closed before the request was
+/// sent, or the server rejected the stream unprocessed, as at its shutdown (GOAWAY with an earlier last stream, or
+/// REFUSED_STREAM). A retry of such a request is free of risk.
+#[must_use]
+pub fn not_processed(status: &Status) -> bool {
+    causes(status).any(|error| {
+        error.is::<tonic::ConnectError>()
+            || error.downcast_ref::<hyper::Error>().is_some_and(|error| error.is_canceled() || error.is_closed())
+            || error.downcast_ref::<h2::Error>().is_some_and(is_rejected_stream)
+    })
+}
+
+/// Whether the peer rejected the stream unprocessed. A GOAWAY fails only the streams after the last one that it names;
+/// the others continue, and fail with the connection.
+fn is_rejected_stream(error: &h2::Error) -> bool {
+    let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || refused)
+}
+
+/// Whether a failed request failed in the connection, before a server responded. False for a refusal by a server.
+#[must_use]
+pub fn is_transport(status: &Status) -> bool {
+    // Only errors created on this side have a source; a status from a server has none.
+    status.source().is_some()
+}
+
+/// Whether a failed request failed because its connection broke, not because of its timeout.
+#[must_use]
+pub fn is_broken(status: &Status) -> bool {
+    is_transport(status) && !caused_by::<tonic::TimeoutExpired>(status)
+}
+
+/// Whether an error of type `E` is among the sources of a status.
+#[must_use]
+pub fn caused_by<E: Error + 'static>(status: &Status) -> bool {
+    causes(status).any(|error| error.is::<E>())
+}
+
+/// The chain of sources of a status, nearest first.
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |&error| error.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_proto::v1;
+    use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::Pool;
+
+    /// The status of a request to a server that reads it, sends these frames, if any, and closes the connection.
+    async fn status_after(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pool = Pool::with_connections(1);
+        let channel = pool.get(&listener.local_addr().unwrap().to_string()).unwrap();
+        let server = async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let stream = until_headers(&mut connection).await;
+            connection.write_all(&frames(stream)).await.unwrap();
+            // The end of the connection follows the frames.
+            connection.shutdown().await.unwrap();
+            let _ = connection.read_to_end(&mut Vec::new()).await;
+        };
+        let mut client = SequenceServiceClient::new(channel);
+        let call = client.next(v1::NextRequest { uid: 1, count: 1, ..v1::NextRequest::default() });
+        tokio::join!(call, server).0.unwrap_err()
+    }
+
+    /// Reads a connection's preface and frames up to the headers of a request; returns its stream id.
+    async fn until_headers(connection: &mut tokio::net::TcpStream) -> [u8; 4] {
+        // An empty SETTINGS frame.
+        connection.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+        connection.read_exact(&mut [0; 24]).await.unwrap();
+        loop {
+            let mut head = [0; 9];
+            connection.read_exact(&mut head).await.unwrap();
+            let [a, b, c, kind, _, stream @ ..] = head;
+            connection.read_exact(&mut vec![0; u32::from_be_bytes([0, a, b, c]) as usize]).await.unwrap();
+            if kind == 1 {
+                return stream;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_rejected_stream_counts_as_not_processed() {
+        // GOAWAY without an error, with 0 as the last stream that was processed.
+        let left_out = status_after(|_| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+        assert!(not_processed(&left_out), "{left_out:?}");
+        let refused = status_after(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 7]).await;
+        assert!(not_processed(&refused), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_connection_broke_may_have_been_processed() {
+        // GOAWAY that names the request's own stream, then the end.
+        let cut = status_after(|[a, b, c, d]| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0]).await;
+        assert!(!not_processed(&cut) && is_broken(&cut), "{cut:?}");
+        let closed = status_after(|_| Vec::new()).await;
+        assert!(!not_processed(&closed) && is_broken(&closed), "{closed:?}");
+        let cancelled = status_after(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 8]).await;
+        assert!(!not_processed(&cancelled), "{cancelled:?}");
+    }
+}

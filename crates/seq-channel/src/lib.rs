@@ -1,0 +1,17 @@
+//! gRPC channels to nodes: a [`Pool`] by address, the [`Dial`] that makes their connections, and what a failed request
+//! proves about its connection.
+//!
+//! The SDK uses it for calls, servers for requests among themselves.
+//!
+//! **Architecture Invariant:** it interprets no message. Which failure is retried, and where, is decided by its users.
+
+mod failure;
+mod pool;
+mod tasks;
+
+pub use failure::{caused_by, is_broken, is_transport, not_processed};
+pub use pool::{
+    CONNECT_TIMEOUT, CONNECTIONS, KEEP_ALIVE_EVERY, KEEP_ALIVE_TIMEOUT, MAX_ADDRESSES, MAX_CONNECTIONS, Pool,
+    PoolError, SUSPECT_FOR,
+};
+pub use seq_proto::dial::Dial;

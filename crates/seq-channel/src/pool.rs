@@ -1,0 +1,305 @@
+//! Connection pool, by address: connections are dialled on first use, shared by all callers, and dropped when the
+//! address is in no route any more.
+//!
+//! Each node has a few connections, used round-robin. A broken connection is dialled again by the next request; HTTP/2
+//! pings detect a half-open one. An address that could not be reached recently is *suspect*: requests go to another one
+//! if there is one.
+//!
+//! **Runtime:** the tokio runtime that the pool was created on drives every connection, whichever thread sends the
+//! request. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
+//! while that runtime is not running, and fail once it has shut down.
+//!
+//! **Tasks:** the pool owns the task of each connection. Dropping its last handle aborts them: requests that are still in
+//! flight on its channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with
+//! the last clone of their channel.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::Dial;
+use crate::tasks::ConnectionTasks;
+
+/// Default number of connections to one node: enough that one connection's task is not the bottleneck, few enough that
+/// 1,000 clients do not exhaust a node's file descriptors.
+pub const CONNECTIONS: usize = 4;
+
+/// Most connections to one node.
+pub const MAX_CONNECTIONS: usize = 64;
+
+/// Most addresses in a pool: the nodes of four full sets.
+pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
+
+/// Timeout of a dial: shorter than two SYN retransmissions; another node can serve the request instead.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Interval of pings on a connection, also an idle one. A half-open connection is detected within this plus
+/// [`KEEP_ALIVE_TIMEOUT`], before the sections of a lost host have a new owner: no request waits longer than for the
+/// owner.
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(500);
+
+/// Timeout of a ping: longer than a busy node leaves its sockets unread.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+/// How long an address stays suspect after a failure: about one request a second then probes whether it is back.
+pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
+
+/// Connections by address. Clones are handles on the same pool.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connections: usize,
+    dial: Dial,
+    /// The tasks that drive the connections; dropping the pool aborts them.
+    tasks: ConnectionTasks,
+    /// Times in this pool are milliseconds since this instant.
+    made: Instant,
+    /// Ordered, for deterministic simulation: connections that end together, as with the pool, end in the same order.
+    nodes: RwLock<BTreeMap<Box<str>, Node>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    channels: Box<[Channel]>,
+    /// Round-robin counter.
+    turn: AtomicUsize,
+    /// End of the node's time as suspect, in milliseconds of the pool's time; 0 if it is not.
+    suspect_until_ms: AtomicU64,
+}
+
+/// Error of getting a connection to an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// The address is not `host:port`.
+    #[error("{addr:?} is not an address of the form host:port")]
+    BadAddress {
+        /// The requested address.
+        addr: String,
+    },
+    /// The pool is full; see [`Pool::retain`].
+    #[error("no room for {addr:?}: the pool holds {MAX_ADDRESSES} addresses")]
+    Full {
+        /// The requested address.
+        addr: String,
+    },
+}
+
+impl Pool {
+    /// A pool with [`CONNECTIONS`] connections to each node, driven by the current runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn new() -> Pool {
+        Pool::with_connections(CONNECTIONS)
+    }
+
+    /// A pool with `connections` connections to each node, brought into `1 ..=` [`MAX_CONNECTIONS`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn with_connections(connections: usize) -> Pool {
+        Pool::with_dial(connections, Dial::tcp())
+    }
+
+    /// A pool with `connections` connections to each node, made by `dial`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn with_dial(connections: usize, dial: Dial) -> Pool {
+        let inner = Inner {
+            connections: connections.clamp(1, MAX_CONNECTIONS),
+            dial,
+            tasks: ConnectionTasks::on(Handle::current()),
+            made: Instant::now(),
+            nodes: RwLock::default(),
+        };
+        Pool { inner: Arc::new(inner) }
+    }
+
+    /// A connection to `addr`, as `host:port`. Does not block: the first request on it dials.
+    ///
+    /// # Errors
+    /// [`PoolError`]; an unreachable address is an error of the request instead.
+    pub fn get(&self, addr: &str) -> Result<Channel, PoolError> {
+        if let Some(node) = self.inner.nodes.read().get(addr) {
+            return Ok(node.next());
+        }
+        let node = self.inner.open(addr)?;
+        let mut nodes = self.inner.nodes.write();
+        if nodes.len() >= MAX_ADDRESSES && !nodes.contains_key(addr) {
+            return Err(PoolError::Full { addr: addr.to_owned() });
+        }
+        Ok(nodes.entry(addr.into()).or_insert(node).next())
+    }
+
+    /// Drops the addresses for which `keep` is false. Requests on their connections run to completion.
+    pub fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.inner.nodes.write().retain(|addr, _| keep(addr));
+    }
+
+    /// Marks `addr` suspect: it could not be reached just now.
+    pub fn suspect(&self, addr: &str) {
+        if let Some(node) = self.inner.nodes.read().get(addr) {
+            node.suspect_until_ms.store(self.inner.now_ms() + SUSPECT_FOR.as_millis() as u64, Relaxed);
+        }
+    }
+
+    /// Whether `addr` could not be reached recently.
+    #[must_use]
+    pub fn is_suspect(&self, addr: &str) -> bool {
+        // The clock is read only for a node that has failed before, which is rare.
+        self.inner.nodes.read().get(addr).is_some_and(|node| match node.suspect_until_ms.load(Relaxed) {
+            0 => false,
+            until => self.inner.now_ms() < until,
+        })
+    }
+
+    /// The runtime that drives the connections.
+    #[must_use]
+    pub fn runtime(&self) -> &Handle {
+        self.inner.tasks.runtime()
+    }
+
+    /// Number of addresses in the pool.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.nodes.read().len()
+    }
+
+    /// Whether the pool holds no address.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool::new()
+    }
+}
+
+impl Inner {
+    fn open(&self, addr: &str) -> Result<Node, PoolError> {
+        let bad = || PoolError::BadAddress { addr: addr.to_owned() };
+        if addr.len() > seq_core::limits::MAX_ADDR_BYTES {
+            return Err(bad());
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{addr}")).map_err(|_| bad())?;
+        // Exactly host and port: no user, path or query that would change the target.
+        let uri = endpoint.uri();
+        let exact = uri.authority().is_some_and(|authority| authority.as_str() == addr && !addr.contains('@'));
+        if !exact || uri.port_u16().is_none_or(|port| port == 0) || uri.host().is_none_or(str::is_empty) {
+            return Err(bad());
+        }
+        let endpoint = endpoint
+            .executor(self.tasks.spawner())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true);
+        Ok(Node {
+            channels: (0..self.connections).map(|_| self.dial.connect(endpoint.clone())).collect(),
+            turn: AtomicUsize::new(0),
+            suspect_until_ms: AtomicU64::new(0),
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        // Starts at 1: 0 means "never".
+        self.made.elapsed().as_millis() as u64 + 1
+    }
+}
+
+impl Node {
+    fn next(&self) -> Channel {
+        let turn = self.turn.fetch_add(1, Relaxed);
+        self.channels[turn % self.channels.len()].clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_proto::v1;
+    use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_is_opened_once_and_dropped_when_not_retained() {
+        let pool = Pool::with_connections(2);
+        for _ in 0..3 {
+            pool.get("127.0.0.1:7100").unwrap();
+            pool.get("node-2:7100").unwrap();
+        }
+        assert_eq!(pool.len(), 2);
+        pool.retain(|addr| addr == "node-2:7100");
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn bad_addresses_are_refused_by_name() {
+        let pool = Pool::new();
+        let long = format!("{}:1", "a".repeat(300));
+        for addr in
+            ["", "host", "host:", ":1", "host:0", "host:65536", "host:1/x", "a@host:1", "host:1?x", "h h:1", &long]
+        {
+            assert_eq!(pool.get(addr).unwrap_err(), PoolError::BadAddress { addr: addr.to_owned() });
+        }
+        pool.get("[::1]:7100").unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_pool_is_bounded() {
+        let pool = Pool::with_connections(1);
+        for port in 1..=MAX_ADDRESSES {
+            pool.get(&format!("127.0.0.1:{port}")).unwrap();
+        }
+        assert!(matches!(pool.get("127.0.0.2:1"), Err(PoolError::Full { .. })));
+        pool.get("127.0.0.1:1").unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspect_address_recovers_after_a_while() {
+        let pool = Pool::new();
+        pool.get("127.0.0.1:7100").unwrap();
+        assert!(!pool.is_suspect("127.0.0.1:7100"));
+        pool.suspect("127.0.0.1:7100");
+        assert!(pool.is_suspect("127.0.0.1:7100"));
+        tokio::time::advance(SUSPECT_FOR).await;
+        assert!(!pool.is_suspect("127.0.0.1:7100"));
+    }
+
+    #[tokio::test]
+    async fn dropping_the_pool_closes_its_connections() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pool = Pool::with_connections(1);
+        let channel = pool.get(&listener.local_addr().unwrap().to_string()).unwrap();
+        let mut client = SequenceServiceClient::new(channel);
+        let (call, dropped) = (client.get_routes(v1::GetRoutesRequest { known_version: 0 }), async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            connection.read_exact(&mut [0; 24]).await.unwrap();
+            drop(pool);
+            // Returns at the end of the connection.
+            let _ = connection.read_to_end(&mut Vec::new()).await;
+        });
+        let failed = tokio::join!(call, dropped).0.unwrap_err();
+        assert!(crate::is_transport(&failed), "{failed:?}");
+        assert!(client.get_routes(v1::GetRoutesRequest { known_version: 0 }).await.is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! Waits between failed attempts: doubling, bounded, and spread so that nodes do not come back in step.
+
+use core::time::Duration;
+
+/// The waits of one series of attempts. The random number of each wait comes from the shell.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    min: Duration,
+    max: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    /// The first wait is up to `min`, and none is longer than `max`.
+    #[must_use]
+    pub fn new(min: Duration, max: Duration) -> Backoff {
+        Backoff { min, max, next: min }
+    }
+
+    /// The next wait: half of the current step, and a random part of the other half. `random` is any 32 bits.
+    pub fn wait(&mut self, random: u32) -> Duration {
+        let step = self.next;
+        self.next = (step * 2).min(self.max);
+        let half = step / 2;
+        half + Duration::from_nanos(((half.as_nanos() * u128::from(random)) >> u32::BITS) as u64)
+    }
+
+    /// Starts over, after a success.
+    pub fn reset(&mut self) {
+        self.next = self.min;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound_and_are_spread() {
+        let ms = Duration::from_millis;
+        let mut backoff = Backoff::new(ms(20), ms(100));
+        let longest = [20, 40, 80, 100, 100].map(ms);
+        for step in longest {
+            let wait = backoff.wait(u32::MAX);
+            assert!(wait <= step && step - wait < Duration::from_micros(1), "{wait:?} of {step:?}");
+        }
+        assert_eq!(backoff.wait(0), ms(50));
+        backoff.reset();
+        assert_eq!(backoff.wait(0), ms(10));
+    }
+}

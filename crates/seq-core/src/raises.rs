@@ -1,0 +1,231 @@
+//! The raise queue of an AllocSvr: which ceilings are requested from the store, in which batches, and when.
+//!
+//! A section is queued by its [`RaiseTicket`], of which there is one, so at most one raise of a section is queued or in
+//! flight. A raise that failed is queued again, and no batch is sent before its wait is over: while the store does not
+//! answer, one round of calls is made for each wait. A raise that the store refused is not repeated: the ownership is over.
+//!
+//! Time is a duration since any origin, the same in all calls; the shell reads it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::id::{Epoch, SectionId, Seq};
+use crate::limits;
+use crate::owner::Session;
+use crate::renewals::RenewalOptions;
+use crate::section::RaiseTicket;
+use crate::state::Raise;
+
+/// Batches and intervals of raises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RaiseOptions {
+    /// Most sections raised by one call, 1 up to [`limits::MAX_RAISES`].
+    pub batch: usize,
+    /// Most calls in flight, 1 or above.
+    pub in_flight: usize,
+    /// Wait after the first failed call; doubles with each further one.
+    pub retry_min: Duration,
+    /// Longest wait after a failed call.
+    pub retry_max: Duration,
+}
+
+impl RaiseOptions {
+    /// What fits a network of one region. More calls in flight than these queue in the store's log.
+    pub const DEFAULTS: RaiseOptions = RaiseOptions {
+        batch: limits::MAX_RAISES,
+        in_flight: 4,
+        retry_min: RenewalOptions::DEFAULTS.retry_min,
+        retry_max: RenewalOptions::DEFAULTS.retry_max,
+    };
+}
+
+/// A section as the raise queue needs it. The queue holds handles that the shell shares with its table.
+pub trait RaisedSection {
+    /// The section.
+    fn id(&self) -> SectionId;
+    /// The ownership.
+    fn epoch(&self) -> Epoch;
+    /// The committed ceiling as known here.
+    fn ceiling(&self) -> Seq;
+    /// As [`Section::raise_target`](crate::Section::raise_target).
+    fn raise_target(&self) -> Option<Seq>;
+    /// As [`Section::raised`](crate::Section::raised); also notifies the calls that wait at the ceiling.
+    fn raised(&self, committed: Seq) -> Option<RaiseTicket>;
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct RaiseQueue<S> {
+    options: RaiseOptions,
+    /// Oldest first. A section that left may be here beside its successor until it is dropped from a batch.
+    pending: VecDeque<(S, RaiseTicket)>,
+    in_flight: usize,
+    backoff: Backoff,
+    /// No batch is sent before.
+    paused_until: Option<Duration>,
+}
+
+/// Sections and the ceilings to request, under one incarnation. Given back to the queue with the outcome.
+#[must_use = "sections of a batch are raised again only after its outcome is given back to the queue"]
+#[derive(Debug)]
+pub struct RaiseBatch<S> {
+    session: Session,
+    raises: Vec<(S, RaiseTicket, Seq)>,
+}
+
+/// What a response did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RaiseOutcome {
+    /// Ownerships whose ceiling is committed, for [`Owner::on_raised`](crate::owner::Owner::on_raised).
+    pub raised: Vec<(SectionId, Epoch)>,
+    /// How far each ceiling moved, in the order of `raised`.
+    pub distances: Vec<u64>,
+    /// Ownerships that are over, for [`Owner::on_lost`](crate::owner::Owner::on_lost).
+    pub lost: Vec<(SectionId, Epoch)>,
+}
+
+impl<S: Deref<Target: RaisedSection>> RaiseBatch<S> {
+    /// The incarnation.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        self.session
+    }
+
+    /// Number of sections, 1 or above.
+    #[must_use]
+    pub fn sections(&self) -> usize {
+        self.raises.len()
+    }
+
+    /// What to request.
+    pub fn raises(&self) -> impl Iterator<Item = Raise> {
+        self.raises.iter().map(|(section, _, to)| Raise { section: section.id(), epoch: section.epoch(), to: *to })
+    }
+
+    /// Whether a response fits: for each raise `None` where it is refused, or a ceiling that covers what was requested, as
+    /// far as one raise goes.
+    #[must_use]
+    pub fn fits(&self, ceilings: &[Option<Seq>]) -> bool {
+        let fits = |((_, _, to), ceiling): (&(S, RaiseTicket, Seq), &Option<Seq>)| {
+            ceiling.is_none_or(|ceiling| ceiling.0 >= to.0.min(limits::MAX_RAISE) && ceiling <= Seq::MAX)
+        };
+        ceilings.len() == self.raises.len() && self.raises.iter().zip(ceilings).all(fits)
+    }
+
+    fn ownerships(&self) -> Vec<(SectionId, Epoch)> {
+        self.raises.iter().map(|(section, ..)| (section.id(), section.epoch())).collect()
+    }
+}
+
+impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
+    /// Nothing queued.
+    #[must_use]
+    pub fn new(options: RaiseOptions) -> RaiseQueue<S> {
+        RaiseQueue {
+            options,
+            pending: VecDeque::new(),
+            in_flight: 0,
+            backoff: Backoff::new(options.retry_min, options.retry_max),
+            paused_until: None,
+        }
+    }
+
+    /// Queues a section.
+    pub fn enqueue(&mut self, section: S, ticket: RaiseTicket) {
+        self.pending.push_back((section, ticket));
+    }
+
+    /// The batch to send now, under the current incarnation; `None` when there is none, or it must wait.
+    ///
+    /// `owns` tells whether this very section is in the table, read after the sections were queued: what is missing has left
+    /// for good, and is dropped.
+    pub fn next_batch(
+        &mut self,
+        now: Duration,
+        session: Option<Session>,
+        owns: impl Fn(&S) -> bool,
+    ) -> Option<RaiseBatch<S>> {
+        self.paused_until = self.paused_until.filter(|until| now < *until);
+        if self.paused_until.is_some() || self.in_flight >= self.options.in_flight {
+            return None;
+        }
+        let Some(session) = session else {
+            self.pending.clear();
+            return None;
+        };
+        while !self.pending.is_empty() {
+            let most = self.pending.len().min(self.options.batch);
+            let target = |(section, ticket): (S, RaiseTicket)| {
+                let to = section.raise_target()?;
+                Some((section, ticket, to))
+            };
+            let owned = self.pending.drain(..most).filter(|(section, _)| owns(section));
+            let mut raises: Vec<_> = owned.filter_map(target).collect();
+            // In this order the store checks without a copy that no section is in a batch twice.
+            raises.sort_unstable_by_key(|(section, ..)| section.id());
+            if !raises.is_empty() {
+                self.in_flight += 1;
+                return Some(RaiseBatch { session, raises });
+            }
+        }
+        None
+    }
+
+    /// When [`RaiseQueue::next_batch`] may have more although nothing was queued or answered.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.paused_until
+    }
+
+    /// Durable, then visible: adopts the committed ceilings of a response that [fits](RaiseBatch::fits), and only now do they
+    /// become the sections'.
+    ///
+    /// # Panics
+    /// When there are fewer ceilings than raises.
+    pub fn on_response(&mut self, batch: RaiseBatch<S>, ceilings: &[Option<Seq>]) -> RaiseOutcome {
+        assert!(ceilings.len() >= batch.raises.len(), "a response that does not fit");
+        self.on_answered();
+        let mut outcome = RaiseOutcome::default();
+        for ((section, _, _), ceiling) in batch.raises.into_iter().zip(ceilings) {
+            let ownership = (section.id(), section.epoch());
+            let Some(ceiling) = *ceiling else {
+                outcome.lost.push(ownership);
+                continue;
+            };
+            outcome.raised.push(ownership);
+            outcome.distances.push(ceiling.0.saturating_sub(section.ceiling().0));
+            if let Some(next) = section.raised(ceiling) {
+                self.enqueue(section, next);
+            }
+        }
+        outcome
+    }
+
+    /// The call failed, or its response does not fit: queues the sections again, for after a wait. `random` is any 32 bits.
+    /// Returns the ownerships, for [`Owner::on_raise_failed`](crate::owner::Owner::on_raise_failed).
+    pub fn on_failed(&mut self, batch: RaiseBatch<S>, now: Duration, random: u32) -> Vec<(SectionId, Epoch)> {
+        self.in_flight -= 1;
+        self.paused_until = Some(now + self.backoff.wait(random));
+        let failed = batch.ownerships();
+        self.pending.extend(batch.raises.into_iter().map(|(section, ticket, _)| (section, ticket)));
+        failed
+    }
+
+    /// The incarnation is over, and its sections with it.
+    pub fn on_session_over(&mut self, batch: RaiseBatch<S>) {
+        drop(batch);
+        self.on_answered();
+    }
+
+    fn on_answered(&mut self) {
+        self.in_flight -= 1;
+        self.backoff.reset();
+        self.paused_until = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use alloc::rc::Rc;
+use alloc::vec;
+
+use super::*;
+use crate::id::{Count, Incarnation, NodeId, SlotIndex, Step};
+use crate::section::{Section, Take};
+
+const ME: Session = Session { node: NodeId(1), incarnation: Incarnation(1) };
+
+const MS: Duration = Duration::from_millis(1);
+
+struct One {
+    id: u32,
+    section: Section,
+}
+
+impl RaisedSection for One {
+    fn id(&self) -> SectionId {
+        SectionId(self.id)
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch(1)
+    }
+
+    fn ceiling(&self) -> Seq {
+        self.section.ceiling()
+    }
+
+    fn raise_target(&self) -> Option<Seq> {
+        self.section.raise_target()
+    }
+
+    fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
+        self.section.raised(committed)
+    }
+}
+
+/// A queue of batches of two, one in flight, with sections that wait for their first ceiling.
+fn queued(sections: u32) -> (RaiseQueue<Rc<One>>, Vec<Rc<One>>) {
+    let options = RaiseOptions { batch: 2, in_flight: 1, retry_min: 20 * MS, retry_max: 100 * MS };
+    let mut queue = RaiseQueue::new(options);
+    let one = |id| Rc::new(One { id, section: Section::takeover(1, Seq(0), Step(10)) });
+    let sections: Vec<_> = (0..sections).map(one).collect();
+    for one in &sections {
+        let Take::AtCeiling { ticket: Some(ticket), .. } = one.section.take(SlotIndex(0), Count::ONE) else { panic!() };
+        queue.enqueue(one.clone(), ticket);
+    }
+    (queue, sections)
+}
+
+fn ids(batch: &RaiseBatch<Rc<One>>) -> Vec<u32> {
+    batch.raises().map(|raise| raise.section.0).collect()
+}
+
+#[test]
+fn batches_are_cut_and_bounded_in_flight() {
+    let (mut queue, sections) = queued(3);
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    assert_eq!((ids(&batch), batch.session(), batch.sections()), (vec![0, 1], ME, 2));
+    assert!(queue.next_batch(MS, Some(ME), |_| true).is_none(), "one is in flight");
+    assert!(batch.fits(&[Some(Seq(10)), None]) && !batch.fits(&[Some(Seq(10))]) && !batch.fits(&[Some(Seq(9)), None]));
+    let outcome = queue.on_response(batch, &[Some(Seq(10)), None]);
+    assert_eq!((outcome.raised, outcome.lost), (vec![(SectionId(0), Epoch(1))], vec![(SectionId(1), Epoch(1))]));
+    assert_eq!((outcome.distances, sections[0].section.ceiling()), (vec![10], Seq(10)));
+    assert_eq!(ids(&queue.next_batch(MS, Some(ME), |_| true).unwrap()), [2]);
+}
+
+#[test]
+fn a_failed_raise_is_queued_again_after_a_wait() {
+    let (mut queue, _sections) = queued(1);
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    assert_eq!(queue.on_failed(batch, MS, 0), [(SectionId(0), Epoch(1))]);
+    assert_eq!(queue.next_deadline(), Some(11 * MS));
+    assert!(queue.next_batch(10 * MS, Some(ME), |_| true).is_none());
+    let batch = queue.next_batch(11 * MS, Some(ME), |_| true).unwrap();
+    assert_eq!(queue.on_failed(batch, 11 * MS, 0), [(SectionId(0), Epoch(1))]);
+    assert_eq!(queue.next_deadline(), Some(31 * MS), "the wait doubles");
+}
+
+#[test]
+fn a_raise_that_is_too_short_is_followed_by_the_next_one() {
+    let (mut queue, sections) = queued(1);
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    let take = sections[0].section.take(SlotIndex(0), Count::new(30).unwrap());
+    assert!(matches!(take, Take::AtCeiling { ticket: None, .. }), "the raise in flight has the ticket: {take:?}");
+    queue.on_response(batch, &[Some(Seq(10))]);
+    assert_eq!(queue.next_batch(MS, Some(ME), |_| true).unwrap().raises().next().unwrap().to, Seq(30));
+}
+
+#[test]
+fn what_left_is_dropped_and_an_incarnation_takes_its_raises_with_it() {
+    let (mut queue, _sections) = queued(3);
+    let batch = queue.next_batch(MS, Some(ME), |one| one.id == 2).unwrap();
+    assert_eq!(ids(&batch), [2], "a batch of sections that left is passed over");
+    queue.on_session_over(batch);
+    assert!(queue.next_batch(MS, Some(ME), |_| true).is_none());
+    let (mut queue, _sections) = queued(1);
+    assert!(queue.next_batch(MS, None, |_| true).is_none());
+    assert!(queue.next_batch(MS, Some(ME), |_| true).is_none(), "it was of an earlier incarnation");
+}

@@ -1,0 +1,283 @@
+//! When an AllocSvr registers and renews: intervals, retries, and the pauses between incarnations.
+//!
+//! One renewal is in flight at a time. One without a response is repeated under the same number, after a wait. The next one
+//! follows after the usual interval, sooner where an update is expected, and at once where a peer reports a grant.
+//!
+//! What is renewed is the business of [`Owner::renewal`](crate::owner::Owner::renewal). Time is a duration since any origin,
+//! the same in all calls; the shell reads it, and separately the clocks that the lease is counted with.
+
+use core::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::id::Incarnation;
+use crate::lease::LeaseTerms;
+
+/// The least time between two renewals that wait for the grants of handovers: about what the store takes to commit one. What
+/// is activated meanwhile shares the next one, and forged Activates cost no more than these renewals.
+pub const GRANT_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The longest pause between two short incarnations. Two processes with one name end each other's incarnations: it keeps that
+/// from filling the store's log, and is long enough for the other one to be granted sections meanwhile.
+pub const MAX_SESSION_PAUSE: Duration = Duration::from_secs(5);
+
+/// An incarnation that lasted longer is not a short one: the pauses start over.
+pub const SHORT_SESSION: Duration = Duration::from_secs(10);
+
+/// Intervals of renewals and registrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenewalOptions {
+    /// Time between renewals while no update is expected.
+    pub renew_every: Duration,
+    /// The least time between two renewals, and the time between them while an update is expected.
+    pub min_interval: Duration,
+    /// Wait after the first failed call; doubles with each further one.
+    pub retry_min: Duration,
+    /// Longest wait after a failed call.
+    pub retry_max: Duration,
+}
+
+impl RenewalOptions {
+    /// What fits a network of one region.
+    pub const DEFAULTS: RenewalOptions = RenewalOptions {
+        renew_every: LeaseTerms::DEFAULTS.renew_every,
+        min_interval: Duration::from_millis(50),
+        retry_min: Duration::from_millis(20),
+        retry_max: Duration::from_millis(250),
+    };
+}
+
+/// What [`Renewals::poll`] calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// Send the renewal now. It is in flight from here on.
+    Send,
+    /// Poll again at this time, or after the next event.
+    Wait(Duration),
+    /// Poll again after the next event.
+    Idle,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No incarnation.
+    Ended,
+    /// The next renewal is due by the intervals since the last one was sent; at once before the first.
+    Paced {
+        last_sent: Option<Duration>,
+    },
+    /// The renewal failed, and is repeated at this time.
+    Retry(Duration),
+    InFlight {
+        sent: Duration,
+    },
+}
+
+/// The renewals of one incarnation after the other.
+#[derive(Debug)]
+pub struct Renewals {
+    options: RenewalOptions,
+    backoff: Backoff,
+    state: State,
+    /// What is known of owners proved stale since the last renewal was sent.
+    stale: bool,
+    /// A peer reported a grant since the last renewal was sent.
+    grant: bool,
+}
+
+impl Renewals {
+    /// No incarnation.
+    #[must_use]
+    pub fn new(options: RenewalOptions) -> Renewals {
+        let backoff = Backoff::new(options.retry_min, options.retry_max);
+        Renewals { options, backoff, state: State::Ended, stale: false, grant: false }
+    }
+
+    /// An incarnation began: its first renewal is due at once.
+    pub fn on_registered(&mut self) {
+        self.state = State::Paced { last_sent: None };
+        self.backoff.reset();
+    }
+
+    /// The incarnation is over.
+    pub fn on_session_over(&mut self) {
+        self.state = State::Ended;
+    }
+
+    /// What is known of owners proved stale: renew soon.
+    pub fn on_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// A peer reports that a handover to this node is committed: renew at once, for the grant.
+    pub fn on_grant_reported(&mut self) {
+        self.grant = true;
+    }
+
+    /// What to do now. `expects_update`: whether the next response may well bring what is waited for.
+    pub fn poll(&mut self, now: Duration, expects_update: impl FnOnce() -> bool) -> Poll {
+        let RenewalOptions { renew_every, min_interval, .. } = self.options;
+        let due = match self.state {
+            State::Ended | State::InFlight { .. } => return Poll::Idle,
+            State::Retry(at) => at,
+            State::Paced { last_sent: None } => now,
+            State::Paced { last_sent: Some(sent) } if self.grant => sent + GRANT_INTERVAL,
+            // Asked no sooner than it matters: what is waited for changes quickly.
+            State::Paced { last_sent: Some(sent) } if now < sent + min_interval => sent + min_interval,
+            State::Paced { last_sent: Some(_) } if self.stale || expects_update() => now,
+            State::Paced { last_sent: Some(sent) } => sent + renew_every,
+        };
+        if now < due {
+            return Poll::Wait(due);
+        }
+        // The response is read after the store applied the renewal, so it covers what was signalled before.
+        (self.stale, self.grant) = (false, false);
+        self.state = State::InFlight { sent: now };
+        Poll::Send
+    }
+
+    /// The renewal was answered.
+    pub fn on_response(&mut self) {
+        if let State::InFlight { sent } = self.state {
+            self.state = State::Paced { last_sent: Some(sent) };
+            self.backoff.reset();
+        }
+    }
+
+    /// The renewal got no response that can be used. `random` is any 32 bits.
+    pub fn on_failed(&mut self, now: Duration, random: u32) {
+        if let State::InFlight { .. } = self.state {
+            self.state = State::Retry(now + self.backoff.wait(random));
+        }
+    }
+}
+
+/// The registrations of one process.
+#[derive(Debug)]
+pub struct Registrations {
+    retry: Backoff,
+    pause: Backoff,
+    /// The newest incarnation known, which the next registration follows; 0 before the first.
+    follows: Incarnation,
+    began: Duration,
+}
+
+impl Registrations {
+    /// Before the first incarnation.
+    #[must_use]
+    pub fn new(options: RenewalOptions) -> Registrations {
+        let RenewalOptions { retry_min, retry_max, .. } = options;
+        Registrations {
+            retry: Backoff::new(retry_min, retry_max),
+            pause: Backoff::new(retry_min, MAX_SESSION_PAUSE),
+            follows: Incarnation(0),
+            began: Duration::ZERO,
+        }
+    }
+
+    /// The incarnation that the next registration follows; 0 where none is known.
+    #[must_use]
+    pub fn follows(&self) -> Incarnation {
+        self.follows
+    }
+
+    /// An incarnation began.
+    pub fn on_registered(&mut self, now: Duration, incarnation: Incarnation) {
+        self.follows = incarnation;
+        self.began = now;
+        self.retry.reset();
+    }
+
+    /// The store knows a newer incarnation than the registration follows. Returns whether it is one: then register again at
+    /// once, after it.
+    #[must_use]
+    pub fn on_newer(&mut self, current: Incarnation) -> bool {
+        let newer = current > self.follows;
+        if newer {
+            self.follows = current;
+        }
+        newer
+    }
+
+    /// The registration failed. Returns the wait before it is repeated. `random` is any 32 bits.
+    pub fn on_failed(&mut self, random: u32) -> Duration {
+        self.retry.wait(random)
+    }
+
+    /// The incarnation is over. Returns the wait before the next registration. `random` is any 32 bits.
+    pub fn on_session_over(&mut self, now: Duration, random: u32) -> Duration {
+        if now.saturating_sub(self.began) > SHORT_SESSION {
+            self.pause.reset();
+        }
+        self.pause.wait(random)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn registered() -> Renewals {
+        let mut renewals = Renewals::new(RenewalOptions::DEFAULTS);
+        assert_eq!(renewals.poll(MS, || true), Poll::Idle);
+        renewals.on_registered();
+        assert_eq!(renewals.poll(100 * MS, || false), Poll::Send);
+        renewals
+    }
+
+    #[test]
+    fn renewals_follow_each_other_at_the_usual_interval_or_soon_while_an_update_is_expected() {
+        let mut renewals = registered();
+        assert_eq!(renewals.poll(101 * MS, || true), Poll::Idle, "one is in flight");
+        renewals.on_response();
+        assert_eq!(renewals.poll(110 * MS, || true), Poll::Wait(150 * MS));
+        assert_eq!(renewals.poll(150 * MS, || false), Poll::Wait(500 * MS));
+        assert_eq!(renewals.poll(151 * MS, || true), Poll::Send);
+        renewals.on_response();
+        assert_eq!(renewals.poll(551 * MS, || false), Poll::Send);
+    }
+
+    #[test]
+    fn a_stale_route_and_a_reported_grant_are_followed_by_one_renewal() {
+        let mut renewals = registered();
+        renewals.on_stale();
+        renewals.on_response();
+        assert_eq!(renewals.poll(110 * MS, || false), Poll::Wait(150 * MS));
+        renewals.on_grant_reported();
+        assert_eq!(renewals.poll(104 * MS, || false), Poll::Wait(105 * MS));
+        assert_eq!(renewals.poll(105 * MS, || false), Poll::Send);
+        renewals.on_response();
+        assert_eq!(renewals.poll(300 * MS, || false), Poll::Wait(505 * MS), "both were served");
+    }
+
+    #[test]
+    fn a_renewal_that_failed_is_repeated_after_a_wait_that_doubles() {
+        let mut renewals = registered();
+        renewals.on_failed(600 * MS, 0);
+        renewals.on_grant_reported();
+        assert_eq!(renewals.poll(600 * MS, || true), Poll::Wait(610 * MS));
+        assert_eq!(renewals.poll(610 * MS, || true), Poll::Send);
+        renewals.on_failed(700 * MS, 0);
+        assert_eq!(renewals.poll(700 * MS, || true), Poll::Wait(720 * MS));
+        renewals.on_session_over();
+        assert_eq!(renewals.poll(800 * MS, || true), Poll::Idle);
+        renewals.on_response();
+        assert_eq!(renewals.poll(800 * MS, || true), Poll::Idle, "a late response revives nothing");
+    }
+
+    #[test]
+    fn short_incarnations_are_paused_longer_and_longer() {
+        let mut registrations = Registrations::new(RenewalOptions::DEFAULTS);
+        assert!(registrations.on_newer(Incarnation(4)));
+        assert!(!registrations.on_newer(Incarnation(4)), "it is followed already");
+        assert_eq!(registrations.follows(), Incarnation(4));
+        assert_eq!((registrations.on_failed(0), registrations.on_failed(0)), (10 * MS, 20 * MS));
+        let mut over = |began: u64, lasted: u64| {
+            registrations.on_registered(Duration::from_secs(began), Incarnation(5));
+            registrations.on_session_over(Duration::from_secs(began + lasted), 0)
+        };
+        assert_eq!((over(1, 1), over(2, 1), over(3, 1)), (10 * MS, 20 * MS, 40 * MS));
+        assert_eq!(over(10, 11), 10 * MS);
+    }
+}

@@ -1,0 +1,177 @@
+//! Which member of the store a call goes to, and how often.
+//!
+//! Each call of an AllocSvr to the store may be repeated: a registration is recognised by its token, a renewal by its number,
+//! a raise is absolute. So an attempt without a response goes to the next member at once, and each call tries every member
+//! once, and one more that a member names as the leader. A response to an attempt that was abandoned is dropped.
+//!
+//! Time is a duration since any origin, the same in all calls; the shell reads it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// How long one attempt at one member may take unless an operator configures otherwise.
+pub const DEFAULT_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a member that did not respond is not called first, although it is reported as the leader: meanwhile a follower
+/// forwards the calls. A call that finds it unresponsive again costs one timeout, a fifth of a lease, that often.
+pub const UNRESPONSIVE_FOR: Duration = Duration::from_secs(10);
+
+/// The members of a store and which one is called first. `A` is what names a member: its address.
+#[derive(Clone, Debug)]
+pub struct StoreMembers<A> {
+    /// As the leader reported them last, then those of the set file that it did not name. Never empty.
+    all: Vec<A>,
+    /// Those of the set file.
+    file: Vec<A>,
+    /// The leader, or the follower that forwards to it.
+    first: A,
+    /// The member that did not respond last, and when.
+    unresponsive: Option<(A, Duration)>,
+}
+
+/// A call under way: the attempt that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreCall<A> {
+    member: A,
+    /// Number of the attempt, from 0.
+    attempt: u32,
+    /// Attempts that may follow.
+    left: usize,
+}
+
+/// Why an attempt brought no response of the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptFailure<A> {
+    /// The member does not lead; it may know which one does.
+    NotLeader(Option<A>),
+    /// The member responded, and cannot help now.
+    Unavailable,
+    /// The member did not respond in time, or cannot be reached.
+    NoResponse,
+}
+
+impl<A> StoreCall<A> {
+    /// The member to send this attempt to.
+    #[must_use]
+    pub fn member(&self) -> &A {
+        &self.member
+    }
+
+    /// Number of the attempt, from 0. A response to another one is dropped.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+}
+
+impl<A: Clone + PartialEq> StoreMembers<A> {
+    /// The members of the set file.
+    ///
+    /// # Panics
+    /// Without members.
+    #[must_use]
+    pub fn new(file: Vec<A>) -> StoreMembers<A> {
+        let first = file.first().expect("a store has members").clone();
+        StoreMembers { all: file.clone(), file, first, unresponsive: None }
+    }
+
+    /// Begins a call: its first attempt.
+    #[must_use]
+    pub fn begin(&self) -> StoreCall<A> {
+        StoreCall { member: self.first.clone(), attempt: 0, left: self.all.len() }
+    }
+
+    /// The attempt was answered by the leader, or through this member.
+    pub fn on_response(&mut self, call: &StoreCall<A>) {
+        self.first.clone_from(&call.member);
+    }
+
+    /// The attempt failed. Returns whether another one follows, which `call` is then; else the call failed.
+    #[must_use]
+    pub fn on_failure(&mut self, call: &mut StoreCall<A>, failure: AttemptFailure<A>, now: Duration) -> bool {
+        let named = match failure {
+            AttemptFailure::NotLeader(leader) => leader.filter(|leader| *leader != call.member),
+            AttemptFailure::Unavailable => None,
+            AttemptFailure::NoResponse => {
+                self.unresponsive = Some((call.member.clone(), now));
+                None
+            }
+        };
+        call.member = named.unwrap_or_else(|| self.after(&call.member));
+        // The next call starts where this one would have gone on.
+        self.first.clone_from(&call.member);
+        call.attempt += 1;
+        let more = call.left > 0;
+        call.left = call.left.saturating_sub(1);
+        more
+    }
+
+    /// Adopts the store's own list, the leader first: members that were added since the set file was read are found by it,
+    /// and a leader that can be reached again is called without the hop. An empty list changes nothing.
+    pub fn adopt(&mut self, members: &[A], now: Duration) {
+        let Some(leader) = members.first() else { return };
+        let unresponsive = self.unresponsive.as_ref();
+        let avoided = unresponsive.is_some_and(|(at, since)| at == leader && now - *since < UNRESPONSIVE_FOR);
+        if !avoided {
+            self.first.clone_from(leader);
+        }
+        let rest = self.file.iter().filter(|member| !members.contains(member));
+        self.all = members.iter().chain(rest).cloned().collect();
+    }
+
+    /// The member after one, or the first where that is none of them.
+    fn after(&self, member: &A) -> A {
+        let next = self.all.iter().position(|one| one == member).map_or(0, |index| index + 1);
+        self.all[next % self.all.len()].clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AttemptFailure::{NoResponse, NotLeader, Unavailable};
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn three() -> StoreMembers<&'static str> {
+        StoreMembers::new(["s1", "s2", "s3"].into())
+    }
+
+    #[test]
+    fn each_member_is_tried_once_and_the_one_that_is_named() {
+        let mut members = three();
+        let mut call = members.begin();
+        let mut tried = alloc::vec![*call.member()];
+        for failure in [NoResponse, Unavailable, NotLeader(Some("s2"))] {
+            assert!(members.on_failure(&mut call, failure, NOW));
+            tried.push(*call.member());
+        }
+        assert_eq!((tried.as_slice(), call.attempt()), (&["s1", "s2", "s3", "s2"][..], 3));
+        assert!(!members.on_failure(&mut call, NotLeader(Some("s2")), NOW), "four attempts at three members");
+        assert_eq!(*members.begin().member(), "s3", "the next call goes on from there");
+        members.on_response(&call);
+        assert_eq!(members.begin().member(), call.member());
+    }
+
+    #[test]
+    fn an_unresponsive_leader_is_called_by_way_of_a_follower_and_tried_again() {
+        let mut members = three();
+        let mut call = members.begin();
+        assert!(members.on_failure(&mut call, NoResponse, NOW));
+        members.adopt(&["s1", "s2", "s3"], NOW);
+        assert_eq!(*members.begin().member(), "s2", "the follower that forwarded goes on doing so");
+        members.adopt(&["s1", "s2", "s3"], NOW + UNRESPONSIVE_FOR);
+        assert_eq!(*members.begin().member(), "s1");
+    }
+
+    #[test]
+    fn members_that_the_set_file_does_not_name_are_found() {
+        let mut members = three();
+        members.adopt(&["s5", "s4", "s6"], NOW);
+        assert_eq!(*members.begin().member(), "s5");
+        assert_eq!(members.all, ["s5", "s4", "s6", "s1", "s2", "s3"]);
+        assert_eq!((members.after(&"s5"), members.after(&"s3")), ("s4", "s5"));
+        members.adopt(&[], NOW);
+        assert_eq!(*members.begin().member(), "s5", "a response of an older store names none");
+    }
+}

@@ -1,0 +1,156 @@
+//! Callers of the SDK whose calls all go into one history.
+//!
+//! Invariant: the checker has the start of a call before it is sent, and its end after the response.
+//!
+//! They share no thread with their history and need no runtime of their own: a [`History`] decides how it is shared, and
+//! which clock it has. So they run under real time and in a simulation.
+
+use std::time::Duration;
+
+use seq_client::{Allocation, CallError, Client, Current};
+use seq_order::{Advancing, Checker, Outcome, User};
+use seq_proto::v1;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use crate::outcome::{UNKNOWN_ATTEMPTS, outcome, reading};
+
+/// The history of all calls of a test.
+pub trait History {
+    /// Runs `f` on the order checker, with the time now.
+    fn record<T>(&self, f: impl FnOnce(&mut Checker, Duration) -> T) -> T;
+
+    /// The uid of a user.
+    fn uid(&self, user: User) -> u64;
+
+    /// Called at the end of each call, after the checker has it.
+    fn on_end(&self, call: &Ended<'_>);
+}
+
+/// A call that ended.
+#[derive(Debug)]
+pub enum Ended<'a> {
+    /// Numbers were requested.
+    Next {
+        /// One user per item.
+        users: &'a [User],
+        /// Start and end of the call.
+        times: (Duration, Duration),
+        /// One result per item.
+        results: &'a [Result<Allocation, CallError>],
+    },
+    /// A last number was requested.
+    Current {
+        /// The user.
+        user: User,
+        /// Start and end of the call.
+        times: (Duration, Duration),
+        /// The result.
+        result: &'a Result<Current, CallError>,
+    },
+    /// A user was to be advanced.
+    Advance {
+        /// The user.
+        user: User,
+        /// The requested number.
+        to: u64,
+        /// The outcome.
+        outcome: Advancing,
+    },
+    /// A number was requested without the SDK.
+    Direct,
+}
+
+/// Numbers of advances, around the largest number of a user.
+#[derive(Clone, Copy, Debug)]
+pub struct AdvanceRange {
+    /// How far below it a number may be.
+    pub below: u64,
+    /// Numbers that one is drawn from, 1 or above.
+    pub width: u64,
+    /// Deadline of an advance.
+    pub deadline: Duration,
+    /// Pause between two attempts.
+    pub pause: Duration,
+}
+
+/// Requests `count` numbers for each user, in one call.
+pub async fn next(client: &Client, history: &impl History, users: &[User], count: u32) {
+    let (id, sent) = history.record(|checker, now| (checker.start(now, users.iter().copied()), now));
+    let results = match users {
+        [user] => vec![client.next_n(history.uid(*user), count).await],
+        users => {
+            let uids = users.iter().map(|user| history.uid(*user));
+            let results = if count == 1 {
+                client.next_many(&uids.collect::<Vec<_>>()).await
+            } else {
+                client.next_many_n(&uids.map(|uid| (uid, count)).collect::<Vec<_>>()).await
+            };
+            results.unwrap_or_else(|error| vec![Err(error); users.len()])
+        }
+    };
+    let ended = history.record(|checker, now| {
+        checker.end(id, now, results.iter().map(outcome));
+        now
+    });
+    history.on_end(&Ended::Next { users, times: (sent, ended), results: &results });
+}
+
+/// Requests the last number of a user.
+pub async fn current(client: &Client, history: &impl History, user: User) {
+    let (id, sent) = history.record(|checker, now| (checker.start_read(now, [user]), now));
+    let result = client.current(history.uid(user)).await;
+    let ended = history.record(|checker, now| {
+        checker.end_read(id, now, [reading(&result)]);
+        now
+    });
+    history.on_end(&Ended::Current { user, times: (sent, ended), result: &result });
+}
+
+/// Advances a user to a number around its largest one, through one node after another until one responds: a repeated
+/// advance has no further effect.
+pub async fn advance(nodes: &[Channel], history: &impl History, user: User, range: AdvanceRange) {
+    let (id, to) = history.record(|checker, now| {
+        let to = checker.floor(user).saturating_sub(range.below) + fastrand::u64(..range.width);
+        (checker.start_advance(now, user, to), to)
+    });
+    let request = v1::AdvanceRequest { uid: history.uid(user), to, ..v1::AdvanceRequest::default() };
+    let attempts = async {
+        loop {
+            let node = nodes[fastrand::usize(..nodes.len())].clone();
+            match SequenceServiceClient::new(node).advance(request.clone()).await {
+                Ok(_) => return Advancing::Done,
+                Err(status) if status.code() == Code::FailedPrecondition => return Advancing::Past,
+                Err(_) => tokio::time::sleep(range.pause).await,
+            }
+        }
+    };
+    let outcome = tokio::time::timeout(range.deadline, attempts).await.unwrap_or(Advancing::Failed);
+    history.record(|checker, now| checker.end_advance(id, now, outcome));
+    history.on_end(&Ended::Advance { user, to, outcome });
+}
+
+/// Requests a number from one node, without routes and retries: as a client that does not follow changes of owner.
+pub async fn next_directly(node: Channel, history: &impl History, user: User, deadline: Duration) {
+    let id = history.record(|checker, now| checker.start(now, [user]));
+    let request = v1::NextRequest { uid: history.uid(user), count: 1, ..v1::NextRequest::default() };
+    let response = tokio::time::timeout(deadline, SequenceServiceClient::new(node).next(request)).await;
+    let outcome = match response {
+        Ok(Ok(response)) => {
+            let v1::NextResponse { value, prev, lost, .. } = response.into_inner();
+            Outcome::Given { value, prev, count: 1, lost: lost.unwrap_or(0) }
+        }
+        Ok(Err(_)) | Err(_) => Outcome::Maybe { lost: UNKNOWN_ATTEMPTS },
+    };
+    history.record(|checker, now| checker.end(id, now, [outcome]));
+    history.on_end(&Ended::Direct);
+}
+
+/// A closed loop: the next call starts a pause after the end of the last one, until `is_over`.
+pub async fn closed_loop(is_over: impl Fn() -> bool, pause: impl Fn() -> Duration, mut call: impl AsyncFnMut()) {
+    while !is_over() {
+        call().await;
+        tokio::time::sleep(pause()).await;
+    }
+}

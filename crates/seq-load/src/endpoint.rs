@@ -1,0 +1,200 @@
+//! The endpoints that a load can use. A transport is one worker's client of one of them.
+//!
+//! The transports other than the SDK's send plain protocol requests: no routes, no retries. They measure the server's
+//! endpoint, and any server of the same protocol can be measured with the same flags.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use seq_channel::{Pool, PoolError};
+use seq_client::{Client, ConnectError};
+use seq_proto::reason::{Outcome, Reason};
+use seq_proto::status;
+use serde::Serialize;
+use tonic::{Code, Status};
+
+use crate::reply::{Failure, Reply};
+
+mod grpc;
+mod json;
+mod resp;
+mod sdk;
+mod stream;
+
+/// An endpoint of the service and its protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Endpoint {
+    /// The Rust SDK: routes, retries, pending calls share a message.
+    #[default]
+    Sdk,
+    /// Unary gRPC calls, `Next`, directly to the address.
+    Grpc,
+    /// Unary gRPC calls for several uids, `NextMany`.
+    Many,
+    /// A gRPC stream for each worker, with a round's messages in flight.
+    Stream,
+    /// The Redis protocol: `INCR`, with a round's commands in one write.
+    Resp,
+    /// JSON over HTTP/1.1.
+    Json,
+}
+
+/// Addresses and parameters of a load's transports.
+#[derive(Clone, Debug)]
+pub struct EndpointOptions {
+    /// Nodes, as `http://host:port` or `host:port`.
+    pub addrs: Vec<String>,
+    /// The Redis port, as `host:port`.
+    pub redis: String,
+    /// Prefix of the uid in a key.
+    pub prefix: String,
+    /// Connections to each address, where workers share them.
+    pub connections: usize,
+    /// Deadline of a call.
+    pub deadline: Duration,
+    /// Uids in a call.
+    pub batch: usize,
+    /// Whether calls of the SDK share messages.
+    pub coalesce: bool,
+}
+
+/// One worker's client of an endpoint.
+pub trait Transport {
+    /// Sends one request for each `batch` of the uids, concurrently, and adds one reply for each uid, in their order.
+    fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> impl Future<Output = ()>;
+}
+
+/// A transport of any endpoint.
+pub struct AnyTransport(Any);
+
+enum Any {
+    Sdk(sdk::Transport),
+    Grpc(grpc::Transport),
+    Stream(Box<stream::Transport>),
+    Resp(resp::Transport),
+    Json(json::Transport),
+}
+
+/// Error of opening the transports of a load.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// An address is not `host:port`.
+    #[error(transparent)]
+    Address(#[from] PoolError),
+    /// The SDK cannot connect.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A server does not accept a connection.
+    #[error("{addr}: {source}")]
+    Refused {
+        /// Its address.
+        addr: String,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl std::fmt::Debug for AnyTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AnyTransport")
+    }
+}
+
+impl Transport for AnyTransport {
+    async fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) {
+        match &mut self.0 {
+            Any::Sdk(transport) => transport.round(uids, replies).await,
+            Any::Grpc(transport) => transport.round(uids, replies).await,
+            Any::Stream(transport) => transport.round(uids, replies).await,
+            Any::Resp(transport) => transport.round(uids, replies).await,
+            Any::Json(transport) => transport.round(uids, replies).await,
+        }
+    }
+}
+
+/// Opens one transport for each worker.
+///
+/// # Errors
+/// When the server cannot be reached.
+///
+/// # Cancel safety
+/// Dropping it closes what was opened.
+pub async fn open(
+    endpoint: Endpoint,
+    options: &EndpointOptions,
+    workers: usize,
+) -> Result<Vec<AnyTransport>, OpenError> {
+    let addrs: Vec<&str> = options.addrs.iter().map(|addr| host_port(addr)).collect();
+    let addr = |worker: usize| addrs[worker % addrs.len()];
+    let pool = Pool::with_connections(options.connections);
+    let mut transports = Vec::with_capacity(workers);
+    match endpoint {
+        Endpoint::Sdk => {
+            let client = connect(options).await?;
+            transports.extend((0..workers).map(|_| Any::Sdk(sdk::Transport::new(client.clone(), options.batch))));
+        }
+        Endpoint::Grpc | Endpoint::Many => {
+            for worker in 0..workers {
+                transports.push(Any::Grpc(grpc::Transport::new(&pool, addr(worker), options)?));
+            }
+        }
+        Endpoint::Stream => {
+            for worker in 0..workers {
+                transports.push(Any::Stream(Box::new(stream::Transport::new(&pool, addr(worker), options)?)));
+            }
+        }
+        Endpoint::Resp => {
+            for _ in 0..workers {
+                let transport = resp::Transport::connect(options).await;
+                transports.push(Any::Resp(transport.map_err(|source| refused(&options.redis, source))?));
+            }
+        }
+        Endpoint::Json => {
+            for worker in 0..workers {
+                let transport = json::Transport::connect(addr(worker), options).await;
+                transports.push(Any::Json(transport.map_err(|source| refused(addr(worker), source))?));
+            }
+        }
+    }
+    Ok(transports.into_iter().map(AnyTransport).collect())
+}
+
+async fn connect(options: &EndpointOptions) -> Result<Client, ConnectError> {
+    let settings = Client::builder().connections(options.connections).coalesce(options.coalesce);
+    options.addrs.iter().fold(settings.deadline(options.deadline), |settings, addr| settings.seed(addr)).connect().await
+}
+
+/// The `host:port` of a node's URL.
+#[must_use]
+pub fn host_port(url: &str) -> &str {
+    url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/')
+}
+
+fn refused(addr: &str, source: io::Error) -> OpenError {
+    OpenError::Refused { addr: addr.to_owned(), source }
+}
+
+/// The reply for a failed request.
+fn failed(status: &Status) -> Reply {
+    let reason = status::reason(status);
+    // Refusals of this service advance no counter, except when the owner did not respond; errors of others may have.
+    let unknown = |reason| Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown);
+    let moved = reason.as_deref().is_none_or(unknown);
+    failure(&reason.unwrap_or_else(|| format!("{:?}", status.code()).to_uppercase()), status.message(), moved)
+}
+
+/// The reply for a refused item of a batch.
+fn refused_item(error: &seq_proto::v1::ItemError) -> Reply {
+    failure(&error.reason, &error.message, Code::from_i32(error.code as i32) == Code::DeadlineExceeded)
+}
+
+fn failure(reason: &str, message: &str, moved: bool) -> Reply {
+    Reply::Failed(Rc::new(Failure {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        retryable: true,
+        lost: u32::from(moved),
+    }))
+}

@@ -1,0 +1,143 @@
+//! The Redis protocol: a round is one write of pipelined `INCR` commands, and as many replies.
+
+use std::io;
+use std::time::Duration;
+
+use seq_core::Seq;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{EndpointOptions, failure};
+use crate::reply::Reply;
+
+/// Bytes per read: the replies of a deep pipeline.
+const READ: usize = 64 * 1024;
+
+/// Limit on the length of a reply; numbers and errors are far shorter.
+const MAX_LINE: usize = 4 * 1024;
+
+pub(crate) struct Transport {
+    addr: String,
+    prefix: String,
+    deadline: Duration,
+    stream: Option<TcpStream>,
+    /// Buffers of the request and of unparsed input; kept to reuse their memory.
+    out: Vec<u8>,
+    input: Vec<u8>,
+}
+
+impl Transport {
+    pub(crate) async fn connect(options: &EndpointOptions) -> io::Result<Transport> {
+        let mut transport = Transport {
+            addr: options.redis.clone(),
+            prefix: options.prefix.clone(),
+            deadline: options.deadline,
+            stream: None,
+            out: Vec::new(),
+            input: Vec::new(),
+        };
+        transport.dial().await?;
+        Ok(transport)
+    }
+
+    async fn dial(&mut self) -> io::Result<()> {
+        let stream = TcpStream::connect(&self.addr).await?;
+        stream.set_nodelay(true)?;
+        self.stream = Some(stream);
+        self.input.clear();
+        Ok(())
+    }
+
+    /// Sends the round and adds its replies; after an error those not received are missing.
+    async fn exchange(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> io::Result<()> {
+        if self.stream.is_none() {
+            self.dial().await?;
+        }
+        let stream = self.stream.as_mut().expect("it was dialled");
+        self.out.clear();
+        for uid in uids {
+            let key = self.prefix.len() + uid.checked_ilog10().unwrap_or(0) as usize + 1;
+            io::Write::write_fmt(
+                &mut self.out,
+                format_args!("*2\r\n$4\r\nINCR\r\n${key}\r\n{}{uid}\r\n", self.prefix),
+            )?;
+        }
+        stream.write_all(&self.out).await?;
+        let mut left = uids.len();
+        let mut read = 0;
+        loop {
+            while let Some(end) = line_end(&self.input[read..]) {
+                replies.push(reply(&self.input[read..read + end])?);
+                read += end + 2;
+                left -= 1;
+                if left == 0 {
+                    self.input.drain(..read);
+                    return Ok(());
+                }
+            }
+            if self.input.len() - read > MAX_LINE {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply without an end"));
+            }
+            self.input.drain(..read);
+            read = 0;
+            self.input.reserve(READ);
+            if stream.read_buf(&mut self.input).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+impl super::Transport for Transport {
+    async fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) {
+        let all = replies.len() + uids.len();
+        let ended = tokio::time::timeout(self.deadline, self.exchange(uids, replies)).await;
+        let error = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => failure("CONNECTION_LOST", &error.to_string(), true),
+            Err(_) => failure("DEADLINE_EXCEEDED", "no reply in time", true),
+        };
+        // Late replies belong to this round: the next one reconnects.
+        self.stream = None;
+        replies.resize(all, error);
+    }
+}
+
+/// Length of the first line.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|pair| pair == b"\r\n")
+}
+
+/// One reply, without its line end.
+fn reply(line: &[u8]) -> io::Result<Reply> {
+    let text = || String::from_utf8_lossy(line).into_owned();
+    match line.split_first() {
+        Some((b':', digits)) => {
+            let value = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+            // The reply of `INCR` has no previous number.
+            let given = value.map(|value| Reply::Given { value: Seq(value), prev: Seq(0), lost: 0 });
+            given.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text()))
+        }
+        Some((b'-', message)) => {
+            let message = String::from_utf8_lossy(message);
+            let reason = message.split(' ').next().unwrap_or_default();
+            Ok(failure(reason, &message, false))
+        }
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, text())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_numbers_or_errors() {
+        assert!(matches!(reply(b":42").unwrap(), Reply::Given { value: Seq(42), .. }));
+        let Reply::Failed(failure) = reply(b"-TRYAGAIN later").unwrap() else { panic!("no failure") };
+        assert_eq!((&*failure.reason, failure.lost), ("TRYAGAIN", 0));
+        for bad in [&b":x"[..], b"", b"+OK"] {
+            assert!(reply(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The open loop: calls are scheduled at a fixed rate, whether or not earlier ones have completed.
+//!
+//! A call's latency counts from its scheduled time, so a stall of the service shows in every call scheduled meanwhile,
+//! not only in those that were sent (Gil Tene, "How NOT to Measure Latency", 2013).
+//!
+//! A dedicated thread releases the calls, because timers of a busy runtime are a millisecond late.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// Longest sleep of the thread: bounds its delay in noticing a stop.
+const MAX_SLEEP: Duration = Duration::from_millis(10);
+
+/// Shortest sleep of the thread: calls due within it are released together. A shorter one would be a busy loop.
+const MIN_SLEEP: Duration = Duration::from_micros(100);
+
+/// Releases calls at their scheduled time.
+#[derive(Debug)]
+pub struct OpenLoop {
+    schedule: Schedule,
+    /// One permit for each call that is due and not sent.
+    due: Arc<Semaphore>,
+    sent: Cell<u64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The scheduled time of each call.
+#[derive(Clone, Copy, Debug)]
+struct Schedule {
+    began: Instant,
+    per_second: f64,
+}
+
+impl Schedule {
+    fn due(&self, call: u64) -> Instant {
+        self.began + Duration::from_secs_f64(call as f64 / self.per_second)
+    }
+
+    /// Number of calls that are due.
+    fn calls(&self, now: Instant) -> u64 {
+        (now.saturating_duration_since(self.began).as_secs_f64() * self.per_second) as u64 + 1
+    }
+}
+
+impl OpenLoop {
+    /// Starts releasing calls at a rate, the first one now.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start(per_second: f64) -> std::io::Result<OpenLoop> {
+        let schedule = Schedule { began: Instant::now(), per_second };
+        let due = Arc::new(Semaphore::new(0));
+        let permits = due.clone();
+        let thread = std::thread::Builder::new().name("bench-rate".to_owned()).spawn(move || {
+            let mut released = 0;
+            while !permits.is_closed() {
+                let now = Instant::now();
+                let calls = schedule.calls(now);
+                permits.add_permits((calls - released).min(Semaphore::MAX_PERMITS as u64 / 2) as usize);
+                released = calls;
+                let wait = schedule.due(calls).saturating_duration_since(now);
+                std::thread::park_timeout(wait.clamp(MIN_SLEEP, MAX_SLEEP));
+            }
+        })?;
+        Ok(OpenLoop { schedule, due, sent: Cell::new(0), thread: Some(thread) })
+    }
+
+    /// Waits until a call is due and takes it and further due ones, up to `most` in all. Returns the scheduled time of
+    /// the first and their number; `None` after [`OpenLoop::stop`].
+    ///
+    /// # Cancel safety
+    /// Dropping it before it completes takes no call.
+    pub async fn take(&self, most: usize) -> Option<(Instant, usize)> {
+        self.due.acquire().await.ok()?.forget();
+        let more = self.due.forget_permits(most - 1);
+        let first = self.sent.get();
+        self.sent.set(first + 1 + more as u64);
+        Some((self.schedule.due(first), 1 + more))
+    }
+
+    /// Releases no more calls.
+    pub fn stop(&self) {
+        self.due.close();
+        self.thread.as_ref().map(JoinHandle::thread).inspect(|thread| Thread::unpark(thread));
+    }
+
+    /// Number of calls that were due by `end` and not sent.
+    pub fn unsent(&self, end: Instant) -> u64 {
+        self.schedule.calls(end).saturating_sub(self.sent.get())
+    }
+}
+
+impl Drop for OpenLoop {
+    fn drop(&mut self) {
+        self.stop();
+        // A panic of the thread has been printed.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_are_due_at_the_rate_even_if_none_is_taken() {
+        let open_loop = OpenLoop::start(10_000.0).unwrap();
+        let began = open_loop.schedule.began;
+        let mut taken = 0;
+        while taken < 200 {
+            let (due, calls) = open_loop.take(50).await.unwrap();
+            assert_eq!(due, began + Duration::from_micros(100) * taken);
+            assert!(Instant::now() >= due && (1..=50).contains(&calls));
+            taken += calls as u32;
+        }
+        assert_eq!(open_loop.unsent(began + Duration::from_secs(1)), 10_001 - u64::from(taken));
+        open_loop.stop();
+        assert!(open_loop.take(1).await.is_none());
+    }
+}

@@ -1,0 +1,111 @@
+//! Classification of what the SDK returns: for reports by reason, for the order checker by what may have been consumed.
+
+use std::rc::Rc;
+
+use seq_client::{Allocation, CallError, Current};
+use seq_core::Seq;
+use seq_order::{Outcome, Reading};
+use seq_proto::Reason;
+use tonic::Status;
+
+use crate::reply::{Failure, Reply};
+
+/// Attempts that may have taken numbers in a call that failed. The SDK reports whether there was one, not how many, and
+/// a node that received the call may have forwarded it.
+pub const UNKNOWN_ATTEMPTS: u32 = 8;
+
+/// The reply for one item of a call through the SDK.
+#[must_use]
+pub fn reply(result: Result<Allocation, CallError>) -> Reply {
+    match result {
+        Ok(Allocation { value, prev, lost, .. }) => Reply::Given { value: Seq(value), prev: Seq(prev), lost },
+        Err(error) => Reply::Failed(Rc::new(failure(&error))),
+    }
+}
+
+/// The failure of a call through the SDK, as reports and the order checker need it.
+#[must_use]
+pub fn failure(error: &CallError) -> Failure {
+    let (reason, attempts) = reason(error);
+    Failure {
+        reason: reason.to_owned(),
+        message: Chain(error).to_string(),
+        retryable: error.is_retryable(),
+        // The SDK does not report how many attempts were lost: at most all of them.
+        lost: if error.may_have_applied() { attempts.max(1) } else { 0 },
+    }
+}
+
+/// The reason of an error in capitals, and the attempts of the call.
+fn reason(error: &CallError) -> (&str, u32) {
+    match error {
+        CallError::UidOutside { .. } => ("UID_OUTSIDE", 0),
+        CallError::CountOutOfRange { .. } => (Reason::CountOutOfRange.name(), 0),
+        CallError::Refused(refused) if refused.reason.is_empty() => ("REFUSED_BY_OTHERS", refused.attempts),
+        CallError::Refused(refused) => (&*refused.reason, refused.attempts),
+        CallError::Unreachable(unreachable) => ("UNREACHABLE", unreachable.attempts),
+        CallError::DeadlineExceeded { attempts, .. } => ("DEADLINE_EXCEEDED", *attempts),
+        CallError::BadAnswer { .. } => ("BAD_ANSWER", 1),
+        _ => ("OTHER", 1),
+    }
+}
+
+/// The outcome of one item for the order checker, among callers that only forward and retry.
+#[must_use]
+pub fn outcome(result: &Result<Allocation, CallError>) -> Outcome {
+    match result {
+        Ok(Allocation { value, prev, count, lost, .. }) => {
+            Outcome::Given { value: *value, prev: *prev, count: *count, lost: *lost }
+        }
+        Err(error) if error.may_have_applied() => Outcome::Maybe { lost: UNKNOWN_ATTEMPTS },
+        Err(_) => Outcome::Refused,
+    }
+}
+
+/// The outcome of a read for the order checker.
+#[must_use]
+pub fn reading(result: &Result<Current, CallError>) -> Reading {
+    match result {
+        Ok(Current { value, exact: true, .. }) => Reading::Exact(*value),
+        Ok(Current { value, exact: false, .. }) => Reading::UpperBound(*value),
+        Err(_) => Reading::Failed,
+    }
+}
+
+/// An error with its causes on one line.
+#[derive(Debug)]
+pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut last = String::new();
+        for error in std::iter::successors(Some(self.0), |error| error.source()) {
+            // The Display of a status includes debug details; its message is the readable part.
+            let text =
+                error.downcast_ref().map_or_else(|| error.to_string(), |status: &Status| status.message().to_owned());
+            // The layers of the transport repeat the same message.
+            if text == "transport error" || last.ends_with(&text) {
+                continue;
+            }
+            let separator = if last.is_empty() { "" } else { ": " };
+            write!(f, "{separator}{text}")?;
+            last = text;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_counts_attempts_that_may_have_advanced_the_counter() {
+        let outside = failure(&CallError::UidOutside { uid: 7 });
+        assert_eq!((&*outside.reason, outside.retryable, outside.lost), ("UID_OUTSIDE", false, 0));
+        let late = failure(&CallError::DeadlineExceeded { attempts: 3, may_have_applied: true });
+        assert_eq!((&*late.reason, late.retryable, late.lost), ("DEADLINE_EXCEEDED", true, 3));
+        let never_sent = failure(&CallError::DeadlineExceeded { attempts: 3, may_have_applied: false });
+        assert_eq!(never_sent.lost, 0);
+    }
+}

@@ -1,0 +1,245 @@
+//! Sends a trace's messages concurrently and checks every reply against the history.
+//!
+//! A message is done when every member has a number. Members without one are retried in a new call; the old call stays
+//! in the history as "maybe". So a replay continues across a killed and restarted server, and gives up only after a
+//! message has failed for the whole timeout.
+//!
+//! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use seq_core::Uid;
+use seq_order::{CallId, Checker, User};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::trace::{Message, Trace};
+use crate::endpoint::Transport;
+use crate::latency::Latency;
+use crate::reply::{self, Failure, Reasons, Reply};
+use crate::silence::Silence;
+
+#[cfg(test)]
+mod tests;
+
+/// First backoff before the missing members of a message are retried; a healthy server needs none.
+const RETRY_FIRST: Duration = Duration::from_millis(20);
+
+/// Longest backoff: a restarted server is used soon.
+const RETRY_LONGEST: Duration = Duration::from_millis(500);
+
+/// Options of a replay.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayOptions {
+    /// Factor of the recorded speed; `None` is as fast as replies come.
+    pub speed: Option<f64>,
+    /// Messages sent in all.
+    pub limit: usize,
+    /// How long one message is retried.
+    pub timeout: Duration,
+}
+
+/// A running replay.
+#[derive(Debug)]
+pub struct Drive<'a, T> {
+    trace: &'a Trace,
+    /// The uids of each group, in the form of requests.
+    uids: Vec<Vec<u64>>,
+    transports: RefCell<Vec<T>>,
+    options: ReplayOptions,
+    began: Instant,
+    stopping: Cell<bool>,
+    /// Notified when no new message may be sent: messages not due yet are dropped.
+    stopped: Notify,
+    next: Cell<usize>,
+    state: RefCell<State>,
+}
+
+/// The results so far.
+#[derive(Debug)]
+pub struct State {
+    /// The history.
+    pub checker: Checker,
+    /// Latency of the calls.
+    pub latency: Latency,
+    /// Messages of which every member has a number.
+    pub messages: u64,
+    /// Calls sent again for members that got no number.
+    pub retried: u64,
+    /// Calls in which a counter may have advanced without a reply.
+    pub unknown_calls: u64,
+    /// Failed items, by reason; each was retried.
+    pub reasons: Reasons,
+    /// Time from one successful call to the next.
+    pub silence: Silence,
+    /// The failure that ended the replay.
+    pub gave_up: Option<GaveUp>,
+}
+
+/// A message that failed for good.
+#[derive(Clone, Debug)]
+pub struct GaveUp {
+    /// A member without a number.
+    pub uid: Uid,
+    /// The last failure.
+    pub failure: Rc<Failure>,
+    /// How long it was retried.
+    pub after: Duration,
+}
+
+impl<'a, T: Transport> Drive<'a, T> {
+    /// A replay of `trace`, not started, with one message in flight for each of `transports`, whose batches hold a whole
+    /// group; `checker` has the high-water marks of earlier runs.
+    pub fn new(trace: &'a Trace, transports: Vec<T>, options: ReplayOptions, checker: Checker) -> Drive<'a, T> {
+        let state = State {
+            checker,
+            latency: Latency::new(),
+            messages: 0,
+            retried: 0,
+            unknown_calls: 0,
+            reasons: Reasons::new(),
+            silence: Silence::since(Duration::ZERO),
+            gave_up: None,
+        };
+        Drive {
+            trace,
+            uids: trace.groups.iter().map(|group| group.iter().map(|user| trace.uid(*user).0).collect()).collect(),
+            transports: RefCell::new(transports),
+            options,
+            began: Instant::now(),
+            stopping: Cell::new(false),
+            stopped: Notify::new(),
+            next: Cell::new(0),
+            state: RefCell::new(state),
+        }
+    }
+
+    /// Sends all messages; completes when the last call has ended.
+    ///
+    /// # Cancel safety
+    /// Dropping it abandons the calls in flight.
+    pub async fn run(&self) {
+        join_all(self.transports.take().into_iter().map(|transport| self.work(transport))).await;
+    }
+
+    /// Stops sending messages; calls in flight complete.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        self.stopped.notify_waiters();
+    }
+
+    /// Messages done, for a progress bar.
+    pub fn messages_done(&self) -> u64 {
+        self.state.borrow().messages
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Consumes the replay and returns its results.
+    pub fn into_state(self) -> State {
+        self.state.into_inner()
+    }
+
+    async fn work(&self, mut transport: T) {
+        while let Some(message) = self.take() {
+            if let Some(speed) = self.options.speed {
+                let first = self.trace.messages[0].second;
+                let due = Duration::from_secs_f64((message.second - first) as f64 / speed);
+                // No other future runs between the check in `take` and the first poll here, so no notification is lost.
+                tokio::select! {
+                    () = tokio::time::sleep_until(self.began + due) => {}
+                    () = self.stopped.notified() => return,
+                }
+            }
+            if !self.deliver(&mut transport, message).await {
+                self.stop();
+            }
+        }
+    }
+
+    fn take(&self) -> Option<&'a Message> {
+        let at = self.next.get();
+        if self.stopping.get() || at >= self.options.limit {
+            return None;
+        }
+        self.next.set(at + 1);
+        self.trace.messages.get(at)
+    }
+
+    /// Sends a message until every member has a number. Returns whether the replay can continue.
+    async fn deliver(&self, transport: &mut T, message: &Message) -> bool {
+        let members = self.trace.members(message);
+        let replies = self.call(transport, members, &self.uids[message.group as usize]).await;
+        let Some((mut missing, mut failure)) = missing(members, &replies) else {
+            self.state.borrow_mut().messages += 1;
+            return true;
+        };
+        let since = Instant::now();
+        let mut wait = RETRY_FIRST;
+        while failure.retryable && since.elapsed() < self.options.timeout && !self.stopping.get() {
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY_LONGEST);
+            self.state.borrow_mut().retried += 1;
+            let uids: Vec<u64> = missing.iter().map(|user| self.trace.uid(*user).0).collect();
+            let replies = self.call(transport, &missing, &uids).await;
+            match self::missing(&missing, &replies) {
+                Some(rest) => (missing, failure) = rest,
+                None => {
+                    self.state.borrow_mut().messages += 1;
+                    return true;
+                }
+            }
+        }
+        // A worker stopped by another worker's failure has none to report.
+        if !failure.retryable || since.elapsed() >= self.options.timeout {
+            let gave_up = GaveUp { uid: self.trace.uid(missing[0]), failure, after: since.elapsed() };
+            self.state.borrow_mut().gave_up.get_or_insert(gave_up);
+        }
+        false
+    }
+
+    /// Sends one call; records it in the history before it is sent and after it ended.
+    async fn call(&self, transport: &mut T, users: &[User], uids: &[u64]) -> Vec<Reply> {
+        let sent = self.began.elapsed();
+        let call = self.state.borrow_mut().checker.start(sent, users.iter().copied());
+        let mut replies = Vec::with_capacity(uids.len());
+        transport.round(uids, &mut replies).await;
+        let now = self.began.elapsed();
+        self.state.borrow_mut().end(call, (sent, now), &replies);
+        replies
+    }
+}
+
+impl State {
+    fn end(&mut self, call: CallId, (sent, now): (Duration, Duration), replies: &[Reply]) {
+        self.checker.end(call, now, replies.iter().map(Reply::outcome));
+        self.latency.record(now - sent);
+        reply::count_failures(&mut self.reasons, replies);
+        let is_lost = |reply: &Reply| matches!(reply, Reply::Failed(failure) if failure.lost > 0);
+        self.unknown_calls += u64::from(replies.iter().any(is_lost));
+        if replies.iter().any(|reply| matches!(reply, Reply::Given { .. })) {
+            self.silence.end(now);
+        }
+    }
+}
+
+/// The users without a number, with the worst failure: one that cannot be retried before all others.
+fn missing(users: &[User], replies: &[Reply]) -> Option<(Vec<User>, Rc<Failure>)> {
+    let mut missing = Vec::new();
+    let mut worst: Option<&Rc<Failure>> = None;
+    for (user, reply) in users.iter().zip(replies) {
+        if let Reply::Failed(failure) = reply {
+            missing.push(*user);
+            if worst.is_none_or(|worst| worst.retryable && !failure.retryable) {
+                worst = Some(failure);
+            }
+        }
+    }
+    worst.map(|worst| (missing, worst.clone()))
+}

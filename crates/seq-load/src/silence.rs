@@ -1,0 +1,69 @@
+//! The longest time without a success.
+
+use std::time::Duration;
+
+/// The longest interval between two successes, in the time of its owner.
+#[derive(Clone, Debug, Default)]
+pub struct Silence {
+    /// The last success, or the start of the measurement; `None` before both.
+    since: Option<Duration>,
+    longest: Duration,
+    longest_until: Duration,
+}
+
+impl Silence {
+    /// Starts a measurement: silence counts from `now`.
+    #[must_use]
+    pub fn since(now: Duration) -> Silence {
+        Silence { since: Some(now), ..Silence::default() }
+    }
+
+    /// Records a success.
+    pub fn end(&mut self, now: Duration) {
+        self.extend(now);
+        self.since = Some(now);
+    }
+
+    /// Counts the time up to `now`, which may still be going on.
+    pub fn extend(&mut self, now: Duration) {
+        let silence = self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        if silence > self.longest {
+            (self.longest, self.longest_until) = (silence, now);
+        }
+    }
+
+    /// The last success, or the start of the measurement.
+    #[must_use]
+    pub fn last(&self) -> Option<Duration> {
+        self.since
+    }
+
+    /// The longest interval so far.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// The end of the longest interval.
+    #[must_use]
+    pub fn longest_until(&self) -> Duration {
+        self.longest_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_interval_includes_the_one_that_goes_on() {
+        let ms = Duration::from_millis;
+        let mut silence = Silence::default();
+        silence.extend(ms(900));
+        assert_eq!(silence.longest(), Duration::ZERO, "nothing was expected yet");
+        [ms(1_000), ms(1_300), ms(1_400)].into_iter().for_each(|now| silence.end(now));
+        assert_eq!((silence.longest(), silence.longest_until()), (ms(300), ms(1_300)));
+        silence.extend(ms(2_000));
+        assert_eq!((silence.longest(), silence.last()), (ms(600), Some(ms(1_400))));
+    }
+}

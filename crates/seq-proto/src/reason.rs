@@ -1,0 +1,405 @@
+//! The reasons of refusals: one enum for the servers that send them and the clients that match on them.
+//!
+//! **Invariant:** the name of a reason stands here and nowhere else in product code, and never changes once released;
+//! `cargo xtask tidy` finds a second one. `docs/reference/reasons.md` is generated from this file.
+
+use std::fmt;
+use std::time::Duration;
+
+use tonic::Code;
+
+/// Keys of the metadata that a refusal carries beside its reason.
+pub mod key {
+    /// Decimal number on record that the refusal is about: an incarnation or a renewal; 0 where there is none.
+    pub const CURRENT: &str = "current";
+    /// Address of the leader, as `host:port`; empty where the member does not know one.
+    pub const LEADER: &str = "leader";
+    /// Address of the newest incarnation of the node, as `host:port`; empty where the refusal is not about it.
+    pub const ADDR: &str = "addr";
+    /// Decimal highest number to which an advance is accepted now.
+    pub const BOUND: &str = "bound";
+}
+
+/// When a repeated request can succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// No hint: the request, or what it is refused for, must change first.
+    Never,
+    /// At once, as a unary request.
+    Unary,
+    /// A few syncs of the store's log later: there is room for another proposal.
+    Sync,
+    /// About a renewal later: the section has an owner.
+    Owner,
+    /// When the store has started, or has defined the set: the leader does so first of all.
+    Start,
+    /// When the ceiling is raised.
+    Ceiling,
+    /// About an election later: the store has a leader.
+    Leader,
+    /// A few times within the timeout of a silent node.
+    Silence,
+}
+
+impl Retry {
+    /// The retry hint: how long to wait before the request is repeated; `None` for [`Retry::Never`].
+    #[must_use]
+    pub const fn after(self) -> Option<Duration> {
+        let millis = match self {
+            Retry::Never => return None,
+            Retry::Unary => 1,
+            Retry::Sync => 20,
+            Retry::Owner | Retry::Start => 100,
+            Retry::Ceiling | Retry::Leader => 200,
+            Retry::Silence => 500,
+        };
+        Some(Duration::from_millis(millis))
+    }
+}
+
+/// Whether a refused request may have taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It changed nothing.
+    Unchanged,
+    /// It may have been applied, or may still be: no response came from where it is applied.
+    Unknown,
+}
+
+/// `Variant = "NAME", [code, codes of other services], retry, outcome, [metadata];` in one table for each subject.
+macro_rules! reasons {
+    ($($subject:literal {
+        $($(#[doc = $doc:literal])+
+        $reason:ident = $name:literal, [$code:ident $(, $other:ident)*], $retry:ident, $outcome:ident
+            $(, [$($key:ident),+])?;)+
+    })+) => {
+        /// The machine-readable reason of a refusal.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($($(#[doc = $doc])+ $reason,)+)+
+        }
+
+        impl Reason {
+            /// Every reason, by subject.
+            pub const ALL: &[Reason] = &[$($(Reason::$reason,)+)+];
+
+            /// The name on the wire.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($(Reason::$reason => $name,)+)+
+                }
+            }
+
+            /// The reason of this name; `None` for a name that this version does not know.
+            #[must_use]
+            pub fn parse(name: &str) -> Option<Reason> {
+                match name {
+                    $($($name => Some(Reason::$reason),)+)+
+                    _ => None,
+                }
+            }
+
+            /// The gRPC code; where services use several for this reason, the first one of [`Reason::codes`].
+            #[must_use]
+            pub const fn code(self) -> Code {
+                match self {
+                    $($(Reason::$reason => Code::$code,)+)+
+                }
+            }
+
+            /// The gRPC codes that services use for this reason.
+            #[must_use]
+            pub const fn codes(self) -> &'static [Code] {
+                match self {
+                    $($(Reason::$reason => &[Code::$code $(, Code::$other)*],)+)+
+                }
+            }
+
+            /// When a repeated request can succeed.
+            #[must_use]
+            pub const fn retry(self) -> Retry {
+                match self {
+                    $($(Reason::$reason => Retry::$retry,)+)+
+                }
+            }
+
+            /// Whether the request may have taken effect.
+            #[must_use]
+            pub const fn outcome(self) -> Outcome {
+                match self {
+                    $($(Reason::$reason => Outcome::$outcome,)+)+
+                }
+            }
+
+            /// Keys of the metadata that the refusal may carry.
+            #[must_use]
+            pub const fn metadata(self) -> &'static [&'static str] {
+                match self {
+                    $($(Reason::$reason => &[$($(key::$key),+)?],)+)+
+                }
+            }
+
+            /// The calls that are refused with it first of all; a reason of one subject may also refuse calls of another.
+            #[must_use]
+            pub const fn subject(self) -> &'static str {
+                match self {
+                    $($(Reason::$reason)|+ => $subject,)+
+                }
+            }
+
+            /// The description, as in the reference.
+            #[must_use]
+            pub fn doc(self) -> &'static str {
+                match self {
+                    $($(Reason::$reason => concat!($($doc),+).trim_start(),)+)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    "Allocation" {
+        /// The uid is outside the uids of the set.
+        UidOutOfRange = "UID_OUT_OF_RANGE", [OutOfRange], Never, Unchanged;
+        /// The count is not in 1..=1,000,000.
+        CountOutOfRange = "COUNT_OUT_OF_RANGE", [InvalidArgument], Never, Unchanged;
+        /// The batch has no item.
+        EmptyBatch = "EMPTY_BATCH", [InvalidArgument], Never, Unchanged;
+        /// The batch has more items than one request may carry.
+        BatchTooLarge = "BATCH_TOO_LARGE", [InvalidArgument], Never, Unchanged;
+        /// There are counts or epochs, but not one for each uid.
+        CountsMismatch = "COUNTS_MISMATCH", [InvalidArgument], Never, Unchanged;
+        /// The request was forwarded, and this node does not own the section either.
+        NotOwner = "NOT_OWNER", [Unavailable], Owner, Unchanged;
+        /// The section has no owner now.
+        Unserved = "UNSERVED", [Unavailable], Owner, Unchanged;
+        /// The owner cannot be reached; it did not process the request.
+        OwnerUnreachable = "OWNER_UNREACHABLE", [Unavailable], Owner, Unchanged;
+        /// The owner did not respond in time; numbers may have been consumed.
+        OwnerTimedOut = "OWNER_TIMED_OUT", [DeadlineExceeded], Owner, Unknown;
+        /// The connection to the owner broke before the response; numbers may have been consumed.
+        OwnerConnectionLost = "OWNER_CONNECTION_LOST", [Unavailable], Owner, Unknown;
+        /// The caller has seen a newer epoch of the section than this node has.
+        StaleEpoch = "STALE_EPOCH", [Unavailable], Owner, Unchanged;
+        /// The node's lease has expired: another node may own the section by now.
+        LeaseExpired = "LEASE_EXPIRED", [Unavailable], Owner, Unchanged;
+        /// The section cannot be served now, and as many requests as may be are pending already.
+        TooManyHeld = "TOO_MANY_HELD", [ResourceExhausted], Ceiling, Unchanged;
+        /// The section's ceiling was not raised before the request's deadline.
+        CeilingStalled = "CEILING_STALLED", [Unavailable], Ceiling, Unchanged;
+        /// The uid has fewer numbers left below 2^63 than the request allocates.
+        Exhausted = "EXHAUSTED", [ResourceExhausted], Never, Unchanged;
+        /// The advance leads further above the section's ceiling than `alloc.max_advance`.
+        AdvanceTooFar = "ADVANCE_TOO_FAR", [InvalidArgument], Never, Unchanged, [BOUND];
+        /// The uid is past the number of the advance, or may be past it.
+        AlreadyPast = "ALREADY_PAST", [FailedPrecondition], Never, Unchanged;
+        /// The request was forwarded more often than a request may be.
+        TooManyHops = "TOO_MANY_HOPS", [InvalidArgument], Never, Unchanged;
+        /// The node is shutting down. An AllocSvr has not processed the request; a command that was sent to a StoreSvr
+        /// may still be applied, and can be repeated.
+        ShuttingDown = "SHUTTING_DOWN", [Unavailable], Owner, Unchanged;
+        /// The item would have to wait or to be forwarded, and the request excludes both: repeat it as a unary request.
+        WouldWait = "WOULD_WAIT", [Unavailable], Unary, Unchanged;
+    }
+    "Endpoints" {
+        /// The message cannot be decoded.
+        Malformed = "MALFORMED", [InvalidArgument], Never, Unchanged;
+        /// The message has more bytes than a message may have.
+        MessageTooLarge = "MESSAGE_TOO_LARGE", [ResourceExhausted], Never, Unchanged;
+        /// The service has no unary method of this name.
+        UnknownMethod = "UNKNOWN_METHOD", [Unimplemented], Never, Unchanged;
+        /// The body has a content encoding; send it uncompressed.
+        UnsupportedEncoding = "UNSUPPORTED_ENCODING", [Unimplemented], Never, Unchanged;
+        /// The body did not arrive before the request's deadline.
+        BodyTimedOut = "BODY_TIMED_OUT", [DeadlineExceeded], Never, Unchanged;
+        /// The request comes from a page of another site, or is a prefetch: neither takes a number.
+        Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
+    }
+    "Handover" {
+        /// The offer is no handover that can be.
+        BadOffer = "BAD_OFFER", [InvalidArgument], Never, Unchanged;
+        /// The staged copy does not fit the section.
+        BadCopy = "BAD_COPY", [FailedPrecondition], Never, Unchanged;
+        /// Copies of as many touched uids as may be are being received already.
+        TooMuchStaged = "TOO_MUCH_STAGED", [ResourceExhausted], Never, Unchanged;
+        /// The target is shutting down.
+        Leaving = "LEAVING", [FailedPrecondition], Never, Unchanged;
+        /// The offer's epoch, or its attempt, is no longer the newest at the target.
+        Past = "PAST", [FailedPrecondition], Never, Unchanged;
+        /// The offer's epoch is not the one after the newest that the target knows.
+        UnknownEpoch = "UNKNOWN_EPOCH", [FailedPrecondition], Never, Unchanged;
+        /// The store did not grant the section to the target in time.
+        NotGranted = "NOT_GRANTED", [Unavailable], Never, Unknown;
+    }
+    "Control" {
+        /// The set has another name than the store's or the target's set.
+        OtherSet = "OTHER_SET", [FailedPrecondition], Never, Unchanged;
+        /// The store has not defined the set yet.
+        NoSet = "NO_SET", [Unavailable], Start, Unchanged;
+        /// The set file names no AllocSvr of this name.
+        UndeclaredNode = "UNDECLARED_NODE", [FailedPrecondition], Never, Unchanged;
+        /// The address is not `host:port`, or too long.
+        BadAddr = "BAD_ADDR", [InvalidArgument], Never, Unchanged;
+        /// The token is 0.
+        BadToken = "BAD_TOKEN", [InvalidArgument], Never, Unchanged;
+        /// A process of this name runs at another address and is alive: end it, or start this one with `--replace`.
+        NodeAlive = "NODE_ALIVE", [FailedPrecondition], Silence, Unchanged, [ADDR];
+        /// The set has as many nodes as a set may have.
+        TooManyNodes = "TOO_MANY_NODES", [ResourceExhausted], Never, Unchanged;
+        /// The lease is longer than the store's terms allow.
+        LeaseTooLong = "LEASE_TOO_LONG", [FailedPrecondition], Never, Unchanged;
+        /// The registration does not follow the node's newest incarnation.
+        OtherPredecessor = "OTHER_PREDECESSOR", [FailedPrecondition], Never, Unchanged, [CURRENT, ADDR];
+        /// The store lacks entries that it had acknowledged to this node.
+        StoreBehind = "STORE_BEHIND", [FailedPrecondition], Never, Unchanged;
+        /// The store knows no node with this id or name.
+        UnknownNode = "UNKNOWN_NODE", [FailedPrecondition, NotFound], Never, Unchanged;
+        /// The set has no node of this name.
+        UnknownName = "UNKNOWN_NAME", [NotFound], Never, Unchanged;
+        /// The node is in another incarnation.
+        OtherIncarnation = "OTHER_INCARNATION", [FailedPrecondition], Never, Unchanged, [CURRENT, ADDR];
+        /// The renewal is neither the next one nor the last one again.
+        OtherRenewal = "OTHER_RENEWAL", [FailedPrecondition], Never, Unchanged, [CURRENT, ADDR];
+        /// The section has another owner or epoch than the transfer names.
+        OtherOwnership = "OTHER_OWNERSHIP", [FailedPrecondition], Never, Unchanged;
+        /// The target of the transfer is unknown, or in another incarnation than the one offered to.
+        TargetGone = "TARGET_GONE", [FailedPrecondition], Never, Unchanged, [CURRENT];
+        /// The node id is 0.
+        BadNodeId = "BAD_NODE_ID", [InvalidArgument], Never, Unchanged;
+        /// The incarnation is 0.
+        BadIncarnation = "BAD_INCARNATION", [InvalidArgument], Never, Unchanged;
+        /// The number of the renewal is 0.
+        BadRenewSeq = "BAD_RENEW_SEQ", [InvalidArgument], Never, Unchanged;
+        /// Parallel lists differ in length.
+        ListsMismatch = "LISTS_MISMATCH", [InvalidArgument], Never, Unchanged;
+        /// The set has no such section, or the target does not know it.
+        UnknownSection = "UNKNOWN_SECTION", [InvalidArgument, FailedPrecondition], Never, Unchanged;
+        /// The section stands in the request twice.
+        DuplicateSection = "DUPLICATE_SECTION", [InvalidArgument], Never, Unchanged;
+        /// The epoch is 0.
+        BadEpoch = "BAD_EPOCH", [InvalidArgument], Never, Unchanged;
+        /// The ceiling is 0, or above 2^63 - 1.
+        BadCeiling = "BAD_CEILING", [InvalidArgument], Never, Unchanged;
+        /// The transfer is to no node, or to its sender.
+        BadTarget = "BAD_TARGET", [InvalidArgument], Never, Unchanged;
+        /// The number of the handover is 0.
+        BadHandover = "BAD_HANDOVER", [InvalidArgument], Never, Unchanged;
+        /// The lease terms cannot be.
+        BadTerms = "BAD_TERMS", [InvalidArgument], Never, Unchanged;
+        /// The lease terms were changed by another command meanwhile.
+        OtherTerms = "OTHER_TERMS", [Aborted], Never, Unchanged;
+        /// No other node of the set could own sections.
+        LastNode = "LAST_NODE", [FailedPrecondition], Never, Unchanged;
+    }
+    "Proposals" {
+        /// The member of the store is starting.
+        Starting = "STARTING", [Unavailable], Start, Unchanged;
+        /// The member of the store does not lead; if it led when the request arrived, the command may still be applied.
+        NotLeader = "NOT_LEADER", [Unavailable], Leader, Unknown, [LEADER];
+        /// A follower cannot forward the request to the leader.
+        LeaderUnreachable = "LEADER_UNREACHABLE", [Unavailable, DeadlineExceeded], Leader, Unknown;
+        /// The command was not committed in time; it may still be applied, and can be repeated.
+        CommitTimedOut = "COMMIT_TIMED_OUT", [DeadlineExceeded], Leader, Unknown;
+        /// As many proposals as may be are pending already.
+        TooManyProposals = "TOO_MANY_PROPOSALS", [Unavailable], Sync, Unchanged;
+        /// The command has more bytes than an entry of the log may have.
+        CommandTooLarge = "COMMAND_TOO_LARGE", [InvalidArgument], Never, Unchanged;
+        /// Raft has stopped on this member.
+        RaftStopped = "RAFT_STOPPED", [Unavailable], Leader, Unknown;
+    }
+    "Membership" {
+        /// The store id is 0.
+        BadStoreId = "BAD_STORE_ID", [InvalidArgument], Never, Unchanged;
+        /// The change names no member, or more than a store may have.
+        BadCount = "BAD_COUNT", [InvalidArgument], Never, Unchanged;
+        /// The name of the member cannot be one.
+        BadName = "BAD_NAME", [InvalidArgument], Never, Unchanged;
+        /// The change adds and removes the same member.
+        AddedAndRemoved = "ADDED_AND_REMOVED", [InvalidArgument], Never, Unchanged;
+        /// The store has no member with this id.
+        UnknownMember = "UNKNOWN_MEMBER", [NotFound, PermissionDenied], Never, Unchanged;
+        /// The member has no vote.
+        NotAVoter = "NOT_A_VOTER", [FailedPrecondition], Never, Unchanged;
+        /// A member had the id before; an id belongs to one disk for good.
+        UsedStoreId = "USED_STORE_ID", [FailedPrecondition], Never, Unchanged;
+        /// The id belongs to a member with another name or address, or the message is for another member.
+        OtherMember = "OTHER_MEMBER", [AlreadyExists, FailedPrecondition], Never, Unchanged;
+        /// Another member has the name or the address.
+        Taken = "TAKEN", [AlreadyExists], Never, Unchanged;
+        /// The member does not respond, or lacks too many entries to vote or lead.
+        NotCaughtUp = "NOT_CAUGHT_UP", [FailedPrecondition], Never, Unchanged;
+        /// The change would leave no voter.
+        NoVoters = "NO_VOTERS", [FailedPrecondition], Never, Unchanged;
+        /// The change would leave more voters than a store may have.
+        TooManyVoters = "TOO_MANY_VOTERS", [FailedPrecondition], Never, Unchanged;
+        /// The change would leave an even number of voters; `--allow-even` permits it.
+        EvenVoters = "EVEN_VOTERS", [FailedPrecondition], Never, Unchanged;
+        /// Too few voters respond, now or after the change, for anything to be committed.
+        NoMajority = "NO_MAJORITY", [FailedPrecondition], Never, Unchanged;
+        /// The store has no leader now.
+        NoLeader = "NO_LEADER", [Unavailable], Leader, Unchanged;
+        /// The leader is to be removed, and no remaining voter has the whole log.
+        NoSuccessor = "NO_SUCCESSOR", [FailedPrecondition], Never, Unchanged;
+        /// Another change of members is in progress.
+        ChangeInProgress = "CHANGE_IN_PROGRESS", [Unavailable], Leader, Unchanged;
+        /// The new member does not respond, so its data directory is not known: start it with `--join` first.
+        MemberNotReached = "MEMBER_NOT_REACHED", [Unavailable], Leader, Unchanged;
+        /// The member did not take over leadership in time.
+        NotTakenOver = "NOT_TAKEN_OVER", [Aborted], Leader, Unknown;
+    }
+    "Raft" {
+        /// The message is for another cluster.
+        OtherCluster = "OTHER_CLUSTER", [FailedPrecondition], Never, Unchanged;
+        /// The message does not name the data directory of its sender.
+        NoNonce = "NO_NONCE", [InvalidArgument], Never, Unchanged;
+        /// The message is for another data directory of this member, which may come back.
+        OtherReceiver = "OTHER_RECEIVER", [PermissionDenied], Never, Unchanged;
+        /// The members use different message formats: run one version.
+        OtherFormat = "OTHER_FORMAT", [FailedPrecondition], Never, Unchanged;
+        /// The sender was removed from the cluster for good; it stops.
+        RemovedMember = "REMOVED_MEMBER", [FailedPrecondition], Never, Unchanged;
+        /// The sender has another data directory than the member of its id; it stops.
+        OtherDataDirectory = "OTHER_DATA_DIRECTORY", [FailedPrecondition], Never, Unchanged;
+        /// The sender lacks entries that it acknowledged; it stops.
+        AcknowledgedDataLost = "ACKNOWLEDGED_DATA_LOST", [FailedPrecondition], Never, Unchanged;
+        /// The Raft message cannot be decoded.
+        MalformedMessage = "MALFORMED_MESSAGE", [InvalidArgument], Never, Unchanged;
+        /// The Raft message contradicts itself or the log of this member.
+        InvalidRaftMessage = "INVALID_RAFT_MESSAGE", [InvalidArgument], Never, Unchanged;
+        /// The message is too many terms or entries ahead of this member to be genuine.
+        RaftJumpTooFar = "RAFT_JUMP_TOO_FAR", [InvalidArgument], Never, Unchanged;
+        /// The message contradicts an entry that is committed here: acknowledged data was lost elsewhere.
+        CommittedEntriesContradicted = "COMMITTED_ENTRIES_CONTRADICTED", [InvalidArgument], Never, Unchanged;
+        /// The snapshot is empty, or larger than a snapshot may be.
+        SnapshotTooLarge = "SNAPSHOT_TOO_LARGE", [InvalidArgument], Never, Unchanged;
+        /// The body of the snapshot has another length than its header states, or ends early.
+        MalformedSnapshot = "MALFORMED_SNAPSHOT", [InvalidArgument], Never, Unchanged;
+        /// A snapshot of this sender, or as many of others as may be, are being received already.
+        SnapshotUnderWay = "SNAPSHOT_UNDER_WAY", [ResourceExhausted], Never, Unchanged;
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Compares a name from the wire.
+impl PartialEq<Reason> for str {
+    fn eq(&self, reason: &Reason) -> bool {
+        self == reason.name()
+    }
+}
+
+/// Compares a name from the wire.
+impl PartialEq<Reason> for String {
+    fn eq(&self, reason: &Reason) -> bool {
+        self == reason.name()
+    }
+}
+
+#[cfg(test)]
+mod tests;

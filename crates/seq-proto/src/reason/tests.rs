@@ -1,0 +1,102 @@
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+
+use expect_test::expect_file;
+
+use super::*;
+
+const HEAD: &str = "\
+# Reasons
+
+A refusal carries its reason in `google.rpc.ErrorInfo`, domain `seqsvr`; an item of a batch carries it in its `ItemError`,
+and plain text over HTTP in the header `seq-reason`. Codes after the first are those of other services. Retry: the hint in
+`google.rpc.RetryInfo`; `-` where the request, or what it is refused for, must change first. Outcome: whether the refused
+request may have taken effect. Metadata: keys in the `ErrorInfo`.
+";
+
+/// The name of a code in gRPC's own spelling.
+fn code_name(code: Code) -> String {
+    let mut name = String::new();
+    for letter in format!("{code:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
+
+fn or_dash(text: String) -> String {
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
+#[test]
+fn the_reference_lists_every_reason() {
+    let mut text = HEAD.to_owned();
+    let mut subject = "";
+    for reason in Reason::ALL {
+        if reason.subject() != subject {
+            subject = reason.subject();
+            write!(text, "\n## {subject}\n\n| reason | code | retry | outcome | metadata | meaning |\n").unwrap();
+            text.push_str("|---|---|---|---|---|---|\n");
+        }
+        let codes = reason.codes().iter().map(|code| code_name(*code)).collect::<Vec<_>>().join(", ");
+        let retry = or_dash(reason.retry().after().map(|after| format!("{after:?}")).unwrap_or_default());
+        let outcome = format!("{:?}", reason.outcome()).to_lowercase();
+        let keys = or_dash(reason.metadata().iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" "));
+        writeln!(text, "| `{reason}` | {codes} | {retry} | {outcome} | {keys} | {} |", reason.doc()).unwrap();
+    }
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/reasons.md")].assert_eq(&text);
+}
+
+#[test]
+fn names_are_unique_and_parsed() {
+    let names: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+    assert_eq!(names.len(), Reason::ALL.len());
+    for reason in Reason::ALL {
+        let name = reason.name();
+        assert!(name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'), "{name}");
+        assert_eq!(Reason::parse(name), Some(*reason));
+        assert!(*name == *reason && reason.codes()[0] == reason.code(), "{name}");
+        assert!(reason.doc().ends_with('.'), "{name}: {}", reason.doc());
+    }
+    assert_eq!(Reason::parse("REASON_OF_A_LATER_VERSION"), None);
+    assert_eq!(Reason::parse(""), None);
+}
+
+/// A code that promises that a retry can succeed has a retry hint, except where a peer retries by its own schedule.
+#[test]
+fn transient_codes_have_a_retry_hint() {
+    let scheduled = [Reason::NotGranted, Reason::BodyTimedOut];
+    for reason in Reason::ALL.iter().filter(|reason| !scheduled.contains(reason)) {
+        let transient = matches!(reason.code(), Code::Unavailable | Code::DeadlineExceeded);
+        assert!(!transient || reason.retry() != Retry::Never, "{reason}");
+    }
+}
+
+/// The string literals of a line of Python.
+fn literals(line: &str) -> impl Iterator<Item = &str> {
+    line.split('"').skip(1).step_by(2)
+}
+
+#[test]
+fn the_python_client_matches_on_these_reasons() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python/src/seqsvr/_attempts.py");
+    let client = fs::read_to_string(path).unwrap();
+    let matched: BTreeSet<&str> = client
+        .lines()
+        .filter_map(|line| line.split_once("reason in (").or_else(|| line.split_once("reason == ")))
+        .flat_map(|(_, rest)| literals(rest))
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(matched.contains(Reason::ShuttingDown.name()), "{matched:?}");
+    assert!(matched.iter().all(|name| Reason::parse(name).is_some()), "{matched:?}");
+
+    let (_, function) = client.split_once("def _is_outcome_unknown").unwrap();
+    let line = function.lines().find(|line| line.contains("reason in (")).unwrap();
+    let unknown: BTreeSet<&str> = literals(line).filter(|name| !name.is_empty()).collect();
+    let of_allocation = Reason::ALL.iter().filter(|reason| reason.subject() == Reason::NotOwner.subject());
+    let expected = of_allocation.filter(|reason| reason.outcome() == Outcome::Unknown).map(|reason| reason.name());
+    assert_eq!(unknown, expected.collect());
+}
