@@ -1,4 +1,4 @@
-//! A set of real processes, each on a host of its own, and what they say of themselves.
+//! A set of real processes, each on its own host, and queries of their status.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,37 +25,37 @@ const HTTP_PORT: u16 = 7480;
 /// Uids of a section.
 pub(crate) const SECTION_SIZE: u32 = 10_000;
 
-/// How far a ceiling is raised: so little that the store is asked all the time.
+/// Step of the ceilings: so small that raises are always in flight.
 pub(crate) const STEP: u64 = 400;
 
-/// Snapshots come often, so that a member that was away needs one sometimes.
+/// Frequent snapshots, so that a member that was away sometimes needs one.
 const STORE_SETTINGS: &str = "[store]\nsnapshot_every = 2000\nlog_kept = 200\nrebalance_after_ms = 1000\n";
 
-/// How long a node may take to say how it is.
-const LOOK_DEADLINE: Duration = Duration::from_millis(300);
+/// Timeout of a query.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// How large a set is.
+/// Size and layout of a set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) stores: u64,
     pub(crate) allocs: u32,
     pub(crate) sections: u32,
-    /// Megabytes of the disk of the first store; 0: it lies with all others.
+    /// Megabytes of the first store's own disk; 0: it has none.
     pub(crate) small_disk: u64,
-    /// How far the stores are from each other; `None`: as near as all others.
+    /// Distance between the stores; `None`: as near as all others.
     pub(crate) apart: Option<Apart>,
 }
 
-/// How long raises took.
+/// Durations of ceiling raises.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Raises {
-    /// How many took so many milliseconds at the most, by the bounds of the metric's buckets.
+    /// Number of raises within each bound of the metric's buckets, in milliseconds.
     within_ms: BTreeMap<u64, u64>,
     seconds: f64,
 }
 
 impl Raises {
-    /// Those that came after an earlier reading.
+    /// The raises after an earlier reading.
     pub(crate) fn since(&self, before: &Raises) -> Raises {
         let earlier = |ms: &u64| before.within_ms.get(ms).copied().unwrap_or(0);
         let within_ms = self.within_ms.iter().map(|(ms, count)| (*ms, count - earlier(ms))).collect();
@@ -70,14 +70,14 @@ impl Raises {
         Duration::from_secs_f64(self.seconds.max(0.0) / self.count().max(1) as f64)
     }
 
-    /// Milliseconds within which this share of the raises lies: the bound of a bucket.
+    /// Bound of the bucket within which this share of the raises lies, in milliseconds.
     pub(crate) fn within_ms(&self, share: f64) -> u64 {
         let needed = self.count() as f64 * share;
         self.within_ms.iter().find(|(_, count)| **count as f64 >= needed).map_or(0, |(ms, _)| *ms)
     }
 }
 
-/// Stores that are far from each other.
+/// Delay between the stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Apart {
     pub(crate) round_trip: Duration,
@@ -128,7 +128,7 @@ impl Cluster {
         }
         if let Some(apart) = shape.apart {
             let hosts: Vec<Host> = stores.iter().map(|node| node.host.clone()).collect();
-            net.put_apart(&hosts, apart.round_trip);
+            net.delay_packets(&hosts, apart.round_trip);
         }
         let preset = if shape.apart.is_some_and(|apart| apart.wan) { "preset = \"wan\"\n" } else { "" };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -138,7 +138,7 @@ impl Cluster {
         cluster
     }
 
-    /// A file of settings like that of all nodes, with one lease and wait of its own.
+    /// A settings file like that of all nodes, with another lease and wait.
     pub(crate) fn skewed_settings(&self, lease: Duration, wait: Duration) -> PathBuf {
         let (lease, wait) = (lease.as_millis(), wait.as_millis());
         let file = self.path(&format!("skewed-{lease}-{wait}.toml"));
@@ -147,12 +147,12 @@ impl Cluster {
         file
     }
 
-    /// The settings of all nodes.
+    /// The settings file of all nodes.
     pub(crate) fn settings(&self) -> PathBuf {
         self.path("config.toml")
     }
 
-    /// A set whose every section is served.
+    /// A running set in which every section has an owner.
     pub(crate) fn start(shape: Shape) -> Cluster {
         let mut cluster = Cluster::prepare(shape);
         cluster.start_all();
@@ -185,25 +185,25 @@ impl Cluster {
         text
     }
 
-    /// An allocator of some set file on a new host. `text` is given the host's address.
-    pub(crate) fn stranger(&mut self, host: &str, name: &str, text: impl FnOnce(&Cluster, &str) -> String) -> Node {
-        let place = self.net.host(host);
+    /// An allocator with its own set file on a new host; `text` makes the set file from the host's address.
+    pub(crate) fn outsider(&mut self, host: &str, name: &str, text: impl FnOnce(&Cluster, &str) -> String) -> Node {
+        let host_on_net = self.net.host(host);
         let set = self.path(&format!("{host}.toml"));
-        fs::write(&set, text(self, &place.ip.to_string())).unwrap();
+        fs::write(&set, text(self, &host_on_net.ip.to_string())).unwrap();
         let args = ["alloc", "--set", &set.display().to_string(), "--name", name, "--cores", "1"];
-        Node::new(host, place, ALLOC_PORT, args.iter().map(ToString::to_string).collect(), self.dir.path())
+        Node::new(host, host_on_net, ALLOC_PORT, args.iter().map(ToString::to_string).collect(), self.dir.path())
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Where callers begin.
+    /// The addresses that clients start from.
     pub(crate) fn seeds(&self) -> Vec<String> {
         self.allocs.iter().map(|node| node.addr.clone()).collect()
     }
 
-    /// The store that leads, by its index: the member of the newest term that says so itself.
+    /// Index of the leading store: the member of the newest term whose status names itself.
     pub(crate) fn leader(&self) -> Option<usize> {
         let leads = |(index, node): (usize, &Node)| {
             let status = self.store_status(node)?;
@@ -217,20 +217,20 @@ impl Cluster {
         eventually("a store leads", || self.leader())
     }
 
-    /// No other store and no allocator gets an answer at a store's port any more. What it sends itself is answered, so it
-    /// stays the leader where it leads.
+    /// Drops the requests of all other stores and allocators to a store. Its own requests get responses, so it stays
+    /// the leader if it leads.
     pub(crate) fn deafen(&self, store: usize) {
-        let deaf = &self.stores[store].host;
-        let others = self.stores.iter().chain(&self.allocs).filter(|node| node.host.ip != deaf.ip);
-        others.for_each(|node| self.net.refuse_connections(&node.host, deaf, STORE_PORT));
+        let target = &self.stores[store].host;
+        let others = self.stores.iter().chain(&self.allocs).filter(|node| node.host.ip != target.ip);
+        others.for_each(|node| self.net.refuse_connections(&node.host, target, STORE_PORT));
     }
 
-    /// So many percent of the packets between stores are lost, from now on.
+    /// Drops this percentage of the packets between stores.
     pub(crate) fn lose_between_stores(&self, percent: u32) {
         self.net.lose_packets(&self.store_hosts(), percent);
     }
 
-    /// How many packets between stores were lost since then.
+    /// Number of packets between stores that were dropped.
     pub(crate) fn lost_between_stores(&self) -> u64 {
         self.net.lost_packets(&self.store_hosts())
     }
@@ -258,34 +258,34 @@ impl Cluster {
         raises
     }
 
-    /// The newest term that a store names.
+    /// The newest term of the stores.
     pub(crate) fn term(&self) -> u64 {
         let term = |node: &Node| self.store_status(node).map(|status| status.term);
-        eventually("a store names its term", || self.stores.iter().filter_map(term).max())
+        eventually("a store responds with its term", || self.stores.iter().filter_map(term).max())
     }
 
-    /// How long a node runs, by its own clock.
+    /// Uptime of a node, by its own clock.
     pub(crate) fn uptime(&self, addr: &str) -> Duration {
-        let ask = || async {
+        let query = || async {
             let mut client = AdminServiceClient::new(channel(addr));
             client.status(v1::StatusRequest {}).await
         };
-        Duration::from_millis(eventually("the node answers", || self.within(ask())).uptime_ms)
+        Duration::from_millis(eventually("the node responds", || self.within(query())).uptime_ms)
     }
 
-    /// What a store says of itself; `None` while it does not answer.
+    /// The status of a store; `None` without a response.
     pub(crate) fn store_status(&self, node: &Node) -> Option<v1::StoreStatus> {
-        let ask = async {
+        let query = async {
             let mut client = AdminServiceClient::new(channel(&node.addr));
             client.status(v1::StatusRequest {}).await
         };
-        match self.within(ask)?.role? {
+        match self.within(query)?.role? {
             Role::Store(status) => Some(status),
             Role::Alloc(_) => None,
         }
     }
 
-    /// The largest index that any of the stores named has applied.
+    /// The largest index that any of these stores has applied.
     pub(crate) fn applied(&self, stores: &[usize]) -> u64 {
         let status = |index: &usize| self.store_status(&self.stores[*index]);
         stores.iter().filter_map(status).map(|status| status.applied_index).max().unwrap_or(0)
@@ -294,11 +294,11 @@ impl Cluster {
     /// The name of each section's owner, from the newest table that an allocator has; empty where there is none.
     pub(crate) fn owners(&self) -> Vec<String> {
         let tables = self.allocs.iter().filter_map(|node| {
-            let ask = async {
+            let query = async {
                 let mut client = SequenceServiceClient::new(channel(&node.addr));
                 client.get_routes(v1::GetRoutesRequest { known_version: 0 }).await
             };
-            self.within(ask)?.routes.into_iter().next()
+            self.within(query)?.routes.into_iter().next()
         });
         let Some(table) = tables.max_by_key(|table| table.version) else { return Vec::new() };
         let mut owners = vec![String::new(); self.shape.sections as usize];
@@ -316,20 +316,20 @@ impl Cluster {
         self.owners().iter().enumerate().filter(|(_, owner)| *owner == name).map(|(section, _)| section).collect()
     }
 
-    fn within<T>(&self, ask: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Option<T> {
-        let answer = self.runtime.block_on(async { tokio::time::timeout(LOOK_DEADLINE, ask).await });
-        Some(answer.ok()?.ok()?.into_inner())
+    fn within<T>(&self, query: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Option<T> {
+        let response = self.runtime.block_on(async { tokio::time::timeout(QUERY_TIMEOUT, query).await });
+        Some(response.ok()?.ok()?.into_inner())
     }
 }
 
-/// A connection for one question.
+/// A connection for one query.
 fn channel(addr: &str) -> Channel {
-    Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(LOOK_DEADLINE).connect_lazy()
+    Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(QUERY_TIMEOUT).connect_lazy()
 }
 
 /// The metrics of a process.
 fn metrics(ip: Ipv4Addr) -> String {
-    let mut connection = TcpStream::connect((ip, HTTP_PORT)).expect("the metrics port answers");
+    let mut connection = TcpStream::connect((ip, HTTP_PORT)).expect("the metrics port accepts");
     connection.write_all(b"GET /metrics HTTP/1.1\r\nhost: chaos\r\nconnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     connection.read_to_string(&mut text).unwrap();

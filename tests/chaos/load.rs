@@ -4,9 +4,9 @@
 //! numbers at once, call for many sections, read, and advance uids. All of them are in the history: each number in a
 //! `prev` or an exact read must have been allocated.
 //!
-//! Strangers have no routes and each keep to one node: when a section has a new owner, the others go there, and the
-//! strangers' calls, over a connection that nothing closes, are what a replaced owner would wrongly serve. For them only
-//! the order of the allocated numbers counts.
+//! Stale clients have no routes and each keep to one node: when a section has a new owner, the others go there, and the
+//! stale clients' calls, over a connection that nothing closes, are what a replaced owner would wrongly serve. For them
+//! only the order of the allocated numbers counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -47,8 +47,8 @@ const MAX_COUNT: u32 = 20;
 /// Users of one call for many.
 const BATCH: usize = 8;
 
-/// Interval of each stranger's calls; earlier ones may be in flight.
-const STRANGER_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of each stale client's calls; earlier ones may be in flight.
+const STALE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pause of the caller that advances uids: long, because most advances take a step.
 const ADVANCE_PAUSE: Duration = Duration::from_millis(150);
@@ -62,14 +62,14 @@ const DEADLINE: Duration = seq_client::DEADLINE;
 /// A running load.
 pub(crate) struct Load {
     record: Record,
-    strangers: Arc<Strangers>,
+    stale_clients: Arc<StaleClients>,
     stopping: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// State of the strangers.
+/// State of the stale clients.
 #[derive(Default)]
-struct Strangers {
+struct StaleClients {
     stopping: AtomicBool,
     in_flight: AtomicUsize,
 }
@@ -128,15 +128,19 @@ impl Load {
             failures: Reasons::new(),
         };
         let (record, stopping) = (Record(Arc::new(Mutex::new(state))), Arc::new(AtomicBool::new(false)));
-        let strangers = Arc::new(Strangers::default());
-        let callers =
-            Callers { record: record.clone(), stopping: stopping.clone(), strangers: strangers.clone(), sections };
+        let stale_clients = Arc::new(StaleClients::default());
+        let callers = Callers {
+            record: record.clone(),
+            stopping: stopping.clone(),
+            stale_clients: stale_clients.clone(),
+            sections,
+        };
         let seeds = cluster.seeds();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(callers.run(&seeds));
         });
-        let load = Load { record, stopping, strangers, thread: Some(thread) };
+        let load = Load { record, stopping, stale_clients, thread: Some(thread) };
         load.wait_served();
         load
     }
@@ -162,11 +166,11 @@ impl Load {
     }
 
     /// From here on sections change owner only by handover: every call gets its number, and no number is missing. The
-    /// strangers end: a client that keeps to one node is not served while that node is away.
+    /// stale clients end: a client that keeps to one node is not served while that node is away.
     pub(crate) fn seamless(&self) {
-        self.strangers.stopping.store(true, Ordering::Relaxed);
-        eventually("the strangers have ended", || {
-            (self.strangers.in_flight.load(Ordering::Relaxed) == 0).then_some(())
+        self.stale_clients.stopping.store(true, Ordering::Relaxed);
+        eventually("the stale clients have ended", || {
+            (self.stale_clients.in_flight.load(Ordering::Relaxed) == 0).then_some(())
         });
         self.record.0.lock().checker.seamless();
     }
@@ -247,7 +251,7 @@ impl Report {
 struct Callers {
     record: Record,
     stopping: Arc<AtomicBool>,
-    strangers: Arc<Strangers>,
+    stale_clients: Arc<StaleClients>,
     sections: u32,
 }
 
@@ -269,9 +273,9 @@ impl Callers {
         let probes = (0..self.sections * PROBES)
             .map(|at| Box::pin(self.probe(client(at % PROBES), at / PROBES)) as LocalBoxFuture<'_, ()>);
         let mixed = (0..MIXED).map(|kind| Box::pin(self.mixed(client(kind), kind)) as LocalBoxFuture<'_, ()>);
-        let strangers = seeds.iter().map(|addr| Box::pin(self.stranger(addr)) as LocalBoxFuture<'_, ()>);
+        let stale_clients = seeds.iter().map(|addr| Box::pin(self.stale_client(addr)) as LocalBoxFuture<'_, ()>);
         let advancing = std::iter::once(Box::pin(self.advancing(seeds)) as LocalBoxFuture<'_, ()>);
-        join_all(probes.chain(mixed).chain(strangers).chain(advancing)).await;
+        join_all(probes.chain(mixed).chain(stale_clients).chain(advancing)).await;
     }
 
     async fn repeat(&self, pause: Duration, call: impl AsyncFnMut()) {
@@ -308,20 +312,20 @@ impl Callers {
         self.repeat(ADVANCE_PAUSE, call).await;
     }
 
-    /// An open loop: a stranger sends at its interval, whether or not earlier calls have ended.
-    async fn stranger(&self, addr: &str) {
+    /// An open loop: a stale client sends at its interval, whether or not earlier calls have ended.
+    async fn stale_client(&self, addr: &str) {
         let channel = channel(addr);
         let mut calls = FuturesUnordered::new();
-        let mut tick = tokio::time::interval(STRANGER_INTERVAL);
+        let mut tick = tokio::time::interval(STALE_INTERVAL);
         loop {
-            let done = self.stopping.load(Ordering::Relaxed) || self.strangers.stopping.load(Ordering::Relaxed);
+            let done = self.stopping.load(Ordering::Relaxed) || self.stale_clients.stopping.load(Ordering::Relaxed);
             tokio::select! {
                 _ = tick.tick(), if !done => {
-                    self.strangers.in_flight.fetch_add(1, Ordering::Relaxed);
+                    self.stale_clients.in_flight.fetch_add(1, Ordering::Relaxed);
                     calls.push(caller::next_directly(channel.clone(), &self.record, self.user(), DEADLINE));
                 }
                 Some(()) = calls.next() => {
-                    self.strangers.in_flight.fetch_sub(1, Ordering::Relaxed);
+                    self.stale_clients.in_flight.fetch_sub(1, Ordering::Relaxed);
                 }
                 () = std::future::ready(()), if done && calls.is_empty() => return,
             }

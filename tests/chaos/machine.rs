@@ -1,33 +1,33 @@
-//! What this machine can do, and how its tools are called.
+//! Capabilities of this machine, and calls of its tools.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything that should become true. Generous: the machine may be building beside the tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Timeout of every wait for a condition. Generous: the machine may be building beside the tests.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Pause between two looks at something that should become true.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Interval of evaluating a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a fault needs of the machine.
+/// A capability that a fault needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Root, and network namespaces with pairs of interfaces.
     Namespaces,
-    /// Packets that get lost.
+    /// Packets can be dropped.
     Iptables,
-    /// System calls that fail or hang.
+    /// System calls can be made to fail or hang.
     Strace,
-    /// Clocks that lie.
+    /// A process can be given a wrong clock.
     Faketime,
-    /// A small disk of one's own.
+    /// A small file system can be mounted.
     Disk,
-    /// Links that are slow.
+    /// Links can be delayed.
     Python,
 }
 
-/// What is missing here, for people.
+/// The missing capabilities, in readable form.
 pub(crate) fn lacks(needs: &[Need]) -> Vec<&'static str> {
     let mut lacks: Vec<&'static str> = needs.iter().filter_map(|need| need.lack()).collect();
     lacks.dedup();
@@ -66,14 +66,14 @@ fn has(tool: &str) -> bool {
     std::env::split_paths(&path).chain(system).any(|dir| dir.join(tool).is_file())
 }
 
-/// The library that makes clocks lie to a process with threads.
+/// The library that gives a process with threads a wrong clock.
 pub(crate) fn faketime() -> Option<PathBuf> {
     let libs = std::fs::read_dir("/usr/lib").ok()?.flatten();
     let candidates = libs.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1"));
     candidates.chain([PathBuf::from("/usr/lib/faketime/libfaketimeMT.so.1")]).find(|path| path.is_file())
 }
 
-/// Runs a tool; answers what it printed, or what it complained about.
+/// Runs a tool; returns its output, or its error.
 pub(crate) fn try_run(tool: &str, args: &[&str]) -> Result<String, String> {
     let output =
         Command::new(tool).args(args).stdin(Stdio::null()).output().map_err(|error| format!("{tool}: {error}"))?;
@@ -85,28 +85,28 @@ pub(crate) fn try_run(tool: &str, args: &[&str]) -> Result<String, String> {
 
 /// Runs a tool that must succeed.
 pub(crate) fn tool(tool: &str, args: &[&str]) -> String {
-    try_run(tool, args).unwrap_or_else(|complaint| panic!("{complaint}"))
+    try_run(tool, args).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs tools from a line of words.
+/// Runs a tool that must succeed, from a command line split at spaces.
 pub(crate) fn sh(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     tool(words[0], &words[1..])
 }
 
-/// Looks until there is an answer.
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Evaluates a condition until it holds, and returns its value.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = look() {
-            return found;
+        if let Some(value) = condition() {
+            return value;
         }
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        pause(LOOK_EVERY);
+        assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
+        pause(POLL_INTERVAL);
     }
 }
 
-/// Lets time pass; the length of a fault, never a wait for something.
+/// Waits for the length of a fault; never for a condition.
 pub(crate) fn pause(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

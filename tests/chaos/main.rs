@@ -1,12 +1,12 @@
-//! Chaos: real processes in network namespaces of their own, real faults, and the exact order checker over every call.
+//! Chaos: real processes, each in a network namespace, real faults, and the order checker over every call.
 //!
 //! Each row is one named test. A short set runs with all tests; `CHAOS=all` runs every row but the long ones, and
-//! `CHAOS=NAME,NAME` runs the named ones, which is also how a failed row is run again. Rows run one after the other: a fault
-//! of one must not slow another down.
+//! `CHAOS=NAME,NAME` runs the named ones, as for a failed row. Rows run one after another: a fault of one must not slow
+//! another down.
 //!
-//! What must hold in every row is the order of the numbers. Times are printed, not asserted: the machine may be busy.
-//! A machine that cannot make a fault (no root, a tool is missing) leaves the row out and says so; where `CI` is set that
-//! is a failure, because `.ci/run` installs what is needed.
+//! Every row asserts the order of the numbers. Times are printed, not asserted: the machine may be busy. On a machine
+//! that cannot make a fault (no root, a tool is missing) the row is ignored, with a message; where `CI` is set that is
+//! a failure, because `.ci/run` installs what is needed.
 
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
@@ -23,7 +23,7 @@ mod scene;
 
 use rows::{ROWS, Row, Tier};
 
-/// Chooses rows: `all`, or names.
+/// Environment variable with the rows to run: `all`, or names.
 const CHOICE: &str = "CHAOS";
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let chosen: Vec<&Row> = match choose(&choice) {
         Ok(rows) => rows,
         Err(unknown) => {
-            eprintln!("{CHOICE} names {unknown:?}, which is no row; `-- --list` shows them");
+            eprintln!("{CHOICE}: no row is named {unknown:?}; `-- --list` lists them");
             return ExitCode::FAILURE;
         }
     };
@@ -50,19 +50,19 @@ fn main() -> ExitCode {
     }
     println!("\nrunning {} tests", rows.len());
     let began = Instant::now();
-    let (mut passed, mut failed, mut left_out) = (0, Vec::new(), 0);
+    let (mut passed, mut failed, mut ignored) = (0, Vec::new(), 0);
     for row in &rows {
         match run(row) {
             Outcome::Passed => passed += 1,
             Outcome::Failed => failed.push(row.name),
-            Outcome::LeftOut => left_out += 1,
+            Outcome::Ignored => ignored += 1,
         }
     }
     for name in &failed {
-        println!("again: {CHOICE}={name} cargo test --workspace --test chaos");
+        println!("repeat with: {CHOICE}={name} cargo test --workspace --test chaos");
     }
     println!(
-        "\ntest result: {}. {passed} passed; {} failed; {left_out} ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
+        "\ntest result: {}. {passed} passed; {} failed; {ignored} ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
         if failed.is_empty() { "ok" } else { "FAILED" },
         failed.len(),
         ROWS.len() - rows.len(),
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 enum Outcome {
     Passed,
     Failed,
-    LeftOut,
+    Ignored,
 }
 
 fn choose(choice: &str) -> Result<Vec<&'static Row>, String> {
@@ -91,13 +91,13 @@ fn choose(choice: &str) -> Result<Vec<&'static Row>, String> {
 fn run(row: &Row) -> Outcome {
     let lacks = machine::lacks(row.needs);
     if !lacks.is_empty() {
-        let why = lacks.join(", ");
+        let missing = lacks.join(", ");
         if std::env::var_os("CI").is_some() {
-            println!("test {} ... FAILED, this machine lacks {why}", row.name);
+            println!("test {} ... FAILED, this machine lacks {missing}", row.name);
             return Outcome::Failed;
         }
-        println!("test {} ... ignored, this machine lacks {why}", row.name);
-        return Outcome::LeftOut;
+        println!("test {} ... ignored, this machine lacks {missing}", row.name);
+        return Outcome::Ignored;
     }
     println!("test {}: {}", row.name, row.what);
     let _ = io::stdout().flush();

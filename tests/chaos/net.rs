@@ -1,9 +1,9 @@
-//! A network of one's own: a namespace for each host, tied together by a bridge in one more; the callers are in the
-//! machine's own namespace, with one leg on the bridge.
+//! A private network: a namespace for each host, connected by a bridge in one more; the callers are in the machine's
+//! own namespace, with one interface on the bridge.
 //!
-//! Invariant: everything carries the process id in its name and goes when its [`Net`] is dropped, also after a panic; what a
-//! process left behind that ended otherwise is swept by the next one. The machine's own firewall is never touched: packets
-//! are dropped where they arrive, in the namespace of a host, or there on their way out to the callers.
+//! Invariant: every name contains the process id, and all is removed when its [`Net`] is dropped, also after a panic;
+//! what a killed process left is removed by the next one. The machine's own firewall is never changed: packets are
+//! dropped in the namespace of a host, on input, or on output to the callers.
 
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use crate::machine::{sh, try_run};
 
-/// What every name begins with.
+/// Prefix of every name.
 const PREFIX: &str = "sq";
 
-/// The networks come from 198.18.0.0/15, which is set aside for tests of this kind.
+/// The networks are in 198.18.0.0/15, which is reserved for such tests.
 const FIRST_OCTETS: [u8; 2] = [198, 18];
 
 /// The callers' host number.
@@ -31,7 +31,7 @@ pub(crate) struct Net {
     tag: String,
     net: [u8; 3],
     hosts: Vec<Host>,
-    /// Processes that delay what hosts send.
+    /// Processes that delay the packets of hosts.
     delays: Vec<Child>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Host {
 }
 
 impl Net {
-    /// A bridge that only the callers are on.
+    /// A bridge with only the callers.
     pub(crate) fn new() -> Net {
         static NETS: AtomicU8 = AtomicU8::new(0);
         let number = NETS.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Net {
         let host = Host { namespace: format!("{}-{name}", self.tag), ip, port: name.to_owned() };
         let namespace = &host.namespace;
         sh(&format!("ip netns add {namespace}"));
-        // From here on it goes with the others.
+        // From here on it is removed with the others.
         self.hosts.push(host.clone());
         sh(&format!("ip -n {bridge} link add {name} type veth peer name eth0 netns {namespace}"));
         sh(&format!("ip -n {bridge} link set {name} master br0 up"));
@@ -83,20 +83,20 @@ impl Net {
         host
     }
 
-    /// What these hosts send each other takes so long for a round trip, from now on. All else takes no time, as before.
-    pub(crate) fn put_apart(&mut self, hosts: &[Host], round_trip: Duration) {
+    /// Delays the packets between these hosts, to this round trip. All others are not delayed.
+    pub(crate) fn delay_packets(&mut self, hosts: &[Host], round_trip: Duration) {
         let bridge = self.bridge();
         let one_way = (round_trip / 2).as_millis().to_string();
         for host in hosts {
             let port = &host.port;
-            let far = hosts.iter().filter(|other| other.ip != host.ip).map(|other| other.ip.to_string());
+            let others = hosts.iter().filter(|other| other.ip != host.ip).map(|other| other.ip.to_string());
             sh(&format!("ip -n {bridge} link add {port}-in type veth peer name {port}-out"));
             sh(&format!("ip -n {bridge} link set {port}-in up"));
             sh(&format!("ip -n {bridge} link set {port} nomaster"));
             sh(&format!("ip -n {bridge} link set {port}-out master br0 up"));
             let mut command = Command::new("ip");
             command.args(["netns", "exec", &bridge, "python3", "-c", DELAY, port, &format!("{port}-in"), &one_way]);
-            let mut child = command.args(far).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut child = command.args(others).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
             let mut ready = String::new();
             BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
             self.delays.push(child);
@@ -104,7 +104,7 @@ impl Net {
         }
     }
 
-    /// So many percent of the packets that these hosts send each other are lost.
+    /// Drops this percentage of the packets between these hosts.
     pub(crate) fn lose_packets(&self, hosts: &[Host], percent: u32) {
         lossy(hosts, percent, "-A");
     }
@@ -114,7 +114,7 @@ impl Net {
         lossy(hosts, percent, "-D");
     }
 
-    /// How many packets the rules of [`Net::lose_packets`] have dropped.
+    /// Number of packets dropped by [`Net::lose_packets`].
     pub(crate) fn lost_packets(&self, hosts: &[Host]) -> u64 {
         let lost = |host: &Host| -> u64 {
             let rules = sh(&format!("ip netns exec {} iptables -w 5 -L INPUT -v -n -x", host.namespace));
@@ -134,24 +134,24 @@ impl Net {
         iptables(to, &format!("-D INPUT -s {} -j DROP", from.ip));
     }
 
-    /// No connection that `from` makes to this port of `to` is answered any more, those that are there included; connections
-    /// that `to` makes to `from` go on.
+    /// Drops the packets of connections that `from` makes to this port of `to`, existing ones included; connections of
+    /// `to` to `from` are not affected.
     pub(crate) fn refuse_connections(&self, from: &Host, to: &Host, port: u16) {
         iptables(to, &format!("-A INPUT -s {} -p tcp --dport {port} -j DROP", from.ip));
     }
 
-    /// Nothing passes between two hosts, in either direction.
+    /// Drops all packets between two hosts, in both directions.
     pub(crate) fn cut(&self, one: &Host, other: &Host) {
         self.drop_packets(one, other);
         self.drop_packets(other, one);
     }
 
-    /// Nothing that anybody sends arrives at a host.
+    /// Drops all packets to a host.
     pub(crate) fn cut_in(&self, host: &Host) {
         iptables(host, "-A INPUT ! -i lo -j DROP");
     }
 
-    /// Nothing that a host sends arrives at another host, or leaves for the callers.
+    /// Drops all packets from a host, to other hosts and to the callers.
     pub(crate) fn cut_out(&self, host: &Host) {
         for other in self.hosts.iter().filter(|other| other.ip != host.ip) {
             self.drop_packets(host, other);
@@ -166,12 +166,12 @@ impl Net {
         }
     }
 
-    /// Pulls a host's cable: what is on the way is lost, and nobody hears that the host is gone.
+    /// Takes a host's link down: packets in flight are lost, and its connections are not closed.
     pub(crate) fn unplug(&self, host: &Host) {
         sh(&format!("ip -n {} link set {} down", self.bridge(), host.port));
     }
 
-    /// Puts it back.
+    /// Takes it up again.
     pub(crate) fn plug(&self, host: &Host) {
         sh(&format!("ip -n {} link set {} up", self.bridge(), host.port));
     }
@@ -196,7 +196,7 @@ impl Drop for Net {
         for namespace in namespaces {
             remove_namespace(&namespace);
         }
-        // Its other end went with the bridge; that this fails then is no fault.
+        // It is gone already if its other end was removed with the bridge.
         let _ = try_run("ip", &["link", "del", &self.tag]);
     }
 }
@@ -215,7 +215,7 @@ fn iptables(host: &Host, rule: &str) {
     sh(&format!("ip netns exec {} iptables -w 5 {rule}", host.namespace));
 }
 
-/// A network that no interface of this machine is in.
+/// A network without an interface of this machine.
 fn free_net(pid: u32, number: u8) -> [u8; 3] {
     let taken = sh("ip -o -4 addr");
     let start = pid.wrapping_mul(31).wrapping_add(u32::from(number));
@@ -233,7 +233,7 @@ fn remove_namespace(namespace: &str) {
     let _ = try_run("ip", &["netns", "del", namespace]);
 }
 
-/// Removes what a run left that was killed: a name says which process made it.
+/// Removes the namespaces and files of processes that were killed; a name contains its process id.
 pub(crate) fn sweep() {
     let is_dead = |name: &str| {
         let pid = name.strip_prefix(PREFIX)?.split_once('x')?.0;
@@ -256,7 +256,7 @@ pub(crate) fn sweep() {
     }
 }
 
-/// A directory that goes when it is dropped, or with the next sweep.
+/// A directory that is removed when it is dropped, or by the next [`sweep`].
 pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix(&format!("{PREFIX}{:x}x-", std::process::id())).tempdir().unwrap()
 }

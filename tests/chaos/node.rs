@@ -1,4 +1,4 @@
-//! One server process in a host's namespace, and what can be done to it.
+//! One server process in a host's namespace, and the faults of processes.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::machine::{eventually, tool};
 use crate::net::Host;
 
-/// A server; killed when dropped. A test that fails shows its log.
+/// A server; killed when dropped. A failed test prints the end of its log.
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) host: Host,
-    /// Where its gRPC port answers.
+    /// Address of its gRPC port.
     pub(crate) addr: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
@@ -34,9 +34,9 @@ impl Node {
         self.env.push((key.to_owned(), value.into()));
     }
 
-    /// Names another file of settings, from the next start on.
+    /// Sets another settings file, from the next start on.
     pub(crate) fn set_config(&mut self, file: &std::path::Path) {
-        let at = self.args.iter().position(|arg| arg == "--config").expect("every node has a file of settings");
+        let at = self.args.iter().position(|arg| arg == "--config").expect("every node has a settings file");
         self.args[at + 1] = file.display().to_string();
     }
 
@@ -45,9 +45,9 @@ impl Node {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
         let mut command = Command::new("ip");
-        // `ip` replaces itself: the child's id is the server's, and so are signals to it.
+        // `ip` executes the server in its place: the child's id, and with it each signal, is the server's.
         command.args(["netns", "exec", &self.host.namespace]).args(["env"]);
-        // Only the server itself gets the variables: what `ip` would do with a lying clock is not asked.
+        // Only the server gets the variables: `ip` itself runs with the real clock.
         command.args(self.env.iter().map(|(key, value)| format!("{key}={value}")));
         command.arg(env!("CARGO_BIN_EXE_seqsvr")).args(&self.args).stdin(Stdio::null());
         self.child = Some(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
@@ -58,7 +58,7 @@ impl Node {
         self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
     }
 
-    /// Ends the process as a crash would.
+    /// Kills the process, as a crash.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -72,7 +72,7 @@ impl Node {
         self.start();
     }
 
-    /// Starts it unless it runs.
+    /// Starts it unless it is running.
     pub(crate) fn ensure_runs(&mut self) {
         if !self.is_running() {
             self.restart();
@@ -85,17 +85,17 @@ impl Node {
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
-    /// Stops the process where it is, with what lies in its sockets.
+    /// Stops the process (SIGSTOP); requests accumulate in its sockets.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues it.
     pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until the process ended by itself.
+    /// Waits until the process has ended by itself.
     pub(crate) fn wait_exit(&mut self) -> ExitStatus {
         let name = self.name.clone();
         let child = self.child.as_mut().unwrap_or_else(|| panic!("{name} runs"));
@@ -107,23 +107,23 @@ impl Node {
     /// Makes the sync of files fail or hang, in all of the process's threads, until the tracer is dropped.
     pub(crate) fn trouble_syncs(&self, fault: &str) -> Tracer {
         let pid = self.child.as_ref().unwrap().id().to_string();
-        let said = self.log.with_extension("strace");
-        let stderr = File::create(&said).unwrap();
+        let output = self.log.with_extension("strace");
+        let stderr = File::create(&output).unwrap();
         let inject = format!("inject=fdatasync,fsync:{fault}");
         let mut command = Command::new("strace");
         command.args(["-f", "-p", &pid, "-e", "trace=fdatasync,fsync", "-e", &inject, "-o", "/dev/null"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
-        eventually("strace is attached", || fs::read_to_string(&said).unwrap().contains("attached").then_some(()));
+        eventually("strace is attached", || fs::read_to_string(&output).unwrap().contains("attached").then_some(()));
         Tracer { child }
     }
 
-    /// Whether the process runs with a library.
+    /// Whether the process has loaded a library.
     pub(crate) fn has_loaded(&self, library: &str) -> bool {
         let pid = self.child.as_ref().unwrap().id();
         fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains(library)
     }
 
-    /// What the process has logged.
+    /// The log of the process.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -141,7 +141,7 @@ impl Drop for Node {
     }
 }
 
-/// Stands between a process and the kernel.
+/// Intercepts the system calls of a process; detached when dropped.
 pub(crate) struct Tracer {
     child: Child,
 }
@@ -153,14 +153,14 @@ impl Drop for Tracer {
     }
 }
 
-/// A file system of its own, of a few megabytes, that can get full.
+/// A mounted file system of a few megabytes, which can be filled.
 pub(crate) struct SmallDisk {
     pub(crate) path: PathBuf,
     ballast: PathBuf,
 }
 
 impl SmallDisk {
-    /// Makes a file system of so many megabytes in a file, and mounts it.
+    /// Makes a file system of this size in a file, and mounts it.
     pub(crate) fn new(dir: &std::path::Path, name: &str, megabytes: u64) -> SmallDisk {
         let (image, path) = (dir.join(format!("{name}.img")), dir.join(name));
         File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
@@ -171,7 +171,7 @@ impl SmallDisk {
         SmallDisk { path, ballast }
     }
 
-    /// Takes all the room that is left.
+    /// Takes all free space.
     pub(crate) fn fill(&self) {
         let mut file = File::create(&self.ballast).unwrap();
         for size in [1 << 20, 1 << 12, 1] {
@@ -180,7 +180,7 @@ impl SmallDisk {
         let _ = file.sync_all();
     }
 
-    /// Gives it back.
+    /// Frees it again.
     pub(crate) fn free(&self) {
         fs::remove_file(&self.ballast).unwrap();
         tool("sync", &["-f", &self.path.display().to_string()]);

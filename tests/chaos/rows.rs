@@ -1,4 +1,4 @@
-//! The rows: which fault, how long, and what must hold beside the order.
+//! The rows: the fault of each, its length, and what it asserts besides the order.
 
 use crate::machine::Need;
 
@@ -20,7 +20,7 @@ pub(crate) enum Tier {
     Short,
     /// With all rows.
     Full,
-    /// Only when it is named: it measures, or lasts very long.
+    /// Only by name: it measures, or takes very long.
     Long,
 }
 
@@ -45,69 +45,57 @@ const fn row(name: &'static str, tier: Tier, needs: &'static [Need], run: fn(), 
     Row { name, what, tier, needs, run }
 }
 
-/// All of them, in the order they run.
+/// All rows, in the order they run.
 pub(crate) const ROWS: &[Row] = &[
-    row("alloc_kill", Tier::Short, NET, allocs::kill, "an allocator is killed; its sections go on elsewhere"),
+    row("alloc_kill", Tier::Short, NET, allocs::kill, "an allocator is killed; others serve its sections"),
     row(
         "alloc_kill_and_restart",
         Tier::Full,
         NET,
         allocs::kill_and_restart,
-        "an allocator is killed and is back at once, five times",
+        "an allocator is killed and restarted at once, five times",
     ),
     row(
         "alloc_restart_in_turn",
         Tier::Short,
         NET,
         allocs::restart_in_turn,
-        "each allocator is asked to end and started again: no call fails, no number is left out",
+        "each allocator is terminated and restarted: no call fails, no number is missing",
     ),
     row(
         "alloc_pause_short",
         Tier::Short,
         NET,
         pauses::short,
-        "an allocator stands still across its lease, with requests in its sockets",
+        "an allocator is stopped past its lease, with requests in its sockets",
     ),
-    row("alloc_pause_long", Tier::Full, NET, pauses::long, "an allocator stands still for 1, 10 and 60 s"),
-    row("alloc_pauses", Tier::Long, NET, pauses::many, "500 pauses around the edge of the lease, allocators in turn"),
+    row("alloc_pause_long", Tier::Full, NET, pauses::long, "an allocator is stopped for 1, 10 and 60 s"),
+    row("alloc_pauses", Tier::Long, NET, pauses::many, "500 pauses around the end of the lease, allocators in turn"),
     row(
         "alloc_cut_from_store",
         Tier::Short,
         CUTS,
         allocs::cut_from_store,
-        "an allocator and the store do not hear each other",
+        "no packets between an allocator and the store",
     ),
-    row(
-        "alloc_deaf_to_store",
-        Tier::Full,
-        CUTS,
-        allocs::deaf_to_store,
-        "an allocator does not hear the store, which hears it",
-    ),
-    row(
-        "alloc_mute_to_store",
-        Tier::Full,
-        CUTS,
-        allocs::mute_to_store,
-        "the store does not hear an allocator, which hears it",
-    ),
+    row("alloc_deaf_to_store", Tier::Full, CUTS, allocs::deaf_to_store, "no packets from the store to an allocator"),
+    row("alloc_mute_to_store", Tier::Full, CUTS, allocs::mute_to_store, "no packets from an allocator to the store"),
     row(
         "alloc_cut_from_peers",
         Tier::Full,
         CUTS,
         allocs::cut_from_peers,
-        "an allocator and the other allocators do not hear each other",
+        "no packets between an allocator and the other allocators",
     ),
-    row("alloc_cut_from_all", Tier::Full, CUTS, allocs::cut_from_all, "nobody hears an allocator, and it hears nobody"),
-    row("alloc_deaf", Tier::Full, CUTS, allocs::deaf, "an allocator hears nobody, callers neither"),
-    row("alloc_mute", Tier::Full, CUTS, allocs::mute, "nobody hears an allocator, callers neither"),
+    row("alloc_cut_from_all", Tier::Full, CUTS, allocs::cut_from_all, "no packets to and from an allocator"),
+    row("alloc_deaf", Tier::Full, CUTS, allocs::deaf, "no packets to an allocator, callers' included"),
+    row("alloc_mute", Tier::Full, CUTS, allocs::mute, "no packets from an allocator, callers' included"),
     row(
         "alloc_cut_from_leader",
         Tier::Full,
         CUTS,
         allocs::cut_from_leader,
-        "an allocator reaches every store but the one that leads",
+        "an allocator reaches every store except the leader",
     ),
     row(
         "store_leader_kills",
@@ -130,56 +118,50 @@ pub(crate) const ROWS: &[Row] = &[
         Tier::Full,
         NET,
         stores::leader_pause,
-        "the store's leader stands still, shorter and longer than an election takes",
+        "the store's leader is stopped, for shorter and longer than an election",
     ),
-    row(
-        "store_follower_pause",
-        Tier::Full,
-        NET,
-        stores::follower_pause,
-        "a follower of the store stands still for 8 s",
-    ),
+    row("store_follower_pause", Tier::Full, NET, stores::follower_pause, "a follower of the store is stopped for 8 s"),
     row(
         "start_in_every_order",
         Tier::Full,
         NET,
         stores::start_in_every_order,
-        "everything is killed and started again, the stores in every order, before and after the allocators",
+        "everything is killed and restarted, the stores in every order, before and after the allocators",
     ),
     row(
         "store_of_other_settings",
         Tier::Full,
         CUTS,
         skew::stores,
-        "the leader allows longer leases than the next one, an allocator takes one and is cut off",
+        "the leader allows longer leases than the next one; an allocator has one and is cut off",
     ),
     row(
         "store_leader_mute_to_allocs",
         Tier::Full,
         CUTS,
         stores::leader_mute_to_allocs,
-        "no allocator hears the store's leader, and the leader does not reach one follower of two",
+        "no packets from the store's leader to allocators, and it does not reach one follower of two",
     ),
     row(
         "store_leader_cut_from_allocs",
         Tier::Full,
         CUTS,
         stores::leader_cut_from_allocs,
-        "the store's leader and all allocators do not hear each other",
+        "no packets between the store's leader and all allocators",
     ),
     row(
         "store_leader_deaf",
         Tier::Full,
         CUTS,
         stores::leader_deaf,
-        "the store's leader gets no connection of a store or an allocator, and its own go on",
+        "the store's leader accepts no connection of a store or an allocator, and its own stay",
     ),
     row(
         "allocs_all_silent",
         Tier::Full,
         NET,
         stores::allocs_all_silent,
-        "all allocators stand still, and are killed: leadership of the store does not go round",
+        "all allocators are stopped, then killed: the store's leadership does not change again and again",
     ),
     row(
         "store_links_lossy",
@@ -209,14 +191,14 @@ pub(crate) const ROWS: &[Row] = &[
         distance::of_200_ms,
         "200 ms of round trip between the stores under the wan preset, and 1 and 5 % of the packets are lost",
     ),
-    row("store_majority_lost", Tier::Full, NET, stores::majority_lost, "two stores of three are gone for 6 s"),
-    row("store_disk_full", Tier::Full, DISKS, disks::full, "the disk of a store gets full, and has room again"),
+    row("store_majority_lost", Tier::Full, NET, stores::majority_lost, "two stores of three are down for 6 s"),
+    row("store_disk_full", Tier::Full, DISKS, disks::full, "the disk of a store is filled, and freed again"),
     row(
         "store_sync_error",
         Tier::Full,
         SYNCS,
         disks::sync_error,
-        "a sync of the leader's disk fails: it stops, the others go on",
+        "a sync of the leader's disk fails: it aborts, the others continue",
     ),
     row("store_sync_hang", Tier::Full, SYNCS, disks::sync_hang, "a sync of the leader's disk hangs: another one leads"),
     row(
@@ -224,14 +206,14 @@ pub(crate) const ROWS: &[Row] = &[
         Tier::Full,
         CLOCKS,
         clocks::steps_alloc,
-        "an allocator's clock jumps an hour forward and back",
+        "an allocator's clock steps an hour forward and back",
     ),
     row(
         "clock_steps_store",
         Tier::Full,
         CLOCKS,
         clocks::steps_store,
-        "the stores' clocks jump an hour forward and back",
+        "the stores' clocks step an hour forward and back",
     ),
     row(
         "clock_rates_alloc",
@@ -253,7 +235,7 @@ pub(crate) const ROWS: &[Row] = &[
         Tier::Full,
         NET,
         names::another_set,
-        "an allocator of another set asks this set's store",
+        "an allocator of another set registers with this set's store",
     ),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(
@@ -261,6 +243,6 @@ pub(crate) const ROWS: &[Row] = &[
         Tier::Long,
         NET,
         failover::trials,
-        "an allocator's host is lost: how long are its sections without an answer?",
+        "an allocator's host is lost: time without a response for its sections",
     ),
 ];

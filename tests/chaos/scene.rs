@@ -1,4 +1,4 @@
-//! A cluster under load: what every row begins with, and how it ends.
+//! A cluster under load: the start and the end of every row.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ impl Scene {
         Scene::of(Cluster::start(shape))
     }
 
-    /// Puts load on a cluster, and waits until it is served everywhere.
+    /// Starts load on a cluster, and waits until every section is served.
     pub(crate) fn of(cluster: Cluster) -> Scene {
         let load = Load::start(&cluster);
         load.reset();
         Scene { load, cluster }
     }
 
-    /// Waits until every section is served again, ends the load, and holds the history against the promise.
+    /// Waits until every section is served again, ends the load, and asserts the order.
     pub(crate) fn end(self, what: &str) -> (Report, Cluster) {
         self.load.wait_served();
         let report = self.load.finish();
@@ -33,10 +33,9 @@ impl Scene {
         (report, self.cluster)
     }
 
-    /// Waits until the stores named have committed more than they had when `seen` was looked up; answers how long it took
-    /// since `since`.
-    pub(crate) fn writes_go_on(&self, stores: &[usize], seen: u64, since: Instant) -> Duration {
-        // One more may have been on its way already, and the first of a term is the leader's own.
-        eventually("writes go on", || (self.cluster.applied(stores) > seen + 2).then(|| since.elapsed()))
+    /// Waits until one of these stores has applied more than `seen`; returns the time since `since`.
+    pub(crate) fn writes_resume(&self, stores: &[usize], seen: u64, since: Instant) -> Duration {
+        // One more may have been in flight already, and the first of a term is the leader's own.
+        eventually("writes resume", || (self.cluster.applied(stores) > seen + 2).then(|| since.elapsed()))
     }
 }

@@ -4,10 +4,10 @@
 //! short run with small sizes, as a test. A missed goal is a failure, except in a smoke run, which is too short for
 //! goals.
 //!
-//! It uses the real components: `seq_core::Section`, the allocator behind its `SequenceService`, and a store of one member
-//! with its log in memory, to exclude disk latency. The cost of an endpoint is not included, except in changes of owner,
-//! which are messages. Every case of numbers is compared with the same work on a bare array of the same size, in turn, in
-//! the same run.
+//! It uses the real components: `seq_core::Section`, the allocator behind its `SequenceService`, and a store of one
+//! member with its log in memory, to exclude disk latency. The cost of an endpoint is not included, except in changes
+//! of owner, which are messages. Every case of numbers is compared with the same work on a bare array of the same size,
+//! in turn, in the same run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -49,11 +49,17 @@ pub(crate) fn scenario(scale: Scale, report: &mut Report) -> io::Result<()> {
     let bar = report.progress("owners", 2 * counts.len());
     let (mut rows, mut drains, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
     for &count in counts {
-        let cluster = Cluster::start(count)?;
-        let drain = cluster.drain();
+        let mut cluster = Cluster::start(count)?;
+        let first = cluster.start_node()?;
+        cluster.runtime.block_on(first.owns(count));
+        cluster.take_one_each(&first, Seq(1));
+        let second = cluster.start_node()?;
+        let drain = cluster.drain(first, &second, Seq(1));
         bar.inc(1);
-        let takeover = cluster.take_over();
+        let third = cluster.start_node()?;
+        let takeover = cluster.take_over(second, &third);
         bar.inc(1);
+        cluster.end(third);
         cluster.stop();
         let mut row = vec![count.to_string()];
         for change in [&drain, &takeover] {
@@ -109,7 +115,9 @@ struct Cluster {
     runtime: Runtime,
     store: StoreHandle,
     tasks: TaskGroup,
-    nodes: Vec<Node>,
+    spec: SetSpec,
+    /// Those of the allocators that have not started, in reverse order.
+    listeners: Vec<TcpListener>,
 }
 
 /// An allocator and its tasks, which end apart from those of the others.
@@ -119,7 +127,7 @@ struct Node {
 }
 
 impl Cluster {
-    /// Starts everything, the first allocator before the others: it owns all sections, and gave out one number in each.
+    /// Starts the store.
     fn start(sections: u32) -> io::Result<Cluster> {
         let size = u64::from(crate::memory::SECTION_SIZE);
         let layout = Layout::new(0..u64::from(sections) * size, crate::memory::SECTION_SIZE).expect("a good layout");
@@ -132,44 +140,43 @@ impl Cluster {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
         let tasks = TaskGroup::new();
-        let (store, nodes) = runtime.block_on(async {
-            let store = world::start_store(&spec, store_listener, GRACE, &tasks).await;
-            let mut nodes: Vec<Node> = Vec::new();
-            for (number, listener) in listeners.into_iter().enumerate() {
-                nodes.push(start_node(&spec, number, listener)?);
-                nodes[0].owns(sections).await;
-                nodes[number].is_ready().await;
-            }
-            io::Result::Ok((store, nodes))
-        })?;
-        let cluster = Cluster { layout, runtime, store, tasks, nodes };
-        cluster.take_one_each(&cluster.nodes[0], Seq(1));
-        Ok(cluster)
+        let store = runtime.block_on(world::start_store(&spec, store_listener, GRACE, &tasks));
+        let listeners = listeners.into_iter().rev().collect();
+        Ok(Cluster { layout, runtime, store, tasks, spec, listeners })
     }
 
-    /// The first allocator hands every section over to the second.
-    fn drain(&self) -> Change {
-        let sections = self.layout.sections();
+    /// Starts the next allocator.
+    fn start_node(&mut self) -> io::Result<Node> {
+        let listener = self.listeners.pop().expect("there is a listener for each allocator");
+        self.runtime.block_on(async {
+            let node = start_node(&self.spec, NODES - 1 - self.listeners.len(), listener)?;
+            node.is_ready().await;
+            Ok(node)
+        })
+    }
+
+    /// An allocator that owns every section hands them over to another one. Each section has given out `last` numbers.
+    fn drain(&self, source: Node, target: &Node, last: Seq) -> Change {
         let (begun, cpu) = (Instant::now(), cpu_time());
         let is_empty = self.runtime.block_on(async {
-            let is_empty = self.nodes[0].allocator.leave(TIMEOUT).await;
-            self.nodes[1].owns(sections).await;
+            let is_empty = source.allocator.drain(TIMEOUT).await;
+            target.owns(self.layout.sections()).await;
             is_empty
         });
         let change = Change { took: begun.elapsed(), cpu: cpu_time() - cpu };
-        self.nodes[0].tasks.cancel();
         assert!(is_empty, "the drain did not end");
+        self.end(source);
         // The exact values moved: no number is missing.
-        self.take_one_each(&self.nodes[1], Seq(2));
+        self.take_one_each(target, Seq(last.0 + 1));
         change
     }
 
-    /// The second allocator ends, as in a crash; the third takes over. Measured from its first section to the last: the
-    /// wait for the dead owner before it does not depend on the number of sections.
-    fn take_over(&self) -> Change {
-        let (sections, successor) = (self.layout.sections(), &self.nodes[2]);
+    /// An allocator that owns every section ends, as in a crash, and another one takes over. Measured from its first
+    /// section to the last: the wait for the dead owner before that does not depend on the number of sections.
+    fn take_over(&self, owner: Node, successor: &Node) -> Change {
+        let sections = self.layout.sections();
+        self.end(owner);
         self.runtime.block_on(async {
-            self.nodes[1].tasks.cancel();
             let (mut begun, mut cpu) = (Instant::now(), cpu_time());
             while successor.sections() < sections {
                 if successor.sections() == 0 {
@@ -194,12 +201,16 @@ impl Cluster {
         }
     }
 
+    /// Ends an allocator without a handover.
+    fn end(&self, node: Node) {
+        node.tasks.cancel();
+        // Tasks that hang end with the process.
+        let _ = self.runtime.block_on(node.tasks.shutdown(world::TIMEOUT));
+    }
+
     fn stop(self) {
-        let Cluster { runtime, store, tasks, nodes, .. } = self;
+        let Cluster { runtime, store, tasks, .. } = self;
         runtime.block_on(async {
-            for node in nodes {
-                let _ = node.tasks.shutdown(world::TIMEOUT).await;
-            }
             tasks.cancel();
             // Tasks that hang end with the process.
             let _ = store.shutdown().await;
@@ -245,7 +256,8 @@ fn start_node(spec: &SetSpec, index: usize, listener: TcpListener) -> io::Result
     };
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
-    let (beside, admission) = (allocator.peer_routes(), Admission::of(&alloc.name, 100, ConnectionMetrics::none()));
+    let (beside, admission) =
+        (allocator.handover_service(), Admission::of(&alloc.name, 100, ConnectionMetrics::none()));
     let node = grpc::Node { admin: Arc::new(admin), ready, beside, admission, get_takes: false };
     grpc::serve(allocator.clone(), node, listener, &tasks)?;
     Ok(Node { allocator, tasks })

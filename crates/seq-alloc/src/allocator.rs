@@ -22,13 +22,13 @@ use crate::config::{AllocConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
 use crate::handover::HandoverQueue;
+use crate::handover_service::Receiving;
 use crate::ownership::{Ownership, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
 use crate::raise_queue::RaiseInbox;
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
-use crate::target::Receiving;
 use crate::work::{Advance, Read, Take, Work};
 use crate::{handover, peer_routes, raise_loop, session, shared};
 
@@ -65,7 +65,7 @@ pub enum StartError {
 }
 
 impl Allocator {
-    /// Starts an allocator, with its keepers in `group` on the current runtime. It answers from when it has registered and
+    /// Starts an allocator, with its loops in `group` on the current runtime. It serves from when it has registered and
     /// been granted sections; see [`Allocator::add_checks`].
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Allocator {
             raises: RaiseInbox::default(),
             renew_now: Notify::new(),
             grants_due: Notify::new(),
-            update: Notify::new(),
+            ownership_changed: Notify::new(),
             pending: PendingCalls::default(),
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
@@ -120,15 +120,15 @@ impl Allocator {
             layout,
             options,
         });
-        group.spawn("session keeper", Kind::Critical, session::run(shared.clone(), link.clone()));
-        group.spawn("move keeper", Kind::Critical, handover::keep(shared.clone(), link.clone()));
-        group.spawn("peer_routes keeper", Kind::Critical, peer_routes::keep(shared.clone()));
+        group.spawn("session loop", Kind::Critical, session::run(shared.clone(), link.clone()));
+        group.spawn("handover loop", Kind::Critical, handover::run(shared.clone(), link.clone()));
+        group.spawn("peer routes loop", Kind::Critical, peer_routes::run(shared.clone()));
         group.spawn("raise loop", Kind::Critical, raise_loop::run(shared.clone(), link));
-        group.spawn("allocator books", Kind::Disposable, shared::publish(shared.clone()));
+        group.spawn("metrics loop", Kind::Disposable, shared::metrics_loop(shared.clone()));
         Ok(Allocator { shared, arrivals: None })
     }
 
-    /// A handle for the doors of the current thread, which looks at the clock once for all calls that arrived together. Every
+    /// A handle for the endpoints of the current thread, which reads the clock once for all calls that arrived together. Every
     /// call through it, and through clones of it, must have come over a connection of the current runtime.
     ///
     /// # Panics
@@ -148,13 +148,13 @@ impl Allocator {
         }
     }
 
-    /// Why this process serves no more, where that is so; after the end too. An evicted allocator stops by itself.
+    /// Why this process no longer serves, where that is so; after the end too. An evicted allocator stops by itself.
     #[must_use]
     pub fn halt(&self) -> Option<Halt> {
         self.shared.halt.get()
     }
 
-    /// What this node knows of itself.
+    /// The status of this node.
     #[must_use]
     pub fn status(&self) -> v1::AllocStatus {
         let shared = &self.shared;
@@ -184,8 +184,8 @@ impl Allocator {
         }
     }
 
-    /// Adds what must hold before traffic is sent here: the node is registered, knows who owns what, and agrees with the
-    /// store on what the set is.
+    /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, and agrees
+    /// with the store on what the set is.
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
@@ -194,7 +194,7 @@ impl Allocator {
         });
         let shared = self.shared.clone();
         checks.add("lease", move || {
-            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not answer".to_owned());
+            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not respond".to_owned());
             if shared.is_leased() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
@@ -202,7 +202,7 @@ impl Allocator {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
             let owners = routes.as_ref().is_some_and(|routes| {
-                // One section with an owner is enough: which uids are asked for is not known here.
+                // One section with an owner is enough: which uids are requested is not known here.
                 (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(|at| at.owner.is_some()))
             });
             if owners { Ok(()) } else { Err(reason()) }
@@ -219,7 +219,7 @@ impl Allocator {
         checks.ask()
     }
 
-    /// Follows whether this process may serve no more, and why.
+    /// Follows whether this process may no longer serve, and why.
     #[must_use]
     pub fn halted(&self) -> watch::Receiver<Option<Halt>> {
         self.shared.halt.subscribe()
@@ -230,27 +230,27 @@ impl Allocator {
         self.shared.publish();
     }
 
-    /// Has everything that this node owns moved to others, each section with its exact values, while calls are answered
-    /// as before. Where nobody is there to take them, the sections are given up. Ends when the store knows, or after
-    /// `patience`; answers whether the node owns nothing any more.
-    pub async fn leave(&self, patience: Duration) -> bool {
+    /// Hands everything that this node owns over to others, each section with its exact values, while calls are answered
+    /// as before. Where no other node is a candidate, the sections are given up. Ends when the store has applied it, or after
+    /// `timeout`; returns whether the node owns nothing any more. Cancel safe: what was begun goes on.
+    pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());
         shared.renew_now.notify_one();
-        let emptied = async {
+        let drained = async {
             loop {
-                let update = shared.update.notified();
+                let changed = shared.ownership_changed.notified();
                 if shared.ownership.machine().is_empty() && shared.handovers.are_done() {
                     return;
                 }
                 tokio::select! {
-                    () = update => {}
-                    // That the store took back what was given up changes nothing here, so nothing is signalled.
+                    () = changed => {}
+                    // That the store released what was given up changes nothing here, so nothing is notified.
                     () = tokio::time::sleep(shared.options.claim_every) => {}
                 }
             }
         };
-        tokio::time::timeout(patience, emptied).await.is_ok()
+        tokio::time::timeout(timeout, drained).await.is_ok()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The books of one allocator: counted where it happens with one uncontended add, published once a second.
+//! The metrics of one allocator: counted where it happens with one uncontended add, published once a second.
 //!
 //! Every core counts in a shard of its own, because a counter that all cores write costs more than giving a number out.
 
@@ -40,7 +40,7 @@ pub(crate) struct Counters {
     wrong_owner: Count,
     /// In the order of [`RaiseOutcome`].
     raises: [Count; 3],
-    /// Failed ones and answered ones.
+    /// Failed ones, then those that succeeded.
     renewals: [Count; 2],
     raise_seconds: Histogram,
     raise_sections: Histogram,
@@ -86,7 +86,7 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// What became of a planned move from this node.
+/// The outcome of a handover from this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HandoverOutcome {
     /// The section has its new owner.
@@ -97,14 +97,14 @@ pub(crate) enum HandoverOutcome {
     Thawed,
 }
 
-/// What became of the raises of one call.
+/// The outcome of the raises of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RaiseOutcome {
     /// The ceiling is committed.
     Raised,
-    /// The store says that this node no longer owns the section under that epoch.
+    /// This node no longer owns the section under that epoch.
     Refused,
-    /// No usable answer; the section is in line again.
+    /// No response that can be used; the section is queued again.
     Failed,
 }
 
@@ -163,7 +163,7 @@ impl Counters {
         self.forwarded.add(items as u64);
     }
 
-    /// Another node took this one for an owner.
+    /// Another node forwarded a call here, for a section that this node does not own.
     pub(crate) fn wrong_owner(&self) {
         self.wrong_owner.add(1);
     }
@@ -184,12 +184,12 @@ impl Counters {
         self.raise_distance.record(distance as f64);
     }
 
-    /// A renewal was answered, or not.
+    /// A renewal succeeded, or failed.
     pub(crate) fn renewed(&self, ok: bool) {
         self.renewals[usize::from(ok)].add(1);
     }
 
-    /// The raises of so many sections came out alike.
+    /// The raises of so many sections had the same outcome.
     pub(crate) fn raise(&self, outcome: RaiseOutcome, sections: usize) {
         self.raises[outcome as usize].add(sections as u64);
     }
@@ -210,17 +210,17 @@ impl Counters {
         (total(RaiseOutcome::Raised), total(RaiseOutcome::Refused))
     }
 
-    /// A planned move came out so.
+    /// A handover ended.
     pub(crate) fn handover(&self, outcome: HandoverOutcome) {
         self.handovers[outcome as usize].add(1);
     }
 
-    /// A section stood still for this time in a planned move.
+    /// A section was paused for this time in a handover, from freeze at the source to serving at the target.
     pub(crate) fn handover_paused(&self, time: Duration) {
         self.handover_seconds.record(time);
     }
 
-    /// A planned move to this node started at the ceiling.
+    /// A section of a handover to this node started at the ceiling.
     pub(crate) fn copy_lost(&self) {
         self.copies_lost.add(1);
     }

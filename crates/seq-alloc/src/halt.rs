@@ -1,8 +1,8 @@
-//! Why this process serves no more, for good.
+//! Why this process no longer serves, for good.
 //!
-//! Two things end its work: another process took its name, or the store lost what it had answered. Both are latched: a store
-//! that lost committed entries looks sound again once others have written to it, and a process that went on would give out
-//! numbers twice.
+//! Two things end its work: another process took its name, or the store lost entries that it had reported. Both are latched: a
+//! store that lost committed entries looks sound again once others have written to it, and a process that went on would give
+//! out numbers twice.
 
 use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Session;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store_link::StoreError;
 
-/// Why this process serves no more. It stays so until an operator starts another one.
+/// Why this process no longer serves. It stays so until an operator starts another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
     /// Another process registered under this one's name.
@@ -54,13 +54,13 @@ impl HaltLatch {
         let first = self.set.send_if_modified(|current| {
             let first = current.is_none();
             if first {
-                tracing::error!(reason = %halt, "this process serves no more");
+                tracing::error!(reason = %halt, "this process no longer serves");
                 *current = Some(halt);
             }
             first
         });
         if first && evicted {
-            // After the reason: whatever stops because of it can read why.
+            // After the reason: what stops because of it can read why.
             self.shutdown.cancel();
         }
     }
@@ -81,17 +81,17 @@ impl HaltLatch {
         let _ = self.set.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Judges what the store answered to a request of an incarnation, whose last answered renewal was `renewed`, of a process
-    /// that is reached at `addr`.
+    /// Judges the store's refusal of a request of an incarnation, whose last renewal with a response was `renewed`, of a
+    /// process that is reached at `addr`.
     pub(crate) fn judge(&self, session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) {
         if let Some(halt) = judge(session, renewed, addr, error) {
             self.set(halt);
         }
     }
 
-    /// Judges the refusal of a planned move because its target, which the store had answered to be in incarnation `target`, is
-    /// in incarnation `current`. Answers whether this process may serve no more: a store in which `current` is the earlier one
-    /// lost entries. The move may have been committed among them, so its section must not be thawed.
+    /// Judges the refusal of a handover because its target, which the store had reported in incarnation `target`, is in
+    /// incarnation `current`. Returns whether this process may no longer serve: a store in which `current` is the earlier one
+    /// lost entries. The handover may have been committed among them, so its section must not be thawed.
     pub(crate) fn judge_target(&self, target: Incarnation, current: Incarnation, message: String) -> bool {
         let lost = Refused::Incarnation(current).shows_loss(target, RenewSeq(0));
         if lost {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_a_store_that_lost_entries_can_answer_is_told_from_the_rest() {
+    fn a_response_that_shows_lost_entries_is_distinguished_from_the_rest() {
         let session = Session { node: NodeId(1), incarnation: Incarnation(4) };
         let over = |reason: &str, current, addr: &str| StoreError::SessionOver {
             reason: reason.into(),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_in_an_earlier_incarnation_than_answered_is_a_loss() {
+    fn a_target_in_an_earlier_incarnation_than_reported_is_a_loss() {
         let latch = HaltLatch::new(CancellationToken::new());
         for current in [3, 4] {
             assert!(!latch.judge_target(Incarnation(3), Incarnation(current), "m".into()));

@@ -1,7 +1,7 @@
-//! The source's side of planned moves: sends what `seq_core::owner` says, and tells it the answers.
+//! The source's side of handovers: sends the requests of `seq_core::owner::handover`, and gives it their outcome.
 //!
-//! Every move is a row of short calls, one after the other, and several moves are under way at a time. From the freezing to
-//! the commit callers of the section wait, so nothing here waits for anything else.
+//! Every handover is a row of short calls, one after the other, and several handovers are under way at a time. From the freeze
+//! to the commit callers of the section wait, so nothing here waits for anything else.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
 /// How long a target may take to expect a section or to start it: a round trip, and a busy core.
-const ANSWER_TIME: Duration = Duration::from_millis(500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a target may take to receive the smallest copy: a round trip, and a busy core. Callers of the section wait all the
 /// while, so a target that stopped must not keep it frozen for much longer.
@@ -48,35 +48,35 @@ pub(crate) fn stage_time(slots: usize) -> Duration {
     STAGE_TIME + Duration::from_millis((slots / STAGED_SLOTS_PER_MS) as u64)
 }
 
-/// What the machine wants sent, in line. Bounded by the moves that it has under way, each of which waits for one answer.
+/// Requests to be sent. Bounded by the handovers that are under way, each of which waits for one response.
 #[derive(Debug, Default)]
 pub(crate) struct HandoverQueue {
-    waiting: Mutex<VecDeque<HandoverRequest>>,
+    pending: Mutex<VecDeque<HandoverRequest>>,
     arrived: Notify,
-    /// When the sections were frozen that are on their way.
+    /// When each section that is handed over was frozen.
     frozen: Mutex<BTreeMap<SectionId, Instant>>,
-    /// What was pushed and is not answered yet.
+    /// Requests that were pushed and have no outcome yet.
     open: AtomicUsize,
 }
 
 impl HandoverQueue {
     pub(crate) fn push(&self, request: HandoverRequest) {
         self.open.fetch_add(1, SeqCst);
-        self.waiting.lock().push_back(request);
+        self.pending.lock().push_back(request);
         self.arrived.notify_one();
     }
 
-    /// Whether everything that was to be sent was sent and answered.
+    /// Whether every request has its outcome.
     pub(crate) fn are_done(&self) -> bool {
         self.open.load(SeqCst) == 0
     }
 }
 
 /// Sends until shutdown.
-pub(crate) async fn keep(shared: Arc<Shared>, link: Arc<StoreLink>) {
+pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let mut under_way = FuturesUnordered::new();
     loop {
-        while let Some(request) = { shared.handovers.waiting.lock().pop_front() } {
+        while let Some(request) = { shared.handovers.pending.lock().pop_front() } {
             let (shared, link) = (&*shared, &*link);
             under_way.push(async move {
                 send(shared, link, request).await;
@@ -116,28 +116,28 @@ async fn send(shared: &Shared, link: &StoreLink, request: HandoverRequest) {
             if let Some(since) = shared.handovers.frozen.lock().remove(&handover.section) {
                 shared.counters.handover_paused(since.elapsed());
             }
-            // There may be more to move.
+            // There may be more to hand over.
             shared.renew_now.notify_one();
         }
     }
 }
 
-/// A target that does not answer has not accepted.
+/// A target that does not respond has not accepted.
 fn accepted(step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
     if let Err(status) = &outcome {
         let (section, to) = (handover.section.0, handover.to.0);
-        tracing::warn!(step, section, to, status = status.message(), "a planned move did not go on");
+        tracing::warn!(step, section, to, status = status.message(), "a step of a handover failed");
     }
     outcome.is_ok()
 }
 
-/// Has the store commit a move, until there is an answer or the incarnation that owns the section is over.
+/// Has the store commit a handover, until there is a response or the incarnation that owns the section is over.
 async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
     let Session { node, incarnation } = handover.session;
     let mut backoff = Backoff::new(shared.options.retry_min, shared.options.retry_max);
     loop {
         let sent = shared.clock.now();
-        let question = v1::TransferRequest {
+        let request = v1::TransferRequest {
             node_id: node.0,
             incarnation: incarnation.0,
             section: handover.section.0,
@@ -147,10 +147,10 @@ async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
             handover_id: handover.handover_id.0,
             route_version: shared.known_version().0,
         };
-        let outcome = match link.call(question).await {
-            Ok(answer) => match shared.read_update(answer.update.as_ref(), node) {
+        let outcome = match link.call(request).await {
+            Ok(response) => match shared.read_update(response.update.as_ref(), node) {
                 Ok(update) => Commit::Made(update),
-                // It was made, for all that can be known; the next answer says so again.
+                // It may be committed; the next response reports it again.
                 _ => Commit::Unknown,
             },
             Err(StoreError::Refused { reason, message, current, .. }) if reason == Reason::TargetGone => {
@@ -165,7 +165,7 @@ async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
                 return shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
             }
             Err(error) => {
-                tracing::warn!(%error, section = handover.section.0, "a planned move is not committed yet");
+                tracing::warn!(%error, section = handover.section.0, "a handover is not committed yet");
                 Commit::Unknown
             }
         };
@@ -181,7 +181,7 @@ async fn commit(shared: &Shared, link: &StoreLink, handover: &Handover) {
         }
         let adopted = shared.step(|owner, effects| owner.on_committed(handover, sent, outcome, effects));
         if let Err(error) = adopted {
-            tracing::error!(%error, "cannot use what the store says of owners");
+            tracing::error!(%error, "cannot use the store's ownership update");
         }
         return;
     }
@@ -191,7 +191,7 @@ impl Shared {
     async fn prepare(&self, handover: &Handover) -> Result<(), Status> {
         let request = v1::PrepareRequest { offer: Some(self.offer(handover)) };
         let mut target = self.target(handover.to)?;
-        within(ANSWER_TIME, request, async |request| target.prepare(request).await.map(drop)).await
+        within(RESPONSE_TIMEOUT, request, async |request| target.prepare(request).await.map(drop)).await
     }
 
     /// Freezes the section and sends its copy.
@@ -209,7 +209,7 @@ impl Shared {
     async fn activate(&self, handover: &Handover) -> Result<(), Status> {
         let request = v1::ActivateRequest { offer: Some(self.offer(handover)) };
         let mut target = self.target(handover.to)?;
-        within(ANSWER_TIME, request, async |request| target.activate(request).await.map(drop)).await
+        within(RESPONSE_TIMEOUT, request, async |request| target.activate(request).await.map(drop)).await
     }
 
     fn offer(&self, handover: &Handover) -> v1::HandoverOffer {
@@ -241,7 +241,7 @@ async fn within<M>(
     let mut request = Request::new(message);
     request.set_timeout(time);
     match tokio::time::timeout(time, call(request)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {time:?}"))),
+        Ok(response) => response,
+        Err(_) => Err(Status::deadline_exceeded(format!("no response within {time:?}"))),
     }
 }

@@ -1,14 +1,15 @@
 //! AllocSvr: hands sequence numbers out from memory.
 //!
-//! There are two ways through this crate. A *number* goes from [`Allocator`] (`allocator`) over the table of owned sections
-//! (`owned`) to `seq_core::Section::take` and back, without a lock, a task switch or an allocation. A *ceiling* goes from
-//! the line of sections that need one (`line`) through the keeper (`ceiling`) to the store (`store_link`) and back into the
-//! section. Beside them `session` keeps this process known to the store, `handing` and `target` move sections from node to
-//! node, `settle` holds callers until they can be answered, `hearsay` listens to others while the store is silent, and `forward` asks other owners.
-//! `halt` says why a process serves no more.
+//! There are two ways through this crate. A *number* goes from [`Allocator`] (`allocator`) over the table of served sections
+//! (`ownership`) to `seq_core::Section::take` and back, without a lock, a task switch or an allocation. A *ceiling* goes from
+//! the section that needs one (`raise_queue`) through `raise_loop` to the store (`store_link`) and back into the section.
+//! Beside them `session` registers and renews, `handover` and `handover_service` hand sections over, `settle` keeps calls
+//! pending until they can be answered, `peer_routes` fetches routes from peers while the lease is expired, and `forward` sends
+//! calls to other owners. `halt` latches why a process no longer serves.
 //!
-//! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone; `step` carries it out.
-//! Numbers are given out only under a lease that held after the call had arrived.
+//! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone, and changes in
+//! `ownership` alone. When the store is called, and which member, is decided by `seq_core::raises`, `renewals` and
+//! `store_calls`. Numbers are given out only under a lease that was checked after the call had arrived.
 
 mod allocator;
 mod batch;
@@ -17,6 +18,7 @@ mod counters;
 mod forward;
 mod halt;
 mod handover;
+mod handover_service;
 mod ownership;
 mod peer_routes;
 mod peers;
@@ -26,7 +28,6 @@ mod raise_queue;
 mod session;
 mod shared;
 mod store_link;
-mod target;
 mod work;
 
 pub use allocator::{Allocator, StartError};

@@ -1,7 +1,7 @@
 //! Connections to the other nodes of the set, apart for each runtime that calls.
 //!
-//! A call that a door forwards is carried by that door's thread, out and back: it changes no thread, and however much is
-//! forwarded, the thread that renews and raises has none of it to do.
+//! A forwarded call is carried by the thread of the endpoint that it came to, out and back: it changes no thread, and however
+//! much is forwarded, the thread that renews and raises does none of it.
 
 use parking_lot::RwLock;
 use seq_channel::{Dial, Pool};

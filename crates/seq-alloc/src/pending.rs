@@ -111,7 +111,7 @@ impl Shared {
         let mut permit: Option<Permit<'_>> = None;
         loop {
             // Created before any state is read: a notification from here on is not missed.
-            let ownership_changed = self.update.notified();
+            let ownership_changed = self.ownership_changed.notified();
             let owned = self.ownership.owned().get(section).cloned();
             let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
             let rest = match self.try_here(work, &call, owned.as_ref(), &mut pending, &mut results) {
@@ -250,7 +250,7 @@ impl Shared {
         let mut awaits: Option<AwaitsOwner<'_>> = None;
         let section = pending.machine.section();
         loop {
-            let ownership_changed = self.update.notified();
+            let ownership_changed = self.ownership_changed.notified();
             let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
             let now = pending.now();
             let watch = pending.machine.watch(now, owner);

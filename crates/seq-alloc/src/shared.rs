@@ -1,4 +1,4 @@
-//! What the handles and the keepers of one allocator share.
+//! What the handles and the loops of one allocator share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -19,11 +19,11 @@ use crate::config::AllocOptions;
 use crate::counters::Counters;
 use crate::halt::HaltLatch;
 use crate::handover::HandoverQueue;
+use crate::handover_service::Receiving;
 use crate::ownership::{Followup, OwnedSection, Ownership, Served, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
 use crate::raise_queue::RaiseInbox;
-use crate::target::Receiving;
 
 /// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
 const FAR_ADVANCE_STEPS: u64 = 1_000_000;
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) set: String,
     pub(crate) name: String,
     pub(crate) advertise: String,
-    /// Whether to take the place of a living process of this name at another address.
+    /// Whether to replace a running process of this name at another address.
     pub(crate) replace: bool,
     pub(crate) layout: Layout,
     pub(crate) step: Step,
@@ -43,24 +43,24 @@ pub(crate) struct Shared {
     pub(crate) ownership: Ownership,
     /// The node's id, the same in every incarnation; 0 before the first registration.
     pub(crate) node: AtomicU32,
-    /// Why the store's answers cannot be used, while they cannot.
+    /// Why no response of the store can be used, while none can.
     pub(crate) fault: Mutex<Option<String>>,
-    /// Where the store's members are, as an answer of the leader stated it last, the leader first; empty before.
+    /// Where the store's members are, as a response of the leader reported it last, the leader first; empty before.
     pub(crate) stores: Mutex<Vec<String>>,
     pub(crate) raises: RaiseInbox,
-    /// Signalled when what this node knows of owners proved old.
+    /// Notified when the routes known here proved stale.
     pub(crate) renew_now: Notify,
-    /// Signalled when a peer says that a planned move to this node is committed: the store's grant is asked for at once.
+    /// Notified when a peer reports that a handover to this node is committed: a renewal is sent at once, for the grant.
     pub(crate) grants_due: Notify,
-    /// Signalled when a held call may go on: the table, the routes or the lease changed.
-    pub(crate) update: Notify,
+    /// Notified when a pending call may go on: the table, the routes or the lease changed.
+    pub(crate) ownership_changed: Notify,
     pub(crate) pending: PendingCalls,
     pub(crate) handovers: HandoverQueue,
     pub(crate) receiving: Receiving,
     /// Connections to the other nodes.
     pub(crate) peers: Peers,
     pub(crate) counters: Counters,
-    /// Set when this process may serve no more.
+    /// Set when this process may no longer serve.
     pub(crate) halt: HaltLatch,
     pub(crate) shutdown: CancellationToken,
 }
@@ -85,9 +85,9 @@ impl Shared {
             self.counters.copy_lost();
         }
         transitions.log(&self.set, &self.name);
-        // Some held calls wait for a response of the store as such.
+        // Some pending calls wait for a response of the store as such.
         if changed || (extended && self.pending.await_owner()) {
-            self.update.notify_waiters();
+            self.ownership_changed.notify_waiters();
         }
     }
 
@@ -102,8 +102,8 @@ impl Shared {
         self.ownership.is_leased(self.clock.now())
     }
 
-    /// Takes an ask's numbers from a section that this node owns, under a lease that holds. `None`: not now. They are above
-    /// the ceiling and a raise is on its way, or the section is frozen, or the caller has seen a newer ownership.
+    /// Takes an item's numbers from a section that is served here. `None`: not now. They are above the ceiling and a raise is
+    /// queued, or the section is frozen, or the caller has seen a newer ownership.
     #[inline]
     pub(crate) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
         if item.epoch > served.epoch() {
@@ -125,14 +125,14 @@ impl Shared {
         }
     }
 
-    /// Out of line, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
+    /// A call of its own, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
     #[cold]
     #[inline(never)]
     fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
         self.raises.enqueue(served.owned().clone(), ticket);
     }
 
-    /// Raises a uid of a section that this node owns, under a lease that holds. `None`: not now, as for [`Shared::take`].
+    /// Raises a uid of a section that is served here. `None`: not now, as for [`Shared::take`].
     pub(crate) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
         if item.item.epoch > served.epoch() {
             return None;
@@ -181,13 +181,13 @@ impl Shared {
         self.counters.publish_ceiling(owned.iter().map(|owned| owned.ceiling()).max().unwrap_or(Seq::ZERO));
     }
 
-    /// Bytes that hold counters of touched pages. Looks at every page there could be.
+    /// Bytes that hold counters of touched pages. Visits every page there could be.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.ownership.owned().iter().map(|owned| owned.slot_bytes() as u64).sum()
     }
 }
 
-/// How often the metrics are brought up to date.
+/// How often the metrics are published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// How many times the other metrics are published for each time the memory of all pages is added up: that walk takes
@@ -195,7 +195,7 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 const PUBLISHES_PER_WALK: u32 = 15;
 
 /// Publishes the metrics until shutdown.
-pub(crate) async fn publish(shared: Arc<Shared>) {
+pub(crate) async fn metrics_loop(shared: Arc<Shared>) {
     for turn in (0..PUBLISHES_PER_WALK).cycle() {
         shared.publish();
         if turn == 0 {

@@ -9,9 +9,9 @@
 //! request. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
 //! while that runtime is not running, and fail once it has shut down.
 //!
-//! **Tasks:** the pool owns the task of each connection. Dropping its last handle aborts them: requests that are still in
-//! flight on its channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with
-//! the last clone of their channel.
+//! **Tasks:** the pool owns the tasks of its connections. Dropping its last handle aborts them: requests in flight on its
+//! channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with the last clone
+//! of their channel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

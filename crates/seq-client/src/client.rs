@@ -37,10 +37,9 @@ pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 /// Retryable failures are retried until the deadline, within the client's retry budget: a fifth of its calls, and ten a
 /// second. After a connection failure the next attempt goes to another node of the set; any node serves any uid.
 ///
-/// # Concurrency
-/// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node; see
-/// [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of another.
-/// At most 65,536 calls per node are in flight; more of them wait for a permit, up to their deadline.
+/// # Concurrency Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node;
+/// see [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of
+/// another. At most 65,536 calls per node are in flight; more of them wait for a permit, up to their deadline.
 ///
 /// # Cancel safety
 /// Dropping the future of any call abandons it and leaves the client usable. Numbers may have been consumed: they

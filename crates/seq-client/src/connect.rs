@@ -55,8 +55,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the number of connections to each node, `1 ..=` [`seq_channel::MAX_CONNECTIONS`]; [`seq_channel::CONNECTIONS`] by
-    /// default.
+    /// Sets the number of connections to each node, `1 ..=` [`seq_channel::MAX_CONNECTIONS`];
+    /// [`seq_channel::CONNECTIONS`] by default.
     pub fn connections(mut self, connections: usize) -> ClientBuilder {
         self.connections = connections;
         self

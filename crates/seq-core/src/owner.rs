@@ -1,11 +1,11 @@
-//! What an AllocSvr owns, as far as it may believe it, and its side of planned moves.
+//! What an AllocSvr owns, and its side of handovers.
 //!
-//! The machine decides; its shell keeps the sections themselves, sends the questions and carries the effects out in the
-//! order in which they are given. What an answer of the store says of owners is taken in first, and only then does the
-//! answer extend the lease: sections that are not its owner's any more leave before they could be served for longer.
+//! The machine decides; its shell keeps the sections themselves, sends the requests and carries the effects out in the
+//! order in which they are given. The ownership update of a response is adopted first, and only then does the response
+//! extend the lease: sections that have another owner leave before they could be served for longer.
 //!
-//! An ownership that left is never entered again. A section that was frozen for a move which failed for good is thawed,
-//! under the same ownership. The moves are in [`handing`].
+//! An ownership that left is never entered again. A section that was frozen for a handover which failed for good is thawed,
+//! under the same ownership. Handovers are in [`handover`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -36,16 +36,16 @@ pub struct Session {
     pub incarnation: Incarnation,
 }
 
-/// What the store says of owners beside each answer, read from what it had applied after the question itself.
+/// What a response of the store reports of owners, read from the applied state after the request itself was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnershipUpdate {
-    /// Routes newer than the version that the question named; `None` when there are none.
+    /// Routes newer than the version that the request named; `None` when there are none.
     pub routes: Option<RouteUpdate>,
-    /// Sections among the changed ones that the asking incarnation owns.
+    /// Sections among the changed ones that the requesting incarnation owns.
     pub grants: Vec<Grant>,
     /// Sections that it should hand over.
     pub handovers: Vec<PlannedHandover>,
-    /// Whether it is to be emptied, and nobody is there to take what it owns.
+    /// Whether the node is draining, and no other node is a candidate for what it owns.
     pub no_other_candidate: bool,
     /// How far the store has come, as of this read.
     pub mark: Mark,
@@ -60,11 +60,11 @@ pub struct Grant {
     pub epoch: Epoch,
     /// The committed ceiling.
     pub ceiling: Seq,
-    /// The planned move that began the ownership; 0 where no such move did.
+    /// The handover that began the ownership; 0 where none did.
     pub handover_id: HandoverId,
 }
 
-/// A renewal to be sent. A raise and a transfer renew as well, with the same [`OwnershipUpdate`] in their answers.
+/// A renewal to be sent. A raise and a transfer renew as well, with the same [`OwnershipUpdate`] in their responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The incarnation.
@@ -79,7 +79,7 @@ pub struct Renewal {
     pub leaving: bool,
 }
 
-/// Why the store's word on owners cannot be taken in. Nothing of it was, and no lease was extended.
+/// Why an ownership update cannot be adopted. Nothing of it was, and no lease was extended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
     /// The store's set is not the one this node was configured with.
@@ -93,7 +93,7 @@ pub enum AdoptError {
         /// Its layout.
         layout: Layout,
     },
-    /// The change does not build on the table held. The next question asks for the whole table.
+    /// The change does not build on the table held. The next request asks for the whole table.
     #[error("the routes at version {version} build on version {base}, which is not held here")]
     Gap {
         /// The version offered.
@@ -110,16 +110,17 @@ pub struct Owner {
     layout: Layout,
     terms: LeaseTerms,
     session: Option<Session>,
-    /// Number of the last renewal that was answered in this incarnation.
+    /// Number of the last renewal of this incarnation that got its response.
     renewed: RenewSeq,
     routes: Option<Arc<RouteTable>>,
-    /// Whether the next question must ask for the whole table.
+    /// Whether the next request must ask for the whole table.
     whole: bool,
     /// The newest epoch that was ever entered of each section. Invariant: a section is entered only under a higher one.
     held: Vec<Epoch>,
-    /// What is served. Invariant: empty without an incarnation.
+    /// What is served, each with a route here that names this node and the epoch, or an older epoch. Invariant: empty without
+    /// an incarnation.
     owned: BTreeMap<SectionId, Epoch>,
-    /// Given up, and not yet known to be so by the store.
+    /// Given up, and not yet released in the store.
     released: BTreeMap<SectionId, Epoch>,
     /// Ownerships whose raises fail, and since when.
     failing: BTreeMap<SectionId, (Epoch, Clocks)>,
@@ -150,7 +151,7 @@ impl Owner {
         }
     }
 
-    /// Has the attempts of planned moves numbered from a random secret, so that a stranger cannot stage a copy under the
+    /// Has the attempts of handovers numbered from a random secret, so that a forged request cannot stage a copy under the
     /// number of an attempt that the store will commit.
     #[must_use]
     pub fn with_secret(mut self, secret: u64) -> Owner {
@@ -175,14 +176,14 @@ impl Owner {
         self.owned.iter().map(|(section, epoch)| (*section, *epoch))
     }
 
-    /// Version of the routes that a question should name.
+    /// Version of the routes that a request should name.
     #[must_use]
     pub fn known_version(&self) -> RouteVersion {
         let version = self.routes.as_ref().map_or(RouteVersion(0), |routes| routes.version());
         if self.whole { RouteVersion(0) } else { version }
     }
 
-    /// Whether everything is moved away or given up, and the store knows.
+    /// Whether everything is handed over or given up, and the store has applied it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.owned.is_empty() && self.released.is_empty()
@@ -203,7 +204,7 @@ impl Owner {
         self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
     }
 
-    /// The process is about to exit: the next renewals ask that everything be moved away.
+    /// The process is about to exit: the next renewals request that everything be handed over.
     pub fn leave(&mut self) {
         self.leaving = true;
     }
@@ -219,13 +220,13 @@ impl Owner {
     /// # Panics
     /// When another one is not over.
     pub fn on_registered(&mut self, session: Session) {
-        assert_eq!(self.session, None, "two lives at a time");
+        assert_eq!(self.session, None, "two incarnations at a time");
         self.session = Some(session);
         self.renewed = RenewSeq(0);
     }
 
-    /// The renewal to send now; the same one until it is answered, up to what was given up meanwhile. Of what was given up
-    /// it carries as much as one call may, and the next ones the rest.
+    /// The renewal to send now; the same one until its response, up to what was given up meanwhile. Of what was given up it
+    /// carries as much as one call may, and the next ones the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let session = self.session?;
@@ -243,10 +244,10 @@ impl Owner {
         })
     }
 
-    /// Takes in the answer to a renewal that was sent at `sent`.
+    /// Adopts the response to a renewal that was sent at `sent`.
     ///
     /// # Errors
-    /// [`AdoptError`]. The renewal counts as answered, and the lease is not extended.
+    /// [`AdoptError`]. The renewal is not repeated, and the lease is not extended.
     pub fn on_renewed(
         &mut self,
         renewal: &Renewal,
@@ -268,7 +269,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Takes in what came with an answer to a question that was sent at `sent`, and extends the lease.
+    /// Adopts the update of a response to a request that was sent at `sent`, and extends the lease.
     ///
     /// # Errors
     /// [`AdoptError`]; the lease is not extended then.
@@ -293,20 +294,20 @@ impl Owner {
         Ok(())
     }
 
-    /// Takes in routes that another node knows. They grant nothing and extend no lease: what is routed elsewhere under a
-    /// newer epoch leaves. The next question asks the store for everything, so that no grant among them is missed.
+    /// Adopts the newer routes of a peer. They can revoke a section, never grant one or extend the lease. The next request
+    /// asks the store for everything, so that no grant among them is missed.
     ///
     /// # Errors
     /// [`AdoptError`].
     pub fn on_peer_routes(&mut self, update: &RouteUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
-        // What a move of one's own came to is for the store to say.
+        // The outcome of a handover from here is the store's to report.
         let Some(session) = self.session.filter(|_| self.handovers_in_progress() == 0) else { return Ok(()) };
-        let learnt = self.learn(session, update, effects);
+        let adopted = self.adopt_routes(session, update, effects);
         self.whole = true;
-        learnt.map(|_| ())
+        adopted.map(|_| ())
     }
 
-    /// Ends an incarnation: the store said that there is a newer one.
+    /// Ends an incarnation: the store reported a newer one.
     pub fn on_session_over(&mut self, session: Session, effects: &mut Effects) {
         if self.session != Some(session) {
             return;
@@ -321,7 +322,7 @@ impl Owner {
         self.incoming = Incoming::default();
     }
 
-    /// A raise of these ownerships got no answer, or one that cannot be used.
+    /// A raise of these ownerships got no response that can be used.
     pub fn on_raise_failed(&mut self, raises: &[(SectionId, Epoch)], now: Clocks) {
         for &(section, epoch) in raises {
             let since = self.failing.get(&section).filter(|(failing, _)| *failing == epoch);
@@ -331,25 +332,25 @@ impl Owner {
         }
     }
 
-    /// A raise of these ownerships was answered.
+    /// A raise of these ownerships is committed.
     pub fn on_raised(&mut self, raises: &[(SectionId, Epoch)]) {
         for (section, _) in raises {
             self.failing.remove(section);
         }
     }
 
-    /// The store said that these ownerships are over.
+    /// The store reported that these ownerships are over.
     pub fn on_lost(&mut self, lost: &[(SectionId, Epoch)], effects: &mut Effects) {
         for &(section, epoch) in lost {
             self.drop_section(section, epoch, effects);
         }
     }
 
-    /// Gives up what cannot be raised although the store answers renewals: somebody else may do better.
+    /// Gives up what cannot be raised although the store responds to renewals: another node may be able to.
     fn give_up(&mut self, sent: Clocks, effects: &mut Effects) {
-        let patience = self.terms.lease / 2;
-        let hopeless = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= patience;
-        let given_up: Vec<_> = self.failing.iter().filter(hopeless).map(|(id, (epoch, _))| (*id, *epoch)).collect();
+        let timeout = self.terms.lease / 2;
+        let timed_out = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= timeout;
+        let given_up: Vec<_> = self.failing.iter().filter(timed_out).map(|(id, (epoch, _))| (*id, *epoch)).collect();
         for (section, epoch) in given_up {
             self.release(section, epoch, effects);
         }
@@ -368,7 +369,7 @@ impl Owner {
         }
     }
 
-    /// Takes routes and grants in: what is routed elsewhere leaves, what is granted anew enters.
+    /// Adopts routes and grants: what is routed elsewhere leaves, what is granted anew enters.
     fn adopt(
         &mut self,
         session: Session,
@@ -377,9 +378,9 @@ impl Owner {
         effects: &mut Effects,
     ) -> Result<(), AdoptError> {
         let Some(update) = update else { return Ok(()) };
-        let Some(routes) = self.learn(session, update, effects)? else { return Ok(()) };
+        let Some(routes) = self.adopt_routes(session, update, effects)? else { return Ok(()) };
         if update.base == RouteVersion(0) && update.version >= routes.version() {
-            // Older answers, also whole ones, may lack grants that the routes speak of.
+            // Older updates, also whole ones, may lack grants that the routes show.
             self.whole = false;
         }
         for grant in grants {
@@ -397,7 +398,7 @@ impl Owner {
     ///
     /// Only sections that the update names are compared: when a section enters, its route names this node and its epoch,
     /// and the route of a section changes with an update that names it. So one step costs what changed, not what is owned.
-    fn learn(
+    fn adopt_routes(
         &mut self,
         session: Session,
         update: &RouteUpdate,
@@ -431,8 +432,8 @@ impl Owner {
             return;
         }
         *held = epoch;
-        // The copy counts only if the store says that this very attempt began the ownership: its owner may have gone on
-        // after another one, and a stranger may have staged anything.
+        // The copy counts only if the store reports that this very attempt began the ownership: its owner may have gone on
+        // after another one, and anything may have been staged by a forged request.
         let copy = self.incoming.take(section, epoch, handover_id, ceiling);
         if let Err(why) = copy
             && handover_id != HandoverId(0)
@@ -445,7 +446,7 @@ impl Owner {
         effects.push(TableEffect::Enter { section, epoch, ceiling, copy: copy.ok() }.into());
     }
 
-    /// Answers whether the section was served under that ownership.
+    /// Returns whether the section was served under that ownership.
     fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) -> bool {
         if self.owned.get(&section) != Some(&epoch) {
             return false;

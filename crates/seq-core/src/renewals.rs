@@ -23,6 +23,9 @@ pub const MAX_SESSION_PAUSE: Duration = Duration::from_secs(5);
 /// An incarnation that lasted longer is not a short one: the pauses start over.
 pub const SHORT_SESSION: Duration = Duration::from_secs(10);
 
+/// How often the lease is checked, and while it is over routes are fetched from one peer: as often as pending calls retry.
+pub const PEER_ROUTES_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Intervals of renewals and registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenewalOptions {

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the checker has the start of a call before it is sent, and its end after the response.
 //!
-//! They share no thread with their history and need no runtime of their own: a [`History`] decides how it is shared, and
-//! which clock it has. So they run under real time and in a simulation.
+//! They share no thread with their history and need no runtime of their own: a [`History`] decides how it is shared,
+//! and which clock it has. So they run under real time and in a simulation.
 
 use std::time::Duration;
 

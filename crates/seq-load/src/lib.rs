@@ -1,20 +1,20 @@
-//! Load on a cluster, and what is learned from it.
+//! Load on a cluster: callers, loops, endpoints, and the figures of a run.
 //!
-//! * [`caller`]: calls of the SDK that go into one history, for tests that break a cluster meanwhile. `tests/chaos` runs
-//!   them in real time, `tests/turmoil` in simulated time.
+//! * [`caller`]: calls of the SDK that go into one history, for tests that break a cluster meanwhile: `tests/chaos` in
+//!   real time, `tests/turmoil` in simulated time.
 //! * [`load`]: a benchmark of one [`endpoint`], in a closed loop or at a rate ([`open_loop`]), over a
 //!   [`key_distribution`]; [`thresholds`] and a [`time_series`] of its figures.
 //! * [`replay`]: a recorded trace of messages through the service.
 //! * [`reply`], [`outcome`]: classification of what came back; [`latency`], [`silence`], [`raises`]: figures.
 //!
 //! The feature `measure` holds everything but callers and classification: a simulation needs neither sockets nor
-//! histograms. Whatever allocates numbers feeds the order checker, `seq-order`.
+//! histograms. Every call is checked by the order checker, `seq-order`.
 //!
-//! `benches/compare` drives the command `seqsvr bench` instead: it runs each load generator, also those of other
-//! systems, as a process of its own, so that none of them shares a core's time with the comparison itself.
+//! `benches/compare` runs the command `seqsvr bench` instead: each load generator of the comparison, also those of other
+//! systems, is a process with its own CPU time.
 //!
-//! **Architecture Invariant:** it measures and checks, and prints nothing: reports and exit codes are the binary's. It uses
-//! the protocols of the servers, never their crates.
+//! **Architecture Invariant:** it measures and checks, and prints nothing: reports and exit codes are the binary's. It
+//! uses the protocols of the servers, never their crates.
 
 pub mod caller;
 #[cfg(feature = "measure")]

@@ -140,7 +140,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The calls that are refused with it first of all; a reason of one subject may also refuse calls of another.
+            /// The requests that it refuses first of all; a reason of one subject may also refuse requests of another.
             #[must_use]
             pub const fn subject(self) -> &'static str {
                 match self {

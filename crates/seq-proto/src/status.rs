@@ -1,7 +1,7 @@
 //! Encodes refusals as gRPC statuses and as items of a batch, and decodes them.
 //!
-//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`], and `google.rpc.RetryInfo` where a repeated
-//! request can succeed. An item of a batch carries the same in its `ItemError`.
+//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`], and `google.rpc.RetryInfo` where a
+//! repeated request can succeed. An item of a batch carries the same in its `ItemError`.
 
 use std::time::Duration;
 
@@ -113,8 +113,8 @@ pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     Reason::of(refusal).item(index, refusal.to_string())
 }
 
-/// The refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a unary request for
-/// it can be answered at once.
+/// The refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a unary
+/// request for it can be answered at once.
 #[must_use]
 pub fn would_wait(index: u32) -> v1::ItemError {
     Reason::WouldWait.item(index, "the item must wait, or another node owns it")
@@ -167,7 +167,8 @@ pub fn is_unread(status: &Status) -> bool {
     UNREAD.iter().any(|text| status.message().starts_with(text))
 }
 
-/// The library's status for a message that it did not decode, with this service's code and reason; another status unchanged.
+/// The library's status for a message that it did not decode, with this service's code and reason; another status as
+/// it is.
 #[must_use]
 pub fn unread(status: &Status) -> Status {
     let text = status.message().to_owned();

@@ -96,6 +96,8 @@ bugs! {
     TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
     /// A process takes whatever a store says that was put back to an earlier state.
     TrustsRolledBackStore: "trusts-rolled-back-store", "a response used although the store is behind what it answered before",
+    /// A peer that responds while the lease is over extends it.
+    PeerRoutesExtend: "peer-routes-extend-lease", "a lease extended by the routes of a peer",
     /// The clocks are read before each attempt, and whichever response comes is used.
     ClockPerAttempt: "clock-per-attempt", "a lease counted from a later attempt than the one that was answered",
     /// A renewal without a response is not repeated.

@@ -64,6 +64,10 @@ situations! {
     SessionOver: "lives over",
     /// Two processes under one name at a time.
     TwoLives: "two processes under one name",
+    /// Newer routes came from a peer while the lease was over.
+    PeerRoutes: "routes fetched from peers",
+    /// Routes of a peer revoked a section.
+    PeerRevoked: "sections revoked by routes of a peer",
     /// A section was given up because its raises failed, or by a process that leaves.
     Released: "sections given up",
     /// A process left in good order.

@@ -1,4 +1,4 @@
-//! Planned moves between processes: what the source sends, and what the target answers.
+//! Handovers between processes: what the source sends, and what the target responds.
 
 use std::rc::Rc;
 
@@ -15,13 +15,13 @@ use crate::net::{Address, Body, PeerAsk, Question, Told};
 use crate::session::About;
 use crate::world::{Event, Step, World};
 
-/// The attempt that a stranger makes up.
+/// The forged attempt.
 const FORGED_ATTEMPT: HandoverId = HandoverId(77);
 
 /// How long a target may take.
-const ANSWER_TIME: u64 = 500 * MS;
+const RESPONSE_TIMEOUT: u64 = 500 * MS;
 
-/// A question to a target under way.
+/// A request to a target under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerCall {
     handover: Handover,
@@ -71,21 +71,21 @@ impl World {
             let host = self.procs[p].name;
             self.send(host, to, Body::Peer { process: p, id, ask: Rc::new(ask) });
         }
-        self.after(ANSWER_TIME, Event::Step(p, Step::PeerTimeout(id)));
+        self.after(RESPONSE_TIMEOUT, Event::Step(p, Step::PeerTimeout(id)));
     }
 
-    /// The target answered, or did not in time.
+    /// The target responded, or did not in time.
     pub(crate) fn peer_told(&mut self, p: usize, id: u64, accepted: bool) {
         let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {
             Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handover, accepted, effects)),
             Phase::Stage => self.step(p, |owner, effects| owner.on_staged(&handover, accepted, effects)),
-            // The target hears of it with its next renewal at the latest; there may be more to move.
+            // The target is granted the section with its next renewal at the latest; there may be more to hand over.
             Phase::Activate => self.renew_now(p),
         }
     }
 
-    /// A source asks this process, as a target.
+    /// A source sends a request to this process, as a target.
     pub(crate) fn peer_asks(&mut self, p: usize, from: usize, id: u64, ask: &PeerAsk) {
         let taken = match ask {
             PeerAsk::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),
@@ -120,7 +120,7 @@ impl World {
         self.send(host, Address::Process(from), Body::PeerTold { id, accepted: taken.is_ok() });
     }
 
-    /// The planted bug: a target that takes a peer's word for the store's.
+    /// The planted bug: a target that starts an ownership on a peer's report.
     fn trust(&mut self, p: usize, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.procs[p].owner.owned().any(|owned| owned == (section, epoch)) {
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Has the store commit a move.
+    /// Has the store commit a handover.
     pub(crate) fn commit(&mut self, p: usize, handover: Handover) {
         let Handover { session, section, epoch, to, incarnation, handover_id } = handover;
         if self.procs[p].owner.session() != Some(session) {
@@ -164,7 +164,7 @@ impl World {
         self.ask(p, About::Commit(handover), Question::Transfer { transfer, since });
     }
 
-    /// No answer: it is asked for again until there is one.
+    /// No response: the request is repeated until there is one.
     pub(crate) fn commit_unknown(&mut self, p: usize, handover: Handover) {
         if self.bug == Some(Bug::ThawUnknown) {
             return self.committed(p, handover, Clocks::default(), Commit::TargetGone);
@@ -203,7 +203,7 @@ impl World {
             self.coverage.saw(Situation::Moved);
         }
         let taken = self.step(p, |owner, effects| owner.on_committed(&handover, sent, commit, effects));
-        self.news_taken(p, taken);
+        self.require_adopted(p, taken);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Makes faults happen, ends them, and heals everything in the end.
 
 use seq_core::owner::Owner;
+use seq_core::renewals::PEER_ROUTES_INTERVAL;
 
 use crate::clock::{MachineClock, RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
@@ -42,6 +43,7 @@ impl World {
         }
         self.after(0, Event::Step(p, Step::Register));
         self.after(0, Event::Step(p, Step::Tick));
+        self.after(PEER_ROUTES_INTERVAL.as_nanos() as u64, Event::Step(p, Step::FetchRoutes));
     }
 
     /// Ends a process at once.

@@ -18,6 +18,7 @@ mod faults;
 mod handover;
 mod inject;
 mod net;
+mod peer_routes;
 mod process;
 mod rng;
 mod rollback;

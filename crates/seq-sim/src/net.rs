@@ -6,6 +6,7 @@ use std::time::Duration;
 use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::handover::HandoverOffer;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
+use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
 use seq_core::state::{Raise, Transfer};
 use seq_core::{Incarnation, Revision, RouteVersion, Seq};
@@ -110,6 +111,17 @@ pub(crate) enum Body {
     PeerTold {
         id: u64,
         accepted: bool,
+    },
+    /// A process whose lease is over fetches routes newer than a version.
+    FetchRoutes {
+        process: usize,
+        id: u64,
+        known: RouteVersion,
+    },
+    /// `None`: there are no newer ones.
+    PeerRoutes {
+        id: u64,
+        update: Option<Rc<RouteUpdate>>,
     },
     Call(Call),
     Reply {

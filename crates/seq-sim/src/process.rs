@@ -1,7 +1,7 @@
-//! One AllocSvr process: the core's machine, its sections, its lease, and what its shell carries out.
+//! One AllocSvr process: the core's machines, its sections, its lease, and what its shell carries out.
 //!
 //! **Invariant:** the order of `seq-alloc/src/ownership.rs`: what leaves and enters the table comes before the lease that the same
-//! answer extends.
+//! response extends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -21,6 +21,7 @@ use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MEMBERS;
 use crate::handover::PeerCall;
+use crate::peer_routes::RouteFetch;
 use crate::serving::{Forward, Pending};
 use crate::session::{RAISES, Rpc};
 use crate::world::{Event, STEP, Step, TERMS, World};
@@ -38,7 +39,7 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// Whether it is frozen: then it answers nobody.
+    /// Whether it is frozen: then it serves no call.
     pub(crate) fn is_frozen(&self) -> bool {
         self.section.current(SlotIndex(0)).is_none()
     }
@@ -89,7 +90,7 @@ pub(crate) struct Process {
     pub(crate) answered: Mark,
     /// Whether it stopped for good.
     pub(crate) stopped: bool,
-    /// How long answers of the store let it serve.
+    /// How long responses of the store let it serve.
     pub(crate) terms: LeaseTerms,
     pub(crate) began: u64,
     /// When it was killed or had left.
@@ -104,6 +105,7 @@ pub(crate) struct Process {
     /// Of commits without a response.
     pub(crate) commit_backoff: Backoff,
     pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
+    pub(crate) route_fetch: RouteFetch,
     /// Calls that wait, by the number of their timer.
     pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
@@ -144,6 +146,7 @@ impl Process {
             raises: RaiseQueue::new(RAISES),
             commit_backoff: Backoff::new(RENEWALS.retry_min, RENEWALS.retry_max),
             peer_calls: BTreeMap::new(),
+            route_fetch: RouteFetch::default(),
             pending: BTreeMap::new(),
             forwards: BTreeMap::new(),
             woken: false,
@@ -164,7 +167,7 @@ impl World {
         read
     }
 
-    /// Lets the machine of a process take a step, and carries out what it says.
+    /// Has the machine of a process take a step, and carries its effects out.
     pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
@@ -183,7 +186,7 @@ impl World {
                 Effect::Table(effect) => self.change_table(p, effect),
                 Effect::Lease(LeaseEffect::Extend { sent }) => self.extend(p, sent),
                 Effect::Lease(LeaseEffect::End) => self.procs[p].lease.end(),
-                Effect::RenewNow => self.ask_grant(p),
+                Effect::RenewNow => self.on_grant_reported(p),
                 // Noted in the trace; the section starts at the ceiling.
                 Effect::CopyLost { .. } => {}
                 Effect::Send(request) => requests.push(request),
@@ -256,7 +259,7 @@ impl World {
         self.coverage.saw(Situation::Thawed);
     }
 
-    /// Has held calls tried again.
+    /// Has pending calls tried again.
     pub(crate) fn wake(&mut self, p: usize) {
         let process = &mut self.procs[p];
         let waits = !process.pending.is_empty() || !process.forwards.is_empty();
@@ -298,7 +301,7 @@ impl World {
         }
     }
 
-    /// Nobody answers for a section beside its owner: looked at from outside, by the clocks of all of them.
+    /// One process serves a section at a time: checked from outside, by the clocks of all of them.
     pub(crate) fn look_at_owners(&mut self) {
         self.owners_changed = false;
         let mut serving: BTreeMap<SectionId, usize> = BTreeMap::new();
@@ -308,7 +311,7 @@ impl World {
             }
             for owned in process.table.values().filter(|owned| !owned.is_frozen()) {
                 if let Some(other) = serving.insert(owned.id, p) {
-                    let text = format!("processes {other} and {p} both answer for section {}", owned.id);
+                    let text = format!("processes {other} and {p} both serve section {}", owned.id);
                     self.check.broken(self.now, "one owner", text);
                     return;
                 }

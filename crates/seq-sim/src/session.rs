@@ -50,7 +50,7 @@ impl RaisedSection for Owned {
     }
 }
 
-/// What a question is about.
+/// What a request is for.
 #[derive(Debug)]
 pub(crate) enum About {
     Register,
@@ -59,14 +59,14 @@ pub(crate) enum About {
     Commit(Handover),
 }
 
-/// A question under way.
+/// A request under way.
 #[derive(Debug)]
 pub(crate) struct Rpc {
     pub(crate) about: About,
     question: Rc<Question>,
     sent: Clocks,
     call: StoreCall<usize>,
-    /// What had been seen when the attempt was sent, and what had been answered.
+    /// The high-water mark when the attempt was sent: the process', and the world's own.
     pub(crate) seen: Mark,
     pub(crate) answered: Mark,
 }
@@ -85,7 +85,7 @@ impl World {
         self.ask(p, About::Register, Question::Register { name, port, token, lease: terms.lease, follows, seen });
     }
 
-    /// The terms that a name registers with now: the first one's leases are longer where the set's terms allow for it.
+    /// The terms that a name registers with now: those of the first name are longer where the set's terms allow for it.
     fn terms_of(&self, name: usize) -> LeaseTerms {
         let long = name == 0 && self.store.state.terms() == LONG_TERMS;
         if long { LeaseTerms { lease: LONG_LEASE, ..TERMS } } else { TERMS }
@@ -124,22 +124,22 @@ impl World {
     }
 
     /// A peer reports that a handover to this process is committed.
-    pub(crate) fn ask_grant(&mut self, p: usize) {
+    pub(crate) fn on_grant_reported(&mut self, p: usize) {
         self.procs[p].renewals.on_grant_reported();
         self.renew(p);
     }
 
-    /// Asks the store. The clocks are read here, before anything is sent.
+    /// Sends a request to the store. The clocks are read here, before anything is sent.
     pub(crate) fn ask(&mut self, p: usize, about: About, question: Question) {
         let id = self.fresh();
         let (sent, none) = (self.clock(p), Mark::default());
         let call = self.procs[p].members.begin();
         let rpc = Rpc { about, question: Rc::new(question), sent, call, seen: none, answered: none };
         self.procs[p].rpcs.insert(id, rpc);
-        self.attempt_ask(p, id);
+        self.send_attempt(p, id);
     }
 
-    fn attempt_ask(&mut self, p: usize, id: u64) {
+    fn send_attempt(&mut self, p: usize, id: u64) {
         let process = &mut self.procs[p];
         let rpc = process.rpcs.get_mut(&id).expect("it is under way");
         (rpc.seen, rpc.answered) = (process.water.mark(), process.answered);
@@ -152,11 +152,11 @@ impl World {
 
     pub(crate) fn ask_timed_out(&mut self, p: usize, id: u64, attempt: u32) {
         if self.procs[p].rpcs.get(&id).is_some_and(|rpc| rpc.call.attempt() == attempt) {
-            self.ask_next(p, id, AttemptFailure::NoResponse);
+            self.next_attempt(p, id, AttemptFailure::NoResponse);
         }
     }
 
-    fn ask_next(&mut self, p: usize, id: u64, failure: AttemptFailure<usize>) {
+    fn next_attempt(&mut self, p: usize, id: u64, failure: AttemptFailure<usize>) {
         let (now, clocks) = (self.elapsed(), self.clock(p));
         let process = &mut self.procs[p];
         let rpc = process.rpcs.get_mut(&id).expect("it is under way");
@@ -164,14 +164,14 @@ impl World {
             rpc.sent = clocks;
         }
         if process.members.on_failure(&mut rpc.call, failure, now) {
-            return self.attempt_ask(p, id);
+            return self.send_attempt(p, id);
         }
         let rpc = process.rpcs.remove(&id).expect("it is under way");
-        self.ask_failed(p, rpc.about);
+        self.request_failed(p, rpc.about);
     }
 
-    /// No member answered as the leader.
-    fn ask_failed(&mut self, p: usize, about: About) {
+    /// No member responded as the leader.
+    fn request_failed(&mut self, p: usize, about: About) {
         match about {
             About::Register => {
                 let jitter = self.jitter();
@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// A message of a member arrived.
+    /// A response of a member arrived.
     pub(crate) fn told(&mut self, p: usize, id: u64, attempt: u32, rollbacks: u32, told: &Rc<Told>) {
         let any_attempt = self.bug == Some(Bug::ClockPerAttempt);
         if self.procs[p].rpcs.get(&id).is_none_or(|rpc| rpc.call.attempt() != attempt && !any_attempt) {
@@ -209,7 +209,7 @@ impl World {
             return;
         }
         if let Told::NotLeader(leader) = **told {
-            return self.ask_next(p, id, AttemptFailure::NotLeader(Some(leader)));
+            return self.next_attempt(p, id, AttemptFailure::NotLeader(Some(leader)));
         }
         let process = &mut self.procs[p];
         let rpc = process.rpcs.remove(&id).expect("it is under way");
@@ -228,20 +228,20 @@ impl World {
         self.settle(p, rpc, told);
     }
 
-    /// An answer is taken in.
+    /// A response is adopted.
     pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, told: &Told) {
         match (rpc.about, told) {
             (About::Register, Told::Registered(session, _)) => self.registered(p, *session),
             (About::Register, Told::Follow(newest)) => {
                 if !self.procs[p].registrations.on_newer(*newest) {
-                    return self.ask_failed(p, About::Register);
+                    return self.request_failed(p, About::Register);
                 }
                 self.after(0, Event::Step(p, Step::Register));
             }
             (About::Renew(renewal), Told::Renewed(update)) => {
                 let (sent, update) = (rpc.sent, update.clone());
                 let taken = self.step(p, |owner, effects| owner.on_renewed(&renewal, sent, update, effects));
-                self.news_taken(p, taken);
+                self.require_adopted(p, taken);
                 if self.procs[p].owner.session() == Some(renewal.session) {
                     self.procs[p].renewals.on_response();
                     self.renew(p);
@@ -258,7 +258,7 @@ impl World {
                 self.end_session(p, session);
             }
             (About::Commit(handover), told) => self.commit_told(p, handover, rpc.sent, told),
-            (about, _) => self.ask_failed(p, about),
+            (about, _) => self.request_failed(p, about),
         }
     }
 
@@ -309,7 +309,11 @@ impl World {
     ) {
         let session = batch.session();
         if !batch.fits(ceilings) {
-            return self.check.broken(self.now, "raises are answered", format!("process {p}: {ceilings:?}"));
+            return self.check.broken(
+                self.now,
+                "a response to a raise fits its request",
+                format!("process {p}: {ceilings:?}"),
+            );
         }
         let outcome = self.procs[p].raises.on_response(batch, ceilings);
         outcome.raised.iter().for_each(|_| self.coverage.saw(Situation::Raised));
@@ -324,7 +328,7 @@ impl World {
         }
     }
 
-    /// The rest of an answer to a raise, when the ceilings are in place already.
+    /// The rest of a response to a raise, when the ceilings are in place already.
     pub(crate) fn after_raise(&mut self, p: usize, after: AfterRaise) {
         let AfterRaise { session, sent, update, outcome: RaiseOutcome { raised, lost, .. } } = after;
         self.step(p, |owner, effects| {
@@ -335,20 +339,20 @@ impl World {
             self.renew_now(p);
         }
         let taken = self.step(p, |owner, effects| owner.on_update(session, sent, update, effects));
-        self.news_taken(p, taken);
+        self.require_adopted(p, taken);
         self.wake(p);
         self.raise(p);
     }
 
-    /// Every delta builds on what its question named, so a store that answers as it should is always understood.
-    pub(crate) fn news_taken(&mut self, p: usize, taken: Result<(), AdoptError>) {
+    /// Every delta builds on what its request named, so the update of a sound store is always adopted.
+    pub(crate) fn require_adopted(&mut self, p: usize, taken: Result<(), AdoptError>) {
         if let Err(error) = taken {
-            self.check.broken(self.now, "update are understood", format!("process {p}: {error}"));
+            self.check.broken(self.now, "ownership updates are adopted", format!("process {p}: {error}"));
         }
     }
 }
 
-/// What is left to do with an answer to a raise.
+/// What is left to do with a response to a raise.
 #[derive(Debug)]
 pub(crate) struct AfterRaise {
     session: Session,

@@ -68,6 +68,7 @@ pub(crate) enum Step {
     Look(Box<Checked>),
     Take(Box<Pending>, Rc<Owned>),
     Forwarded(u64, Reply),
+    FetchRoutes,
     Wake,
     /// The time of a pending or a forwarded call.
     CallTimer(u64),
@@ -341,6 +342,8 @@ impl World {
             Body::Told { rpc, attempt, rollbacks, told } => self.told(p, rpc, attempt, rollbacks, &told),
             Body::Peer { process, id, ask } => self.peer_asks(p, process, id, &ask),
             Body::PeerTold { id, accepted } => self.peer_told(p, id, accepted),
+            Body::FetchRoutes { process, id, known } => self.serve_routes(p, process, id, known),
+            Body::PeerRoutes { id, update } => self.adopt_peer_routes(p, id, update.as_deref()),
             Body::Call(call) => self.arrive(p, call),
             Body::Reply { to, reply } => self.forwarded(p, to, reply),
             Body::Ask { .. } => {}
@@ -366,6 +369,7 @@ impl World {
                 self.take(p, *pending, &owned);
             }
             Step::Forwarded(id, reply) => self.forwarded(p, id, reply),
+            Step::FetchRoutes => self.fetch_routes(p),
             Step::Wake => self.wake_now(p),
             Step::CallTimer(id) => self.call_timer(p, id),
             Step::Leaving(until) => self.leaving(p, until),

@@ -198,7 +198,7 @@ impl Process {
     async fn hand_over(&self) {
         let running = self.stages.iter().filter(|stage| !stage.tasks.token().is_cancelled());
         let leaving =
-            running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.leave(self.shutdown_timeout()));
+            running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.drain(self.shutdown_timeout()));
         if !futures::future::join_all(leaving).await.into_iter().all(|drained| drained) {
             tracing::warn!("sections not handed over; they are taken over when their lease expires");
         }

@@ -1,4 +1,4 @@
-//! Allocators that are killed or cut off.
+//! Allocators that are killed, restarted or cut off.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use crate::cluster::Shape;
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
-/// How long a cut lasts: the lease runs out, the sections move, and the old owner is left alone for a while.
+/// Length of a cut: the lease expires, the sections get another owner, and the old one stays cut off for a while.
 const CUT: Duration = Duration::from_secs(6);
 
-/// The allocator that the faults are for.
+/// The allocator under the faults.
 const VICTIM: usize = 0;
 
 pub(super) fn kill() {
     let mut scene = Scene::start(Shape::USUAL);
     let (sections, others) = split(&scene);
     scene.cluster.allocs[VICTIM].kill();
-    // The process is gone and its host is there: whoever calls it hears that nobody listens.
+    // The process is gone and its host is up: connections to it are refused.
     scene.load.wait_served();
     let report = scene.load.report();
     println!(
-        "  its sections were without an answer for {:.2} s, all others for {:.2} s",
+        "  its sections were without a response for {:.2} s, all others for {:.2} s",
         report.longest(sections).as_secs_f64(),
         report.longest(others).as_secs_f64()
     );
@@ -34,7 +34,7 @@ pub(super) fn kill() {
 pub(super) fn kill_and_restart() {
     let mut scene = Scene::start(Shape::USUAL);
     let (sections, _) = split(&scene);
-    // Back at once, as a supervisor would have it, and after a while: it is out no longer than if it stayed dead.
+    // Restarted at once, as by a supervisor, and later: never without a response for longer than if it stayed dead.
     for down in [0, 0, 200, 1_000, 2_200] {
         scene.cluster.allocs[VICTIM].kill();
         pause(Duration::from_millis(down));
@@ -43,7 +43,7 @@ pub(super) fn kill_and_restart() {
         owns_again(&scene);
     }
     let longest = scene.load.report().longest(sections).as_secs_f64();
-    println!("  its sections were without an answer for {longest:.2} s at the most");
+    println!("  its sections were without a response for {longest:.2} s at the most");
     scene.end("five restarts");
 }
 
@@ -123,11 +123,11 @@ fn cut(what: &str, cut: impl FnOnce(&Scene)) {
     let (sections, others) = split(&scene);
     cut(&scene);
     pause(CUT);
-    // Still cut: others serve its sections, or it does itself where it can.
+    // Still cut: others serve its sections, or it does where it can.
     scene.load.wait_served();
     let report = scene.load.report();
     println!(
-        "  in more than {} s its sections were without an answer for {:.2} s, all others for {:.2} s",
+        "  in more than {} s its sections were without a response for {:.2} s, all others for {:.2} s",
         CUT.as_secs(),
         report.longest(sections).as_secs_f64(),
         report.longest(others).as_secs_f64()
@@ -136,7 +136,7 @@ fn cut(what: &str, cut: impl FnOnce(&Scene)) {
     scene.end(what);
 }
 
-/// The victim's sections, and the others.
+/// The victim's sections, and all others.
 fn split(scene: &Scene) -> (Vec<usize>, Vec<usize>) {
     let sections = scene.cluster.sections_of(VICTIM);
     assert!(!sections.is_empty(), "the victim owns something");

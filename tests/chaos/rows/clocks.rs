@@ -1,7 +1,7 @@
-//! Clocks that jump and clocks that run at another rate, for one process alone.
+//! Clocks of single processes that step, or run at a wrong rate.
 //!
-//! Only the wall clock of a machine jumps; a wrong rate is one of all its clocks. Each row also pauses an allocator around
-//! the edge of its lease, because only then a clock decides anything.
+//! Only the wall clock of a machine steps; a wrong rate affects all its clocks. Each row also pauses an allocator
+//! around the end of its lease, because only then a clock decides anything.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::machine::{faketime, pause};
 use crate::node::Node;
 use crate::scene::Scene;
 
-/// An hour, there and back, and further back.
+/// An hour forward and back, then backward and back.
 const STEPS: [&str; 4] = ["+3600s", "+0s", "-3600s", "+0s"];
 
-/// The rates that the margins of the lease are made for.
+/// The rates that the margins of the lease allow for.
 const RATES: [&str; 2] = ["x1.1", "x0.9"];
 
 /// Pauses of an allocator with each clock.
@@ -41,7 +41,7 @@ fn steps(nodes: fn(&mut Cluster) -> &mut [Node]) {
     let clock = cluster.path("clock");
     fs::write(&clock, "+0s").unwrap();
     for node in nodes(&mut cluster) {
-        lie(node);
+        fake_clock(node);
         node.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         node.env("DONT_FAKE_MONOTONIC", "1");
         node.env("FAKETIME_NO_CACHE", "1");
@@ -56,7 +56,7 @@ fn steps(nodes: fn(&mut Cluster) -> &mut [Node]) {
         scene.load.wait_served();
         let victim = &scene.cluster.allocs[0];
         victim.freeze();
-        // The clock also jumps while the process stands still.
+        // The clock also steps while the process is stopped.
         fs::write(&clock, "+1800s").unwrap();
         pause(Duration::from_millis(2_300));
         victim.thaw();
@@ -69,7 +69,7 @@ fn rates(nodes: fn(&mut Cluster) -> &mut [Node]) {
     for rate in RATES {
         let mut cluster = Cluster::prepare(Shape::USUAL);
         for node in nodes(&mut cluster) {
-            lie(node);
+            fake_clock(node);
             node.env("FAKETIME", format!("+0s {rate}"));
         }
         cluster.start_all();
@@ -83,12 +83,12 @@ fn rates(nodes: fn(&mut Cluster) -> &mut [Node]) {
             scene.load.wait_served();
         }
         let ran = (scene.cluster.uptime(&node) - uptime).as_secs_f64() / began.elapsed().as_secs_f64();
-        // Half of what it should be off: the questions take their time.
+        // Half of the difference: the queries take time.
         assert!((ran - 1.0).abs() > 0.05, "the clock ran at {ran:.3}, not at {rate}");
         scene.end(&format!("clocks at {rate}, seen at {ran:.3}"));
     }
 }
 
-fn lie(node: &mut Node) {
-    node.env("LD_PRELOAD", faketime().expect("looked for before").display().to_string());
+fn fake_clock(node: &mut Node) {
+    node.env("LD_PRELOAD", faketime().expect("the row needs it").display().to_string());
 }

@@ -1,4 +1,4 @@
-//! Disks of the store that are full, fail or hang.
+//! Disks of stores that are full, fail or hang.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use crate::cluster::{Cluster, Shape};
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
-/// Signal of a process that stops itself.
+/// Signal of a process that aborts.
 const SIGABRT: i32 = 6;
 
-/// How long a hung sync would take: longer than any row.
+/// Delay of a hung sync: longer than any row.
 const HANG: &str = "delay_enter=300000000";
 
 pub(super) fn full() {
@@ -19,9 +19,9 @@ pub(super) fn full() {
     let status = scene.cluster.stores[0].wait_exit();
     println!("  the store with the full disk ended: {status}");
     assert!(!status.success());
-    assert!(scene.cluster.stores[0].log().contains("storage failed while"), "it says why");
+    assert!(scene.cluster.stores[0].log().contains("storage failed while"), "the log has the reason");
     let seen = scene.cluster.applied(&[1, 2]);
-    scene.writes_go_on(&[1, 2], seen, Instant::now());
+    scene.writes_resume(&[1, 2], seen, Instant::now());
     scene.cluster.disk.as_ref().unwrap().free();
     scene.cluster.stores[0].start();
     catches_up(&scene.cluster, 0);
@@ -38,9 +38,9 @@ pub(super) fn sync_error() {
     let since = Instant::now();
     let status = scene.cluster.stores[leader].wait_exit();
     assert_eq!(status.signal(), Some(SIGABRT), "{status}");
-    assert!(scene.cluster.stores[leader].log().contains("storage failed while syncing"), "it says why");
-    let took = scene.writes_go_on(&others, seen, since);
-    println!("  the leader stopped itself; writes went on after {:.2} s", took.as_secs_f64());
+    assert!(scene.cluster.stores[leader].log().contains("storage failed while syncing"), "the log has the reason");
+    let took = scene.writes_resume(&others, seen, since);
+    println!("  the leader aborted; writes resumed after {:.2} s", took.as_secs_f64());
     drop(tracer);
     scene.cluster.stores[leader].start();
     catches_up(&scene.cluster, leader);
@@ -55,10 +55,10 @@ pub(super) fn sync_hang() {
     let seen = scene.cluster.applied(&others);
     let tracer = scene.cluster.stores[leader].trouble_syncs(HANG);
     let since = Instant::now();
-    let took = scene.writes_go_on(&others, seen, since);
+    let took = scene.writes_resume(&others, seen, since);
     let led = eventually("another store leads", || scene.cluster.leader().filter(|now| *now != leader));
     let led_after = since.elapsed();
-    let elsewhere = scene.writes_go_on(&others, scene.cluster.applied(&others), since);
+    let elsewhere = scene.writes_resume(&others, scene.cluster.applied(&others), since);
     println!(
         "  the followers' disks committed writes after {:.2} s; s{} led after {:.2} s, writes through it after {:.2} s",
         took.as_secs_f64(),
@@ -76,7 +76,7 @@ pub(super) fn sync_hang() {
     assert!(report.failures.is_empty(), "{:?}", report.failures);
 }
 
-/// Waits until a store has applied what the others had when this began.
+/// Waits until a store has applied what the others have now.
 fn catches_up(cluster: &Cluster, store: usize) {
     let others: Vec<usize> = (0..cluster.stores.len()).filter(|index| *index != store).collect();
     let goal = cluster.applied(&others);

@@ -1,7 +1,7 @@
 //! Stores that are far from each other, over links that lose packets.
 //!
-//! Delays and losses are made packet by packet, so TCP repeats what is lost as it does on a real path. What is promised
-//! under them is in docs/operations.md, next to the preset; each bound here is that promise, from the settings.
+//! Delays and losses are per packet, so TCP retransmits as on a real path. docs/operations.md has the promises under
+//! them, next to the preset; each bound here is that promise, from the settings.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::cluster::{Apart, Shape};
 use crate::machine::pause;
 use crate::scene::Scene;
 
-/// How long the load runs under each loss, and in the row that runs with all tests.
+/// Length of the load under each loss, and in the row that runs with all tests.
 const UNDER_LOSS: Duration = Duration::from_secs(30);
 const SHORTLY: Duration = Duration::from_secs(6);
 
-/// Percents of packets that are lost.
+/// Percentages of lost packets.
 const LOSSES: [u32; 2] = [1, 5];
 
-/// How often leadership may move, at the most, while the load runs under one loss.
+/// Most changes of leadership under one loss.
 const MAX_MOVES: u64 = 1;
 
-/// What the promise is stated in.
+/// The settings in which the promise is stated.
 struct Times {
     election_max: Duration,
     lease_wait: Duration,
@@ -47,7 +47,7 @@ pub(super) fn of_200_ms() {
 fn over(apart: Apart, times: &Times, losses: &[u32], under_loss: Duration) {
     let scene = Scene::start(Shape { apart: Some(apart), ..Shape::USUAL });
     let cluster = &scene.cluster;
-    let measured = cluster.store_status(&cluster.stores[cluster.wait_leader()]).expect("the leader answers");
+    let measured = cluster.store_status(&cluster.stores[cluster.wait_leader()]).expect("the leader responds");
     let trips = measured.members.iter().filter(|member| member.id != measured.id).map(|member| member.round_trip_us);
     let trips: Vec<Duration> = trips.map(Duration::from_micros).collect();
     assert!(trips.iter().all(|trip| *trip >= apart.round_trip), "the links are slow: {trips:?}");
@@ -68,7 +68,7 @@ fn over(apart: Apart, times: &Times, losses: &[u32], under_loss: Duration) {
         let (moves, longest) = (cluster.term() - term, report.longest(0..cluster.shape.sections as usize));
         println!(
             "  round trip {:?}, {percent} % lost ({lost} packets): {} raises, {} ms in the mean, p50 within {} ms, p99 within {} ms; \
-             leadership moved {moves} times; longest time without an answer {:.2} s; {} calls, failed items {:?}",
+             leadership moved {moves} times; longest time without a response {:.2} s; {} calls, failed items {:?}",
             apart.round_trip,
             raises.count(),
             raises.mean().as_millis(),
@@ -80,7 +80,7 @@ fn over(apart: Apart, times: &Times, losses: &[u32], under_loss: Duration) {
         );
         assert!(raises.count() > 0, "ceilings are raised");
         if moves > MAX_MOVES || longest > (times.election_max + times.lease_wait) * 2 {
-            broken.push(format!("{percent} % lost: {moves} moves, {longest:?} without an answer"));
+            broken.push(format!("{percent} % lost: {moves} moves, {longest:?} without a response"));
         }
     }
     cluster.net.heal();

@@ -1,6 +1,7 @@
-//! How long the sections of a lost host are without an answer.
+//! Time without a response for the sections of a lost host.
 //!
-//! The cable is pulled and the process killed at once, so nobody hears that it is gone: not the store, not the callers.
+//! The link is taken down and the process killed at once, so no connection is closed: neither the store nor the callers
+//! are notified.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::cluster::Shape;
 use crate::machine::eventually;
 use crate::scene::Scene;
 
-/// Losses, unless `CHAOS_TRIALS` says otherwise.
+/// Default of `CHAOS_TRIALS`, the number of lost hosts.
 const TRIALS: usize = 50;
 
 pub(super) fn trials() {
@@ -33,7 +34,7 @@ pub(super) fn trials() {
             *if sections.contains(&section) { &mut there } else { &mut elsewhere } += failed;
         }
         println!(
-            "  trial {trial}: {} sections without an answer for {:.2} s, {there} failed items there, {elsewhere} elsewhere {:?}",
+            "  trial {trial}: {} sections without a response for {:.2} s, {there} failed items there, {elsewhere} elsewhere {:?}",
             sections.len(),
             time.as_secs_f64(),
             report.failures,
@@ -47,7 +48,7 @@ pub(super) fn trials() {
     times.sort_unstable();
     let show = |time: Duration| format!("{:.2} s", time.as_secs_f64());
     println!(
-        "  {trials} losses of a host: longest time without an answer min {}, median {}, max {}; failed items: {failed_there} of \
+        "  {trials} losses of a host: longest time without a response min {}, median {}, max {}; failed items: {failed_there} of \
          its sections, {failed_elsewhere} of all others",
         show(times[0]),
         show(times[times.len() / 2]),

@@ -1,4 +1,4 @@
-//! Allocators that should not be: a second one under a name, and one of another set.
+//! Misconfigured allocators: a second one under the same name, and one of another set.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ const EVICTED: i32 = 66;
 
 pub(super) fn twins() {
     let mut scene = Scene::start(Shape::USUAL);
-    let mut twin = scene.cluster.stranger("twin", "a1", |cluster, ip| {
+    let mut twin = scene.cluster.outsider("twin", "a1", |cluster, ip| {
         cluster.set_file("chaos").replace(&cluster.allocs[0].host.ip.to_string(), ip)
     });
     twin.start();
-    // The newcomer waits for the one that lives, and is felt by no caller.
+    // The newcomer waits for the one that is alive, without an effect on callers.
     eventually("the newcomer is refused", || twin.log().contains("is alive").then_some(()));
     pause(Duration::from_secs(4));
-    assert!(twin.is_running() && scene.cluster.allocs[0].is_running(), "both run");
+    assert!(twin.is_running() && scene.cluster.allocs[0].is_running(), "both are running");
     let failed = scene.load.report().failures;
     assert!(failed.is_empty(), "{failed:?}");
-    // The one that has the name stands still until the newcomer has taken it, and ends when it goes on.
+    // The holder of the name is stopped until the newcomer has taken it, and ends when it continues.
     scene.cluster.allocs[0].signal(Signal::STOP);
     eventually("the newcomer takes the name", || twin.log().contains("registered").then_some(()));
     scene.cluster.allocs[0].signal(Signal::CONT);
@@ -36,13 +36,13 @@ pub(super) fn twins() {
 
 pub(super) fn another_set() {
     let mut scene = Scene::start(Shape::USUAL);
-    let mut stranger = scene.cluster.stranger("stranger", "b1", |cluster, ip| {
+    let mut other = scene.cluster.outsider("outsider", "b1", |cluster, ip| {
         let text = cluster.set_file("other").replace(&cluster.allocs[0].host.ip.to_string(), ip);
         text.replace("\"a1\"", "\"b1\"")
     });
-    stranger.start();
+    other.start();
     eventually("it is refused by name", || {
-        let log = stranger.log();
+        let log = other.log();
         (log.contains("other") && log.contains("chaos")).then_some(())
     });
     assert!(scene.cluster.owners().iter().all(|owner| owner != "b1"));

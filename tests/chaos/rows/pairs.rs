@@ -1,10 +1,10 @@
-//! Two or three faults at a time, drawn from a seed: which, whom they hit, when they begin and how long they last.
+//! Two or three faults at a time, drawn from a seed: their kinds, targets, starts and lengths.
 //!
-//! `CHAOS=pairs CHAOS_SEED=N CHAOS_TRIALS=K` runs the seeds `N ..= N+K-1`, each on a cluster of its own. A seed makes the
-//! schedule, not the run: what real processes do in it differs from time to time, so a seed that failed may pass.
+//! `CHAOS=pairs CHAOS_SEED=N CHAOS_TRIALS=K` runs the seeds `N ..= N+K-1`, each on its own cluster. A seed determines
+//! the schedule, not the run: real processes differ from run to run, so a seed that failed may pass.
 //!
-//! A disk is lost within what promise 1 assumes: of one member of three, with all others kept. That member comes up once
-//! more, empty and under its old id, as if its disk had not been mounted; it must not count. It stays away then.
+//! A disk is lost within the assumption of promise 1: of one member of three. That member starts once more, empty and
+//! under its old id, as if its disk had not been mounted; it must not count. Then it stays down.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -16,56 +16,56 @@ use crate::node::Node;
 use crate::rows::stores::ORDERS;
 use crate::scene::Scene;
 
-/// Trials and first seed, unless `CHAOS_TRIALS` and `CHAOS_SEED` say otherwise.
+/// Defaults of `CHAOS_TRIALS` and `CHAOS_SEED`, the first seed.
 const TRIALS: u64 = 3;
 const FIRST_SEED: u64 = 1;
 
-/// Faults begin within this time, and last so long, in milliseconds.
+/// Start and length of a fault, in milliseconds.
 const BEGIN_MS: std::ops::Range<u64> = 0..3_000;
 const LAST_MS: std::ops::Range<u64> = 300..6_000;
 
-/// Packets lost on a lossy link, of a hundred: from a bad link to one on which a retransmission is lost as well.
+/// Percentage of packets lost on a lossy link: from a bad link to one that loses retransmissions as well.
 const LOST_PERCENT: std::ops::Range<u32> = 5..60;
 
-/// Time between two starts of a restart of all.
+/// Time between two starts when all are restarted.
 const BETWEEN_STARTS_MS: std::ops::Range<u64> = 0..600;
 
-/// Megabytes of the first store's disk, where it is to get full.
+/// Megabytes of the first store's disk, if it is filled.
 const SMALL_DISK: u64 = 48;
 
-/// A lease and a wait that fit each other, and not the usual ones of others.
+/// A lease and a wait that fit each other, and not those of the other processes.
 const LEASE: Duration = Duration::from_secs(4);
 const WAIT: Duration = Duration::from_secs(5);
 
-/// A node: its kind and its place among its kind.
+/// A node: its role and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum Target {
     Alloc(usize),
     Store(usize),
 }
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// A process is killed, and started again when it is over.
-    Kill(Who),
-    /// A process stands still.
-    Pause(Who),
-    /// Nothing that the one sends arrives at the other.
-    CutOneWay(Who, Who),
-    /// Nothing passes between two.
-    Cut(Who, Who),
-    /// Packets between two are lost, so many percent: a slow link, as each loss is a retransmission late.
-    Lossy(Who, Who, u32),
-    /// A member's disk is lost; it comes up once more, empty and under its old id, when it is over.
+    /// A process is killed, and started at the end.
+    Kill(Target),
+    /// A process is stopped.
+    Pause(Target),
+    /// Packets from the first to the second are dropped.
+    CutOneWay(Target, Target),
+    /// Packets between two are dropped.
+    Cut(Target, Target),
+    /// This percentage of the packets between two is lost: a slow link, because of the retransmissions.
+    Lossy(Target, Target, u32),
+    /// A member's disk is lost; it starts at the end, empty and under its old id.
     LostDisk(usize),
     /// The first store's disk is full.
     FullDisk,
-    /// A wall clock jumps by so many seconds.
-    Clock(Who, i64),
-    /// A store and an allocator are started again with a longer wait and lease, and once more when it is over.
+    /// A wall clock steps by this number of seconds.
+    Clock(Target, i64),
+    /// A store and an allocator are restarted with a longer wait and lease, and with the usual ones at the end.
     Skew { store: usize, alloc: usize },
-    /// Everything is killed; the stores start in one of the orders, with so many milliseconds between.
+    /// Everything is killed; the stores start in one of the orders, with this number of milliseconds between.
     RestartAll { order: usize, between: u64, allocs_first: bool },
 }
 
@@ -86,7 +86,7 @@ pub(super) fn trials() {
     for seed in first..first + trials {
         if panic::catch_unwind(AssertUnwindSafe(|| trial(seed))).is_err() {
             println!(
-                "  seed {seed} failed; again: CHAOS=pairs CHAOS_SEED={seed} CHAOS_TRIALS=1 cargo test --workspace --test chaos"
+                "  seed {seed} failed; repeat with: CHAOS=pairs CHAOS_SEED={seed} CHAOS_TRIALS=1 cargo test --workspace --test chaos"
             );
             failed.push(seed);
         }
@@ -104,11 +104,11 @@ fn trial(seed: u64) {
     let small_disk = if has(|kind| matches!(kind, Kind::FullDisk)) { SMALL_DISK } else { 0 };
     let mut cluster = Cluster::prepare(Shape { small_disk, ..Shape::USUAL });
     for fault in &faults {
-        if let Kind::Clock(who, _) = fault.kind {
-            let clock = clock_of(&cluster, who);
+        if let Kind::Clock(target, _) = fault.kind {
+            let clock = clock_of(&cluster, target);
             fs::write(&clock, "+0s").unwrap();
-            let node = node(&mut cluster, who);
-            node.env("LD_PRELOAD", faketime().expect("looked for before").display().to_string());
+            let node = node(&mut cluster, target);
+            node.env("LD_PRELOAD", faketime().expect("the row needs it").display().to_string());
             node.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
             node.env("DONT_FAKE_MONOTONIC", "1");
             node.env("FAKETIME_NO_CACHE", "1");
@@ -131,7 +131,7 @@ fn schedule(seed: u64) -> Vec<Fault> {
         let begin = Duration::from_millis(rng.u64(BEGIN_MS));
         let end = begin + Duration::from_millis(rng.u64(LAST_MS));
         let kind = draw(&mut rng);
-        // One disk of three is lost, and a disk that is full is not lost beside; each only once.
+        // At most one disk of three is lost or full.
         let disk = |kind: &Kind| matches!(kind, Kind::LostDisk(_) | Kind::FullDisk);
         if !(disk(&kind) && faults.iter().any(|fault| disk(&fault.kind))) {
             faults.push(Fault { begin, end, kind });
@@ -142,23 +142,23 @@ fn schedule(seed: u64) -> Vec<Fault> {
 
 fn draw(rng: &mut fastrand::Rng) -> Kind {
     let (store, alloc) = (rng.usize(..3), rng.usize(..3));
-    let who = if rng.bool() { Who::Store(store) } else { Who::Alloc(alloc) };
+    let target = if rng.bool() { Target::Store(store) } else { Target::Alloc(alloc) };
     let other = loop {
-        let other = if rng.bool() { Who::Store(rng.usize(..3)) } else { Who::Alloc(rng.usize(..3)) };
-        if other != who {
+        let other = if rng.bool() { Target::Store(rng.usize(..3)) } else { Target::Alloc(rng.usize(..3)) };
+        if other != target {
             break other;
         }
     };
     match rng.u8(..14) {
-        0 | 1 => Kind::Kill(who),
-        2 | 3 => Kind::Pause(who),
-        4 | 5 => Kind::CutOneWay(who, other),
-        6 => Kind::Cut(who, other),
+        0 | 1 => Kind::Kill(target),
+        2 | 3 => Kind::Pause(target),
+        4 | 5 => Kind::CutOneWay(target, other),
+        6 => Kind::Cut(target, other),
         7 => Kind::LostDisk(store),
         8 => Kind::FullDisk,
-        9 => Kind::Clock(who, if rng.bool() { 3_600 } else { -3_600 }),
+        9 => Kind::Clock(target, if rng.bool() { 3_600 } else { -3_600 }),
         10 => Kind::Skew { store, alloc },
-        11 | 12 => Kind::Lossy(who, other, rng.u32(LOST_PERCENT)),
+        11 | 12 => Kind::Lossy(target, other, rng.u32(LOST_PERCENT)),
         _ => Kind::RestartAll {
             order: rng.usize(..ORDERS.len()),
             between: rng.u64(BETWEEN_STARTS_MS),
@@ -167,16 +167,16 @@ fn draw(rng: &mut fastrand::Rng) -> Kind {
     }
 }
 
-fn node(cluster: &mut Cluster, who: Who) -> &mut Node {
-    match who {
-        Who::Alloc(index) => &mut cluster.allocs[index],
-        Who::Store(index) => &mut cluster.stores[index],
+fn node(cluster: &mut Cluster, target: Target) -> &mut Node {
+    match target {
+        Target::Alloc(index) => &mut cluster.allocs[index],
+        Target::Store(index) => &mut cluster.stores[index],
     }
 }
 
-/// The file that a node's wall clock is read from.
-fn clock_of(cluster: &Cluster, who: Who) -> std::path::PathBuf {
-    cluster.path(&format!("clock-{who:?}"))
+/// The file of a node's wall clock.
+fn clock_of(cluster: &Cluster, target: Target) -> std::path::PathBuf {
+    cluster.path(&format!("clock-{target:?}"))
 }
 
 struct Trial {
@@ -186,7 +186,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// Begins and ends each fault at its time.
+    /// Starts and ends each fault at its time.
     fn run(&mut self, faults: &[Fault]) {
         let began = Instant::now();
         let mut events: Vec<(Duration, bool, Kind)> =
@@ -201,10 +201,10 @@ impl Trial {
     fn begin(&mut self, kind: Kind) {
         let cluster = &mut self.scene.cluster;
         match kind {
-            Kind::Kill(who) => node(cluster, who).kill(),
-            Kind::Pause(who) => {
-                if node(cluster, who).is_running() {
-                    node(cluster, who).freeze();
+            Kind::Kill(target) => node(cluster, target).kill(),
+            Kind::Pause(target) => {
+                if node(cluster, target).is_running() {
+                    node(cluster, target).freeze();
                 }
             }
             Kind::CutOneWay(from, to) => {
@@ -216,7 +216,7 @@ impl Trial {
                 cluster.net.cut(&one, &other);
             }
             Kind::Lossy(one, other, percent) => {
-                let hosts = [one, other].map(|who| node(cluster, who).host.clone());
+                let hosts = [one, other].map(|target| node(cluster, target).host.clone());
                 cluster.net.lose_packets(&hosts, percent);
             }
             Kind::LostDisk(store) => {
@@ -225,7 +225,7 @@ impl Trial {
                 fs::remove_dir_all(cluster.path(&cluster.stores[store].name)).unwrap();
             }
             Kind::FullDisk => cluster.disk.as_ref().expect("it was prepared").fill(),
-            Kind::Clock(who, by) => fs::write(clock_of(cluster, who), format!("{by:+}s")).unwrap(),
+            Kind::Clock(target, by) => fs::write(clock_of(cluster, target), format!("{by:+}s")).unwrap(),
             Kind::Skew { store, alloc } => {
                 let skewed = cluster.skewed_settings(LEASE, WAIT);
                 self.restart_with(store, alloc, &skewed);
@@ -237,14 +237,14 @@ impl Trial {
     fn end(&mut self, kind: Kind) {
         let cluster = &mut self.scene.cluster;
         match kind {
-            Kind::Kill(who) => {
-                if self.lost.is_none_or(|lost| who != Who::Store(lost)) {
-                    node(cluster, who).ensure_runs();
+            Kind::Kill(target) => {
+                if self.lost.is_none_or(|lost| target != Target::Store(lost)) {
+                    node(cluster, target).ensure_runs();
                 }
             }
-            Kind::Pause(who) => {
-                if node(cluster, who).is_running() {
-                    node(cluster, who).thaw();
+            Kind::Pause(target) => {
+                if node(cluster, target).is_running() {
+                    node(cluster, target).thaw();
                 }
             }
             Kind::CutOneWay(from, to) => {
@@ -257,7 +257,7 @@ impl Trial {
                 cluster.net.deliver_packets(&other, &one);
             }
             Kind::Lossy(one, other, percent) => {
-                let hosts = [one, other].map(|who| node(cluster, who).host.clone());
+                let hosts = [one, other].map(|target| node(cluster, target).host.clone());
                 cluster.net.lose_no_packets(&hosts, percent);
             }
             // Empty, under its old id, and without `--join`.
@@ -266,7 +266,7 @@ impl Trial {
                 cluster.disk.as_ref().expect("it was prepared").free();
                 cluster.stores[0].ensure_runs();
             }
-            Kind::Clock(who, _) => fs::write(clock_of(cluster, who), "+0s").unwrap(),
+            Kind::Clock(target, _) => fs::write(clock_of(cluster, target), "+0s").unwrap(),
             Kind::Skew { store, alloc } => {
                 let usual = cluster.settings();
                 self.restart_with(store, alloc, &usual);
@@ -293,7 +293,7 @@ impl Trial {
             cluster.allocs.iter_mut().for_each(Node::start);
         }
         for store in ORDERS[order] {
-            // Before the others, too: an empty member that nobody can tell that it is known.
+            // An empty member may start before the others: none of them can refuse it then.
             if lost != Some(store) || !cluster.path(&cluster.stores[store].name).exists() {
                 cluster.stores[store].start();
             }
@@ -304,7 +304,7 @@ impl Trial {
         }
     }
 
-    /// Undoes all that is left of the faults, and starts what does not run; the member without its disk is gone.
+    /// Ends what is left of the faults, and starts what is not running, except the member that lost its disk.
     fn heal(&mut self) {
         let cluster = &mut self.scene.cluster;
         cluster.net.heal();

@@ -1,7 +1,7 @@
-//! Allocators that stand still: the operating system takes them away in the middle of anything, and gives them back.
+//! Allocators that are stopped at any point and continued later, as by the operating system.
 //!
-//! While a process stands still, requests gather in its sockets. When it goes on after its lease, it must not answer them
-//! from sections that others have taken over.
+//! Meanwhile requests accumulate in the sockets of the process. When it continues after its lease, it must not serve
+//! them from sections that others have taken over.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::cluster::Shape;
 use crate::machine::pause;
 use crate::scene::Scene;
 
-/// Pauses around the edge of the lease of 2 s and of the 2.5 s after which sections go to others.
+/// Pauses around the end of the lease, 2 s, and the 2.5 s after which sections get another owner.
 const EDGE_MS: std::ops::Range<u64> = 1_500..3_200;
 
-/// How many of them.
+/// Number of pauses.
 const PAUSES: u32 = 500;
 
-/// How long everybody runs between two pauses.
+/// Time between two pauses.
 const BETWEEN: Duration = Duration::from_millis(300);
 
-/// After so many pauses the numbers of the load are printed.
-const TELL_EVERY: u32 = 50;
+/// Pauses between two reports.
+const REPORT_EVERY: u32 = 50;
 
 pub(super) fn short() {
     pauses(&[Duration::from_millis(1_000), Duration::from_millis(2_200), Duration::from_millis(4_000)]);
@@ -43,9 +43,9 @@ pub(super) fn many() {
     for number in 1..=PAUSES {
         let length = Duration::from_millis(fastrand::u64(EDGE_MS));
         freeze(&scene, number as usize % scene.cluster.allocs.len(), length);
-        // Enough for a renewal: a node that is frozen again at once would only go on with its last pause.
+        // Enough for a renewal: a node that is stopped again at once would only continue its last pause.
         pause(BETWEEN);
-        if number % TELL_EVERY == 0 {
+        if number % REPORT_EVERY == 0 {
             let report = scene.load.report();
             report.print(&format!("{number} pauses"));
             report.assert_order();
@@ -54,7 +54,7 @@ pub(super) fn many() {
     scene.end("all pauses");
 }
 
-/// Stops the allocator that owns most. It may have lost all of it when it goes on.
+/// Stops the allocator that owns most sections. It may have lost all of them when it continues.
 fn freeze_busiest(scene: &Scene, length: Duration) {
     let cluster = &scene.cluster;
     let owners = cluster.owners();

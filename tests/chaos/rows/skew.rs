@@ -1,4 +1,4 @@
-//! Processes of one set whose settings differ, in what the lease rests on.
+//! Processes of one set whose settings of the lease differ.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::scene::Scene;
 const LONG_LEASE: Duration = Duration::from_secs(8);
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
-/// How long the allocator with the long lease is cut off: longer than all others wait.
+/// Length of the cut of the allocator with the long lease: longer than the wait of all others.
 const CUT: Duration = Duration::from_secs(7);
 
-/// How often leadership is taken from others until the store with the long wait leads.
+/// Most leaders killed until the store with the long wait leads.
 const MAX_KILLS: u32 = 8;
 
-/// How long an allocator may take to be given sections, or to be refused.
+/// Time for an allocator to get sections, or to be refused.
 const JOIN: Duration = Duration::from_secs(4);
 
-/// A set with the usual settings, of which one store and one allocator are started again with longer ones. Whether they are
-/// refused or taken, no promise may break when another store leads.
+/// In a set with the usual settings, one store and one allocator are restarted with longer ones. Whether they are
+/// refused or accepted, no promise may break when another store leads.
 pub(super) fn stores() {
     let mut scene = Scene::start(Shape::USUAL);
     let skewed = scene.cluster.skewed_settings(LONG_LEASE, LONG_WAIT);
@@ -42,7 +42,7 @@ pub(super) fn stores() {
     pause(JOIN);
     let owned = scene.cluster.sections_of(0).len();
     println!("  the store with the long wait leads: {leads}; the allocator with the long lease owns {owned} sections");
-    // The next leader has the usual wait, and does not hear of the allocator any more; callers reach it.
+    // The next leader has the usual wait, and gets no renewal of the allocator; callers reach it.
     scene.cluster.stores[0].kill();
     let cluster = &scene.cluster;
     cluster.stores.iter().for_each(|store| cluster.net.cut(&store.host, &cluster.allocs[0].host));

@@ -1,4 +1,4 @@
-//! Members of the store that are killed or cut off.
+//! Members of the store that are killed, paused or cut off.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, Shape};
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
-/// How long a cut lasts.
+/// Length of a cut.
 const CUT: Duration = Duration::from_secs(6);
 
 pub(super) fn leader_kill() {
@@ -29,16 +29,16 @@ fn leader_killed(kills: u32, every: Duration) {
         let since = Instant::now();
         eventually("another store leads", || scene.cluster.leader().filter(|now| *now != leader));
         led.push(since.elapsed());
-        away.push(scene.writes_go_on(&others, seen, since));
+        away.push(scene.writes_resume(&others, seen, since));
         scene.cluster.stores[leader].start();
         pause(next.saturating_duration_since(Instant::now()));
     }
     let show = |times: &mut Vec<Duration>| {
         times.sort_unstable();
         let (middle, most) = (times[times.len() / 2].as_secs_f64(), times[times.len() - 1].as_secs_f64());
-        format!("{middle:.2} s in the middle and {most:.2} s at the most")
+        format!("{middle:.2} s in the median and {most:.2} s at most")
     };
-    println!("  {kills} kills: another store led after {}, writes went on after {}", show(&mut led), show(&mut away));
+    println!("  {kills} kills: another store led after {}, writes resumed after {}", show(&mut led), show(&mut away));
     let (report, _) = scene.end("leader killed");
     assert!(report.failures.is_empty(), "no call fails for a store's leader: {:?}", report.failures);
 }
@@ -49,8 +49,8 @@ pub(super) fn leader_sees_one() {
     let (one, other) = ((leader + 1) % 3, (leader + 2) % 3);
     let seen = cluster.applied(&[leader, one, other]);
     cluster.net.cut(&cluster.stores[leader].host, &cluster.stores[other].host);
-    let took = scene.writes_go_on(&[leader, one], seen, Instant::now());
-    println!("  writes went on after {:.2} s", took.as_secs_f64());
+    let took = scene.writes_resume(&[leader, one], seen, Instant::now());
+    println!("  writes resumed after {:.2} s", took.as_secs_f64());
     pause(CUT);
     cluster.net.heal();
     let (report, _) = scene.end("leader sees one follower");
@@ -65,8 +65,8 @@ pub(super) fn leader_cut() {
     for other in others {
         cluster.net.cut(&cluster.stores[leader].host, &cluster.stores[other].host);
     }
-    let took = scene.writes_go_on(&others, seen, Instant::now());
-    println!("  writes went on after {:.2} s", took.as_secs_f64());
+    let took = scene.writes_resume(&others, seen, Instant::now());
+    println!("  writes resumed after {:.2} s", took.as_secs_f64());
     pause(CUT);
     cluster.net.heal();
     let (report, _) = scene.end("leader cut from the others");
@@ -74,7 +74,7 @@ pub(super) fn leader_cut() {
 }
 
 pub(super) fn leader_mute_to_allocs() {
-    allocs_without_leader("no allocator hears the leader, which lost a follower", |cluster, leader| {
+    allocs_without_leader("no allocator receives from the leader, which lost a follower", |cluster, leader| {
         // One of the two followers cannot forward: the allocators have to find the other one.
         cluster.net.cut(&cluster.stores[leader].host, &cluster.stores[(leader + 1) % 3].host);
         cluster.allocs.iter().for_each(|alloc| cluster.net.drop_packets(&cluster.stores[leader].host, &alloc.host));
@@ -87,7 +87,7 @@ pub(super) fn leader_cut_from_allocs() {
     });
 }
 
-/// The store is well and none of the allocators reaches its leader: its followers forward.
+/// The store works and no allocator reaches its leader: its followers forward.
 fn allocs_without_leader(what: &str, cut: impl FnOnce(&Cluster, usize)) {
     let scene = Scene::start(Shape::USUAL);
     let (cluster, leader) = (&scene.cluster, scene.cluster.wait_leader());
@@ -97,7 +97,7 @@ fn allocs_without_leader(what: &str, cut: impl FnOnce(&Cluster, usize)) {
     scene.load.wait_served();
     let longest = scene.load.report().longest(0..cluster.shape.sections as usize);
     println!(
-        "  in more than {} s the longest time without an answer was {:.2} s",
+        "  in more than {} s the longest time without a response was {:.2} s",
         CUT.as_secs(),
         longest.as_secs_f64()
     );
@@ -107,8 +107,7 @@ fn allocs_without_leader(what: &str, cut: impl FnOnce(&Cluster, usize)) {
     assert!(longest < CUT / 2, "served while cut: {longest:?}");
 }
 
-/// How long the stores and allocators are left alone first: a leader gives leadership away only after twice the wait for a
-/// silent allocator.
+/// Time without a fault first: a leader gives leadership away only after twice the wait for a silent allocator.
 const TENURE: Duration = Duration::from_secs(6);
 
 pub(super) fn leader_deaf() {
@@ -125,12 +124,12 @@ pub(super) fn leader_deaf() {
     scene.load.wait_served();
     let (served, term) = (since.elapsed(), cluster.term());
     pause(CUT);
-    // Still deaf: the old leader neither comes back nor stands for election.
+    // Still without requests: the old leader neither leads again nor starts an election.
     scene.load.wait_served();
     assert_eq!((cluster.wait_leader(), cluster.term()), (next, term), "leadership moves once");
     let longest = scene.load.report().longest(0..cluster.shape.sections as usize);
     println!(
-        "  another store led after {:.2} s, everything was served again after {:.2} s, the longest time without an answer was {:.2} s",
+        "  another store led after {:.2} s, everything was served again after {:.2} s, the longest time without a response was {:.2} s",
         led.as_secs_f64(),
         served.as_secs_f64(),
         longest.as_secs_f64()
@@ -139,17 +138,17 @@ pub(super) fn leader_deaf() {
     scene.end("the leader is deaf to stores and allocators");
 }
 
-/// How long no allocator runs: several times the wait for a silent one.
+/// Time without a running allocator: several times the wait for a silent one.
 const NO_ALLOCS: Duration = Duration::from_secs(15);
 
 pub(super) fn allocs_all_silent() {
     let mut scene = Scene::start(Shape::USUAL);
     scene.cluster.wait_leader();
-    for fault in ["stand still", "are killed"] {
+    for fault in ["are stopped", "are killed"] {
         pause(TENURE);
         let term = scene.cluster.term();
         match fault {
-            "stand still" => scene.cluster.allocs.iter().for_each(crate::node::Node::freeze),
+            "are stopped" => scene.cluster.allocs.iter().for_each(crate::node::Node::freeze),
             _ => scene.cluster.allocs.iter_mut().for_each(crate::node::Node::kill),
         }
         pause(NO_ALLOCS);
@@ -157,7 +156,7 @@ pub(super) fn allocs_all_silent() {
         println!("  all allocators {fault}: leadership moved {moved} times in {NO_ALLOCS:?}");
         assert!(moved <= 1, "leadership does not go round because no allocator runs: {moved}");
         match fault {
-            "stand still" => scene.cluster.allocs.iter().for_each(crate::node::Node::thaw),
+            "are stopped" => scene.cluster.allocs.iter().for_each(crate::node::Node::thaw),
             _ => scene.cluster.allocs.iter_mut().for_each(crate::node::Node::start),
         }
         scene.load.wait_served();
@@ -174,11 +173,11 @@ pub(super) fn majority_lost() {
     for store in &mut scene.cluster.stores[..2] {
         store.start();
     }
-    // Nobody can renew without a store: calls fail or wait, and go on when it is back.
+    // No lease is renewed without a store: calls fail or wait, and are served when it is back.
     scene.end("two stores of three gone");
 }
 
-/// The leader's pauses: within an election, around one, and long enough for others to have snapshots ahead.
+/// The leader's pauses: shorter than an election, longer, and long enough for the others to need a snapshot for it.
 const LEADER_PAUSES_MS: [u64; 3] = [600, 2_500, 8_000];
 
 pub(super) fn leader_pause() {
@@ -190,8 +189,8 @@ pub(super) fn leader_pause() {
         scene.cluster.stores[leader].freeze();
         pause(length);
         if length > Duration::from_secs(5) {
-            let took = scene.writes_go_on(&others, seen, since);
-            println!("  writes went on without the leader, seen after {:.2} s", took.as_secs_f64());
+            let took = scene.writes_resume(&others, seen, since);
+            println!("  writes resumed without the leader, seen after {:.2} s", took.as_secs_f64());
         }
         scene.cluster.stores[leader].thaw();
         scene.load.wait_served();
@@ -208,14 +207,14 @@ pub(super) fn follower_pause() {
     let seen = scene.cluster.applied(&others);
     scene.cluster.stores[follower].freeze();
     pause(Duration::from_secs(8));
-    scene.writes_go_on(&others, seen, Instant::now());
+    scene.writes_resume(&others, seen, Instant::now());
     scene.cluster.stores[follower].thaw();
     catches_up(&scene, follower);
     let (report, _) = scene.end("follower paused");
     assert!(report.failures.is_empty(), "{:?}", report.failures);
 }
 
-/// Waits until a store has applied what the others had when this began.
+/// Waits until a store has applied what the others have now.
 fn catches_up(scene: &Scene, store: usize) {
     let others: Vec<usize> = (0..scene.cluster.stores.len()).filter(|index| *index != store).collect();
     let goal = scene.cluster.applied(&others);
@@ -225,7 +224,7 @@ fn catches_up(scene: &Scene, store: usize) {
 /// Every order of three.
 pub(super) const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// Time between two starts: a member alone does not lead, two of them elect one sometimes.
+/// Time between two starts: one member does not lead, two of them sometimes elect one.
 const BETWEEN_STARTS: Duration = Duration::from_millis(400);
 
 pub(super) fn start_in_every_order() {

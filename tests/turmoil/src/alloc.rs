@@ -102,7 +102,7 @@ pub async fn run(node: Node) -> turmoil::Result {
     };
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
-    let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
+    let (beside, admission) = (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
     let door = grpc::Node { admin: Arc::new(admin), ready, beside, admission, get_takes: false };
     grpc::serve(allocator.clone(), door, listener, &tasks)?;
     nodes.0.borrow_mut().running.insert(name.clone(), allocator.clone());
@@ -113,7 +113,7 @@ pub async fn run(node: Node) -> turmoil::Result {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     // The order in which the program ends, too.
-    let is_empty = allocator.leave(PATIENCE).await;
+    let is_empty = allocator.drain(PATIENCE).await;
     books.count(if is_empty { "nodes left with nothing" } else { "nodes left with sections" });
     tasks.shutdown(PATIENCE).await?;
     books.note(format_args!("{name} has left"));

@@ -323,7 +323,9 @@ impl Link {
                     Err(_) => None,
                 };
                 match refusal {
-                    Some(refused) if SESSION_OVER.iter().any(|over| refused.reason == *over) => return Some(Err(refused)),
+                    Some(refused) if SESSION_OVER.iter().any(|over| refused.reason == *over) => {
+                        return Some(Err(refused));
+                    }
                     Some(refused) if refused.reason == Reason::NotLeader => {
                         self.books.count("calls to a member that does not lead")
                     }

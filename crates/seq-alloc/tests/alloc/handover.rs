@@ -120,7 +120,7 @@ async fn whoever_leaves_hands_everything_over_first() {
     let (world, source, target) = source_and_target().await;
     assert_eq!(source.next(3).await, Ok(given(1, 0, 1)));
     world.store.plan(0..MOVED, "a2");
-    assert!(source.allocator.leave(PATIENCE).await);
+    assert!(source.allocator.drain(PATIENCE).await);
     assert_eq!((source.allocator.status().sections, target.allocator.status().sections), (0, MOVED + 1));
     assert_eq!(source.next(3).await, Ok(given(2, 1, 2)), "late calls are sent on");
 }
@@ -130,7 +130,7 @@ async fn whoever_leaves_alone_gives_its_sections_up() {
     let world = World::new();
     let node = world.start_owning("a1", 0..MOVED).await;
     assert_eq!(node.next(3).await, Ok(given(1, 0, 1)));
-    assert!(node.allocator.leave(PATIENCE).await);
+    assert!(node.allocator.drain(PATIENCE).await);
     let owners: Vec<_> = world.store.state.lock().sections.iter().map(|record| record.owner).collect();
     assert!(owners.iter().all(Option::is_none));
     let unserved = node.impatient(3).await.unwrap_err();
@@ -144,7 +144,7 @@ async fn more_sections_than_one_call_takes_are_given_up_as_well() {
     let sections = 5_000;
     let world = World::sized("test", sections);
     let node = world.start_owning("a1", 0..sections).await;
-    assert!(node.allocator.leave(PATIENCE).await);
+    assert!(node.allocator.drain(PATIENCE).await);
     assert!(world.store.state.lock().sections.iter().all(|record| record.owner.is_none()));
 }
 
@@ -194,5 +194,5 @@ async fn without_the_store_nobody_leaves_in_time() {
     let world = World::new();
     let node = world.start_owning("a1", 0..MOVED).await;
     world.store.set_mode(Mode::Down);
-    assert!(!node.allocator.leave(Duration::from_millis(50)).await);
+    assert!(!node.allocator.drain(Duration::from_millis(50)).await);
 }

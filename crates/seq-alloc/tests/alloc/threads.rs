@@ -43,7 +43,7 @@ async fn threads_on_runtimes_of_their_own_never_share_or_turn_numbers() {
     let threads: Vec<_> = (0..THREADS).map(|thread| std::thread::spawn(worker(thread))).collect();
     let mut seen = HashSet::new();
     for thread in threads {
-        // The join blocks; the store and the keepers run on the worker thread meanwhile.
+        // The join blocks; the store and the loops run on the worker thread meanwhile.
         for number in thread.join().unwrap() {
             assert!(seen.insert(number), "{number:?} was given out twice");
         }

@@ -73,7 +73,8 @@ impl World {
         let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, options, clock: Clock::System };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
-        let (beside, admission) = (allocator.peer_routes(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
+        let (beside, admission) =
+            (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
         let node = grpc::Node { admin, ready: Checks::new(), beside, admission, get_takes: false };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group }

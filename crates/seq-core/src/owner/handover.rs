@@ -1,10 +1,10 @@
-//! Planned moves: both sides of handing a section over with its exact values.
+//! Handovers: both sides of giving a section to another node with its exact values.
 //!
-//! The source asks the target to hold early calls (*prepare*), freezes and copies the section, sends the copy (*stage*), has
-//! the store commit the move, and tells the target so (*activate*). Until the commit was asked for, the source can
-//! take it all back; from then on only a definite answer tells who owns the section.
+//! The source requests that the target hold early calls (*prepare*), freezes and copies the section, sends the copy (*stage*),
+//! has the store commit the handover, and notifies the target (*activate*). Until the commit was requested, the source can
+//! take it all back; from then on only a definite response decides which node owns the section.
 //!
-//! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target ask its store, and the grant in that
+//! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target renew, and the grant in that
 //! response starts it: from a copy only if the committed ownership names the same attempt and the copy fits the granted
 //! ceiling, else at the ceiling. Any caller reaches the port, so what requests can make a target keep is bounded.
 //! If a side dies on the way, the section is left to the arbiter.
@@ -24,15 +24,15 @@ use crate::section::{CopyMisfit, SectionCopy};
 /// Most sections that one node hands over at a time: each is frozen for some milliseconds, and its copy is in memory twice.
 pub const MAX_OUTGOING: usize = 16;
 
-/// Most copies a node keeps for moves that are not decided: what a dozen sources may send at a time. The oldest goes first;
-/// its section starts at the ceiling if it is moved here after all.
+/// Most copies a node keeps for handovers that are not decided: what a dozen sources may send at a time. The oldest goes first;
+/// its section starts at the ceiling if it is handed over here after all.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
 /// Most touched slots in the copies a node keeps, 512 MiB: two of the largest sections, or each of [`MAX_INCOMING`] sections of
 /// the default size. The oldest goes first, as above.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
-/// Most attempts of one section that a target keeps apart: the one under way, and one that was taken back or made up.
+/// Most attempts of one section that a target keeps apart: the one under way, and one that was taken back or forged.
 const MAX_ATTEMPTS: usize = 2;
 
 /// One attempt to hand a section over.
@@ -48,7 +48,7 @@ pub struct Handover {
     pub to: NodeId,
     /// The target's incarnation.
     pub incarnation: Incarnation,
-    /// Number of the attempt: unique within the source's process, and not to be guessed by others.
+    /// Number of the attempt: unique within the source's process, and hard to guess.
     pub handover_id: HandoverId,
 }
 
@@ -65,7 +65,7 @@ pub enum HandoverRequest {
     Activate(Handover),
 }
 
-/// What a target is asked: to expect the section under an ownership.
+/// What a target is offered: the section under the next ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoverOffer {
     /// The section.
@@ -82,11 +82,11 @@ pub struct HandoverOffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefusal {
     /// Another incarnation of the target was meant.
-    #[error("incarnation {given} was asked, and this node is in {current}")]
+    #[error("the offer is for incarnation {given}, and this node is in {current}")]
     OtherIncarnation {
         /// The incarnation of the node; 0 without one.
         current: Incarnation,
-        /// The incarnation that was asked.
+        /// The incarnation of the offer.
         given: Incarnation,
     },
     /// The node is about to exit.
@@ -128,7 +128,7 @@ pub enum OfferRefusal {
     },
 }
 
-/// How the store answered the commit of a move.
+/// The outcome of a request to commit a handover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The target owns the section; this came with the response.
@@ -137,7 +137,7 @@ pub enum Commit {
     TargetGone,
     /// Refused, because the source does not own the section any more.
     Lost,
-    /// No answer: it may have been made.
+    /// No response: it may be committed.
     Unknown,
 }
 
@@ -148,7 +148,7 @@ enum Phase {
     Committing,
 }
 
-/// The source's side: the sections being handed over.
+/// The source's side: the sections that are handed over.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     handovers: BTreeMap<SectionId, (Handover, Phase)>,
@@ -242,12 +242,12 @@ impl Incoming {
         Ok(copy)
     }
 
-    /// Forgets what the routes say went elsewhere.
+    /// Forgets what is routed elsewhere.
     pub(super) fn forget_past(&mut self, routes: &RouteTable) {
         self.expected.retain(|expected| routes.get(expected.section).is_some_and(|at| at.epoch < expected.epoch));
     }
 
-    /// Expects an attempt. Others of the section stay beside it, up to a bound: which one counts is for the store to say.
+    /// Expects an attempt. Others of the section stay beside it, up to a bound: the store decides which one counts.
     fn expect(&mut self, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.expected.iter().any(|expected| expected.is(section, epoch, handover_id)) {
@@ -289,7 +289,7 @@ impl Owner {
         self.outgoing.handovers.len()
     }
 
-    /// Begins a move that the arbiter wants, unless as many as may be are under way.
+    /// Begins a handover of the arbiter's plan, unless as many as may be are under way.
     pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
         let PlannedHandover { section, epoch, to, incarnation, .. } = *wanted;
         let Some(session) = self.session else { return };
@@ -303,7 +303,7 @@ impl Owner {
         effects.push(HandoverRequest::Prepare(handover).into());
     }
 
-    /// The target answered whether it expects the section; no answer is a refusal.
+    /// The target responded whether it expects the section; no response is a refusal.
     pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Preparing) {
             return;
@@ -316,8 +316,8 @@ impl Owner {
         }
     }
 
-    /// The target answered whether it holds the copy; no answer is a refusal. Nothing was committed yet, so the section can
-    /// be thawed: whatever the target holds is of an attempt that will never be committed.
+    /// The target responded whether it holds the copy; no response is a refusal. Nothing was committed yet, so the section can
+    /// be thawed: what the target holds is of an attempt that will never be committed.
     pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Staging) {
             return;
@@ -330,10 +330,10 @@ impl Owner {
         }
     }
 
-    /// The store answered the commit, which was sent at `sent`, or did not.
+    /// The request to commit, which was sent at `sent`, has an outcome.
     ///
     /// # Errors
-    /// [`AdoptError`]: the move was made, and the rest of the answer is of no use.
+    /// [`AdoptError`]: the handover is committed, and the rest of the response is of no use.
     pub fn on_committed(
         &mut self,
         handover: &Handover,
@@ -344,7 +344,7 @@ impl Owner {
         let under_way = self.outgoing.is(handover, Phase::Committing);
         match commit {
             Commit::Made(update) => {
-                // Nothing is given out by a frozen section; it leaves whatever becomes of the news.
+                // Nothing is given out by a frozen section; it leaves whatever becomes of the update.
                 self.drop_section(handover.section, handover.epoch, effects);
                 effects.push(HandoverRequest::Activate(*handover).into());
                 self.on_update(handover.session, sent, update, effects)?;
@@ -374,7 +374,7 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: keeps the copy for when the move is committed.
+    /// As a target: keeps the copy for when the handover is committed.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -388,8 +388,8 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: asks the store, because a peer says that the move is committed. The grant in the response starts the
-    /// ownership; what the peer says starts nothing.
+    /// As a target: renews, because a peer reports that the handover is committed. The grant in the response starts the
+    /// ownership; the peer's report starts nothing.
     ///
     /// # Errors
     /// [`OfferRefusal`].

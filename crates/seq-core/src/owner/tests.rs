@@ -54,31 +54,31 @@ fn owning() -> Owner {
     let mut owner = Owner::new("s", layout(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
     let effects =
-        tell(&mut owner, 1, update(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+        adopt(&mut owner, 1, update(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!(effects.len(), 4, "{effects:?}");
     owner
 }
 
 #[test]
-fn peer_routes_revoke_and_grants_nothing() {
+fn peer_routes_revoke_and_grant_nothing() {
     let mut owner = owning();
     let mut effects = Vec::new();
-    // Section 0 went to another node, section 2 came here, and section 1 is told of under an epoch that is over.
+    // Section 0 went to another node, section 2 came here, and the route of section 1 names an epoch that is over.
     let peer_routes = routes(2, [(2, 2), (2, 0), (1, 2), (0, 0)]);
     owner.on_peer_routes(&peer_routes, &mut effects).unwrap();
     assert_eq!(effects, [PUBLISH, leave(0, 1)]);
     assert_eq!(owner.owned().collect::<Vec<_>>(), [(SectionId(1), Epoch(1))]);
-    // The store is asked for everything, and then the grant is not missed.
+    // The whole table is requested from the store, and then the grant is not missed.
     assert_eq!(owner.known_version(), RouteVersion(0));
     let effects =
-        tell(&mut owner, 2, update(2, [(2, 2), (1, 1), (1, 2), (0, 0)], &[grant(1, 1, 0, 0), grant(2, 2, 5, 0)]));
+        adopt(&mut owner, 2, update(2, [(2, 2), (1, 1), (1, 2), (0, 0)], &[grant(1, 1, 0, 0), grant(2, 2, 5, 0)]));
     let entered = enter(2, 2, 5, None);
     assert_eq!(effects, [entered, extend(2)]);
     assert_eq!(owner.known_version(), RouteVersion(2));
 }
 
-/// The effects of news that came with an answer.
-fn tell(owner: &mut Owner, sent: u64, update: OwnershipUpdate) -> Vec<Effect> {
+/// The effects of the update in a response.
+fn adopt(owner: &mut Owner, sent: u64, update: OwnershipUpdate) -> Vec<Effect> {
     let mut effects = Vec::new();
     owner.on_update(ME, at(sent), update, &mut effects).unwrap();
     effects
@@ -109,13 +109,13 @@ fn owned(owner: &Owner) -> Vec<(u32, u64)> {
 #[test]
 fn what_is_routed_elsewhere_leaves_before_the_lease_is_extended() {
     let mut owner = owning();
-    let effects = tell(&mut owner, 2, update(2, [(2, 2), (1, 1), (2, 1), (1, 1)], &[grant(3, 1, 70, 0)]));
+    let effects = adopt(&mut owner, 2, update(2, [(2, 2), (1, 1), (2, 1), (1, 1)], &[grant(3, 1, 70, 0)]));
     assert_eq!(effects, [PUBLISH, leave(0, 1), enter(3, 1, 70, None), extend(2)]);
     assert_eq!(owned(&owner), [(1, 1), (3, 1)]);
 }
 
 #[test]
-fn news_that_cannot_be_taken_in_extend_nothing_and_are_asked_for_whole() {
+fn an_update_that_cannot_be_adopted_extends_nothing_and_the_whole_table_is_requested() {
     let mut owner = owning();
     let mut gap = update(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[]);
     gap.routes.as_mut().unwrap().base = RouteVersion(5);
@@ -123,21 +123,21 @@ fn news_that_cannot_be_taken_in_extend_nothing_and_are_asked_for_whole() {
     assert!(matches!(owner.on_update(ME, at(2), gap, &mut effects), Err(AdoptError::Gap { .. })));
     assert_eq!(effects, []);
     assert_eq!(owner.known_version(), RouteVersion(0));
-    tell(&mut owner, 3, update(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+    adopt(&mut owner, 3, update(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!(owner.known_version(), RouteVersion(9));
 }
 
 #[test]
-fn a_grant_among_what_others_said_is_not_missed() {
+fn a_grant_among_peer_routes_is_not_missed() {
     let mut owner = owning();
     let mut effects = Vec::new();
     let theirs = routes(7, [(1, 1), (2, 2), (2, 1), (1, 1)]);
     owner.on_peer_routes(&theirs, &mut effects).unwrap();
-    assert_eq!(effects, [PUBLISH, leave(1, 1)], "what is said grants nothing and extends nothing");
-    // Answers to questions from before, one of them whole, do not end the asking.
-    tell(&mut owner, 3, update(6, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+    assert_eq!(effects, [PUBLISH, leave(1, 1)], "peer routes grant nothing and extend nothing");
+    // Responses to requests from before, one of them whole, do not end it.
+    adopt(&mut owner, 3, update(6, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(0), vec![(0, 1)]));
-    tell(&mut owner, 4, update(7, [(1, 1), (2, 2), (2, 1), (1, 1)], &[grant(0, 1, 0, 0), grant(3, 1, 60, 0)]));
+    adopt(&mut owner, 4, update(7, [(1, 1), (2, 2), (2, 1), (1, 1)], &[grant(0, 1, 0, 0), grant(3, 1, 60, 0)]));
     assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(7), vec![(0, 1), (3, 1)]));
 }
 
@@ -148,21 +148,21 @@ fn an_ownership_that_left_is_never_entered_again() {
     owner.on_lost(&[(SectionId(0), Epoch(1)), (SectionId(1), Epoch(7))], &mut effects);
     assert_eq!(effects, [leave(0, 1)]);
     let effects =
-        tell(&mut owner, 2, update(2, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+        adopt(&mut owner, 2, update(2, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!(effects, [PUBLISH, extend(2)]);
     assert_eq!(owned(&owner), [(1, 1)]);
 }
 
 #[test]
-fn an_overtaken_answer_brings_nothing_back() {
+fn an_overtaken_response_brings_nothing_back() {
     let mut owner = owning();
-    tell(&mut owner, 3, update(5, [(2, 3), (1, 1), (2, 1), (0, 0)], &[]));
+    adopt(&mut owner, 3, update(5, [(2, 3), (1, 1), (2, 1), (0, 0)], &[]));
     let late = OwnershipUpdate {
         grants: vec![grant(0, 2, 50, 0)],
         routes: Some(routes(4, [(1, 2), (1, 1), (2, 1), (0, 0)])),
         ..OwnershipUpdate::default()
     };
-    assert_eq!(tell(&mut owner, 2, late), [extend(2)]);
+    assert_eq!(adopt(&mut owner, 2, late), [extend(2)]);
     assert_eq!(owned(&owner), [(1, 1)]);
 }
 
@@ -177,11 +177,11 @@ fn renewals_count_on_and_a_repeat_is_the_same_one() {
     assert_eq!(owner.renewal().unwrap().renew_seq.0, first.renew_seq.0 + 1);
     effects.clear();
     owner.on_renewed(&first, at(9), OwnershipUpdate::default(), &mut effects).unwrap();
-    assert_eq!(effects, [], "an answer twice extends once");
+    assert_eq!(effects, [], "a response twice extends once");
 }
 
 #[test]
-fn the_end_of_a_life_ends_the_lease_and_drops_everything() {
+fn the_end_of_an_incarnation_ends_the_lease_and_drops_everything() {
     let mut owner = owning();
     let mut effects = Vec::new();
     owner.on_session_over(ME, &mut effects);
@@ -190,9 +190,9 @@ fn the_end_of_a_life_ends_the_lease_and_drops_everything() {
     let next = Session { incarnation: Incarnation(2), ..ME };
     owner.on_registered(next);
     assert_eq!(
-        tell(&mut owner, 9, update(9, [(1, 2), (1, 1), (2, 1), (0, 0)], &[])),
+        adopt(&mut owner, 9, update(9, [(1, 2), (1, 1), (2, 1), (0, 0)], &[])),
         [],
-        "an answer to the earlier session"
+        "a response to the earlier incarnation"
     );
     effects.clear();
     owner.on_session_over(ME, &mut effects);
@@ -200,7 +200,7 @@ fn the_end_of_a_life_ends_the_lease_and_drops_everything() {
 }
 
 #[test]
-fn a_section_that_cannot_be_raised_is_given_up_though_renewals_are_answered() {
+fn a_section_that_cannot_be_raised_is_given_up_though_renewals_succeed() {
     let mut owner = owning();
     owner.on_raise_failed(&[(SectionId(0), Epoch(1)), (SectionId(1), Epoch(1))], at(10));
     owner.on_raised(&[(SectionId(1), Epoch(1))]);
@@ -231,7 +231,7 @@ fn planned(section: u32, epoch: u64) -> PlannedHandover {
 
 /// Begins to hand section 0 over; the attempt.
 fn preparing(owner: &mut Owner) -> Handover {
-    let effects = tell(owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() });
+    let effects = adopt(owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() });
     let [Effect::Lease(LeaseEffect::Extend { .. }), Effect::Send(HandoverRequest::Prepare(handover))] = effects[..]
     else {
         panic!("{effects:?}")
@@ -240,13 +240,13 @@ fn preparing(owner: &mut Owner) -> Handover {
 }
 
 #[test]
-fn a_planned_move_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
+fn a_handover_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
     let mut owner = owning();
     let handover = preparing(&mut owner);
     assert_eq!((handover.section, handover.to), (SectionId(0), OTHER));
     assert_ne!(handover.handover_id, HandoverId(0));
     assert_eq!(
-        tell(&mut owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() }).len(),
+        adopt(&mut owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() }).len(),
         1,
         "it is under way"
     );
@@ -271,7 +271,7 @@ fn a_planned_move_goes_step_by_step_and_the_section_leaves_when_it_is_committed(
 }
 
 #[test]
-fn a_move_that_fails_before_the_commit_or_for_good_is_taken_back() {
+fn a_handover_that_fails_before_the_commit_or_for_good_is_taken_back() {
     let thaw = Effect::Table(TableEffect::Thaw { section: SectionId(0), epoch: Epoch(1) });
     let mut owner = owning();
     let handover = preparing(&mut owner);
@@ -302,7 +302,7 @@ fn a_source_that_lost_the_section_meanwhile_thaws_nothing() {
     let mut effects = Vec::new();
     owner.on_prepared(&handover, true, &mut effects);
     owner.on_staged(&handover, true, &mut effects);
-    tell(&mut owner, 3, update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
+    adopt(&mut owner, 3, update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
     effects.clear();
     for late in [Commit::TargetGone, Commit::Lost, Commit::Unknown] {
         owner.on_committed(&handover, at(4), late, &mut effects).unwrap();
@@ -324,7 +324,7 @@ fn copy(distance: u64) -> SectionCopy {
     SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(3), distance_of(distance))] }
 }
 
-/// What the store says when it granted section 2 to this node.
+/// The update of the store that grants section 2 to this node.
 fn granted(ceiling: u64, handover_id: u64) -> OwnershipUpdate {
     update(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, ceiling, handover_id)])
 }
@@ -341,24 +341,24 @@ fn a_target_starts_from_the_copy_of_the_committed_attempt() {
     let mut effects = Vec::new();
     owner.on_activate(&offer(2, 1), &mut effects).unwrap();
     owner.on_activate(&offer(2, 1), &mut effects).unwrap();
-    assert_eq!(effects, [Effect::RenewNow, Effect::RenewNow], "the store is asked");
+    assert_eq!(effects, [Effect::RenewNow, Effect::RenewNow], "it renews");
     assert!(!owner.is_settled(&offer(2, 1)));
-    let effects = tell(&mut owner, 3, granted(90, 1));
+    let effects = adopt(&mut owner, 3, granted(90, 1));
     assert_eq!(effects, [PUBLISH, enter(2, 2, 90, Some(copy(7))), extend(3)]);
     assert!(owner.is_settled(&offer(2, 1)));
     let mut effects = Vec::new();
     owner.on_activate(&offer(2, 1), &mut effects).unwrap();
     assert_eq!(effects, [], "it is served already");
     // Routes that were read before the move do not take the section away again.
-    assert_eq!(tell(&mut owner, 4, update(1, [(1, 1), (1, 1), (3, 1), (0, 0)], &[])).len(), 1);
+    assert_eq!(adopt(&mut owner, 4, update(1, [(1, 1), (1, 1), (3, 1), (0, 0)], &[])).len(), 1);
     assert_eq!(owned(&owner), [(0, 1), (1, 1), (2, 2)]);
 }
 
 #[test]
-fn a_target_whose_store_answers_first_starts_just_so() {
+fn a_target_whose_grant_comes_before_activate_starts_all_the_same() {
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
-    let effects = tell(&mut owner, 3, granted(90, 1));
+    let effects = adopt(&mut owner, 3, granted(90, 1));
     assert_eq!(effects[1], enter(2, 2, 90, Some(copy(7))));
     let mut effects = Vec::new();
     owner.on_activate(&offer(2, 1), &mut effects).unwrap();
@@ -370,27 +370,27 @@ fn an_old_copy_is_never_started_from() {
     // The source took attempt 1 back and served on; then it died, and the arbiter gave the section to this node.
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
-    assert_eq!(tell(&mut owner, 3, granted(90, 0))[1], enter(2, 2, 90, None));
+    assert_eq!(adopt(&mut owner, 3, granted(90, 0))[1], enter(2, 2, 90, None));
 
-    // A late message of attempt 1 does not replace the copy of attempt 2, and neither does one that a stranger made up.
+    // A late message of attempt 1 does not replace the copy of attempt 2, and neither does a forged one.
     let mut owner = owning();
     owner.on_stage(&offer(2, 2), copy(9)).unwrap();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
     owner.on_stage(&offer(2, 2), copy(1)).unwrap();
-    assert_eq!(tell(&mut owner, 3, granted(90, 2))[1], enter(2, 2, 90, Some(copy(9))));
+    assert_eq!(adopt(&mut owner, 3, granted(90, 2))[1], enter(2, 2, 90, Some(copy(9))));
     owner.on_stage(&offer(2, 2), copy(9)).unwrap_err();
 }
 
 #[test]
-fn a_move_whose_copy_is_lost_or_does_not_fit_starts_at_the_ceiling_and_says_so() {
+fn a_handover_whose_copy_is_lost_or_does_not_fit_starts_at_the_ceiling_and_reports_it() {
     let mut owner = owning();
     owner.on_stage(&offer(2, u64::MAX), copy(7)).unwrap();
-    assert_eq!(tell(&mut owner, 3, granted(90, 1))[1..3], [lost(CopyLoss::Missing), enter(2, 2, 90, None)]);
+    assert_eq!(adopt(&mut owner, 3, granted(90, 1))[1..3], [lost(CopyLoss::Missing), enter(2, 2, 90, None)]);
 
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(91)).unwrap();
     let misfit = CopyMisfit::AboveCeiling { highest: Seq(91), ceiling: Seq(90) };
-    assert_eq!(tell(&mut owner, 3, granted(90, 1))[1..3], [lost(misfit.into()), enter(2, 2, 90, None)]);
+    assert_eq!(adopt(&mut owner, 3, granted(90, 1))[1..3], [lost(misfit.into()), enter(2, 2, 90, None)]);
 }
 
 #[test]
@@ -402,10 +402,10 @@ fn a_copy_that_is_not_the_sections_is_refused() {
 }
 
 #[test]
-fn an_offer_that_is_past_or_meant_for_another_life_is_refused() {
+fn an_offer_that_is_past_or_meant_for_another_incarnation_is_refused() {
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
-    tell(&mut owner, 3, update(2, [(1, 1), (1, 1), (3, 3), (0, 0)], &[]));
+    adopt(&mut owner, 3, update(2, [(1, 1), (1, 1), (3, 3), (0, 0)], &[]));
     let past = OfferRefusal::Past { section: SectionId(2), epoch: Epoch(2), handover_id: HandoverId(1) };
     assert_eq!(owner.on_activate(&offer(2, 1), &mut Vec::new()), Err(past), "it went on to another node");
     let other = HandoverOffer { incarnation: Incarnation(9), ..offer(4, 1) };
@@ -425,7 +425,7 @@ fn beside(sections: u64, uids: u64) -> Owner {
     let route = Route { owner: Some(OTHER), epoch: Epoch(1) };
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
     let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
-    tell(&mut owner, 1, OwnershipUpdate { routes: Some(update), ..OwnershipUpdate::default() });
+    adopt(&mut owner, 1, OwnershipUpdate { routes: Some(update), ..OwnershipUpdate::default() });
     owner
 }
 
@@ -470,15 +470,15 @@ fn attempts_of_one_section_are_bounded() {
     for attempt in 1..=3 {
         owner.on_stage(&offer(2, attempt), copy(attempt)).unwrap();
     }
-    assert_eq!(tell(&mut owner, 3, granted(90, 1))[1], lost(CopyLoss::Missing));
+    assert_eq!(adopt(&mut owner, 3, granted(90, 1))[1], lost(CopyLoss::Missing));
 }
 
 #[test]
-fn attempts_have_numbers_that_a_stranger_does_not_guess() {
+fn attempts_have_numbers_that_are_hard_to_guess() {
     let number = |secret: u64| {
         let mut owner = Owner::new("s", layout(), LeaseTerms::DEFAULTS).with_secret(secret);
         owner.on_registered(ME);
-        tell(&mut owner, 1, update(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
+        adopt(&mut owner, 1, update(1, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
         let mut numbers = Vec::new();
         for _ in 0..3 {
             let handover = preparing(&mut owner);
@@ -493,13 +493,13 @@ fn attempts_have_numbers_that_a_stranger_does_not_guess() {
 }
 
 #[test]
-fn whoever_leaves_alone_gives_up_what_nobody_takes() {
+fn a_node_that_drains_with_no_other_candidate_gives_its_sections_up() {
     let mut owner = owning();
     owner.leave();
     assert!(owner.renewal().unwrap().leaving);
-    let effects = tell(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
+    let effects = adopt(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
     assert_eq!(effects, [extend(2), leave(0, 1), leave(1, 1)]);
-    assert!(!owner.is_empty(), "the store does not know yet");
+    assert!(!owner.is_empty(), "the store has not applied it yet");
     let renewal = owner.renewal().unwrap();
     let released: BTreeSet<_> = renewal.released.iter().map(|(section, _)| section.0).collect();
     assert_eq!(released, BTreeSet::from([0, 1]));
@@ -531,7 +531,7 @@ fn an_offer_of_an_epoch_that_cannot_come_next_is_refused_and_not_remembered() {
         assert_eq!(owner.on_stage(&offer(epoch, 1), copy(7)), Err(unknown));
         assert_eq!(owner.on_activate(&offer(epoch, 1), &mut Vec::new()), Err(unknown));
     }
-    assert_eq!(tell(&mut owner, 3, granted(90, 0))[1], enter(2, 2, 90, None));
+    assert_eq!(adopt(&mut owner, 3, granted(90, 0))[1], enter(2, 2, 90, None));
 }
 
 #[test]
@@ -544,9 +544,9 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
     let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
     let grants = (0..sections as u32).map(|section| grant(section, 1, 0, 0)).collect();
-    tell(&mut owner, 1, OwnershipUpdate { routes: Some(update), grants, ..OwnershipUpdate::default() });
+    adopt(&mut owner, 1, OwnershipUpdate { routes: Some(update), grants, ..OwnershipUpdate::default() });
     owner.leave();
-    tell(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
+    adopt(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
     let mut seen = BTreeSet::new();
     while !owner.is_empty() {
         let renewal = owner.renewal().unwrap();
@@ -574,13 +574,13 @@ fn a_change_of_owner_is_found_wherever_the_update_names_it() {
         OwnershipUpdate { routes: Some(update), ..OwnershipUpdate::default() }
     };
     let grants = (0..sections).map(|section| grant(section, 1, 0, 0)).collect();
-    tell(&mut owner, 1, OwnershipUpdate { grants, ..changed(1, 0, vec![run(0, sections, ME.node, 1)]) });
+    adopt(&mut owner, 1, OwnershipUpdate { grants, ..changed(1, 0, vec![run(0, sections, ME.node, 1)]) });
     assert_eq!(owner.owned().count(), 1_000);
     let runs = vec![run(0, 1, OTHER, 2), run(300, 2, OTHER, 2), run(400, 1, ME.node, 1), run(999, 1, OTHER, 2)];
-    let effects = tell(&mut owner, 2, changed(2, 1, runs));
+    let effects = adopt(&mut owner, 2, changed(2, 1, runs));
     assert_eq!(effects, [PUBLISH, leave(0, 1), leave(300, 1), leave(301, 1), leave(999, 1), extend(2)]);
     // A whole table names them all.
     let runs = vec![run(0, 2, OTHER, 2), run(2, 998, ME.node, 1)];
-    assert_eq!(tell(&mut owner, 3, changed(3, 0, runs)), [PUBLISH, leave(1, 1), extend(3)]);
+    assert_eq!(adopt(&mut owner, 3, changed(3, 0, runs)), [PUBLISH, leave(1, 1), extend(3)]);
     assert_eq!(owner.owned().count(), 995);
 }

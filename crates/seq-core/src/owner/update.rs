@@ -1,4 +1,4 @@
-//! What a living owner is told with each answer of the store.
+//! The ownership update that comes with each response of the store.
 
 use super::handover::MAX_OUTGOING;
 use super::{Grant, OwnershipUpdate, Session};
@@ -7,15 +7,15 @@ use crate::high_water::Mark;
 use crate::id::{RouteVersion, SectionId};
 use crate::state::{SectionRecord, State};
 
-/// Most planned moves told in one answer where they only even the load: a few for each renewal, so that callers hardly
-/// notice them. Where a node is to be emptied it is told as many as it makes at a time.
+/// Most handovers in one update where they only even the load: a few for each renewal, so that callers hardly notice them. A
+/// draining node gets as many as it makes at a time.
 const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 
 impl OwnershipUpdate {
-    /// Reads from the applied state, and from what the arbiter wants, what changed for an incarnation since a version of the
+    /// Reads from the applied state, and from the arbiter's plan, what changed for an incarnation since a version of the
     /// routes: what it owns among the changed sections, the newer routes, and what it should hand over.
     ///
-    /// `None`: the incarnation is over. The next one may have begun between the entry of the question and this read.
+    /// `None`: the incarnation is over. The next one may have begun between the entry of the request and this read.
     #[must_use]
     pub fn of(state: &State, plan: &Plan, session: Session, since: RouteVersion) -> Option<OwnershipUpdate> {
         let Session { node, incarnation } = session;
@@ -24,7 +24,7 @@ impl OwnershipUpdate {
             return None;
         }
         let most = if plan.draining.contains(&node) { MAX_OUTGOING } else { MAX_HANDOVERS_TO_REBALANCE };
-        // The plan may be older than the state; what it says of an ownership that is over is of no use.
+        // The plan may be older than the state; what it plans for an ownership that is over is of no use.
         let stands = |one: &&PlannedHandover| {
             let record = state.sections.get(one.section.0 as usize);
             one.from == node && record.is_some_and(|record| record.epoch == one.epoch)

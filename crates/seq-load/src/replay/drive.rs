@@ -91,8 +91,8 @@ pub struct GaveUp {
 }
 
 impl<'a, T: Transport> Drive<'a, T> {
-    /// A replay of `trace`, not started, with one message in flight for each of `transports`, whose batches hold a whole
-    /// group; `checker` has the high-water marks of earlier runs.
+    /// A replay of `trace`, not started, with one message in flight for each of `transports`, whose batches hold a
+    /// whole group; `checker` has the high-water marks of earlier runs.
     pub fn new(trace: &'a Trace, transports: Vec<T>, options: ReplayOptions, checker: Checker) -> Drive<'a, T> {
         let state = State {
             checker,

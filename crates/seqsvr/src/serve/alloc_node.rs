@@ -75,7 +75,7 @@ pub(crate) fn start(
     };
     let allocator = start_background(config, background, timeout)?;
     let admin = admin_view(allocator.clone(), identity);
-    let (beside, mut ready) = (allocator.peer_routes(), Checks::new());
+    let (beside, mut ready) = (allocator.handover_service(), Checks::new());
     allocator.add_checks(&mut ready);
     let get_takes = ports.get_takes;
     let (sockets, resp) = ports.by_thread();

@@ -28,7 +28,8 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
 
 /// The names in the enum: `Variant = "NAME", ...`.
 fn names(reasons: &str) -> BTreeSet<&str> {
-    reasons.lines().filter_map(|line| line.split_once(" = \"")?.1.split_once("\", [")).map(|(name, _)| name).collect()
+    let code = reasons.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.filter_map(|line| line.split_once(" = \"")?.1.split_once("\", [")).map(|(name, _)| name).collect()
 }
 
 /// The string literals of a line.

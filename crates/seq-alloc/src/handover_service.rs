@@ -1,6 +1,6 @@
-//! The target's side of planned moves: the service that other AllocSvrs of the set call, on a port that others reach as well.
+//! The target's side of handovers: the service that other AllocSvrs of the set call, on a port that others reach as well.
 //!
-//! **Invariant:** no request starts an ownership; `seq_core::owner::handing` says what does. What requests can make this node
+//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides. What requests can make this node
 //! hold is bounded, also while copies are being received.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::allocator::Allocator;
 use crate::handover;
 
-/// How long an Activate waits for the grant: the store's response to one renewal, well before the source stops waiting.
+/// How long an Activate waits for the grant: the store's response to one renewal, well before the source times out.
 const GRANT_TIME: Duration = Duration::from_millis(400);
 
 /// Bounds the slots of copies that are being received, by all requests together: as many as are kept once they are here.
@@ -46,18 +46,19 @@ impl Receiving {
 }
 
 impl Allocator {
-    /// What other AllocSvrs of the set call to hand sections over; served beside the doors, on the same port.
+    /// The service that other AllocSvrs of the set call to hand sections over; served beside the other endpoints, on the same
+    /// port.
     #[must_use]
-    pub fn peer_routes(&self) -> Routes {
-        let service = HandoverServiceServer::new(Target(self.clone()));
+    pub fn handover_service(&self) -> Routes {
+        let service = HandoverServiceServer::new(Service(self.clone()));
         Routes::new(service.max_decoding_message_size(limits::MAX_REQUEST_BYTES * 2))
     }
 }
 
-struct Target(Allocator);
+struct Service(Allocator);
 
 #[tonic::async_trait]
-impl HandoverService for Target {
+impl HandoverService for Service {
     async fn prepare(&self, request: Request<v1::PrepareRequest>) -> Result<Response<v1::PrepareResponse>, Status> {
         let offer = self.offer(request.get_ref().offer.as_ref())?;
         self.0.shared.step(|owner, _| owner.on_prepare(&offer)).map_err(|refusal| self.refused(&refusal))?;
@@ -86,11 +87,11 @@ impl HandoverService for Target {
         shared.step(|owner, effects| owner.on_activate(&offer, effects)).map_err(|refusal| self.refused(&refusal))?;
         let begun = async {
             loop {
-                let update = shared.update.notified();
+                let changed = shared.ownership_changed.notified();
                 if shared.ownership.machine().is_settled(&offer) {
                     return;
                 }
-                update.await;
+                changed.await;
             }
         };
         match tokio::time::timeout(GRANT_TIME, begun).await {
@@ -103,7 +104,7 @@ impl HandoverService for Target {
     }
 }
 
-impl Target {
+impl Service {
     /// Receives the rest of a copy, and holds room for it.
     async fn receive(
         &self,
@@ -134,7 +135,7 @@ impl Target {
     }
 }
 
-impl Target {
+impl Service {
     fn refused(&self, refusal: &OfferRefusal) -> Status {
         let reason = match refusal {
             OfferRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
@@ -145,7 +146,7 @@ impl Target {
             OfferRefusal::Copy { .. } => Reason::BadCopy,
         };
         if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
-            // The source may know newer routes than this node; the next attempt finds them here.
+            // The source may have newer routes than this node; the next attempt finds them here.
             self.0.shared.renew_now.notify_one();
         }
         reason.status_as(Code::FailedPrecondition, refusal.to_string())

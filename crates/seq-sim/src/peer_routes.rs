@@ -1,0 +1,73 @@
+//! Routes from peers: a process whose lease is expired fetches newer routes from the other processes in turn.
+//!
+//! The rules are those of `seq-alloc`'s `peer_routes.rs`. What comes goes through `Owner::on_peer_routes`: it can revoke a
+//! section, and never grants one or extends the lease.
+
+use std::rc::Rc;
+
+use seq_core::RouteVersion;
+use seq_core::lease::Clocks;
+use seq_core::renewals::PEER_ROUTES_INTERVAL;
+use seq_core::route::RouteUpdate;
+
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::net::{Address, Body};
+use crate::world::{Event, Step, World};
+
+/// The fetch under way; the next one replaces it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RouteFetch {
+    id: u64,
+    sent: Clocks,
+    /// Fetches so far: the peers have turns.
+    turns: usize,
+}
+
+impl World {
+    /// Fetches routes from the next peer, if the lease is over.
+    pub(crate) fn fetch_routes(&mut self, p: usize) {
+        self.after(PEER_ROUTES_INTERVAL.as_nanos() as u64, Event::Step(p, Step::FetchRoutes));
+        let sent = self.clock(p);
+        let process = &self.procs[p];
+        let (Some(session), Some(routes)) = (process.owner.session(), process.owner.routes()) else { return };
+        if process.lease.holds(sent) {
+            return;
+        }
+        let peers: Vec<_> = routes.nodes().keys().filter(|node| **node != session.node).copied().collect();
+        let turns = process.route_fetch.turns + 1;
+        let Some(peer) = turns.checked_rem(peers.len()).map(|turn| peers[turn]) else { return };
+        let (known, host) = (routes.version(), process.name);
+        let Some(to) = self.address_of(p, peer) else { return };
+        let id = self.fresh();
+        self.procs[p].route_fetch = RouteFetch { id, sent, turns };
+        self.send(host, to, Body::FetchRoutes { process: p, id, known });
+    }
+
+    /// A peer fetches the routes of this process.
+    pub(crate) fn serve_routes(&mut self, p: usize, from: usize, id: u64, known: RouteVersion) {
+        let process = &self.procs[p];
+        let update = process.owner.routes().and_then(|routes| routes.since(known)).map(Rc::new);
+        let host = process.name;
+        self.send(host, Address::Process(from), Body::PeerRoutes { id, update });
+    }
+
+    /// The routes of a peer came, or the peer has no newer ones.
+    pub(crate) fn adopt_peer_routes(&mut self, p: usize, id: u64, update: Option<&RouteUpdate>) {
+        let fetch = self.procs[p].route_fetch;
+        if fetch.id != id || self.procs[p].stopped {
+            return;
+        }
+        if self.bug == Some(Bug::PeerRoutesExtend) && self.procs[p].owner.session().is_some() {
+            self.extend(p, fetch.sent);
+        }
+        let Some(update) = update else { return };
+        self.coverage.saw(Situation::PeerRoutes);
+        let owned = self.procs[p].owner.owned().count();
+        // An update that does not fit any more changes nothing; the next fetch names the newer version.
+        let _ = self.step(p, |owner, effects| owner.on_peer_routes(update, effects));
+        if self.procs[p].owner.owned().count() < owned {
+            self.coverage.saw(Situation::PeerRevoked);
+        }
+    }
+}
