@@ -129,7 +129,7 @@ pub(crate) async fn start_store(
         spec: spec.clone(),
         cluster: spec.name.clone(),
         id: 1,
-        data: DataDir::Memory(seq_store::storage::MemoryDisk::new()),
+        data: DataDir::Memory(seq_store::MemoryDisk::new()),
         join: false,
         form: true,
         listener: listener.into(),

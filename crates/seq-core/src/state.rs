@@ -24,8 +24,10 @@ use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteUpdate};
 
 mod command;
+mod replicated;
 
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
+pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms};
 
 /// The committed state of one set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The fake store of tests validates with the same functions, so it has the same limits.
 
 use seq_core::owner::Session;
-use seq_core::state::{Command, Raise, Transfer};
+use seq_core::state::{Raise, Renew, Transfer};
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq, limits};
 use tonic::Status;
 
@@ -28,7 +28,7 @@ pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
 ///
 /// # Errors
 /// The refusal.
-pub fn renewal(session: Session, request: &RenewRequest) -> Result<Command, Status> {
+pub fn renewal(session: Session, request: &RenewRequest) -> Result<Renew, Status> {
     if request.renew_seq == 0 {
         return Err(Reason::BadRenewSeq.status("renew_seq 0: the first renewal of a session is 1".to_owned()));
     }
@@ -42,7 +42,7 @@ pub fn renewal(session: Session, request: &RenewRequest) -> Result<Command, Stat
         return Err(Reason::BatchTooLarge.status(text));
     }
     let released = released.iter().zip(released_epochs);
-    Ok(Command::Renew {
+    Ok(Renew {
         node: session.node,
         incarnation: session.incarnation,
         renew_seq: RenewSeq(request.renew_seq),

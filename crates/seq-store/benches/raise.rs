@@ -1,4 +1,4 @@
-//! What a raise costs the members of a store besides its way to them: its proposer encodes it once, everybody decodes and
+//! Cost of a raise on the members of a store beside its transport: its proposer encodes it once, every member decodes and
 //! applies it.
 
 use std::hint::black_box;
@@ -6,7 +6,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use seq_core::state::{Answer, Command, Raise, Reassign, Registration, SetDefinition, State};
 use seq_core::{Epoch, Incarnation, Layout, NodeId, SectionId, Seq};
-use seq_store::types::EncodedCommand;
+use seq_raft::StateMachine;
+use seq_store::SetState;
 
 /// Raises in an entry: one section, a busy AllocSvr, the most there may be.
 const RAISES: [u32; 3] = [1, 64, 4_096];
@@ -41,13 +42,13 @@ fn raise(c: &mut Criterion) {
     let mut group = c.benchmark_group("raise");
     for raises in RAISES {
         let command = command(raises);
-        let encoded = EncodedCommand::encode(&command).expect("it fits an entry");
+        let encoded = SetState::encode_command(&command);
         group.throughput(Throughput::Elements(u64::from(raises)));
         group.bench_function(BenchmarkId::new("encode", raises), |b| {
-            b.iter(|| EncodedCommand::encode(black_box(&command)).expect("it fits an entry"));
+            b.iter(|| SetState::encode_command(black_box(&command)));
         });
         group.bench_function(BenchmarkId::new("decode", raises), |b| {
-            b.iter(|| black_box(&encoded).decode().expect("just encoded"));
+            b.iter(|| SetState::decode_command(SetState::FORMAT, black_box(&encoded)).expect("just encoded"));
         });
         group.bench_function(BenchmarkId::new("State::apply", raises), |b| {
             b.iter(|| {

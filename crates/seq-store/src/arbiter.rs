@@ -1,105 +1,99 @@
-//! The arbiter's shell: beside the leader, it has the changes of owner committed that `seq_core::arbiter` proposes, and shows
-//! what it wants of the owners to the control service.
+//! The arbiter's shell: beside the leader, it commits the changes of owner that `seq_core::arbiter` plans, and publishes the
+//! planned handovers to the control service.
 //!
-//! It looks at the state as it is, not at what happened: whatever wakes it, it looks afresh, and a proposal that was lost is
-//! made again. Two arbiters, one beside a leader that does not know yet that it was deposed, do no harm: each change names
-//! what it was made for.
+//! It evaluates the state, not events: whatever wakes it, it evaluates afresh, and a proposal that was lost is made again.
+//! Two arbiters, one beside a leader that was deposed and does not know it yet, do no harm: each change names the record it
+//! was made for.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::async_runtime::WatchReceiver;
 use seq_api::clock::Clock;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{Answer, Command};
+use seq_core::state::Reassignment;
+use seq_raft::ProposeError;
 use tokio::sync::watch;
 
-use crate::proposer::{ProposeError, Proposer};
-use crate::storage::SharedState;
-use crate::types::Raft;
+use crate::replicated_set::ReplicatedSet;
 
-/// Least time between two looks at the state: entries are applied far more often than owners change.
-const PACE: Duration = Duration::from_millis(5);
+/// Least time between two evaluations: entries are applied far more often than owners change.
+const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// When a proposal that failed is made again: about an election later.
+/// Pause before a failed proposal is made again: about an election.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Looks and proposes while this member leads.
+/// Evaluates and proposes while this member leads.
 pub(crate) struct ArbiterShell {
-    raft: Raft,
-    state: SharedState,
-    proposer: Proposer,
+    set: ReplicatedSet,
     allocs: Vec<AllocSpec>,
     timeouts: ArbiterTimeouts,
     clock: Clock,
-    /// What is wanted of the owners; empty while this member does not lead.
+    /// The current plan; empty while this member does not lead.
     plan: watch::Sender<Arc<Plan>>,
 }
 
 impl ArbiterShell {
-    /// A shell that waits as long, by that clock; and where it shows what it wants of the owners.
+    /// A shell with these timeouts, by that clock; and its plan, updated after each evaluation.
     pub(crate) fn new(
-        raft: Raft,
-        state: SharedState,
-        proposer: Proposer,
+        set: ReplicatedSet,
         allocs: Vec<AllocSpec>,
         (timeouts, clock): (ArbiterTimeouts, Clock),
     ) -> (ArbiterShell, watch::Receiver<Arc<Plan>>) {
-        let (plan, shown) = watch::channel(Arc::default());
-        (ArbiterShell { raft, state, proposer, allocs, timeouts, clock, plan }, shown)
+        let (plan, published) = watch::channel(Arc::default());
+        (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
     }
 
     /// Runs until it is dropped, or the Raft library has stopped.
     pub(crate) async fn run(self) {
-        let mut metrics = self.raft.metrics();
-        // Made when leadership begins and thrown away when it ends: nothing has to be armed again.
+        let mut changes = self.set.raft().changes();
+        // Made when leadership begins and dropped when it ends: no timer outlives a term.
         let mut machine: Option<Arbiter> = None;
         let origin = self.clock.now();
         loop {
-            let mut look_again = None;
-            if self.raft.is_leader() {
+            let mut evaluate_after = None;
+            if self.set.raft().is_leader() {
                 let machine = machine.get_or_insert_with(|| Arbiter::new(self.timeouts));
                 let plan = self.evaluate(machine, origin);
-                self.show(&plan);
+                self.publish(&plan);
                 let now = self.clock.now().at_least_since(origin);
-                look_again = machine.next_deadline().map(|at| at.saturating_sub(now));
+                evaluate_after = machine.next_deadline().map(|at| at.saturating_sub(now));
                 if let Err(error) = self.propose(&plan).await {
                     tracing::info!(%error, "owners could not be assigned yet");
-                    look_again = Some(RETRY);
+                    evaluate_after = Some(RETRY);
                 }
             } else {
                 machine = None;
-                self.show(&Arc::default());
+                self.publish(&Arc::default());
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(MIN_INTERVAL).await;
             let timer = async {
-                match look_again {
+                match evaluate_after {
                     Some(after) => tokio::time::sleep(after).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = timer => {}
-                changed = metrics.changed() => if changed.is_err() { return },
+                changed = changes.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    /// Looks at the state and reads the clock, in that order: nothing is applied between the two, because the state is held.
+    /// Evaluates the state and reads the clock, in that order: nothing is applied between the two, because the state is locked.
     fn evaluate(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
         let declared: Vec<Declared<'_>> =
             self.allocs.iter().map(|node| Declared { name: &node.name, weight: node.weight }).collect();
         let clock = || self.clock.now().at_least_since(origin);
-        self.state.read(|state| machine.evaluate(state, &declared, clock).clone())
+        self.set.read(|state| machine.evaluate(state, &declared, clock).clone())
     }
 
-    fn show(&self, plan: &Arc<Plan>) {
-        self.plan.send_if_modified(|shown| {
-            let newer = shown != plan;
+    fn publish(&self, plan: &Arc<Plan>) {
+        self.plan.send_if_modified(|published| {
+            let newer = published != plan;
             if newer {
-                shown.clone_from(plan);
+                published.clone_from(plan);
             }
             newer
         });
@@ -107,8 +101,7 @@ impl ArbiterShell {
 
     async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
-            let answer = self.proposer.propose(&Command::Reassign(part.to_vec())).await?;
-            let Answer::Reassigned(outcome) = answer else { panic!("a reassignment was answered with {answer:?}") };
+            let outcome = self.set.propose(Reassignment(part.to_vec())).await?;
             let made = outcome.iter().flatten().count();
             tracing::info!(sections = made, overtaken = part.len() - made, "owners assigned");
         }

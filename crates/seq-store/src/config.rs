@@ -1,7 +1,7 @@
-//! What a store member is told at its start.
+//! Configuration of a store member.
 //!
-//! Everything is checked before a file or a socket is touched: [`StoreConfig::validate`] says which relation does not hold,
-//! and why it must.
+//! Everything is checked before a file or a socket is touched: the error of [`StoreConfig::validate`] names the relation that
+//! does not hold, and why it must.
 
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::state::SetDefinition;
 use seq_core::{Layout, limits};
 use seq_kit::connection::Listener;
-
-pub use crate::storage::DataDir;
+use seq_raft::{DataDir, InvalidOptions, RaftOptions};
 
 /// Sizes of a store. Two members would stop with either of them; past five, a write waits for more disks and is no safer
 /// in practice.
@@ -33,8 +32,8 @@ pub struct StoreConfig {
     pub data: DataDir,
     /// Waits to be added to a group that exists; never forms one.
     pub join: bool,
-    /// Forms a store out of an empty data directory although no other store of the set can tell whether it ever held
-    /// data. Asked of a store of one member only.
+    /// Forms a store out of an empty data directory although no other store of the set could report whether it ever held
+    /// data. Required for a store of one member only.
     pub form: bool,
     /// Where its gRPC port listens; bound before anything else starts.
     pub listener: Listener,
@@ -51,9 +50,9 @@ pub struct StoreConfig {
 /// Times and sizes of a store member. The same on all members, or elections are unfair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// How often the leader says that it lives.
+    /// Interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// A follower that has not heard the leader for a random time from here ..
+    /// A follower that received nothing of the leader for a random time from here ..
     pub election_min: Duration,
     /// .. to here stands for election.
     pub election_max: Duration,
@@ -67,8 +66,8 @@ pub struct StoreOptions {
     pub log_kept: u64,
     /// How long sections wait for AllocSvrs that have not registered, counted from when the first one has.
     pub registration_grace: Duration,
-    /// How long nothing is heard of an AllocSvr before its sections are given away. No AllocSvr registers here whose lease
-    /// could outlast it.
+    /// How long an AllocSvr may be silent before its sections get another owner. No AllocSvr registers here whose lease could
+    /// outlast it.
     pub lease_wait: Duration,
     /// How long the same AllocSvrs must have been there before sections are moved only to even the load.
     pub rebalance_after: Duration,
@@ -77,40 +76,57 @@ pub struct StoreOptions {
 impl StoreOptions {
     /// For disks that sync in milliseconds and networks of one region.
     pub const DEFAULTS: StoreOptions = StoreOptions {
-        heartbeat: Duration::from_millis(100),
-        election_min: Duration::from_millis(300),
-        election_max: Duration::from_millis(500),
-        commit_timeout: Duration::from_secs(5),
-        snapshot_timeout: Duration::from_secs(60),
-        snapshot_every: 20_000,
-        log_kept: 5_000,
-        registration_grace: Duration::from_secs(3),
         lease_wait: LeaseTerms::DEFAULTS.wait,
         rebalance_after: Duration::from_secs(10),
+        registration_grace: Duration::from_secs(3),
+        ..StoreOptions::with_raft(RaftOptions::DEFAULTS)
     };
 
     /// For members that are up to [`StoreOptions::max_round_trip`] apart from each other: three continents.
     pub const WAN: StoreOptions = StoreOptions {
-        heartbeat: Duration::from_millis(600),
-        election_min: Duration::from_millis(2_000),
-        election_max: Duration::from_millis(3_000),
-        commit_timeout: Duration::from_secs(15),
-        snapshot_timeout: Duration::from_secs(180),
         lease_wait: Duration::from_secs(10),
         rebalance_after: Duration::from_secs(30),
         registration_grace: Duration::from_secs(10),
-        ..StoreOptions::DEFAULTS
+        ..StoreOptions::with_raft(RaftOptions::WAN)
     };
 
-    /// The longest round trip between two members that these times carry: a heartbeat must be acknowledged before the
-    /// next one is due, and the Raft library gives a heartbeat no longer than that. Votes, appends, connections and
-    /// pings have more.
-    #[must_use]
-    pub fn max_round_trip(&self) -> Duration {
-        self.heartbeat.mul_f64(0.9)
+    /// The options of the replicated log, beside zeros.
+    const fn with_raft(raft: RaftOptions) -> StoreOptions {
+        StoreOptions {
+            heartbeat: raft.heartbeat,
+            election_min: raft.election_min,
+            election_max: raft.election_max,
+            commit_timeout: raft.commit_timeout,
+            snapshot_timeout: raft.snapshot_timeout,
+            snapshot_every: raft.snapshot_every,
+            log_kept: raft.log_kept,
+            registration_grace: Duration::ZERO,
+            lease_wait: Duration::ZERO,
+            rebalance_after: Duration::ZERO,
+        }
     }
 
-    /// How patient the arbiter is.
+    /// The part that the replicated log takes.
+    #[must_use]
+    pub fn raft(&self) -> RaftOptions {
+        RaftOptions {
+            heartbeat: self.heartbeat,
+            election_min: self.election_min,
+            election_max: self.election_max,
+            commit_timeout: self.commit_timeout,
+            snapshot_timeout: self.snapshot_timeout,
+            snapshot_every: self.snapshot_every,
+            log_kept: self.log_kept,
+        }
+    }
+
+    /// The longest round trip between two members that these times allow, see [`RaftOptions::max_round_trip`].
+    #[must_use]
+    pub fn max_round_trip(&self) -> Duration {
+        self.raft().max_round_trip()
+    }
+
+    /// Timeouts of the arbiter.
     pub(crate) fn arbiter_timeouts(&self) -> ArbiterTimeouts {
         ArbiterTimeouts { registration_grace: self.registration_grace, stable_for: self.rebalance_after }
     }
@@ -120,40 +136,12 @@ impl StoreOptions {
     /// # Errors
     /// [`ConfigError`] names the relation and why it must hold.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let relation = |holds: bool, what: &'static str, why: &'static str| {
-            if holds { Ok(()) } else { Err(ConfigError::Relation { what, why }) }
-        };
-        relation(
-            self.heartbeat >= Duration::from_millis(10),
-            "heartbeat >= 10 ms",
-            "each heartbeat must be answered before the next one is due",
-        )?;
-        relation(
-            self.heartbeat * 3 <= self.election_min,
-            "heartbeat * 3 <= election_min",
-            "two lost heartbeats must not cost an election",
-        )?;
-        relation(
-            self.election_min < self.election_max,
-            "election_min < election_max",
-            "members that stand for election at the same moment split the votes",
-        )?;
-        relation(
-            self.election_max < self.commit_timeout,
-            "election_max < commit_timeout",
-            "a proposal should outlive one change of leader",
-        )?;
-        relation(
-            self.snapshot_timeout >= Duration::from_secs(1),
-            "snapshot_timeout >= 1 s",
-            "a follower far behind would never get a whole snapshot",
-        )?;
-        relation(
-            self.election_max < self.lease_wait,
-            "election_max < lease_wait",
-            "an election must not cost the AllocSvrs their sections",
-        )?;
-        relation(self.snapshot_every >= 1, "snapshot_every >= 1", "the log would grow for ever")
+        self.raft().validate()?;
+        if self.election_max < self.lease_wait {
+            return Ok(());
+        }
+        let (what, why) = ("election_max < lease_wait", "an election must not cost the AllocSvrs their sections");
+        Err(ConfigError::Relation(InvalidOptions { what, why }))
     }
 }
 
@@ -167,7 +155,7 @@ impl StoreConfig {
     /// Checks what can be checked without touching anything, and gives the set's definition.
     ///
     /// # Errors
-    /// [`ConfigError`] says what is wrong, and why it matters.
+    /// [`ConfigError`] names what is wrong, and why it matters.
     pub fn validate(&self) -> Result<SetDefinition, ConfigError> {
         self.options.validate()?;
         if self.cluster.is_empty() || self.cluster.len() > limits::MAX_NAME_BYTES {
@@ -179,7 +167,7 @@ impl StoreConfig {
         }
         self.me()?;
         if self.join && stores == 1 {
-            return Err(ConfigError::NobodyToJoin { set: self.spec.name.clone() });
+            return Err(ConfigError::NothingToJoin { set: self.spec.name.clone() });
         }
         let layout = Layout::new(self.spec.uids.clone(), self.spec.section_size)
             .map_err(|source| ConfigError::Layout { set: self.spec.name.clone(), source })?;
@@ -203,21 +191,16 @@ impl StoreConfig {
 /// Why a member cannot start as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Two values do not go together.
-    #[error("{what} does not hold: {why}")]
-    Relation {
-        /// The relation.
-        what: &'static str,
-        /// Why it must hold.
-        why: &'static str,
-    },
+    /// Two values contradict each other.
+    #[error(transparent)]
+    Relation(#[from] InvalidOptions),
     /// The cluster has no name, or too long a one.
     #[error("cluster name {name:?} does not have 1..={} bytes", limits::MAX_NAME_BYTES)]
     ClusterName {
         /// The name given.
         name: String,
     },
-    /// A store of a size that makes no sense.
+    /// A store of a size that is not supported.
     #[error("set {set:?} has {stores} stores; have 1, 3 or 5: an even one more only adds a disk that can fail")]
     StoreSize {
         /// Name of the set.
@@ -237,7 +220,7 @@ pub enum ConfigError {
     },
     /// A member that is to join itself.
     #[error("set {set:?} has no other store to join; name the members of the group in the set file, too")]
-    NobodyToJoin {
+    NothingToJoin {
         /// Name of the set.
         set: String,
     },

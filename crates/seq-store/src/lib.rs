@@ -1,51 +1,35 @@
-//! StoreSvr: the Raft-replicated keeper of section ceilings.
+//! StoreSvr: the ceilings and owners of a set, replicated by [`seq_raft`].
 //!
-//! A question of an AllocSvr takes one way: `control_service` checks it, `proposer` puts it into the log as one entry, the
-//! Raft library replicates it through `network` and `raft_service` and stores it through [`storage`], every member applies
-//! it with [`seq_core::state::State::apply`], and the member that proposed it answers.
+//! A request of an AllocSvr takes one way: `control::service` checks it, `replicated_set` proposes it as one entry of the log,
+//! every member applies it with [`seq_core::state::State::apply`], and the member that proposed it responds with the output.
 //!
-//! Beside the leader runs the `arbiter`, which proposes owners. [`Store`] puts it all together.
+//! | module | subject |
+//! |---|---|
+//! | `store` | a member from its configuration to its end |
+//! | `control` | requests of AllocSvrs, also through a follower |
+//! | `arbiter` | proposes owners, beside the leader |
+//! | `admin` | requests of operators |
+//! | `definition` | the set and its lease terms, compared with the set file |
+//! | `encoding` | formats of commands and states |
 //!
-//! **Architecture Invariant:** what is answered is committed and applied. No service answers from what a member merely
-//! believes, and no clock decides what is applied.
+//! **Architecture Invariant:** every response is from a committed and applied entry. No service answers from what a member
+//! merely expects, and no clock decides what is applied.
 
-mod acknowledged;
-mod append_stream;
+mod admin;
 mod arbiter;
-mod bootstrap;
-mod claims;
 pub mod config;
-mod control_forward;
-mod control_service;
-mod disk;
-mod envelope;
-#[cfg(any(fuzzing, test))]
+mod control;
+mod definition;
+mod encoding;
+#[cfg(fuzzing)]
 pub mod fuzzing;
-mod gate;
-mod greeting;
-mod handover;
-mod link_times;
-mod member_changes;
-mod member_service;
-mod members;
-mod network;
-mod node_service;
-pub mod nonce;
-mod peers;
-mod proposer;
-mod quorum;
-mod raft_service;
-mod raft_validation;
-mod runtime;
+mod replicated_set;
 mod server;
-mod standing;
-mod status;
-pub mod storage;
 mod store;
-pub mod types;
-mod unreached;
 
-pub use bootstrap::SetMismatch;
-pub use config::{ConfigError, DataDir, StoreConfig, StoreOptions};
+pub use config::{ConfigError, StoreConfig, StoreOptions};
+pub use definition::SetMismatch;
+pub use replicated_set::SetState;
 pub use seq_proto::dial::Dial;
+pub use seq_raft::{DataDir, MemoryDisk, StartError as RaftStartError};
 pub use store::{StartError, Store, StoreHandle};

@@ -14,22 +14,18 @@ use seq_proto::v1::control_service_server::{self, ControlServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
 use seq_proto::v1::raft_service_server::{self, RaftServiceServer};
 use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
-use tokio_util::sync::CancellationToken;
+use seq_raft::{Gate, MAX_MESSAGE_BYTES, MemberAdmin, RaftNode, RaftServer};
 use tonic::service::Routes;
 
-use crate::control_forward::ControlForward;
-use crate::gate::Gate;
-use crate::member_service::StoreAdmin;
-use crate::network::MAX_MESSAGE_BYTES;
-use crate::node_service::NodeAdmin;
-use crate::peers::Identity;
-use crate::raft_service::RaftServer;
-use crate::status::View;
+use crate::admin::nodes::NodeServer;
+use crate::admin::status::StatusServer;
+use crate::control::forward::ControlForward;
+use crate::control::service::ControlServer;
 
-/// Bytes of one call that may be on the way unread: a batch of entries arrives without waiting for the window.
+/// Unread bytes of one call in transit: a batch of entries arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// What one connection may hold.
+/// Limits of one connection.
 const BOUNDS: Bounds = Bounds {
     streams: 8_192,
     stream_window: STREAM_WINDOW,
@@ -40,55 +36,55 @@ const BOUNDS: Bounds = Bounds {
 
 /// The member's services.
 #[derive(Clone)]
-pub(crate) struct Doors {
+pub(crate) struct Services {
     pub(crate) admission: Admission,
     pub(crate) raft: RaftServer,
     pub(crate) control: ControlForward,
-    pub(crate) admin: Gate<View>,
-    pub(crate) members: Gate<StoreAdmin>,
-    pub(crate) nodes: Gate<NodeAdmin>,
+    pub(crate) admin: StatusServer,
+    pub(crate) members: Gate<MemberAdmin>,
+    pub(crate) nodes: NodeServer,
 }
 
-impl Doors {
-    /// All that answers before the member is loaded: who it is, to others that start.
-    pub(crate) fn closed(me: &Identity, is_fresh: bool, admission: Admission, stopping: CancellationToken) -> Doors {
-        Doors {
+impl Services {
+    /// The services of a member that is not loaded yet: only the probes of other members get a response.
+    pub(crate) fn closed(node: &RaftNode, admission: Admission) -> Services {
+        Services {
             admission,
-            raft: RaftServer { me: me.clone(), is_fresh, gate: Gate::closed(), stopping },
-            control: ControlForward { local: Gate::closed(), link: Gate::closed() },
-            admin: Gate::closed(),
-            members: Gate::closed(),
-            nodes: Gate::closed(),
+            raft: node.server(),
+            control: ControlForward { local: ControlServer(Gate::closed()), link: Gate::closed() },
+            admin: StatusServer(Gate::closed()),
+            members: node.member_admin(),
+            nodes: NodeServer(Gate::closed()),
         }
     }
 
-    /// What health says: the member is loaded, and ready as its handle would say.
+    /// Checks of the health service: the member is loaded, and ready by the checks of its handle.
     fn readiness(&self) -> Checks {
         let mut checks = Checks::new();
         let admin = self.admin.clone();
         checks.add("store", move || {
-            let view = admin.peek().ok_or("this member of the store is starting")?;
+            let view = admin.0.peek().ok_or("this member of the store is starting")?;
             view.readiness().ask().map_err(|failing| format!("{failing:?}"))
         });
         checks
     }
 }
 
-/// Serves the doors on the current runtime until the group shuts down.
-pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::Result<()> {
-    let ready = doors.readiness();
-    let raft = RaftServiceServer::new(doors.raft)
+/// Serves on the current runtime until the group shuts down.
+pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -> io::Result<()> {
+    let ready = services.readiness();
+    let raft = RaftServiceServer::new(services.raft)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let control = ControlServiceServer::new(doors.control)
+    let control = ControlServiceServer::new(services.control)
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
-    let admin = AdminServiceServer::new(doors.admin).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-    let members = StoreAdminServiceServer::new(doors.members).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-    let nodes = NodeAdminServiceServer::new(doors.nodes).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let admin = AdminServiceServer::new(services.admin).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let members = StoreAdminServiceServer::new(services.members).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let nodes = NodeAdminServiceServer::new(services.nodes).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let port = Port {
         name: "store server",
-        admission: doors.admission,
+        admission: services.admission,
         bounds: BOUNDS,
         ready,
         http1: false,
@@ -101,7 +97,7 @@ pub(crate) fn serve(doors: Doors, listener: Listener, tasks: &TaskGroup) -> io::
             node_admin_service_server::SERVICE_NAME,
         ],
     };
-    let services = Routes::new(raft).add_service(control).add_service(admin).add_service(members).add_service(nodes);
-    let services = port.complete(services, tasks);
-    port.serve(services, listener, tasks)
+    let routes = Routes::new(raft).add_service(control).add_service(admin).add_service(members).add_service(nodes);
+    let routes = port.complete(routes, tasks);
+    port.serve(routes, listener, tasks)
 }

@@ -12,8 +12,7 @@ use seq_alloc::AllocConfig;
 use seq_api::clock::Clock;
 use seq_core::set_spec::SetSpec;
 use seq_kit::http::Checks;
-use seq_store::storage::DataDir;
-use seq_store::{Store, StoreConfig};
+use seq_store::{DataDir, Store, StoreConfig};
 
 use crate::exit::Exit;
 use crate::output::{Output, note};

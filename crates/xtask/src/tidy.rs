@@ -5,6 +5,7 @@
 mod bans;
 mod docs;
 mod metrics;
+mod process;
 mod proto;
 mod reasons;
 mod rust;
@@ -24,6 +25,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     docs::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
     reasons::check(&sources, &mut findings);
+    process::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     proto::check(&root.join("proto"), &mut findings)?;
     report::conclude("tidy", findings)

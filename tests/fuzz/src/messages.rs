@@ -37,11 +37,11 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     TransferLeaderRequest TransferLeaderResponse ListNodesRequest ListNodesResponse NodeState DrainNodeRequest
     DrainNodeResponse RegisterRequest RegisterResponse RenewRequest RenewResponse OwnershipUpdate PlannedHandover RaiseCeilingsRequest
     RaiseCeilingsResponse TransferRequest TransferResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
-    StageResponse ActivateRequest ActivateResponse RaftMessage HelloResponse SnapshotChunk Routes RouteNode RouteRun
+    StageResponse ActivateRequest ActivateResponse RaftMessage ProbeResponse SnapshotChunk Routes RouteNode RouteRun
     NextRequest NextResponse NextManyRequest NextManyResponse ItemError NextStreamRequest NextStreamResponse
     LostAttempts CurrentRequest CurrentResponse CurrentManyRequest CurrentManyResponse AdvanceRequest AdvanceResponse
     GetRoutesRequest GetRoutesResponse
-    HelloRequest LogPosition SetTermsRequest SetTermsResponse
+    ProbeRequest LogPosition SetTermsRequest SetTermsResponse
 );
 
 /// The requests of the JSON endpoint, and its responses.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use seq_api::clock::Clock;
 use seq_core::set_spec::SetSpec;
 use seq_kit::tasks::TaskGroup;
-use seq_store::storage::MemoryDisk;
-use seq_store::{DataDir, Dial, Store, StoreConfig, StoreOptions};
+use seq_store::{DataDir, Dial, MemoryDisk, Store, StoreConfig, StoreOptions};
 
 use crate::books::Books;
 use crate::net;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use seq_alloc::AllocOptions;
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
-use seq_store::StoreOptions;
-use seq_store::storage::MemoryDisk;
+use seq_store::{MemoryDisk, StoreOptions};
 use turmoil::{Builder, Sim};
 
 use crate::alloc::{self, Nodes};

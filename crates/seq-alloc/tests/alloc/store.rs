@@ -298,7 +298,7 @@ impl ControlService for Store {
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
         let request = request.into_inner();
         let session = control::session(request.node_id, request.incarnation)?;
-        let renew = control::renewal(session, &request)?;
+        let renew = control::renewal(session, &request)?.into();
         let Answer::Renewed(answer) = self.apply(&renew)? else { unreachable!() };
         answer.map_err(|refusal| self.refused(&refusal))?;
         Ok(Response::new(v1::RenewResponse {

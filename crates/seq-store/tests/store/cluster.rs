@@ -16,8 +16,7 @@ use seq_proto::v1::{
     OwnershipUpdate, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
     StatusRequest, StoreStatus,
 };
-use seq_store::storage::MemoryDisk;
-use seq_store::{DataDir, Dial, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
+use seq_store::{DataDir, Dial, MemoryDisk, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -26,13 +25,13 @@ use tonic_types::StatusExt;
 use crate::links::Links;
 
 /// How long anything may take on a slow, busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long one call may take.
 const CALL: Duration = Duration::from_secs(2);
 
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(10);
+/// Interval at which a condition is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Where members keep their data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +47,11 @@ pub(crate) struct Cluster {
     pub(crate) links: Links,
     /// The stores that a member's set file names; that of the others names `first`.
     pub(crate) files: BTreeMap<u64, Vec<u64>>,
-    /// Those that are told to join.
+    /// Those that are started to join.
     pub(crate) joins: BTreeSet<u64>,
     /// Whether a store of one member may form anew.
     pub(crate) forms: bool,
-    /// The stores that form the group, unless a test says otherwise.
+    /// The stores that form the group, unless a test sets others.
     pub(crate) first: Vec<u64>,
     members: Vec<Option<Member>>,
     /// Keep the ports ours while a member is stopped.
@@ -60,10 +59,10 @@ pub(crate) struct Cluster {
     dirs: Vec<tempfile::TempDir>,
 }
 
-/// The lease that the lives of these tests say they have.
+/// The lease that the incarnations of these tests register with.
 pub(crate) const LEASE_MS: u64 = 500;
 
-/// Longer than any of these tests: their lives renew when the test does.
+/// Longer than any of these tests: their incarnations renew when the test does.
 const LEASE_WAIT: Duration = Duration::from_secs(600);
 
 pub(crate) struct Member {
@@ -195,7 +194,7 @@ impl Cluster {
     pub(crate) async fn stop(&mut self, id: u64) {
         let Member { handle, tasks } = self.take(id);
         handle.shutdown().await.unwrap();
-        tasks.shutdown(PATIENCE).await.unwrap();
+        tasks.shutdown(TIMEOUT).await.unwrap();
     }
 
     /// Takes a member out of the cluster, as it is.
@@ -220,11 +219,11 @@ impl Cluster {
     /// Waits until every running member is ready.
     pub(crate) async fn ready(&self) {
         let ready = self.running().into_iter().map(|id| self.member(id).handle.ready());
-        let ready = tokio::time::timeout(PATIENCE, futures::future::join_all(ready)).await;
+        let ready = tokio::time::timeout(TIMEOUT, futures::future::join_all(ready)).await;
         assert!(ready.is_ok(), "the store gets ready: {:?}", self.states());
     }
 
-    /// What each running member says of itself.
+    /// The status of each running member.
     fn states(&self) -> Vec<String> {
         let state = |id| {
             let Member { handle, tasks } = self.member(id);
@@ -341,10 +340,10 @@ impl Cluster {
                 if owned.sections.len() == sections {
                     return owned;
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        let owned = tokio::time::timeout(PATIENCE, renewals).await.expect("the arbiter assigns sections");
+        let owned = tokio::time::timeout(TIMEOUT, renewals).await.expect("the arbiter assigns sections");
         (renew_seq, owned)
     }
 
@@ -395,7 +394,7 @@ async fn start_with(config: StoreConfig, dial: Dial) -> Result<Member, StartErro
     match Store::start_with(config, dial, tasks.clone()).await {
         Ok(handle) => Ok(Member { handle, tasks }),
         Err(error) => {
-            tasks.shutdown(PATIENCE).await.unwrap();
+            tasks.shutdown(TIMEOUT).await.unwrap();
             Err(error)
         }
     }
@@ -412,10 +411,10 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
             if let Some(found) = look().await {
                 return found;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("{what} within {PATIENCE:?}"))
+    tokio::time::timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("{what} within {TIMEOUT:?}"))
 }
 
 /// The reason that a refusal names.
@@ -424,7 +423,7 @@ pub(crate) fn reason<T: std::fmt::Debug>(refusal: Result<T, Status>) -> String {
     status::reason(&refusal).unwrap_or_else(|| panic!("no reason in {refusal:?}"))
 }
 
-/// A port of our own that nobody listens on yet.
+/// A reserved port without a listener.
 fn reserve() -> Socket {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
     socket.set_reuse_address(true).unwrap();

@@ -1,4 +1,4 @@
-//! The control service: who answers, what is refused before anything moves, and whom a raise is accepted from.
+//! The control service: which member responds, what is refused before it is proposed, and which senders may raise.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use seq_proto::v1::{
 use tonic::transport::Channel;
 use tonic_types::StatusExt;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, PATIENCE, channel, raise_request, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, TIMEOUT, channel, raise_request, reason, until};
 
-#[expect(clippy::too_many_lines, reason = "one table of requests, with what is said to each")]
+#[expect(clippy::too_many_lines, reason = "one table of requests and their responses")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
     let mut cluster = Cluster::started(1, Disk::Memory).await;
@@ -202,7 +202,7 @@ async fn no_command_poisons_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registration_at_another_address_waits_for_the_living_one_unless_told_to_replace_it() {
+async fn a_registration_at_another_address_is_refused_while_the_first_is_alive_unless_it_replaces_it() {
     let mut cluster = Cluster::new(1, Disk::Memory);
     cluster.spec.allocs.truncate(1);
     cluster.start_all().await;
@@ -264,10 +264,10 @@ async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
     cluster.options.lease_wait = Duration::from_millis(2_500);
     cluster.start(follower).await;
     let token = cluster.member(follower).tasks.token();
-    tokio::time::timeout(PATIENCE, token.cancelled()).await.expect("the member with other settings ends");
+    tokio::time::timeout(TIMEOUT, token.cancelled()).await.expect("the member with other settings ends");
     let ended = cluster.take(follower);
     ended.handle.shutdown().await.unwrap();
-    ended.tasks.shutdown(PATIENCE).await.unwrap();
+    ended.tasks.shutdown(TIMEOUT).await.unwrap();
     assert_eq!(cluster.leader().await, leader);
     cluster.stop_all().await;
 }

@@ -1,51 +1,104 @@
-//! Raft messages that a member would never send, from a sender that has a member's own data directory: whatever they
-//! say, the receiver refuses them by name, goes on, and the store serves.
+//! Raft messages that a member would never send, from a sender that has a member's own data directory: whatever their
+//! content, the receiver refuses them by name, goes on, and the store serves.
+//!
+//! The content is written by types of this file, whose fields are those of the Raft library's messages in postcard.
 
-use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
+use std::collections::{BTreeMap, BTreeSet};
+
 use seq_proto::status;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{RaftMessage, SnapshotChunk};
-use seq_store::nonce::Nonce;
-use seq_store::storage;
-use seq_store::types::{
-    EncodedCommand, Entry, LeaderId, LogId, Membership, Payload, SnapshotMeta, StoredMembership, TypeConfig, Vote,
-};
-use serde::Serialize;
+use seq_store::DataDir;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
 
 /// Format of the payloads.
 const FORMAT: u32 = 2;
 
-/// One that knows the numbers of all data directories.
+/// Bytes of the secret number of a data directory, which end its `identity` file.
+const NONCE_BYTES: usize = 16;
+
+/// The leader of a term: term and id.
+type LeaderId = (u64, u64);
+/// Leader and index of an entry.
+type LogId = (LeaderId, u64);
+/// Leader or candidate, and whether a majority granted it.
+type Vote = (LeaderId, bool);
+/// Name, address and fingerprint of a member.
+type Member = (String, String, [u8; 32]);
+/// Sets of voters, and all members.
+type Membership = (Vec<BTreeSet<u64>>, BTreeMap<u64, Member>);
+/// A list of members with its entry.
+type StoredMembership = (Option<LogId>, Membership);
+/// What a snapshot covers, and an empty field of former versions of the library.
+type SnapshotMeta = (Option<LogId>, StoredMembership, String);
+
+#[derive(Serialize)]
+enum Payload {
+    Blank,
+    Command(Vec<u8>),
+    Membership(Membership),
+}
+
+#[derive(Serialize)]
+struct Entry {
+    log_id: LogId,
+    payload: Payload,
+}
+
+#[derive(Serialize)]
+struct AppendEntries {
+    vote: Vote,
+    prev_log_id: Option<LogId>,
+    entries: Vec<Entry>,
+    leader_commit: Option<LogId>,
+}
+
+#[derive(Serialize)]
+struct VoteRequest {
+    vote: Vote,
+    last_log_id: Option<LogId>,
+    leadership_transfer: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct VoteResponse {
+    _vote: Vote,
+    granted: bool,
+    _last_log_id: Option<LogId>,
+}
+
+/// Sends messages with the secret numbers of all data directories.
 pub(crate) struct Forger {
-    nonces: Vec<Nonce>,
+    nonces: Vec<[u8; NONCE_BYTES]>,
 }
 
 impl Forger {
     /// A store of three that is led, and the numbers of its data directories.
     pub(crate) async fn beside_a_store() -> (Cluster, Forger) {
-        let mut cluster = Cluster::started(3, Disk::Memory).await;
+        let cluster = Cluster::started(3, Disk::Sled).await;
         cluster.register("a1", 1).await;
         cluster.level().await;
-        cluster.stop_all().await;
         let forger = Forger::new(&cluster);
-        cluster.start_all().await;
-        cluster.ready().await;
-        cluster.level().await;
         (cluster, forger)
     }
 
-    /// Reads the data directories of a store that is stopped.
+    /// Reads the data directories of a store.
     pub(crate) fn new(cluster: &Cluster) -> Forger {
-        let nonce = |(id, data)| storage::prepare(data, "im-a", id).unwrap().nonce();
-        Forger { nonces: (1..).zip(&cluster.data).map(nonce).collect() }
+        let nonce = |data: &DataDir| {
+            let DataDir::Path(dir) = data else { panic!("a directory") };
+            let identity = std::fs::read(dir.join("identity")).unwrap();
+            *identity.last_chunk().unwrap()
+        };
+        Forger { nonces: cluster.data.iter().map(nonce).collect() }
     }
 
     pub(crate) fn fingerprint(&self, id: u64) -> Vec<u8> {
-        self.nonces[id as usize - 1].fingerprint().bytes().to_vec()
+        Sha256::digest(self.nonces[id as usize - 1]).to_vec()
     }
 
     /// A message of member `from` to member `to`, with nothing wrong around the content.
@@ -54,7 +107,7 @@ impl Forger {
             cluster_id: "im-a".into(),
             from,
             to,
-            nonce: self.nonces[from as usize - 1].bytes().to_vec().into(),
+            nonce: self.nonces[from as usize - 1].to_vec().into(),
             payload: postcard::to_stdvec(content).unwrap().into(),
             membership: 1,
             format: FORMAT,
@@ -81,16 +134,16 @@ impl Forger {
     }
 }
 
-fn vote(term: u64, node_id: u64, committed: bool) -> Vote {
-    Vote { leader_id: LeaderId { term, node_id }, committed }
+fn vote(term: u64, node: u64, granted: bool) -> Vote {
+    ((term, node), granted)
 }
 
-fn id(term: u64, node_id: u64, index: u64) -> LogId {
-    LogId::new(LeaderId { term, node_id }, index)
+fn id(term: u64, node: u64, index: u64) -> LogId {
+    ((term, node), index)
 }
 
-fn blank(term: u64, node_id: u64, index: u64) -> Entry {
-    Entry { log_id: id(term, node_id, index), payload: Payload::Blank }
+fn blank(term: u64, node: u64, index: u64) -> Entry {
+    Entry { log_id: id(term, node, index), payload: Payload::Blank }
 }
 
 /// A follower's view of the store: the leader that it follows, in which term, and how long its log is.
@@ -113,29 +166,21 @@ async fn terms_and_indices_that_jump_are_refused_and_never_used_up() {
             let from = to % 3 + 1;
             let mut raft = client(&cluster, to);
             let last = Some(id(1, 1, 1_000));
-            let ask = VoteRequest::<TypeConfig> {
-                vote: vote(term, from, false),
-                last_log_id: last,
-                leadership_transfer: true,
-            };
+            let ask = VoteRequest { vote: vote(term, from, false), last_log_id: last, leadership_transfer: true };
             assert_eq!(reason(raft.vote(forger.message(from, to, &ask)).await), "RAFT_JUMP_TOO_FAR");
             assert_eq!(reason(raft.pre_vote(forger.message(from, to, &ask)).await), "RAFT_JUMP_TOO_FAR");
-            let append = AppendEntriesRequest::<TypeConfig> {
-                vote: vote(term, from, true),
-                prev_log_id: last,
-                entries: vec![],
-                leader_commit: None,
-            };
+            let append =
+                AppendEntries { vote: vote(term, from, true), prev_log_id: last, entries: vec![], leader_commit: None };
             let message = forger.message(from, to, &append);
             assert_eq!(reason(raft.append_entries(message.clone()).await), "RAFT_JUMP_TOO_FAR");
             let mut stream = raft.append_stream(futures::stream::iter([message])).await.unwrap().into_inner();
             assert_eq!(reason(stream.message().await), "RAFT_JUMP_TOO_FAR");
             let transfer = (vote(term, from, true), to, last);
             assert_eq!(reason(raft.transfer_leader(forger.message(from, to, &transfer)).await), "RAFT_JUMP_TOO_FAR");
-            let meta = SnapshotMeta { last_log_id: last, last_membership: StoredMembership::default() };
+            let meta: SnapshotMeta = (last, StoredMembership::default(), String::new());
             let header = forger.message(from, to, &(vote(term, from, true), meta, 100u64));
             assert_eq!(reason(install(&mut raft, header, vec![]).await), "RAFT_JUMP_TOO_FAR");
-            let far = VoteRequest::<TypeConfig> {
+            let far = VoteRequest {
                 vote: vote(2, from, false),
                 last_log_id: Some(id(1, 1, term)),
                 leadership_transfer: false,
@@ -152,7 +197,7 @@ async fn a_claim_to_be_the_chosen_successor_counts_only_right_after_the_leader()
     let (leader, follower, term, last) = followed(&cluster).await;
     let candidate = 6 - leader - follower;
     let end = id(term, leader, last + 100);
-    let claim = |term: u64| VoteRequest::<TypeConfig> {
+    let claim = |term: u64| VoteRequest {
         vote: vote(term, candidate, false),
         last_log_id: Some(end),
         leadership_transfer: true,
@@ -160,8 +205,8 @@ async fn a_claim_to_be_the_chosen_successor_counts_only_right_after_the_leader()
     let mut raft = client(&cluster, follower);
     for far in [term + 2, term + 1_000] {
         let answer = raft.vote(forger.message(candidate, follower, &claim(far))).await.unwrap().into_inner();
-        let answer: VoteResponse<TypeConfig> = postcard::from_bytes(&answer.payload).unwrap();
-        assert!(!answer.vote_granted, "the leader is alive: {answer}");
+        let answer: VoteResponse = postcard::from_bytes(&answer.payload).unwrap();
+        assert!(!answer.granted, "the leader is alive: {answer:?}");
     }
     assert_eq!(cluster.status(follower).await.term, term);
     assert_eq!(cluster.leader().await, leader);
@@ -173,14 +218,14 @@ async fn entries_that_no_leader_sends_are_refused() {
     let (cluster, forger) = Forger::beside_a_store().await;
     let (leader, follower, term, last) = followed(&cluster).await;
     let mut raft = client(&cluster, follower);
-    let append = |prev: Option<LogId>, entries: Vec<Entry>| AppendEntriesRequest::<TypeConfig> {
+    let append = |prev: Option<LogId>, entries: Vec<Entry>| AppendEntries {
         vote: vote(term, leader, true),
         prev_log_id: prev,
         entries,
         leader_commit: None,
     };
     let end = id(term, leader, last);
-    let rubbish = EncodedCommand::from_bytes(vec![1, 2, 3].into());
+    let rubbish = vec![1, 2, 3];
     let membership = Payload::Membership(Membership::default());
     for (content, what) in [
         (append(Some(end), vec![blank(term, leader, last + 7)]), "a hole before the first entry"),
@@ -192,16 +237,13 @@ async fn entries_that_no_leader_sends_are_refused() {
         (append(Some(end), vec![blank(0, leader, last + 1)]), "a term that falls"),
         (append(Some(end), vec![blank(term + 1, leader, last + 1)]), "an entry beyond its vote"),
         (
-            append(Some(end), vec![Entry { log_id: id(term, leader, last + 1), payload: Payload::Normal(rubbish) }]),
+            append(Some(end), vec![Entry { log_id: id(term, leader, last + 1), payload: Payload::Command(rubbish) }]),
             "no command",
         ),
         (append(Some(end), vec![Entry { log_id: id(term, leader, last + 1), payload: membership }]), "no members"),
+        (AppendEntries { vote: vote(term, leader, false), ..append(Some(end), vec![]) }, "a vote that is not granted"),
         (
-            AppendEntriesRequest { vote: vote(term, leader, false), ..append(Some(end), vec![]) },
-            "a vote that is not granted",
-        ),
-        (
-            AppendEntriesRequest { vote: vote(term + 1, follower, true), ..append(Some(end), vec![]) },
+            AppendEntries { vote: vote(term + 1, follower, true), ..append(Some(end), vec![]) },
             "the receiver's own vote",
         ),
     ] {
@@ -210,12 +252,9 @@ async fn entries_that_no_leader_sends_are_refused() {
         let mut stream = raft.append_stream(futures::stream::iter([message])).await.unwrap().into_inner();
         assert_eq!(reason(stream.message().await), "INVALID_RAFT_MESSAGE", "{what}");
     }
-    // Nobody is made the leader by a request.
-    let granted = VoteRequest::<TypeConfig> {
-        vote: vote(term + 1, follower, true),
-        last_log_id: Some(end),
-        leadership_transfer: true,
-    };
+    // No request makes a member the leader.
+    let granted =
+        VoteRequest { vote: vote(term + 1, follower, true), last_log_id: Some(end), leadership_transfer: true };
     assert_eq!(reason(raft.vote(forger.message(leader, follower, &granted)).await), "INVALID_RAFT_MESSAGE");
     assert_eq!(cluster.leader().await, leader);
     forger.still_serves(cluster).await;
@@ -225,7 +264,7 @@ async fn entries_that_no_leader_sends_are_refused() {
 async fn a_member_stops_before_its_committed_entries_are_contradicted() {
     let (mut cluster, forger) = Forger::beside_a_store().await;
     let (leader, follower, term, _) = followed(&cluster).await;
-    let contradiction = AppendEntriesRequest::<TypeConfig> {
+    let contradiction = AppendEntries {
         vote: vote(term + 1, leader, true),
         prev_log_id: Some(id(0, 1, 0)),
         entries: vec![blank(term + 1, leader, 1)],
@@ -234,7 +273,7 @@ async fn a_member_stops_before_its_committed_entries_are_contradicted() {
     let refusal = client(&cluster, follower).append_entries(forger.message(leader, follower, &contradiction)).await;
     assert_eq!(reason(refusal), "COMMITTED_ENTRIES_CONTRADICTED");
     let tasks = cluster.member(follower).tasks.clone();
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it stops, and keeps what it has");
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it stops, and keeps what it has");
     assert_eq!(tasks.failed(), Some("store raft"));
     cluster.stop(follower).await;
     // What it has is whole.
@@ -256,20 +295,11 @@ async fn install(
 async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     let (cluster, forger) = Forger::beside_a_store().await;
     let (leader, follower, term, last) = followed(&cluster).await;
-    let list = Membership::new(
-        vec![[1].into()],
-        std::collections::BTreeMap::from([(
-            1,
-            seq_store::types::Member {
-                name: "s1".into(),
-                addr: "s1:1".into(),
-                fingerprint: forger.nonces[0].fingerprint(),
-            },
-        )]),
-    );
-    let members = StoredMembership::new(Some(id(0, 1, 0)), list.unwrap());
+    let member: Member = ("s1".into(), "s1:1".into(), forger.fingerprint(1).try_into().unwrap());
+    let list: Membership = (vec![[1].into()], [(1, member)].into());
+    let members: StoredMembership = (Some(id(0, 1, 0)), list);
     let header = |term: u64, index: u64, length: u64| {
-        let meta = SnapshotMeta { last_log_id: Some(id(term, leader, index)), last_membership: members.clone() };
+        let meta: SnapshotMeta = (Some(id(term, leader, index)), members.clone(), String::new());
         forger.message(leader, follower, &(vote(term, leader, true), meta, length))
     };
     let mut raft = client(&cluster, follower);
@@ -284,11 +314,11 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     ] {
         assert_eq!(reason(install(&mut raft, header, body).await), expected);
     }
-    // One of a leader that was replaced, and one that covers less than is committed: answered before a body is there.
+    // One of a leader that was replaced, and one that covers less than is committed: the response comes before the body.
     for header in [header(term - 1, newer, 100 << 20), header(term, last - 1, 100 << 20)] {
         let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
         let endless = futures::StreamExt::chain(futures::stream::iter([header]), futures::stream::pending());
-        let answer = tokio::time::timeout(PATIENCE, raft.install_snapshot(endless)).await;
+        let answer = tokio::time::timeout(TIMEOUT, raft.install_snapshot(endless)).await;
         answer.expect("it waits for no body").unwrap();
     }
     // One at a time of each sender, while the first is on its way.

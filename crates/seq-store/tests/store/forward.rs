@@ -37,7 +37,7 @@ async fn every_control_call_to_a_follower_is_answered_by_the_leader() {
     let raise = raise_request(&session, owned.sections[0], owned.epochs[0], 5_000);
     let raised = control.raise_ceilings(raise).await.unwrap().into_inner();
     assert_eq!(raised.ceilings, [5_000]);
-    // The response is of the leader, after it applied the entry there: nobody else can have said so before.
+    // The response is the leader's, after it applied the entry: no other member could have sent it.
     let status = cluster.status(leader).await;
     assert_eq!((status.leader, status.raises_applied), (leader, 1));
 
@@ -73,7 +73,7 @@ async fn a_forwarded_call_is_not_forwarded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_is_cut_off_from_the_leader_says_so_and_the_other_one_answers() {
+async fn a_follower_that_is_cut_off_from_the_leader_refuses_and_the_other_one_responds() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
     let other = 6 - leader - follower;
@@ -87,6 +87,6 @@ async fn a_follower_that_is_cut_off_from_the_leader_says_so_and_the_other_one_an
     let renewed = cluster.control(other).renew(renewal(&session, 1)).await.unwrap().into_inner();
     assert!(renewed.update.is_some());
     let status = cluster.status(leader).await;
-    assert_eq!((status.leader, status.term), (leader, term), "one cut link deposes nobody");
+    assert_eq!((status.leader, status.term), (leader, term), "one cut link deposes no leader");
     cluster.stop_all().await;
 }

@@ -1,20 +1,18 @@
-//! Whose a data directory, a message and a set file are; everybody else's are refused by name.
+//! Identity of data directories, messages and set files: those of others are refused by name.
 
 use seq_proto::v1::raft_service_client::RaftServiceClient;
-use seq_proto::v1::{HelloRequest, LogPosition, RaftMessage};
-use seq_store::nonce::Nonce;
-use seq_store::storage::MemoryDisk;
-use seq_store::{DataDir, StartError};
+use seq_proto::v1::{LogPosition, ProbeRequest, RaftMessage};
+use seq_store::{DataDir, MemoryDisk, RaftStartError, StartError};
 
-use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, start};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, start};
 use crate::forged::Forger;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_strangers_are_refused_by_name() {
+async fn messages_of_unknown_senders_are_refused_by_name() {
     let (cluster, forger) = Forger::beside_a_store().await;
     let mut raft = RaftServiceClient::new(channel(cluster.addr(1)));
     let good = RaftMessage { payload: vec![0xff].into(), ..forger.message(2, 1, &()) };
-    let stranger = || Nonce::draw().bytes().to_vec().into();
+    let other = || vec![0x5a; 16].into();
     for (message, expected) in [
         (RaftMessage { cluster_id: "im-b".into(), ..good.clone() }, "OTHER_CLUSTER"),
         (RaftMessage { to: 3, ..good.clone() }, "OTHER_MEMBER"),
@@ -28,8 +26,8 @@ async fn messages_of_strangers_are_refused_by_name() {
         (RaftMessage { from: 0, ..good.clone() }, "UNKNOWN_MEMBER"),
         // A greater list of members, and no knowledge of the receiver.
         (RaftMessage { from: 9, membership: u64::MAX, receiver: vec![7; 32].into(), ..good.clone() }, "OTHER_RECEIVER"),
-        (RaftMessage { nonce: stranger(), ..good.clone() }, "OTHER_DATA_DIRECTORY"),
-        (RaftMessage { nonce: stranger(), membership: u64::MAX, ..good.clone() }, "OTHER_DATA_DIRECTORY"),
+        (RaftMessage { nonce: other(), ..good.clone() }, "OTHER_DATA_DIRECTORY"),
+        (RaftMessage { nonce: other(), membership: u64::MAX, ..good.clone() }, "OTHER_DATA_DIRECTORY"),
         // The member itself, with rubbish.
         (good.clone(), "MALFORMED_MESSAGE"),
     ] {
@@ -42,10 +40,10 @@ async fn messages_of_strangers_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_introduction_tells_no_data_directory_and_binds_none() {
+async fn a_probe_reveals_no_data_directory_and_binds_none() {
     let (cluster, forger) = Forger::beside_a_store().await;
     let mut raft = RaftServiceClient::new(channel(cluster.addr(1)));
-    let hello = |from, directory: Vec<u8>| HelloRequest {
+    let probe = |from, directory: Vec<u8>| ProbeRequest {
         cluster_id: "im-a".into(),
         from,
         to: 1,
@@ -56,15 +54,15 @@ async fn an_introduction_tells_no_data_directory_and_binds_none() {
         starting: true,
     };
     for id in [2, 3] {
-        assert_eq!(reason(raft.hello(hello(id, vec![7; 32])).await), "OTHER_DATA_DIRECTORY");
-        assert_eq!(reason(raft.hello(hello(id, Vec::new())).await), "NO_NONCE");
+        assert_eq!(reason(raft.probe(probe(id, vec![7; 32])).await), "OTHER_DATA_DIRECTORY");
+        assert_eq!(reason(raft.probe(probe(id, Vec::new())).await), "NO_NONCE");
     }
     // One that names the right directory of a member, and one that never was a member.
     for (id, directory) in [(2, forger.fingerprint(2)), (9, vec![7; 32])] {
-        let answer = raft.hello(hello(id, directory)).await.unwrap().into_inner();
-        assert_eq!(answer.fingerprint, Vec::<u8>::new(), "a member of a group names its directory to nobody");
+        let answer = raft.probe(probe(id, directory)).await.unwrap().into_inner();
+        assert_eq!(answer.fingerprint, Vec::<u8>::new(), "a member of a group does not name its directory");
     }
-    // Of one that lost its disk nothing is left by any of this.
+    // Nothing of a probe is stored.
     forger.still_serves(cluster).await;
 }
 
@@ -77,7 +75,7 @@ async fn a_lost_disk_does_not_come_back_under_its_old_id() {
         cluster.stop(lost).await;
         let before = lose(&mut cluster, lost);
         let error = cluster.try_start(lost).await.unwrap_err();
-        assert!(matches!(error, StartError::Refused { .. }), "{error}");
+        assert!(matches!(error, StartError::Raft(RaftStartError::Refused { .. })), "{error}");
         let expected = format!(
             "store {lost} of cluster \"im-a\" has another data directory; a lost disk comes back under a new id"
         );
@@ -91,7 +89,7 @@ async fn a_lost_disk_does_not_come_back_under_its_old_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_disk_that_nobody_could_be_asked_about_stops_once_somebody_can() {
+async fn a_lost_disk_that_no_peer_was_reached_for_stops_once_one_is() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     cluster.level().await;
     cluster.stop_all().await;
@@ -100,8 +98,8 @@ async fn a_lost_disk_that_nobody_could_be_asked_about_stops_once_somebody_can() 
     let tasks = cluster.member(3).tasks.clone();
     cluster.start(1).await;
     cluster.start(2).await;
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it notices");
-    assert_eq!(tasks.failed(), Some("store hello"));
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it notices");
+    assert_eq!(tasks.failed(), Some("store probe"));
     cluster.stop(3).await;
     // The others go on, and what was committed is there.
     cluster.ready().await;
@@ -116,17 +114,17 @@ async fn a_data_directory_of_another_cluster_or_member_is_refused() {
     let mut config = cluster.config(1);
     config.cluster = "im-b".into();
     let error = start(config).await.err().unwrap();
-    assert!(matches!(error, StartError::Storage(_)), "{error}");
+    assert!(matches!(error, StartError::Raft(RaftStartError::Storage(_))), "{error}");
 
     let mut config = cluster.config(1);
     config.spec.stores[0].id = 2;
     config.id = 2;
     let error = start(config).await.err().unwrap();
-    assert!(matches!(error, StartError::Storage(_)), "{error}");
+    assert!(matches!(error, StartError::Raft(RaftStartError::Storage(_))), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_of_one_forms_anew_only_when_it_is_told_to() {
+async fn a_store_of_one_forms_anew_only_with_the_form_option() {
     for disk in [Disk::Memory, Disk::Sled] {
         let mut cluster = Cluster::new(1, disk);
         cluster.forms = false;
@@ -158,12 +156,12 @@ async fn a_set_file_that_does_not_match_the_stored_set_is_refused() {
         match cluster.try_start(1).await {
             Err(error) => assert_eq!(
                 error.to_string(),
-                "the set file says set \"im-a\" with uids 0..2000 in sections of 100, but the store holds set \"im-a\" \
+                "the set file has set \"im-a\" with uids 0..2000 in sections of 100, but the store holds set \"im-a\" \
                  with uids 0..1000 in sections of 100; a set keeps its uids and sections for good"
             ),
             Ok(()) => {
                 let tasks = cluster.member(1).tasks.clone();
-                tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it notices");
+                tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it notices");
                 assert_eq!(tasks.failed(), Some("store set"));
                 let failing = cluster.member(1).handle.readiness().ask().unwrap_err();
                 assert!(

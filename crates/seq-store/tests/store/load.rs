@@ -12,7 +12,7 @@ use seq_proto::v1::control_service_client::ControlServiceClient;
 use tonic::Code;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, PATIENCE, channel, raise_request, until};
+use crate::cluster::{Cluster, TIMEOUT, channel, raise_request, until};
 
 /// How long one call may take.
 const CALL: Duration = Duration::from_secs(2);
@@ -80,8 +80,8 @@ impl Load {
         let index = section as usize;
         loop {
             let to = self.ceilings[index].get() + 1;
-            let acknowledged = tokio::time::timeout(PATIENCE, self.raise(section, to)).await.expect("a raise in time");
-            assert_eq!(acknowledged, to, "section {section} was raised by somebody else");
+            let acknowledged = tokio::time::timeout(TIMEOUT, self.raise(section, to)).await.expect("a raise in time");
+            assert_eq!(acknowledged, to, "section {section} was raised by another node");
             self.ceilings[index].set(to);
         }
     }
@@ -94,10 +94,10 @@ impl Load {
                 match tokio::time::timeout(CALL, member.clone().raise_ceilings(request)).await {
                     Ok(Ok(answer)) => return answer.into_inner().ceilings[0],
                     Ok(Err(status)) => {
-                        // What the member says, and not a connection that breaks as it stops.
-                        let said = status::reason(&status).is_some();
+                        // A refusal of the member, and not a connection that breaks as it stops.
+                        let refused = status::reason(&status).is_some();
                         let passing = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
-                        assert!(passing || !said, "{status:?}");
+                        assert!(passing || !refused, "{status:?}");
                     }
                     Err(_) => {}
                 }

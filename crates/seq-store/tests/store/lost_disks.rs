@@ -1,9 +1,9 @@
 //! Members whose disks were emptied, started in the worst order: before the members that have what was acknowledged.
 
 use seq_proto::v1::RegisterResponse;
-use seq_store::StartError;
+use seq_store::{RaftStartError, StartError};
 
-use crate::cluster::{Cluster, Disk, PATIENCE, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, until};
 use crate::identity::lose;
 
 /// What was acknowledged before the faults.
@@ -67,7 +67,7 @@ async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
 async fn is_refused(cluster: &mut Cluster, id: u64, acknowledged: &Acknowledged) {
     match cluster.try_start(id).await {
         Err(error) => {
-            assert!(matches!(error, StartError::Refused { .. }), "{error}");
+            assert!(matches!(error, StartError::Raft(RaftStartError::Refused { .. })), "{error}");
             let expected = format!(
                 "store {id} of cluster \"im-a\" has another data directory; a lost disk comes back under a new id"
             );
@@ -91,7 +91,7 @@ async fn an_emptied_disk_does_not_vote_for_a_member_that_lags() {
         cluster.start(2).await;
         is_refused(&mut cluster, 3, &acknowledged).await;
         // It may still name the leader that it followed.
-        assert_ne!(cluster.member(2).handle.leader(), Some(2), "nobody can be elected");
+        assert_ne!(cluster.member(2).handle.leader(), Some(2), "no member can be elected");
         // The one that has everything comes back: two of three.
         cluster.start(1).await;
         cluster.ready().await;
@@ -108,9 +108,9 @@ async fn an_emptied_disk_that_starts_first_stops_when_a_member_is_there() {
     cluster.start(3).await;
     let tasks = cluster.member(3).tasks.clone();
     cluster.start(2).await;
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("the emptied one stops");
-    assert_eq!(tasks.failed(), Some("store hello"));
-    assert_ne!(cluster.member(2).handle.leader(), Some(2), "nobody was elected");
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("the emptied one stops");
+    assert_eq!(tasks.failed(), Some("store probe"));
+    assert_ne!(cluster.member(2).handle.leader(), Some(2), "no member was elected");
     cluster.stop(3).await;
     cluster.start(1).await;
     cluster.ready().await;
@@ -126,12 +126,12 @@ async fn two_emptied_disks_of_five_do_not_vote_for_a_member_that_lags() {
     cluster.start(4).await;
     let fourth = cluster.member(4).tasks.clone();
     cluster.start(2).await;
-    tokio::time::timeout(PATIENCE, fourth.shutting_down())
+    tokio::time::timeout(TIMEOUT, fourth.shutting_down())
         .await
         .unwrap_or_else(|_| panic!("emptied store 4 takes part, and follows {:?}", cluster.member(4).handle.leader()));
     cluster.stop(4).await;
     is_refused(&mut cluster, 5, &acknowledged).await;
-    assert_ne!(cluster.member(2).handle.leader(), Some(2), "nobody can be elected");
+    assert_ne!(cluster.member(2).handle.leader(), Some(2), "no member can be elected");
     cluster.start(1).await;
     cluster.start(3).await;
     cluster.ready().await;

@@ -1,4 +1,4 @@
-//! Members come and go while raises go on: who is refused, what is kept, and what becomes of those that were removed.
+//! Membership changes under load: refusals, what is kept, and the end of removed members.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ListMembersRequest, ListMembersResponse, NewMember,
     TransferLeaderRequest,
 };
-use seq_store::{ConfigError, StartError};
+use seq_store::{ConfigError, RaftStartError, StartError};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::cluster::{Cluster, Disk, PATIENCE, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, reason, until};
 use crate::load::Load;
 
 /// Reasons after which the same question to the same or another member may be answered.
@@ -119,11 +119,11 @@ fn three(disk: Disk) -> Cluster {
     cluster
 }
 
-/// A removed member stops by itself and says why.
+/// A removed member stops by itself and logs why.
 async fn stops_as_removed(cluster: &mut Cluster, id: u64) {
     let member = cluster.member(id);
     let (tasks, removal) = (member.tasks.clone(), member.handle.removal());
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it notices");
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it notices");
     assert_eq!((removal(), tasks.failed()), (true, None), "store {id} knows why it stops");
     cluster.stop(id).await;
 }
@@ -159,7 +159,7 @@ async fn a_dead_member_is_replaced_under_load() {
 
         // The dead one comes back, with its disk.
         let error = cluster.try_start(dead).await.unwrap_err();
-        assert!(matches!(error, StartError::Removed { .. }), "{error}");
+        assert!(matches!(error, StartError::Raft(RaftStartError::Removed { .. })), "{error}");
         assert_eq!(reason(add_learner(&cluster, dead).await), "USED_STORE_ID");
         assert_eq!(voters(&list(&cluster).await), [1, 2, new]);
 
@@ -184,7 +184,7 @@ async fn the_leader_is_replaced_under_load() {
         let voters = promote(&cluster, &[new], &[old]).await;
         assert!(voters.contains(&new) && !voters.contains(&old), "{voters:?}");
         load.more(50).await;
-        // It runs, and hears from nobody.
+        // It runs, and receives nothing.
         stops_as_removed(&mut cluster, old).await;
     })
     .await;
@@ -260,7 +260,7 @@ async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
     assert_eq!(reason(add_learner(&cluster, absent).await), "USED_STORE_ID");
     // Started after all, it learns that it was removed.
     let error = cluster.try_start(absent).await.unwrap_err();
-    assert!(matches!(error, StartError::Removed { .. }), "{error}");
+    assert!(matches!(error, StartError::Raft(RaftStartError::Removed { .. })), "{error}");
     load.check(&cluster).await;
     cluster.stop_all().await;
 }
@@ -372,18 +372,18 @@ async fn a_follower_names_the_leader_and_leadership_goes_where_it_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_of_the_group_must_be_told_to_join() {
+async fn a_store_outside_of_the_group_needs_the_join_option() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let new = cluster.newcomer(Disk::Memory, &[1, 2]);
     cluster.joins.clear();
     let error = cluster.try_start(new).await.unwrap_err();
-    assert!(matches!(error, StartError::NotAMember { id, .. } if id == new), "{error}");
+    assert!(matches!(error, StartError::Raft(RaftStartError::NotAMember { id, .. }) if id == new), "{error}");
     assert!(error.to_string().contains("--join"), "{error}");
 
     let mut config = cluster.config(new);
     config.join = true;
     config.spec.stores.retain(|store| store.id == new);
-    assert_eq!(config.validate().unwrap_err(), ConfigError::NobodyToJoin { set: "im-a".into() });
+    assert_eq!(config.validate().unwrap_err(), ConfigError::NothingToJoin { set: "im-a".into() });
     cluster.stop_all().await;
 }
 
@@ -396,15 +396,15 @@ async fn a_majority_of_newcomers_forms_no_second_group() {
     cluster.start_all().await;
     cluster.ready().await;
     cluster.stop(3).await;
-    // Nobody told them to join, and the one that has the data is down.
+    // They were started without the join option, and the one that has the data is down.
     cluster.start(1).await;
     cluster.start(2).await;
     cluster.start(3).await;
     for id in [1, 2] {
         let member = cluster.member(id);
         let tasks = member.tasks.clone();
-        tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it learns that there is a group");
-        assert_eq!(tasks.failed(), Some("store hello"));
+        tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it learns that there is a group");
+        assert_eq!(tasks.failed(), Some("store probe"));
         assert_eq!(member.handle.leader(), None, "store {id} is of no group");
         cluster.stop(id).await;
     }

@@ -1,6 +1,6 @@
 //! Elections, stops, restarts and catching up: what was acknowledged stays.
 
-use crate::cluster::{Cluster, Disk, PATIENCE, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_three_and_five_members_elect_and_accept_commands() {
@@ -127,9 +127,9 @@ async fn a_leader_that_stops_hands_over() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     // From here on longer than the test waits: only a hand-over can bring the next leader. The first one was elected with
     // the usual times, because votes that are split are cast again only after them.
-    cluster.options.election_min = PATIENCE * 2;
-    cluster.options.election_max = PATIENCE * 3;
-    cluster.options.commit_timeout = PATIENCE * 4;
+    cluster.options.election_min = TIMEOUT * 2;
+    cluster.options.election_max = TIMEOUT * 3;
+    cluster.options.commit_timeout = TIMEOUT * 4;
     let leader = cluster.leader().await;
     for follower in cluster.running().into_iter().filter(|id| *id != leader).collect::<Vec<_>>() {
         cluster.stop(follower).await;

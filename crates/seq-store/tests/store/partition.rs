@@ -1,4 +1,4 @@
-//! Members that are cut off: the majority goes on, the rest commits nothing, and who comes back disturbs nobody.
+//! Partitions: the majority goes on, the rest commits nothing, and a member that comes back does not disturb the leader.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn a_leader_that_is_cut_off_commits_nothing_and_follows_when_it_is_back() 
         until("the old leader follows", async || (cluster.member(old).handle.leader() == Some(new)).then_some(()))
             .await;
         load.more(50).await;
-        assert_eq!(cluster.status(new).await.term, term, "the one that came back deposed nobody");
+        assert_eq!(cluster.status(new).await.term, term, "the one that came back deposed no leader");
     })
     .await;
     load.check(&cluster).await;
@@ -58,7 +58,7 @@ async fn a_leader_that_is_cut_off_commits_nothing_and_follows_when_it_is_back() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_is_cut_off_deposes_nobody_when_it_is_back() {
+async fn a_follower_that_is_cut_off_deposes_no_leader_when_it_is_back() {
     let mut cluster = three().await;
     let load = Load::begin(&cluster).await;
     let leader = cluster.leader().await;
@@ -74,7 +74,7 @@ async fn a_follower_that_is_cut_off_deposes_nobody_when_it_is_back() {
         until("it catches up", async || (cluster.status(alone).await.applied_index >= behind).then_some(())).await;
         load.more(200).await;
         let status = cluster.status(leader).await;
-        assert_eq!((status.leader, status.term), (leader, term), "nobody was deposed");
+        assert_eq!((status.leader, status.term), (leader, term), "no leader was deposed");
     })
     .await;
     load.check(&cluster).await;
@@ -82,7 +82,7 @@ async fn a_follower_that_is_cut_off_deposes_nobody_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_was_away_during_a_change_hears_the_leader_that_it_does_not_know() {
+async fn a_member_that_was_away_during_a_change_accepts_the_leader_that_its_list_does_not_name() {
     let mut cluster = short_elections();
     let new = cluster.newcomer(Disk::Memory, &[1, 2]);
     cluster.start_all().await;

@@ -1,4 +1,4 @@
-//! A store without a majority says so: to probes, and to operators at once.
+//! A store without a majority reports it: to probes, and to operators at once.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ async fn a_leader_that_lost_its_majority_is_not_ready_and_refuses_changes_at_onc
     assert!(failing[0].0 == "store-leader" && text.contains("no quorum since"), "{failing:?}");
     assert!(text.contains("of 3 voters 1 respond and 2 must"), "{text}");
     let seen = cluster.status(leader).await;
-    assert_eq!((seen.leader, seen.quorum), (leader, false), "it leads nobody");
+    assert_eq!((seen.leader, seen.quorum), (leader, false), "it leads no majority");
     assert!(seen.quorum_lost_ms >= 500, "{}", seen.quorum_lost_ms);
 
     let since = Instant::now();
@@ -52,7 +52,7 @@ async fn a_leader_that_lost_its_majority_is_not_ready_and_refuses_changes_at_onc
     let drain = DrainNodeRequest { set: set(), node: "a1".to_owned(), drained: true, dry_run: true };
     assert_eq!(reason(nodes.drain_node(drain).await), "NO_MAJORITY");
     assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
-    // Who the members are, and which of them respond, is still told.
+    // The members, and which of them respond, are still reported.
     let list = cluster.admin(leader).list_members(ListMembersRequest {}).await.unwrap().into_inner();
     assert!(!list.quorum && list.quorum_lost_ms > 0 && list.members.len() == 3, "{list:?}");
 
@@ -75,7 +75,7 @@ async fn a_follower_that_lost_its_leader_is_not_ready_and_names_none() {
     }
     let checks = cluster.member(alone).handle.readiness();
     let failing = until("the follower is not ready", async || checks.ask().err()).await;
-    assert!(failing[0].1.contains("no leader is heard of"), "{failing:?}");
+    assert!(failing[0].1.contains("no message of a leader arrives"), "{failing:?}");
     assert!(!cluster.status(alone).await.quorum);
     let refusal = cluster.admin(alone).list_members(ListMembersRequest {}).await.unwrap_err();
     assert_eq!(status::reason(&refusal).as_deref(), Some("NO_LEADER"), "{refusal:?}");

@@ -1,14 +1,14 @@
-//! Data directories that were put back to an older copy: a member that lacks what it acknowledged is refused by those
-//! that remember.
+//! Data directories restored from an older copy: a member that lacks what it acknowledged is refused by those that received
+//! the acknowledgements.
 
 use std::fs;
 use std::path::Path;
 
 use seq_proto::v1::raft_service_client::RaftServiceClient;
-use seq_proto::v1::{HelloRequest, Standing};
-use seq_store::{DataDir, StartError};
+use seq_proto::v1::{MembershipStatus, ProbeRequest};
+use seq_store::{DataDir, RaftStartError, StartError};
 
-use crate::cluster::{Cluster, Disk, PATIENCE, channel, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
 use crate::forged::Forger;
 
 fn dir(cluster: &Cluster, id: u64) -> std::path::PathBuf {
@@ -50,18 +50,18 @@ async fn with_an_older_copy() -> (Cluster, u64, std::path::PathBuf) {
     (cluster, follower, older)
 }
 
-fn put_back(cluster: &Cluster, id: u64, older: &Path) {
+fn restore(cluster: &Cluster, id: u64, older: &Path) {
     let dir = dir(cluster, id);
     fs::rename(&dir, dir.with_file_name("newer")).unwrap();
     copy(older, &dir);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_was_put_back_is_refused_as_it_starts() {
+async fn a_follower_that_was_restored_is_refused_as_it_starts() {
     let (mut cluster, follower, older) = with_an_older_copy().await;
-    put_back(&cluster, follower, &older);
+    restore(&cluster, follower, &older);
     let error = cluster.try_start(follower).await.expect_err("an older copy is refused");
-    assert!(matches!(error, StartError::Refused { .. }), "{error}");
+    assert!(matches!(error, StartError::Raft(RaftStartError::Refused { .. })), "{error}");
     let text = error.to_string();
     assert!(text.contains("lacks what it acknowledged") && text.contains("an older copy"), "{text}");
     // The newer one is found again.
@@ -75,16 +75,16 @@ async fn a_follower_that_was_put_back_is_refused_as_it_starts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_was_put_back_and_asked_nobody_is_not_replicated_to_and_stops() {
+async fn a_restored_follower_without_peers_is_not_replicated_to_and_stops() {
     let (mut cluster, follower, older) = with_an_older_copy().await;
-    put_back(&cluster, follower, &older);
-    // It starts while it can reach no other member, so that only what the leader sees can tell.
+    restore(&cluster, follower, &older);
+    // It starts while it can reach no other member, so that only the leader can detect it.
     cluster.links.cut_off(cluster.addr(follower));
     cluster.start(follower).await;
     let tasks = cluster.member(follower).tasks.clone();
     cluster.links.mend();
-    tokio::time::timeout(PATIENCE, tasks.shutting_down()).await.expect("it is told, and stops");
-    assert!(matches!(tasks.failed(), Some("store raft" | "store hello")), "{:?}", tasks.failed());
+    tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it is refused, and stops");
+    assert!(matches!(tasks.failed(), Some("store raft" | "store probe")), "{:?}", tasks.failed());
     cluster.stop(follower).await;
     // The others go on.
     until("the store serves", async || Some(cluster.register("a2", 9).await)).await;
@@ -92,20 +92,20 @@ async fn a_follower_that_was_put_back_and_asked_nobody_is_not_replicated_to_and_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_member_that_starts_is_held_against_what_it_acknowledged() {
+async fn only_a_member_that_starts_is_compared_with_its_acknowledgements() {
     let (cluster, forger) = Forger::beside_a_store().await;
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
     let mut raft = RaftServiceClient::new(channel(cluster.addr(leader)));
-    let hello = |starting| HelloRequest {
+    let probe = |starting| ProbeRequest {
         cluster_id: "im-a".into(),
         from: follower,
         to: leader,
         fingerprint: forger.fingerprint(follower),
         starting,
-        ..HelloRequest::default()
+        ..ProbeRequest::default()
     };
     // Of one that runs: it may have voted and acknowledged since it wrote this.
-    assert_eq!(raft.hello(hello(false)).await.unwrap().into_inner().standing(), Standing::Member);
-    assert_eq!(reason(raft.hello(hello(true)).await), "ACKNOWLEDGED_DATA_LOST");
+    assert_eq!(raft.probe(probe(false)).await.unwrap().into_inner().status(), MembershipStatus::Member);
+    assert_eq!(reason(raft.probe(probe(true)).await), "ACKNOWLEDGED_DATA_LOST");
     forger.still_serves(cluster).await;
 }

@@ -23,7 +23,7 @@ async fn the_wan_preset_commits_and_elects_over_a_round_trip_of_400_ms() {
     let term = cluster.status(leader).await.term;
     load.beside(load.more(20)).await;
     let status = cluster.status(leader).await;
-    assert_eq!((status.term, status.quorum), (term, true), "nobody was deposed under load");
+    assert_eq!((status.term, status.quorum), (term, true), "no leader was deposed under load");
     let trips: Vec<u64> =
         status.members.iter().filter(|member| member.id != leader).map(|member| member.round_trip_us).collect();
     let plausible = |us: &u64| (400_000..540_000).contains(us);

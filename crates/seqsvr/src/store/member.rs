@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_api::clock::Clock;
-use seq_store::storage::DataDir;
-use seq_store::{StartError, Store, StoreConfig};
+use seq_store::{DataDir, RaftStartError, StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
 use crate::process;
@@ -92,8 +91,8 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
 /// Maps a start error to an exit code; errors that a restart cannot cure have codes of their own.
 pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
     let exit = match error {
-        StartError::Removed { .. } => Exit::Removed,
-        StartError::Listen(_) | StartError::Raft { .. } => Exit::Failed,
+        StartError::Raft(RaftStartError::Removed { .. }) => Exit::Removed,
+        StartError::Listen(_) | StartError::Raft(RaftStartError::Raft { .. }) => Exit::Failed,
         _ => Exit::Config,
     };
     Failure::new(exit, format!("store {name} cannot start: {}", Chain(error)))

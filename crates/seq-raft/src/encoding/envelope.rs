@@ -1,0 +1,294 @@
+//! The frame around every stored record: kind, format version, length, and a checksum over all of it.
+//!
+//! ```text
+//! 0..4 magic   4..6 kind   6..8 format version   8..12 body length   12..16 CRC32C of the rest   16.. body
+//! ```
+//!
+//! Numbers are little-endian. The body is an rkyv archive. Its validation is no checksum (it accepts most flipped bits), and
+//! two types of the same shape read each other without a complaint: hence the checksum and the kind.
+//!
+//! The frame itself has no version: the magic would change with it. The checksum is checked before kind and version, so
+//! that a flipped bit is reported as damage and never as a newer format.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use rkyv::api::high::{HighDeserializer, HighSerializer, HighValidator};
+use rkyv::bytecheck::CheckBytes;
+use rkyv::rancor;
+use rkyv::ser::allocator::ArenaHandle;
+use rkyv::util::AlignedVec;
+use rkyv::{Archive, Deserialize, Serialize};
+
+const MAGIC: [u8; 4] = *b"SQSR";
+/// Length of the frame in front of the body.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// Where the checksum stands; it covers everything else.
+const CRC_AT: usize = 12;
+
+/// Kind of a record. The numbers are on disk: one is never given to another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Kind {
+    /// A command of an entry, as its proposer encoded it.
+    Command = 1,
+    /// An entry of the log.
+    Entry = 2,
+    /// The vote.
+    Vote = 3,
+    /// The last entry known to be committed.
+    Committed = 4,
+    /// The last entry purged from the log.
+    Purged = 5,
+    /// Which snapshot is the current one.
+    Manifest = 6,
+    /// The state, and which entries it covers.
+    Snapshot = 7,
+    /// Owner of a data directory.
+    Identity = 8,
+    /// Bounds of what was acknowledged.
+    Watermark = 9,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Command => "command",
+            Kind::Entry => "log entry",
+            Kind::Vote => "vote",
+            Kind::Committed => "committed log id",
+            Kind::Purged => "purged log id",
+            Kind::Manifest => "snapshot manifest",
+            Kind::Snapshot => "snapshot",
+            Kind::Identity => "identity",
+            Kind::Watermark => "acknowledged watermark",
+        })
+    }
+}
+
+/// A record that cannot be read: what was expected and what is wrong. The reader of the bytes adds their place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} record of {len} bytes: {fault}")]
+pub struct ReadError {
+    /// What the record should be.
+    pub kind: Kind,
+    /// Bytes found.
+    pub len: usize,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Shorter than the frame, or than the length in the frame.
+    #[error("truncated, it should have {expected} bytes")]
+    Truncated {
+        /// The length in the frame, or that of the frame.
+        expected: usize,
+    },
+    /// Longer than the length in the frame.
+    #[error("has bytes after its end at {expected}")]
+    Overlong {
+        /// The length in the frame.
+        expected: usize,
+    },
+    /// The first bytes are not the magic.
+    #[error("damaged at byte 0, this is no record of seqsvr")]
+    NoMagic,
+    /// The checksum does not match.
+    #[error("damaged, its checksum is {found:#010x} and should be {stored:#010x}")]
+    Checksum {
+        /// Computed over the bytes.
+        found: u32,
+        /// Stored in the frame.
+        stored: u32,
+    },
+    /// Another kind of record.
+    #[error("is of kind {found}")]
+    OtherKind {
+        /// The kind's number.
+        found: u16,
+    },
+    /// Written by a newer program.
+    #[error("has format version {found}, newer than {newest}, the newest this program reads")]
+    NewerFormat {
+        /// Its version.
+        found: u16,
+        /// The newest that is known.
+        newest: u16,
+    },
+    /// Written by a program whose format is no longer read.
+    #[error("has format version {found}, older than {oldest}, the oldest this program reads")]
+    OlderFormat {
+        /// Its version.
+        found: u16,
+        /// The oldest that is known.
+        oldest: u16,
+    },
+    /// The checksum holds, but the body is not of the format: a fault of the writer.
+    #[error("body is malformed, {what}")]
+    Malformed {
+        /// What does not hold.
+        what: String,
+    },
+}
+
+/// An intact frame.
+pub(crate) struct Opened<'a> {
+    pub(crate) version: u16,
+    body: &'a [u8],
+    kind: Kind,
+}
+
+/// Encodes `value` and puts the frame around it.
+///
+/// # Panics
+/// When the body is 4 GiB or larger; every record is bounded far below.
+pub(crate) fn seal<T>(kind: Kind, version: u16, value: &T) -> Vec<u8>
+where
+    T: for<'a> Serialize<HighSerializer<AlignedVec, ArenaHandle<'a>, rancor::Error>>,
+{
+    let body = rkyv::to_bytes::<rancor::Error>(value).expect("encoding into memory does not fail");
+    seal_body(kind, version, &body)
+}
+
+/// Puts the frame around an encoded body.
+pub(crate) fn seal_body(kind: Kind, version: u16, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("records are far below 4 GiB");
+    let mut record = Vec::with_capacity(HEADER_BYTES + body.len());
+    record.extend_from_slice(&MAGIC);
+    record.extend_from_slice(&(kind as u16).to_le_bytes());
+    record.extend_from_slice(&version.to_le_bytes());
+    record.extend_from_slice(&length.to_le_bytes());
+    record.extend_from_slice(&[0; HEADER_BYTES - CRC_AT]);
+    record.extend_from_slice(body);
+    let crc = checksum(&record);
+    record[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    record
+}
+
+/// Checks the frame.
+pub(crate) fn open(kind: Kind, record: &[u8]) -> Result<Opened<'_>, ReadError> {
+    let fail = |fault| Err(ReadError { kind, len: record.len(), fault });
+    if record.len() < HEADER_BYTES {
+        return fail(Fault::Truncated { expected: HEADER_BYTES });
+    }
+    if record[..4] != MAGIC {
+        return fail(Fault::NoMagic);
+    }
+    let expected = HEADER_BYTES + u32_at(record, 8) as usize;
+    if record.len() < expected {
+        return fail(Fault::Truncated { expected });
+    }
+    if record.len() > expected {
+        return fail(Fault::Overlong { expected });
+    }
+    let (found, stored) = (checksum(record), u32_at(record, CRC_AT));
+    if found != stored {
+        return fail(Fault::Checksum { found, stored });
+    }
+    let found = u16_at(record, 4);
+    if found != kind as u16 {
+        return fail(Fault::OtherKind { found });
+    }
+    Ok(Opened { version: u16_at(record, 6), body: &record[HEADER_BYTES..], kind })
+}
+
+/// The whole length of the record that starts with `prefix`, by its frame; `None` when that is no frame.
+pub(crate) fn record_len(prefix: &[u8]) -> Option<usize> {
+    let framed = prefix.len() >= HEADER_BYTES && prefix[..4] == MAGIC;
+    framed.then(|| HEADER_BYTES + u32_at(prefix, 8) as usize)
+}
+
+impl Opened<'_> {
+    /// Validates and decodes the body.
+    pub(crate) fn decode<T>(&self) -> Result<T, ReadError>
+    where
+        T: Archive,
+        T::Archived:
+            for<'a> CheckBytes<HighValidator<'a, rancor::Error>> + Deserialize<T, HighDeserializer<rancor::Error>>,
+    {
+        // Bytes from a file or a socket lie at any address; an archive wants an aligned one.
+        let mut aligned = AlignedVec::<16>::with_capacity(self.body.len());
+        aligned.extend_from_slice(self.body);
+        rkyv::from_bytes::<T, rancor::Error>(&aligned).map_err(|error| self.malformed(error.to_string()))
+    }
+
+    /// The error of a body that contradicts its format.
+    pub(crate) fn malformed(&self, what: impl Into<String>) -> ReadError {
+        self.fail(Fault::Malformed { what: what.into() })
+    }
+
+    /// The body, which another crate decodes.
+    pub(crate) fn body(&self) -> &[u8] {
+        self.body
+    }
+
+    /// Refuses a version that is not read.
+    pub(crate) fn check_version(&self, read: RangeInclusive<u16>) -> Result<(), ReadError> {
+        let (found, oldest, newest) = (self.version, *read.start(), *read.end());
+        match found {
+            _ if found < oldest => Err(self.fail(Fault::OlderFormat { found, oldest })),
+            _ if found > newest => Err(self.fail(Fault::NewerFormat { found, newest })),
+            _ => Ok(()),
+        }
+    }
+
+    fn fail(&self, fault: Fault) -> ReadError {
+        ReadError { kind: self.kind, len: HEADER_BYTES + self.body.len(), fault }
+    }
+}
+
+fn checksum(record: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&record[..CRC_AT]), &record[HEADER_BYTES..])
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_refused() {
+        let record = seal_body(Kind::Vote, 1, &[7; 40]);
+        assert!(open(Kind::Vote, &record).is_ok());
+        for bit in 0..record.len() * 8 {
+            let mut damaged = record.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let error = open(Kind::Vote, &damaged).err().unwrap_or_else(|| panic!("bit {bit} went unnoticed"));
+            assert!(!matches!(error.fault, Fault::NewerFormat { .. } | Fault::OtherKind { .. }), "bit {bit}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_cut_anywhere_is_refused() {
+        let record = seal_body(Kind::Entry, 1, &[7; 40]);
+        for len in 0..record.len() {
+            assert!(matches!(open(Kind::Entry, &record[..len]), Err(ReadError { fault: Fault::Truncated { .. }, .. })));
+        }
+        let longer = [&record[..], &[0]].concat();
+        assert!(matches!(open(Kind::Entry, &longer), Err(ReadError { fault: Fault::Overlong { expected: 56 }, .. })));
+    }
+
+    #[test]
+    fn errors_name_kind_and_fault() {
+        let record = seal_body(Kind::Snapshot, 9, &[]);
+        let opened = open(Kind::Snapshot, &record).unwrap();
+        assert_eq!(
+            opened.check_version(1..=1).unwrap_err().to_string(),
+            "snapshot record of 16 bytes: has format version 9, newer than 1, the newest this program reads"
+        );
+        let error = open(Kind::Vote, &record).err().unwrap();
+        assert_eq!(error.to_string(), "vote record of 16 bytes: is of kind 7");
+        let error = open(Kind::Vote, &record[..10]).err().unwrap();
+        assert_eq!(error.to_string(), "vote record of 10 bytes: truncated, it should have 16 bytes");
+    }
+}

@@ -1,0 +1,221 @@
+//! The bytes of format 3. Once released they are on the disks of others: when one of these tests fails, the format was
+//! changed, and the change belongs into a new format version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::nonce::Fingerprint;
+use crate::test_machine::{Command, Journal};
+use crate::types::{LeaderId, Member, Membership, Payload, StoredMembership};
+
+fn hex(bytes: &[u8]) -> String {
+    let line = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    bytes.chunks(32).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn refuses_every_flip(record: &[u8], read: impl Fn(&[u8]) -> Result<(), ReadError>) {
+    for bit in 0..record.len() * 8 {
+        let mut damaged = record.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&damaged).is_err(), "bit {bit} went unnoticed");
+    }
+}
+
+fn log_id(term: u64, node: u64, index: u64) -> LogId {
+    LogId::new(LeaderId { term, node_id: node }, index)
+}
+
+fn members() -> Membership {
+    let member = |id: u8| Member {
+        name: format!("s{id}"),
+        addr: format!("s{id}:7201"),
+        fingerprint: Fingerprint::from_bytes(&[id; 32]).unwrap(),
+    };
+    let nodes = BTreeMap::from([(1, member(1)), (2, member(2)), (3, member(3))]);
+    Membership::new(vec![BTreeSet::from([1, 2]), BTreeSet::from([2, 3])], nodes).unwrap()
+}
+
+fn snapshot() -> Snapshot {
+    Snapshot {
+        last_log_id: Some((&log_id(7, 2, 41)).into()),
+        membership: (&StoredMembership::new(Some(log_id(1, 1, 0)), members())).into(),
+        state_format: 5,
+        state: vec![1, 2, 3],
+    }
+}
+
+#[test]
+fn a_command_is_a_body_in_a_frame_and_bounded() {
+    let command = Command::Append(vec![0xab; 3]);
+    let encoded = write_command::<Journal>(&command).unwrap();
+    expect![[r#"
+        5351535201000300040000000000000000ababab"#]]
+    .assert_eq(&hex(encoded.bytes()));
+    assert_eq!(read_command::<Journal>(encoded.bytes()).unwrap(), command);
+    refuses_every_flip(encoded.bytes(), |record| read_command::<Journal>(record).map(drop));
+    // The journal's encoding adds one byte.
+    let most = MAX_COMMAND_BYTES - envelope::HEADER_BYTES - 1;
+    write_command::<Journal>(&Command::Append(vec![0; most])).unwrap();
+    let error = write_command::<Journal>(&Command::Append(vec![0; most + 1])).unwrap_err();
+    assert!(error.to_string().ends_with("send it in parts"), "{error}");
+}
+
+#[test]
+fn entries() {
+    let check = |payload: Payload, expected: Expect| {
+        let entry = Entry { log_id: log_id(7, 2, 41), payload };
+        let record = write_entry(&entry);
+        expected.assert_eq(&hex(&record));
+        assert_eq!(read_entry(&record).unwrap(), entry);
+        refuses_every_flip(&record, |record| read_entry(record).map(drop));
+    };
+    check(
+        Payload::Blank,
+        expect![[r#"
+            535153520200020048000000564df97907000000000000000200000000000000
+            2900000000000000000000000000000000000000000000000000000000000000
+            000000000000000000000000000000000000000000000000"#]],
+    );
+    check(
+        Payload::Normal(EncodedCommand::from_bytes(vec![1, 2, 3].into())),
+        expect![[r#"
+            535153520200020050000000520f75e301020300000000000700000000000000
+            0200000000000000290000000000000001000000dcffffff0300000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    check(
+        Payload::Membership(members()),
+        expect![[r#"
+            5351535202000200200100000a15a03b01000000000000000200000000000000
+            02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
+            0100000000000000020000000000000003000000000000007331ffffffffffff
+            7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
+            73333a37323031ff010101010101010101010101010101010101010101010101
+            0101010101010101020202020202020202020202020202020202020202020202
+            0202020202020202030303030303030303030303030303030303030303030303
+            0303030303030303070000000000000002000000000000002900000000000000
+            020000002cffffff0200000034ffffff0300000044ffffff0300000054ffffff
+            0300000064ffffff0300000000000000"#]],
+    );
+}
+
+#[test]
+fn single_records() {
+    let vote = Vote { leader_id: LeaderId { term: 7, node_id: 2 }, committed: true };
+    expect![[r#"
+        5351535203000200180000008591d7bd07000000000000000200000000000000
+        0100000000000000"#]]
+    .assert_eq(&hex(&write_vote(&vote)));
+    assert_eq!(read_vote(&write_vote(&vote)).unwrap(), vote);
+
+    let id = log_id(7, 2, 41);
+    let record = write_log_id(Kind::Committed, &id);
+    expect![[r#"
+        535153520400020018000000b7c29c4207000000000000000200000000000000
+        2900000000000000"#]]
+    .assert_eq(&hex(&record));
+    assert_eq!(read_log_id(Kind::Committed, &record).unwrap(), id);
+    // The same shape, but not the same thing.
+    assert!(read_log_id(Kind::Purged, &record).is_err());
+
+    let identity = Identity { cluster: "dev".into(), node: 2, nonce: [0x11; 16] };
+    expect![[r#"
+        535153520800020020000000ef9a01dd646576ffffffffff0200000000000000
+        11111111111111111111111111111111"#]]
+    .assert_eq(&hex(&write_identity(&identity)));
+    assert_eq!(read_identity(&write_identity(&identity)).unwrap(), identity);
+
+    let id = Some((&id).into());
+    let watermark = Watermark { generation: 9, vote: Some((&vote).into()), last: id, purged: None, snapshot: id };
+    expect![[r#"
+        535153520900020088000000aa6c72a209000000000000000100000000000000
+        0700000000000000020000000000000001000000000000000100000000000000
+        0700000000000000020000000000000029000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000100000000000000
+        070000000000000002000000000000002900000000000000"#]]
+    .assert_eq(&hex(&write_watermark(&watermark)));
+    assert_eq!(read_watermark(&write_watermark(&watermark)).unwrap(), watermark);
+
+    let membership = (&StoredMembership::new(Some(log_id(1, 1, 0)), members())).into();
+    let manifest =
+        Manifest { last_log_id: id, membership, file: "snapshot-41-7-2".into(), length: 1_000, crc: 0xdead_beef };
+    expect![[r#"
+        535153520600020068010000610b3a6201000000000000000200000000000000
+        02000000000000000300000000000000e0ffffff02000000e8ffffff02000000
+        0100000000000000020000000000000003000000000000007331ffffffffffff
+        7332ffffffffffff7333ffffffffffff73313a37323031ff73323a37323031ff
+        73333a37323031ff010101010101010101010101010101010101010101010101
+        0101010101010101020202020202020202020202020202020202020202020202
+        0202020202020202030303030303030303030303030303030303030303030303
+        0303030303030303736e617073686f742d34312d372d32000100000000000000
+        0700000000000000020000000000000029000000000000000100000000000000
+        010000000000000001000000000000000000000000000000f8feffff02000000
+        00ffffff0300000010ffffff0300000020ffffff0300000030ffffff03000000
+        8f00000088ffffffe803000000000000efbeadde00000000"#]]
+    .assert_eq(&hex(&write_manifest(&manifest)));
+    assert_eq!(read_manifest(&write_manifest(&manifest)).unwrap(), manifest);
+}
+
+#[test]
+fn snapshots() {
+    let record = write_snapshot(&snapshot());
+    expect![[r#""#]].assert_eq(&hex(&record));
+    let read = read_snapshot(&record).unwrap();
+    assert_eq!((read.state_format, &read.state[..]), (5, &[1, 2, 3][..]));
+    assert_eq!(read.last_log_id, snapshot().last_log_id);
+    assert_eq!(read.membership.into_library().unwrap(), StoredMembership::new(Some(log_id(1, 1, 0)), members()));
+    refuses_every_flip(&record, |record| read_snapshot(record).map(drop));
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let record = envelope::seal_body(Kind::Snapshot, newest::VERSION + 1, &[0; 8]);
+    expect!["snapshot record of 24 bytes: has format version 4, newer than 3, the newest this program reads"]
+        .assert_eq(&read_snapshot(&record).unwrap_err().to_string());
+}
+
+#[test]
+fn the_format_of_unreleased_programs_is_refused_by_name() {
+    let record = envelope::seal_body(Kind::Snapshot, 2, &[0; 8]);
+    expect!["snapshot record of 24 bytes: has format version 2, older than 3, the oldest this program reads"]
+        .assert_eq(&read_snapshot(&record).unwrap_err().to_string());
+}
+
+/// Reads anything as every kind of record.
+fn read_as_everything(record: &[u8]) {
+    let _ = read_command::<Journal>(record);
+    let _ = read_entry(record);
+    let _ = read_vote(record);
+    let _ = read_log_id(Kind::Committed, record);
+    let _ = read_identity(record);
+    let _ = read_watermark(record);
+    let _ = read_manifest(record).map(|manifest| manifest.membership.into_library());
+    let _ = read_snapshot(record).map(|read| read.membership.into_library());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        read_as_everything(&bytes);
+        // The same behind a frame that is right, so that they reach the decoders.
+        for kind in [Kind::Command, Kind::Entry, Kind::Vote, Kind::Committed, Kind::Manifest, Kind::Snapshot] {
+            read_as_everything(&envelope::seal_body(kind, newest::VERSION, &bytes));
+        }
+    }
+
+    #[test]
+    fn a_body_with_a_changed_byte_is_read_or_refused(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let entry = Entry { log_id: log_id(1, 1, 1), payload: Payload::Membership(members()) };
+        for (kind, record) in [(Kind::Snapshot, write_snapshot(&snapshot())), (Kind::Entry, write_entry(&entry))] {
+            let mut body = record[envelope::HEADER_BYTES..].to_vec();
+            let at = at.index(body.len());
+            body[at] = byte;
+            read_as_everything(&envelope::seal_body(kind, newest::VERSION, &body));
+        }
+    }
+}

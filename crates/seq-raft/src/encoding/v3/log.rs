@@ -1,0 +1,152 @@
+//! Log ids, votes, members, entries: the records of the Raft library's types.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use rkyv::{Archive, Deserialize, Serialize};
+
+use super::Malformed;
+use crate::nonce::{FINGERPRINT_BYTES, Fingerprint};
+use crate::types::{self, EncodedCommand, LeaderId, Member, Payload};
+
+/// Position of an entry.
+#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogId {
+    term: u64,
+    node: u64,
+    pub(crate) index: u64,
+}
+
+/// A vote.
+#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vote {
+    term: u64,
+    node: u64,
+    committed: bool,
+}
+
+/// The members, with the position of the entry that lists them.
+#[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredMembership {
+    log_id: Option<LogId>,
+    members: Membership,
+}
+
+/// The members; `ids`, `names`, `addrs` and `fingerprints` are of the same length.
+#[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// The voters; two sets during a change.
+    configs: Vec<Vec<u64>>,
+    ids: Vec<u64>,
+    names: Vec<String>,
+    addrs: Vec<String>,
+    fingerprints: Vec<[u8; FINGERPRINT_BYTES]>,
+}
+
+/// An entry of the log.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct Entry {
+    log_id: LogId,
+    payload: EntryPayload,
+}
+
+/// What an entry carries. The order of the variants is the format.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+enum EntryPayload {
+    Blank,
+    Command(Vec<u8>),
+    Membership(Membership),
+}
+
+impl From<&types::LogId> for LogId {
+    fn from(id: &types::LogId) -> LogId {
+        LogId { term: id.leader_id.term, node: id.leader_id.node_id, index: id.index }
+    }
+}
+
+impl LogId {
+    pub(crate) fn into_library(self) -> types::LogId {
+        types::LogId::new(LeaderId { term: self.term, node_id: self.node }, self.index)
+    }
+}
+
+impl From<&types::Vote> for Vote {
+    fn from(vote: &types::Vote) -> Vote {
+        Vote { term: vote.leader_id.term, node: vote.leader_id.node_id, committed: vote.committed }
+    }
+}
+
+impl Vote {
+    pub(crate) fn into_library(self) -> types::Vote {
+        types::Vote { leader_id: LeaderId { term: self.term, node_id: self.node }, committed: self.committed }
+    }
+}
+
+impl From<&types::StoredMembership> for StoredMembership {
+    fn from(stored: &types::StoredMembership) -> StoredMembership {
+        StoredMembership {
+            log_id: stored.log_id().as_ref().map(LogId::from),
+            members: Membership::from(stored.membership()),
+        }
+    }
+}
+
+impl StoredMembership {
+    pub(crate) fn into_library(self) -> Result<types::StoredMembership, Malformed> {
+        Ok(types::StoredMembership::new(self.log_id.map(LogId::into_library), self.members.into_library()?))
+    }
+}
+
+impl From<&types::Membership> for Membership {
+    fn from(members: &types::Membership) -> Membership {
+        Membership {
+            configs: members.get_joint_config().iter().map(|voters| voters.iter().copied().collect()).collect(),
+            ids: members.nodes().map(|(id, _)| *id).collect(),
+            names: members.nodes().map(|(_, member)| member.name.clone()).collect(),
+            addrs: members.nodes().map(|(_, member)| member.addr.clone()).collect(),
+            fingerprints: members.nodes().map(|(_, member)| member.fingerprint.bytes()).collect(),
+        }
+    }
+}
+
+impl Membership {
+    fn into_library(self) -> Result<types::Membership, Malformed> {
+        let count = self.ids.len();
+        if self.names.len() != count || self.addrs.len() != count || self.fingerprints.len() != count {
+            return Err("the members' columns differ in length");
+        }
+        if self.configs.is_empty() {
+            // Only the membership of a store without any entry has no voters.
+            return if self.ids.is_empty() { Ok(types::Membership::default()) } else { Err("members without voters") };
+        }
+        let configs: Vec<BTreeSet<u64>> = self.configs.into_iter().map(|ids| ids.into_iter().collect()).collect();
+        let mut nodes = BTreeMap::new();
+        let columns = self.names.into_iter().zip(self.addrs).zip(self.fingerprints);
+        for (id, ((name, addr), fingerprint)) in self.ids.into_iter().zip(columns) {
+            nodes.insert(id, Member { name, addr, fingerprint: Fingerprint::stored(fingerprint) });
+        }
+        types::Membership::new(configs, nodes).map_err(|_| "the voters are not among the members")
+    }
+}
+
+impl From<&types::Entry> for Entry {
+    fn from(entry: &types::Entry) -> Entry {
+        let payload = match &entry.payload {
+            Payload::Blank => EntryPayload::Blank,
+            Payload::Normal(command) => EntryPayload::Command(command.bytes().to_vec()),
+            Payload::Membership(members) => EntryPayload::Membership(members.into()),
+        };
+        Entry { log_id: LogId::from(&entry.log_id), payload }
+    }
+}
+
+impl Entry {
+    pub(crate) fn into_library(self) -> Result<types::Entry, Malformed> {
+        let payload = match self.payload {
+            EntryPayload::Blank => Payload::Blank,
+            EntryPayload::Command(bytes) => Payload::Normal(EncodedCommand::from_bytes(Bytes::from(bytes))),
+            EntryPayload::Membership(members) => Payload::Membership(members.into_library()?),
+        };
+        Ok(types::Entry { log_id: self.log_id.into_library(), payload })
+    }
+}

@@ -1,0 +1,51 @@
+//! Errors of a member's start.
+
+use crate::storage::OpenError;
+
+/// Why a member does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error("data directory")]
+    Storage(#[from] OpenError),
+    /// Another member refuses this one.
+    #[error("store {by} refuses: {why}")]
+    Refused {
+        /// Raft id of the other member.
+        by: u64,
+        /// The reason in its refusal.
+        why: String,
+    },
+    /// The group has removed this member.
+    #[error("store {by} refuses: {why}")]
+    Removed {
+        /// Raft id of the other member.
+        by: u64,
+        /// The reason in its refusal.
+        why: String,
+    },
+    /// There is a group, and this member is not of it.
+    #[error(
+        "store {by} is of a group that has no store {id}: start this one with --join, and add it with \
+         `seqsvr store add {id}`"
+    )]
+    NotAMember {
+        /// Raft id of the other member.
+        by: u64,
+        /// Raft id of this one.
+        id: u64,
+    },
+    /// The Raft library cannot start.
+    #[error("raft: {what}")]
+    Raft {
+        /// Its error.
+        what: String,
+    },
+}
+
+impl StartError {
+    /// An error of the Raft library.
+    pub(crate) fn raft(error: &impl std::fmt::Display) -> StartError {
+        StartError::Raft { what: error.to_string() }
+    }
+}

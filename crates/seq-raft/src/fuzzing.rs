@@ -1,0 +1,207 @@
+//! Entry points of the fuzzer: any bytes are read as stored records and Raft messages, or refused; never a panic.
+
+use std::sync::Arc;
+
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, VoteRequest, VoteResponse,
+};
+use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
+
+use crate::encoding::envelope::{self, Kind};
+use crate::encoding::{self, newest};
+use crate::state_machine::StateMachine;
+use crate::storage::{self, DataDir, LogReader, LogStore, MemoryDisk, Replica};
+use crate::transport::client::{self, SnapshotHeader, TransferLeader};
+use crate::transport::validation::Validate;
+use crate::types::{Entry, LeaderId, LogId, Payload, TypeConfig, Vote};
+
+/// Entries of the log that messages meet: those of leader 1 in term 3, up to half of them committed.
+const ENTRIES: u64 = 8;
+
+/// Longest content of one message of [`raft`]; two bytes hold its length.
+const MAX_CONTENT: usize = u16::MAX as usize;
+
+/// Whether a record can be read.
+type Reader = fn(&[u8]) -> bool;
+
+/// Every kind of record, with its reader and the format that is written.
+fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 9] {
+    let log = newest::VERSION;
+    [
+        (Kind::Command, M::FORMAT, |record| encoding::read_command::<M>(record).is_ok()),
+        (Kind::Entry, log, |record| encoding::read_entry(record).is_ok()),
+        (Kind::Vote, log, |record| encoding::read_vote(record).is_ok()),
+        (Kind::Committed, log, |record| encoding::read_log_id(Kind::Committed, record).is_ok()),
+        (Kind::Purged, log, |record| encoding::read_log_id(Kind::Purged, record).is_ok()),
+        (Kind::Manifest, log, |record| encoding::read_manifest(record).is_ok()),
+        (Kind::Snapshot, log, |record| encoding::read_snapshot(record).is_ok()),
+        (Kind::Identity, log, |record| encoding::read_identity(record).is_ok()),
+        (Kind::Watermark, log, |record| encoding::read_watermark(record).is_ok()),
+    ]
+}
+
+/// Reads `data` as a record of the kind that its first byte chooses: as it is, and as the body of a record whose frame is
+/// right, because no fuzzer finds a checksum; and as a state.
+pub fn record<M: StateMachine>(data: &[u8]) {
+    let Some((kind, body)) = data.split_first() else { return };
+    let readers = readers::<M>();
+    let (kind, format, read) = readers[usize::from(*kind) % readers.len()];
+    let _ = read(body);
+    let _ = envelope::record_len(body);
+    let _ = read(&envelope::seal_body(kind, format, body));
+    let _ = M::decode(M::FORMAT, body);
+}
+
+/// Takes `data` for a sequence of Raft messages to member 2, each a byte that chooses the kind, the sender (1 to 4),
+/// two bytes of length (little-endian) and the content in postcard. What passes the validation is done to a log, as the
+/// Raft library does.
+///
+/// # Panics
+/// When the validation lets through what breaks the log.
+pub fn raft<M: StateMachine>(data: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(messages::<M>(data));
+}
+
+async fn messages<M: StateMachine>(mut data: &[u8]) {
+    let (mut log, replica) = filled::<M>().await;
+    let reader = log.reader();
+    while let [kind, sender, low, high, rest @ ..] = data {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()).min(MAX_CONTENT);
+        let (content, next) = rest.split_at(length);
+        let from = u64::from(sender % 4) + 1;
+        match kind % 8 {
+            0 | 1 => append(&mut log, &reader, from, content).await,
+            2 => {
+                if let Some(request) = valid::<VoteRequest<TypeConfig>>(&reader, from, content) {
+                    vote(&mut log, &reader, request.vote).await;
+                }
+            }
+            3 => {
+                if let Some((vote, meta, _)) = valid::<SnapshotHeader>(&reader, from, content) {
+                    assert_eq!((vote.leader_id.node_id, vote.committed), (from, true), "of its leader");
+                    assert!(replica.clone().decode_snapshot(&meta, content).is_err(), "the header is no snapshot");
+                }
+            }
+            4 => _ = valid::<TransferLeader>(&reader, from, content),
+            5 => _ = valid::<VoteResponse<TypeConfig>>(&reader, from, content),
+            6 => _ = valid::<AppendEntriesResponse<TypeConfig>>(&reader, from, content),
+            _ => {
+                _ = valid::<SnapshotResponse<TypeConfig>>(&reader, from, content);
+                if let Some(Ok(Some(id))) = valid::<StreamAppendResult<TypeConfig>>(&reader, from, content) {
+                    assert!(reader.has(&id), "only what is in the log is acknowledged");
+                }
+            }
+        }
+        data = next;
+    }
+}
+
+async fn filled<M: StateMachine>() -> (LogStore, Arc<dyn Replica>) {
+    let prepared = storage::prepare(&DataDir::Memory(MemoryDisk::new()), "fuzz", 2).expect("an empty disk");
+    let opened = prepared.open::<M>(Box::new(|_| {})).expect("an empty disk");
+    let (mut log, replica) = (opened.log, opened.state.replica());
+    let leader_id = LeaderId { term: 3, node_id: 1 };
+    log.save_vote(&Vote { leader_id, committed: true }).await.expect("memory");
+    let entry = |index| Entry { log_id: LogId::new(leader_id, index), payload: Payload::Blank };
+    log.blocking_append((0..ENTRIES).map(entry)).await.expect("memory");
+    log.save_committed(Some(LogId::new(leader_id, ENTRIES / 2))).await.expect("memory");
+    (log, replica)
+}
+
+/// The content, where it can be read and is valid.
+fn valid<M: serde::de::DeserializeOwned + Validate>(log: &LogReader, from: u64, content: &[u8]) -> Option<M> {
+    let message: M = client::decode(content).ok()?;
+    message.validate(from, log).is_ok().then_some(message)
+}
+
+async fn vote(log: &mut LogStore, reader: &LogReader, vote: Vote) {
+    if reader.position().vote.is_none_or(|own| own < vote) {
+        log.save_vote(&vote).await.expect("memory");
+    }
+}
+
+/// What the library does with a request to append: it adopts the vote, cuts what conflicts, and appends the rest.
+async fn append(log: &mut LogStore, reader: &LogReader, from: u64, content: &[u8]) {
+    let Some(request) = valid::<AppendEntriesRequest<TypeConfig>>(reader, from, content) else { return };
+    let own = reader.position();
+    if own.vote.is_some_and(|own| request.vote < own) {
+        return;
+    }
+    vote(log, reader, request.vote).await;
+    if let Some(prev) = &request.prev_log_id
+        && !reader.has(prev)
+    {
+        if prev.index <= own.last.map_or(0, |last| last.index) && prev.index > own.committed.map_or(0, |id| id.index) {
+            let before = reader.at(prev.index - 1);
+            log.truncate_after(before).await.expect("memory");
+        }
+        return;
+    }
+    let Some(conflict) = request.entries.iter().position(|entry| !reader.has(&entry.log_id)) else { return };
+    let before = match request.entries[conflict].log_id.index {
+        0 => None,
+        index => reader.at(index - 1),
+    };
+    log.truncate_after(before).await.expect("memory");
+    log.blocking_append(request.entries[conflict..].to_vec()).await.expect("memory");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_machine::Journal;
+
+    fn message(kind: u8, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(content.len()).unwrap().to_le_bytes();
+        [&[kind, 0, length[0], length[1]], content].concat()
+    }
+
+    fn append_message(term: u64, prev: u64, indices: &[u64]) -> Vec<u8> {
+        let id = |term, index| LogId::new(LeaderId { term, node_id: 1 }, index);
+        let request = AppendEntriesRequest::<TypeConfig> {
+            vote: Vote { leader_id: LeaderId { term, node_id: 1 }, committed: true },
+            prev_log_id: Some(id(3, prev)),
+            entries: indices.iter().map(|index| Entry { log_id: id(term, *index), payload: Payload::Blank }).collect(),
+            leader_commit: None,
+        };
+        message(0, &client::encode(&request))
+    }
+
+    #[test]
+    fn what_is_valid_is_done_and_what_is_not_changes_nothing() {
+        raft::<Journal>(&append_message(4, 7, &[8, 9, 10]));
+        raft::<Journal>(&append_message(4, 5, &[6, 7, 8, 9]));
+        raft::<Journal>(&append_message(4, 7, &[9]));
+        raft::<Journal>(&append_message(4, 2, &[3]));
+        raft::<Journal>(&append_message(4, u64::MAX, &[0]));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_log(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+            raft::<Journal>(&data);
+            for kind in 0..8 {
+                raft::<Journal>(&message(kind, &data));
+            }
+            record::<Journal>(&data);
+        }
+
+        #[test]
+        fn no_entries_break_the_log(
+            messages in proptest::collection::vec((2u64..6, 0u64..12, proptest::collection::vec(0u64..14, 0..4)), 0..6),
+            flip in any::<proptest::sample::Index>(),
+            with in 0u8..3,
+        ) {
+            let mut data: Vec<u8> =
+                messages.iter().flat_map(|(term, prev, indices)| append_message(*term, *prev, indices)).collect();
+            if !data.is_empty() {
+                let at = flip.index(data.len());
+                data[at] ^= with;
+            }
+            raft::<Journal>(&data);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A service that listens before it is loaded: until it is opened, calls are refused with a retry hint.
+//!
+//! A member that starts with an empty data directory must respond to the probes of other empty members before it may join a
+//! group itself.
+
+use std::sync::{Arc, OnceLock};
+
+use seq_proto::Reason;
+use tonic::Status;
+
+/// A service that is opened once. Clones open together.
+pub struct Gate<T>(Arc<OnceLock<T>>);
+
+impl<T> Gate<T> {
+    /// A gate without a service.
+    #[must_use]
+    pub fn closed() -> Gate<T> {
+        Gate(Arc::default())
+    }
+
+    /// Sets the service.
+    ///
+    /// # Panics
+    /// When it is set already.
+    pub fn open(&self, service: T) {
+        assert!(self.0.set(service).is_ok(), "a gate opens once");
+    }
+
+    /// The service.
+    ///
+    /// # Errors
+    /// `STARTING` while there is none.
+    pub fn get(&self) -> Result<&T, Status> {
+        self.peek().ok_or_else(|| Reason::Starting.status("this member of the store is starting"))
+    }
+
+    /// The service, where it is open.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.0.get()
+    }
+}
+
+impl<T> Clone for Gate<T> {
+    fn clone(&self) -> Gate<T> {
+        Gate(self.0.clone())
+    }
+}

@@ -1,0 +1,392 @@
+//! Whether this member sees a majority: as leader by the voters' acknowledgements, as follower by the messages of its
+//! leader.
+//!
+//! A leader that lost its majority keeps reporting that it leads, and a follower that lost its leader keeps naming it: the
+//! Raft library deposes neither by itself. The result is for probes, operators and logs alone; no entry is committed and no
+//! call of an AllocSvr refused because of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::Instant as _;
+use openraft::async_runtime::WatchReceiver;
+use openraft::metrics::RaftMetrics;
+use parking_lot::Mutex;
+use seq_kit::repeats::Repeats;
+
+use crate::options::RaftOptions;
+use crate::storage::Raft;
+use crate::transport::link::RoundTrips;
+use crate::types::TypeConfig;
+
+type Instant = openraft::type_config::alias::InstantOf<TypeConfig>;
+
+/// Checks in one election time: a change is noticed soon after it happened.
+const CHECKS_PER_ELECTION: u32 = 4;
+
+/// Whether one member sees a majority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuorumStatus {
+    /// It leads, and a majority acknowledged it within an election time.
+    Leads,
+    /// It leads since less than an election time, and no majority acknowledged it yet.
+    Begins,
+    /// It leads, and no majority acknowledged it within an election time.
+    NoMajority {
+        /// Number of voters.
+        voters: usize,
+        /// Those of them that acknowledged lately, this member among them.
+        live: usize,
+        /// How long ago a majority last acknowledged.
+        lost: Duration,
+    },
+    /// It follows a leader whose message it received within an election time.
+    Follows,
+    /// It knows no leader, or received nothing of it within an election time.
+    Leaderless {
+        /// How long ago it last received a message of a leader; `None`: not since it started.
+        lost: Option<Duration>,
+    },
+}
+
+impl QuorumStatus {
+    /// Whether this member leads a majority, or follows a leader whose messages arrive.
+    #[must_use]
+    pub fn has_quorum(&self) -> bool {
+        matches!(self, QuorumStatus::Leads | QuorumStatus::Follows)
+    }
+
+    /// How long ago a majority was last seen; zero where that is now, or never was.
+    #[must_use]
+    pub fn lost(&self) -> Duration {
+        match self {
+            QuorumStatus::NoMajority { lost, .. } => *lost,
+            QuorumStatus::Leaderless { lost } => lost.unwrap_or_default(),
+            QuorumStatus::Leads | QuorumStatus::Begins | QuorumStatus::Follows => Duration::ZERO,
+        }
+    }
+}
+
+impl fmt::Display for QuorumStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QuorumStatus::Leads => f.write_str("leads"),
+            QuorumStatus::Follows => f.write_str("follows"),
+            QuorumStatus::Begins => f.write_str("leads, and no majority has acknowledged it yet"),
+            QuorumStatus::NoMajority { voters, live, lost } => {
+                let (needed, lost) = (voters / 2 + 1, lost.as_secs_f64());
+                write!(f, "no quorum since {lost:.1} s: of {voters} voters {live} respond and {needed} must; ")?;
+                f.write_str("nothing can be committed")
+            }
+            QuorumStatus::Leaderless { lost: Some(lost) } => {
+                write!(f, "no quorum since {:.1} s: no message of a leader arrives", lost.as_secs_f64())
+            }
+            QuorumStatus::Leaderless { lost: None } => f.write_str("no leader is known"),
+        }
+    }
+}
+
+/// Observes one member's Raft. Clones observe the same member.
+#[derive(Clone)]
+pub(crate) struct Quorum {
+    raft: Raft,
+    set: Arc<str>,
+    node: Arc<str>,
+    /// The longest election time: a leader that is not acknowledged for as long may have been replaced.
+    within: Duration,
+    /// What the last check found that the library's metrics do not have.
+    noted: Arc<Mutex<Noted>>,
+    round_trips: Arc<RoundTrips>,
+    /// The longest round trip that the timeouts allow.
+    max_round_trip: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    /// When the member last received a message of its leader.
+    received: Option<Instant>,
+    /// Since when it leads, in which term.
+    leads: Option<(u64, Instant)>,
+}
+
+impl Quorum {
+    pub(crate) fn new(
+        raft: Raft,
+        (set, node): (&str, &str),
+        options: &RaftOptions,
+        round_trips: Arc<RoundTrips>,
+    ) -> Quorum {
+        let (set, node) = (set.into(), node.into());
+        let (within, max_round_trip) = (options.election_max, options.max_round_trip());
+        Quorum { raft, set, node, within, noted: Arc::default(), round_trips, max_round_trip }
+    }
+
+    /// The member's status now.
+    pub(crate) fn status(&self) -> QuorumStatus {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        status_of(&metrics, *self.noted.lock(), self.within)
+    }
+
+    /// The term that the member leads, as far as it knows.
+    pub(crate) fn leads(&self) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        (metrics.current_leader == Some(metrics.id)).then_some(metrics.current_term)
+    }
+
+    /// Names in metrics and logs: of the set, and of the member.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (&self.set, &self.node)
+    }
+
+    /// The last measured round trip to a member, on the leader.
+    pub(crate) fn round_trip(&self, id: u64) -> Option<Duration> {
+        self.round_trips.get(id)
+    }
+
+    pub(crate) fn max_round_trip(&self) -> Duration {
+        self.max_round_trip
+    }
+
+    /// The members that acknowledged this leader within `within`, itself among them; empty on others.
+    pub(crate) fn live(metrics: &RaftMetrics<TypeConfig>, within: Duration) -> BTreeSet<u64> {
+        let Some(acknowledged) = &metrics.heartbeat else { return BTreeSet::new() };
+        let lately = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() <= within);
+        let others = acknowledged.iter().filter(|(_, at)| lately(at.map(|at| *at))).map(|(id, _)| *id);
+        others.chain([metrics.id]).collect()
+    }
+
+    pub(crate) fn within(&self) -> Duration {
+        self.within
+    }
+
+    /// Updates what [`Quorum::status`] needs, and logs changes. Runs until it is dropped.
+    pub(crate) async fn watch(self) {
+        let mut metrics = self.raft.server_metrics();
+        let mut log = Log::new(&self);
+        let mut tick = tokio::time::interval(self.within / CHECKS_PER_ELECTION);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                // The Raft library has stopped, and its task logs why.
+                changed = metrics.changed() => if changed.is_err() { return std::future::pending().await },
+            }
+            let received = self.raft.with_raft_state(|state| state.vote_last_modified()).await.ok().flatten();
+            let metrics = self.raft.metrics().borrow_watched().clone();
+            let leads = (metrics.current_leader == Some(metrics.id)).then_some(metrics.current_term);
+            {
+                let mut noted = self.noted.lock();
+                noted.received = received;
+                let since = noted.leads.filter(|(term, _)| leads == Some(*term)).map(|(_, since)| since);
+                noted.leads = leads.map(|term| (term, since.unwrap_or_else(Instant::now)));
+            }
+            log.note(&self, &metrics);
+        }
+    }
+}
+
+fn status_of(metrics: &RaftMetrics<TypeConfig>, noted: Noted, within: Duration) -> QuorumStatus {
+    let voters: BTreeSet<u64> = metrics.membership_config.membership().voter_ids().collect();
+    let Some(leader) = metrics.current_leader else {
+        return QuorumStatus::Leaderless { lost: noted.received.map(|received| received.elapsed()) };
+    };
+    if leader != metrics.id {
+        return match noted.received.map(|received| received.elapsed()) {
+            Some(since) if since <= within => QuorumStatus::Follows,
+            lost => QuorumStatus::Leaderless { lost },
+        };
+    }
+    if voters.iter().eq([&metrics.id]) {
+        return QuorumStatus::Leads;
+    }
+    let acknowledged = metrics.last_quorum_acked.map(|at| at.elapsed());
+    let leads = noted.leads.filter(|(term, _)| *term == metrics.current_term).map(|(_, since)| since.elapsed());
+    match (acknowledged, leads) {
+        (Some(since), _) if since <= within => QuorumStatus::Leads,
+        (_, None) => QuorumStatus::Begins,
+        (_, Some(leads)) if leads <= within => QuorumStatus::Begins,
+        (acknowledged, Some(leads)) => QuorumStatus::NoMajority {
+            voters: voters.len(),
+            live: Quorum::live(metrics, within).intersection(&voters).count(),
+            lost: acknowledged.map_or(leads, |since| since.min(leads)),
+        },
+    }
+}
+
+/// The last logged values, so that only changes are logged.
+struct Log {
+    set: Arc<str>,
+    node: Arc<str>,
+    leader: Option<u64>,
+    quorum: bool,
+    /// Members that do not respond to this leader, each with the number of checks that found it so.
+    silent: BTreeMap<u64, (Instant, Repeats)>,
+    /// Since when this member leads; a new leader gives the others time to respond.
+    leads_since: Option<Instant>,
+    slow: BTreeMap<u64, Repeats>,
+}
+
+impl Log {
+    fn new(quorum: &Quorum) -> Log {
+        let (set, node) = (quorum.set.clone(), quorum.node.clone());
+        Log {
+            set,
+            node,
+            leader: None,
+            quorum: false,
+            silent: BTreeMap::new(),
+            leads_since: None,
+            slow: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, quorum: &Quorum, metrics: &RaftMetrics<TypeConfig>) {
+        let (set, node) = (&*self.set, &*self.node);
+        let (leader, term) = (metrics.current_leader, metrics.current_term);
+        if leader != self.leader {
+            let (was, is) = (self.leader == Some(metrics.id), leader == Some(metrics.id));
+            match leader {
+                _ if is => tracing::info!(set, node, term, "this member leads"),
+                Some(leader) if was => tracing::info!(set, node, term, leader, "leadership lost"),
+                None if was => tracing::info!(set, node, term, "leadership lost; no leader is known"),
+                Some(leader) => tracing::info!(set, node, term, leader, "this member follows a leader"),
+                None => tracing::info!(set, node, term, "no leader is known"),
+            }
+            self.leader = leader;
+            self.leads_since = is.then(Instant::now);
+        }
+        let status = status_of(metrics, *quorum.noted.lock(), quorum.within);
+        if status.has_quorum() != self.quorum && status != QuorumStatus::Begins {
+            self.quorum = status.has_quorum();
+            match self.quorum {
+                true => tracing::info!(set, node, term, leader, "quorum won"),
+                false => tracing::warn!(set, node, term, leader, "quorum lost: {status}"),
+            }
+        }
+        self.note_members(quorum, metrics);
+    }
+
+    /// Members that stop responding to this leader, and that respond again: a line each, and one a minute meanwhile.
+    fn note_members(&mut self, quorum: &Quorum, metrics: &RaftMetrics<TypeConfig>) {
+        // Twice the election time, as the commands for members count it.
+        let within = quorum.within * 2;
+        if self.leads_since.is_none_or(|since| since.elapsed() < within) {
+            if self.leads_since.is_none() {
+                self.silent.clear();
+            }
+            return;
+        }
+        let (set, node) = (&*self.set, &*self.node);
+        let live = Quorum::live(metrics, within);
+        for (id, member) in metrics.membership_config.membership().nodes() {
+            let (store, addr) = (&member.name, &member.addr);
+            if live.contains(id) {
+                if let Some((since, _)) = self.silent.remove(id) {
+                    let seconds = since.elapsed().as_secs();
+                    tracing::info!(set, node, id, store, addr, seconds, "a member of the store responds again");
+                }
+                let max_round_trip_ms = quorum.max_round_trip.as_millis();
+                if let Some(trip) = quorum.round_trip(*id).filter(|trip| *trip > quorum.max_round_trip)
+                    && let Some(repeated) = self.slow.entry(*id).or_default().admit()
+                {
+                    let trip_ms = trip.as_millis();
+                    tracing::warn!(
+                        set,
+                        node,
+                        id,
+                        store,
+                        addr,
+                        trip_ms,
+                        max_round_trip_ms,
+                        repeated,
+                        "the round trip to a member is longer than the timeouts allow; see store.preset"
+                    );
+                }
+                continue;
+            }
+            let (since, repeats) = self.silent.entry(*id).or_insert_with(|| (Instant::now(), Repeats::default()));
+            if let Some(repeated) = repeats.admit() {
+                let seconds = since.elapsed().as_secs();
+                tracing::warn!(set, node, id, store, addr, seconds, repeated, "a member of the store does not respond");
+            }
+        }
+        self.silent.retain(|id, _| metrics.membership_config.membership().get_node(id).is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::metrics::SerdeInstant;
+    use openraft::{Membership, StoredMembership};
+
+    use super::*;
+    use crate::nonce::Fingerprint;
+    use crate::types::Member;
+
+    const WITHIN: Duration = Duration::from_millis(500);
+
+    fn member(id: u64) -> (u64, Member) {
+        (id, Member { name: format!("s{id}"), addr: format!("h:{id}"), fingerprint: Fingerprint::NONE })
+    }
+
+    fn metrics(leader: Option<u64>, voters: &[u64]) -> RaftMetrics<TypeConfig> {
+        let mut metrics = RaftMetrics::new_initial(1);
+        let nodes: BTreeMap<u64, Member> = voters.iter().map(|id| member(*id)).collect();
+        let list = Membership::new(vec![voters.iter().copied().collect()], nodes).unwrap();
+        metrics.membership_config = Arc::new(StoredMembership::new(None, list));
+        metrics.current_leader = leader;
+        metrics.current_term = 7;
+        metrics
+    }
+
+    /// A leader acknowledged by each of these members so many milliseconds ago, by a majority `quorum` milliseconds
+    /// ago.
+    fn leading(quorum: Option<u64>, acknowledged: &[(u64, u64)]) -> RaftMetrics<TypeConfig> {
+        let at = |ms| Instant::now() - Duration::from_millis(ms);
+        let mut metrics = metrics(Some(1), &[1, 2, 3]);
+        metrics.last_quorum_acked = quorum.map(|ms| SerdeInstant::new(at(ms)));
+        metrics.heartbeat = Some(acknowledged.iter().map(|(id, ms)| (*id, Some(SerdeInstant::new(at(*ms))))).collect());
+        metrics
+    }
+
+    fn led(ms: u64) -> Noted {
+        let since = Instant::now() - Duration::from_millis(ms);
+        Noted { received: None, leads: Some((7, since)) }
+    }
+
+    #[tokio::test]
+    async fn a_leader_without_a_majority_reports_since_when() {
+        let well = leading(Some(80), &[(2, 80), (3, 9_000)]);
+        assert_eq!(status_of(&well, led(60_000), WITHIN), QuorumStatus::Leads);
+        let alone = leading(Some(6_000), &[(2, 6_000), (3, 9_000)]);
+        let status = status_of(&alone, led(60_000), WITHIN);
+        assert!(!status.has_quorum());
+        let text = status.to_string();
+        assert!(text.starts_with("no quorum since 6.0 s: of 3 voters 1 respond and 2 must"), "{text}");
+        // A new leader was not acknowledged yet: that is no loss until an election time is over.
+        assert_eq!(status_of(&leading(None, &[]), led(100), WITHIN), QuorumStatus::Begins);
+        assert!(matches!(
+            status_of(&leading(None, &[]), led(2_000), WITHIN),
+            QuorumStatus::NoMajority { voters: 3, live: 1, .. }
+        ));
+        assert_eq!(
+            status_of(&metrics(Some(1), &[1]), led(60_000), WITHIN),
+            QuorumStatus::Leads,
+            "it is a majority alone"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_follower_names_a_leader_only_while_it_receives_from_it() {
+        let received = |ms| Noted { received: Some(Instant::now() - Duration::from_millis(ms)), leads: None };
+        let follower = metrics(Some(2), &[1, 2, 3]);
+        assert_eq!(status_of(&follower, received(100), WITHIN), QuorumStatus::Follows);
+        let lost = status_of(&follower, received(3_000), WITHIN);
+        assert_eq!(lost.to_string(), "no quorum since 3.0 s: no message of a leader arrives");
+        assert_eq!(status_of(&follower, Noted::default(), WITHIN), QuorumStatus::Leaderless { lost: None });
+        assert_eq!(status_of(&metrics(None, &[1, 2, 3]), Noted::default(), WITHIN).to_string(), "no leader is known");
+    }
+}

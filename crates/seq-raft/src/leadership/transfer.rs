@@ -1,0 +1,54 @@
+//! Transfer of leadership to a chosen member, so that the group is not without a leader for an election timeout.
+//!
+//! From the request on, the leader takes no more writes; the target waits until it has the whole log, and stands for
+//! election at once.
+
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+
+use crate::storage::Raft;
+
+/// How long a leader that stops waits for another one to take over.
+pub(crate) const STEP_DOWN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Transfers leadership and waits until another member leads, as far as this one knows; returns which, or `None` when there is
+/// none within `timeout`.
+pub(crate) async fn transfer_leader(raft: &Raft, to: u64, timeout: Duration) -> Option<u64> {
+    let mut metrics = raft.metrics();
+    let me = metrics.borrow_watched().id;
+    // Its only error is that the Raft library has stopped: then this member does not lead.
+    raft.trigger().transfer_leader(to).await.ok()?;
+    let taken_over = async {
+        loop {
+            let leader = metrics.borrow_watched().current_leader;
+            if let Some(leader) = leader.filter(|leader| *leader != me) {
+                return Some(leader);
+            }
+            metrics.changed().await.ok()?;
+        }
+    };
+    tokio::time::timeout(timeout, taken_over).await.ok().flatten()
+}
+
+/// Makes the follower with the longest log lead, where this member does.
+pub(crate) async fn step_down(raft: &Raft) {
+    let Some(target) = transfer_target(raft) else { return };
+    if transfer_leader(raft, target, STEP_DOWN_TIMEOUT).await.is_none() {
+        tracing::info!(store = target, "leadership was not taken over in time");
+    }
+}
+
+/// The voter with the longest log beside this member, where this one leads.
+pub(crate) fn transfer_target(raft: &Raft) -> Option<u64> {
+    // First: it borrows the metrics, too, and two borrows of one thread deadlock when a writer waits in between.
+    if !raft.is_leader() {
+        return None;
+    }
+    let metrics = raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let voters: Vec<u64> = metrics.membership_config.membership().voter_ids().collect();
+    let followers = metrics.replication.iter().flatten();
+    let others = followers.filter(|(id, _)| **id != metrics.id && voters.contains(id));
+    others.max_by_key(|(_, matched)| **matched).map(|(id, _)| *id)
+}

@@ -1,0 +1,61 @@
+//! A replicated log for one [`StateMachine`]: a command goes in, every member applies it, the proposer gets its output.
+//!
+//! A member is started in steps: [`RaftNode::prepare`] locks its data directory, [`RaftNode::load`] probes the peers and loads
+//! what is stored, [`LoadedNode::run`] starts the Raft library. [`RaftHandle`] proposes commands and reads the applied state.
+//!
+//! | folder | subject |
+//! |---|---|
+//! | `storage` | log, vote, snapshots and identity on sled, or in memory |
+//! | `encoding` | formats of the stored records |
+//! | `transport` | messages between members, with the checks of sender and content |
+//! | `membership` | list of members: plans, changes, the operators' service, probes of peers |
+//! | `leadership` | majority, transfer of leadership, slow disks |
+//!
+//! **Architecture Invariant:** no type of openraft, sled or rkyv is public here; `cargo xtask layers` checks it.
+//!
+//! **Architecture Invariant:** an output is returned for a committed and applied command only. Nothing is returned from what
+//! a member merely expects, and no clock decides what is applied.
+
+mod encoding;
+mod error;
+mod eviction;
+#[cfg(any(fuzzing, test))]
+pub mod fuzzing;
+mod gate;
+mod handle;
+mod leadership;
+mod membership;
+mod membership_status;
+mod node;
+mod nonce;
+mod options;
+mod propose;
+mod runtime;
+mod state_machine;
+mod status;
+mod storage;
+#[cfg(test)]
+mod test_machine;
+mod transport;
+mod types;
+
+pub use encoding::CommandTooLarge;
+pub use encoding::envelope::{Fault, Kind, ReadError};
+pub use error::StartError;
+pub use gate::Gate;
+pub use handle::{Changes, NotTransferred, RaftHandle, Stopped};
+pub use leadership::quorum::QuorumStatus;
+pub use membership::service::MemberAdmin;
+pub use node::{LoadedNode, Peer, RaftConfig, RaftNode, RunningNode};
+pub use options::{InvalidOptions, RaftOptions};
+pub use propose::ProposeError;
+pub use state_machine::{Malformed, StateMachine};
+pub use status::{MemberStatus, RaftStatus};
+pub use storage::{AppliedState, DataDir, LoadError, MemoryDisk, Observer, OpenError};
+pub use transport::server::RaftServer;
+
+/// Largest body of an encoded command.
+pub const MAX_COMMAND_BODY_BYTES: usize = types::MAX_COMMAND_BYTES - encoding::envelope::HEADER_BYTES;
+
+/// Largest message between members: a full batch of the largest entries, with room.
+pub const MAX_MESSAGE_BYTES: usize = transport::client::MAX_MESSAGE_BYTES;

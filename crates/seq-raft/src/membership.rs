@@ -1,0 +1,8 @@
+//! Members of the group: plans and changes of the list, the operators' service, and probes of peers.
+
+pub(crate) mod changes;
+mod plan;
+pub(crate) mod probe;
+pub(crate) mod service;
+
+pub(crate) use plan::Refusal;

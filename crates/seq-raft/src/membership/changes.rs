@@ -1,0 +1,340 @@
+//! Membership changes, made by the leader.
+//!
+//! Each step may be repeated and leaves the group whole: adding a learner is one entry; a change of votes is two, and when the
+//! leader is lost between them, [`MemberChanges::complete_joint_changes`] beside the next one makes the second. One change is
+//! made at a time, each from the list of members that it was planned on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
+use openraft::raft::Precondition;
+use openraft::{ChangeMembers, Instant as _};
+use seq_proto::Reason;
+use tokio::sync::Mutex;
+use tonic::Status;
+
+use super::plan::{Group, MAX_LAG, MembershipRequest, Plan, Refusal};
+use super::probe::Prober;
+use crate::leadership::transfer::{STEP_DOWN_TIMEOUT, transfer_leader};
+use crate::nonce::Fingerprint;
+use crate::options::RaftOptions;
+use crate::propose::{ProposeError, Proposer};
+use crate::storage::{Raft, Replica};
+use crate::types::{LogId, Member, StoredMembership};
+
+/// How long a transfer of leadership may take: the target may first have to receive the end of the log.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pause before an unfinished change is retried.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// A member that has not responded to the leader for this many of the longest election timeouts is not live.
+const SILENT_ELECTIONS: u32 = 2;
+
+/// How often a leader checks whether a silent member has responded; about a heartbeat.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+type Changes = ChangeMembers<u64, Member>;
+
+/// Makes membership changes. Clones make one at a time.
+#[derive(Clone)]
+pub(crate) struct MemberChanges {
+    raft: Raft,
+    replica: Arc<dyn Replica>,
+    proposer: Proposer,
+    prober: Prober,
+    /// How long one entry may take to be committed.
+    commit_timeout: Duration,
+    /// A member that has not responded for this long is not live.
+    live_within: Duration,
+    /// Held while a change is made.
+    one: Arc<Mutex<()>>,
+}
+
+/// The members as the leader observes them.
+pub(crate) struct Observed {
+    pub(crate) group: Group,
+    pub(crate) list: Arc<StoredMembership>,
+    pub(crate) last_log_index: u64,
+    /// How many entries of the leader's log each member is not known to have.
+    pub(crate) lags: BTreeMap<u64, u64>,
+}
+
+impl MemberChanges {
+    pub(crate) fn new(
+        raft: Raft,
+        replica: Arc<dyn Replica>,
+        proposer: Proposer,
+        prober: Prober,
+        options: &RaftOptions,
+    ) -> MemberChanges {
+        let (commit_timeout, live_within) = (options.commit_timeout, options.election_max * SILENT_ELECTIONS);
+        MemberChanges { raft, replica, proposer, prober, commit_timeout, live_within, one: Arc::default() }
+    }
+
+    /// The members as the leader observes them now.
+    ///
+    /// # Errors
+    /// This member does not lead.
+    pub(crate) fn observe(&self) -> Result<Observed, ChangeError> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let (true, Some(replication), Some(acknowledged)) =
+            (self.raft.is_leader(), &metrics.replication, &metrics.heartbeat)
+        else {
+            return Err(self.proposer.not_leader().into());
+        };
+        let last = metrics.last_log_index.unwrap_or(0);
+        let membership = metrics.membership_config.membership();
+        let mut observed = Observed {
+            group: Group { leader: metrics.id, voters: membership.voter_ids().collect(), ..Group::default() },
+            list: metrics.membership_config.clone(),
+            last_log_index: last,
+            lags: BTreeMap::new(),
+        };
+        for (id, _) in membership.nodes() {
+            let mine = *id == metrics.id;
+            let live =
+                mine || acknowledged.get(id).copied().flatten().is_some_and(|at| at.elapsed() <= self.live_within);
+            let matched = replication.get(id).copied().flatten();
+            // Counted in entries, so one that has nothing lacks the one at 0 as well.
+            let lag =
+                if mine { 0 } else { (last + 1).saturating_sub(matched.map_or(0, |matched| matched.index() + 1)) };
+            observed.lags.insert(*id, lag);
+            observed.group.live.extend(live.then_some(*id));
+            observed.group.caught_up.extend((live && lag <= MAX_LAG).then_some(*id));
+        }
+        observed.group.learners = membership.learner_ids().collect();
+        observed.group.used = self.replica.read_members(|_, ids| ids.iter().copied().collect());
+        observed.group.used.extend(membership.nodes().map(|(id, _)| *id));
+        Ok(observed)
+    }
+
+    /// Adds members without a vote; returns the ids of those that are new.
+    pub(crate) async fn add(&self, wanted: BTreeMap<u64, Member>) -> Result<Vec<u64>, ChangeError> {
+        let _one = self.begin()?;
+        let observed = self.settled().await?;
+        let membership = observed.list.membership();
+        let mut new = BTreeMap::new();
+        for (id, member) in wanted {
+            match membership.get_node(&id) {
+                Some(there) if (&there.name, &there.addr) == (&member.name, &member.addr) => continue,
+                Some(Member { name, addr, .. }) => {
+                    return Err(Refusal::OtherMember { id, name: name.clone(), addr: addr.clone() }.into());
+                }
+                None => observed.group.check_new_id(id)?,
+            }
+            let others = membership.nodes().chain(&new);
+            let taken = others.into_iter().find(|(_, there)| there.name == member.name || there.addr == member.addr);
+            if let Some((id, Member { name, addr, .. })) = taken {
+                return Err(Refusal::Taken { id: *id, name: name.clone(), addr: addr.clone() }.into());
+            }
+            new.insert(id, member);
+        }
+        // The list names the data directory of each member: only that one is the member.
+        for (id, member) in &mut new {
+            member.fingerprint = self.directory(*id, &member.addr).await?;
+        }
+        let ids: Vec<u64> = new.keys().copied().collect();
+        if !new.is_empty() {
+            tracing::info!(?new, "adding members without a vote");
+            self.write(ChangeMembers::AddNodes(new), &observed.list).await?;
+        }
+        for id in &ids {
+            self.claim(*id).await?;
+        }
+        Ok(ids)
+    }
+
+    /// Claims an id for a member, unless it is claimed already: an id belongs to one disk for good.
+    async fn claim(&self, id: u64) -> Result<(), ProposeError> {
+        if self.replica.read_members(|_, ids| ids.binary_search(&id).is_ok()) {
+            return Ok(());
+        }
+        // Its output is dropped: an id that was claimed in between is as good.
+        self.proposer.propose(self.replica.claim_member_id(id)?).await.map(drop)
+    }
+
+    /// The data directory of a store that is to become a member; it may be starting at this moment.
+    async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, ChangeError> {
+        let deadline = tokio::time::Instant::now() + self.commit_timeout;
+        loop {
+            match self.prober.directory(id, addr).await {
+                Ok(directory) => return Ok(directory),
+                Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(RETRY).await,
+                Err(why) => return Err(ChangeError::NotReached { id, addr: addr.to_owned(), why }),
+            }
+        }
+    }
+
+    /// Changes the voters; returns them, and whether anything was done.
+    pub(crate) async fn change(&self, request: &MembershipRequest) -> Result<(BTreeSet<u64>, bool), ChangeError> {
+        if request.dry_run {
+            let (observed, plan) = self.checked(|group| group.plan(request)).await?;
+            return Ok(match plan {
+                Plan::Change { voters, .. } => (voters, false),
+                Plan::Nothing | Plan::TransferLeader { .. } => (observed.group.voters, false),
+            });
+        }
+        let _one = self.begin()?;
+        self.settled().await?;
+        let (observed, plan) = self.checked(|group| group.plan(request)).await?;
+        match plan {
+            Plan::Nothing => Ok((observed.group.voters, false)),
+            Plan::TransferLeader { to } => {
+                tracing::info!(to, "the leader is to be removed: leadership is transferred first");
+                transfer_leader(&self.raft, to, TRANSFER_TIMEOUT).await;
+                Err(self.proposer.not_leader().into())
+            }
+            Plan::Change { promote, demote, drop, voters } => {
+                // An id is claimed before it leaves, however it became a member.
+                for id in demote.iter().chain(&drop).chain(&promote) {
+                    self.claim(*id).await?;
+                }
+                tracing::info!(?promote, ?demote, ?drop, "changing members");
+                let mut list = observed.list;
+                if !drop.is_empty() {
+                    self.write(ChangeMembers::RemoveNodes(drop), &list).await?;
+                    list = self.settled().await?.list;
+                }
+                if !(promote.is_empty() && demote.is_empty()) {
+                    let both = vec![ChangeMembers::AddVoterIds(promote), ChangeMembers::RemoveVoters(demote)];
+                    self.write(ChangeMembers::Batch(both), &list).await?;
+                }
+                tracing::info!(?voters, "members changed");
+                Ok((voters, true))
+            }
+        }
+    }
+
+    /// Transfers leadership to a voter; returns the leader.
+    pub(crate) async fn transfer_to(&self, to: u64) -> Result<u64, ChangeError> {
+        let _one = self.begin()?;
+        let (observed, ()) = self.checked(|group| group.check_successor(to)).await?;
+        if observed.group.leader == to {
+            return Ok(to);
+        }
+        match transfer_leader(&self.raft, to, TRANSFER_TIMEOUT).await {
+            Some(leader) if leader == to => Ok(to),
+            _ => Err(ChangeError::NotTakenOver { to }),
+        }
+    }
+
+    /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over may stay
+    /// unknown here: messages of the others may not arrive.
+    pub(crate) async fn transfer_to_any(&self) -> Result<u64, ChangeError> {
+        let _one = self.begin()?;
+        let observed = self.observe()?;
+        let to = observed.group.longest_log(&observed.lags)?;
+        transfer_leader(&self.raft, to, STEP_DOWN_TIMEOUT).await;
+        Ok(to)
+    }
+
+    /// Completes changes whose leader was lost between their two entries, while this member leads. Runs until it is dropped.
+    pub(crate) async fn complete_joint_changes(self) {
+        let mut metrics = self.raft.server_metrics();
+        loop {
+            let joint = metrics.borrow_watched().membership_config.membership().get_joint_config().len() > 1;
+            if joint && self.raft.is_leader() {
+                let _one = self.one.lock().await;
+                if let Err(error) = self.settled().await {
+                    tracing::info!(%error, "a change of members could not be completed yet");
+                    tokio::time::sleep(RETRY).await;
+                }
+            } else if metrics.changed().await.is_err() {
+                // The Raft library has stopped, and its task logs why.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Checks what the leader observes. One that leads for a short time only may not have a response of every member yet, so a
+    /// refusal for silence is returned only after the time that makes a member silent.
+    async fn checked<T>(&self, check: impl Fn(&Group) -> Result<T, Refusal>) -> Result<(Observed, T), ChangeError> {
+        let deadline = tokio::time::Instant::now() + self.live_within;
+        loop {
+            let observed = self.observe()?;
+            match check(&observed.group) {
+                Err(refusal) if refusal.is_for_silence() && tokio::time::Instant::now() < deadline => {
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                }
+                result => return Ok((observed, result?)),
+            }
+        }
+    }
+
+    fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ChangeError> {
+        self.one.try_lock().map_err(|_| ChangeError::InProgress)
+    }
+
+    /// Waits until the newest list of members is committed, applied here, and not joint, completing an unfinished change.
+    async fn settled(&self) -> Result<Observed, ChangeError> {
+        let mut metrics = self.raft.metrics();
+        let settling = async {
+            loop {
+                let observed = self.observe()?;
+                if observed.list.log_id().is_some() && *observed.list.log_id() <= self.replica.last_applied() {
+                    if observed.list.membership().get_joint_config().len() == 1 {
+                        return Ok(observed);
+                    }
+                    // An empty change makes one list of two.
+                    self.write(ChangeMembers::AddVoterIds(BTreeSet::new()), &observed.list).await?;
+                    continue;
+                }
+                if metrics.changed().await.is_err() {
+                    return Err(ProposeError::Stopping.into());
+                }
+            }
+        };
+        let late = |_| ChangeError::from(ProposeError::TimedOut { after: self.commit_timeout });
+        tokio::time::timeout(self.commit_timeout, settling).await.map_err(late)?
+    }
+
+    /// Writes one change, provided that the newest list of members is `from`.
+    async fn write(&self, changes: Changes, from: &StoredMembership) -> Result<(), ChangeError> {
+        let last_membership_log_id: Option<LogId> = *from.log_id();
+        let conditions = [Precondition::LastMembershipLogId { last_membership_log_id }];
+        // A removed member is no learner afterwards: its id is used up.
+        let written = self.raft.change_membership_if(changes, false, conditions);
+        let late = |_| ProposeError::TimedOut { after: self.commit_timeout };
+        match tokio::time::timeout(self.commit_timeout, written).await.map_err(late)? {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(
+                ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))
+                | ClientWriteError::PreconditionFailed(_),
+            )) => Err(ChangeError::InProgress),
+            Err(error) => Err(self.proposer.read_error(error).into()),
+        }
+    }
+}
+
+/// Why a change was not made, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Propose(#[from] ProposeError),
+    #[error("another change of members is under way")]
+    InProgress,
+    #[error("store {id} at {addr} does not name its data directory: {why}; start it with --join first")]
+    NotReached { id: u64, addr: String, why: String },
+    #[error("store {to} did not take over in time")]
+    NotTakenOver { to: u64 },
+}
+
+impl From<ChangeError> for Status {
+    fn from(error: ChangeError) -> Status {
+        let text = error.to_string();
+        let reason = match error {
+            ChangeError::Refused(refusal) => return refusal.into(),
+            ChangeError::Propose(error) => return error.into(),
+            ChangeError::InProgress => Reason::ChangeInProgress,
+            ChangeError::NotReached { .. } => Reason::MemberNotReached,
+            ChangeError::NotTakenOver { .. } => Reason::NotTakenOver,
+        };
+        reason.status(text)
+    }
+}

@@ -1,0 +1,272 @@
+//! Plans of membership changes: what an operator requests, checked against what the leader observes.
+//!
+//! **Invariant:** no plan leaves voters of which a majority does not respond, and a vote is given only to a member that has
+//! about the whole log. So a change that was begun can end, and writes go on meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use seq_core::limits;
+use seq_proto::Reason;
+use tonic::Status;
+
+use crate::leadership::quorum::QuorumStatus;
+
+/// Entries that a new voter may lack at most. Half a second of many writes, and fewer than are kept behind a snapshot, so that
+/// what is missing comes from the log.
+pub(crate) const MAX_LAG: u64 = 4_000;
+
+/// Most voters of a store: past five, a write waits for more disks and is no safer in practice.
+pub(crate) const MAX_VOTERS: usize = *limits::STORE_COUNTS.last().expect("there are sizes");
+
+type Ids = BTreeSet<u64>;
+
+/// A group as its leader observes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) leader: u64,
+    pub(crate) voters: Ids,
+    pub(crate) learners: Ids,
+    /// Those that responded lately, the leader among them.
+    pub(crate) live: Ids,
+    /// Live ones that lack at most [`MAX_LAG`] entries.
+    pub(crate) caught_up: Ids,
+    /// Every id that a member ever had, as far as the state records it.
+    pub(crate) used: Ids,
+}
+
+/// A change that an operator requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MembershipRequest {
+    pub(crate) add: Ids,
+    pub(crate) remove: Ids,
+    pub(crate) allow_even: bool,
+    /// Assumes that members to add are there, live, and have the whole log; nothing is changed.
+    pub(crate) dry_run: bool,
+}
+
+/// Steps of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// The members are as requested.
+    Nothing,
+    /// The leader is to be removed, so another member leads first.
+    TransferLeader {
+        /// The next leader.
+        to: u64,
+    },
+    /// One joint change.
+    Change {
+        /// Learners that get a vote.
+        promote: Ids,
+        /// Voters that are removed.
+        demote: Ids,
+        /// Learners that are removed.
+        drop: Ids,
+        /// The voters after it.
+        voters: Ids,
+    },
+}
+
+impl Group {
+    /// Plans a change of the voters.
+    pub(crate) fn plan(&self, request: &MembershipRequest) -> Result<Plan, Refusal> {
+        if let Some(id) = request.add.intersection(&request.remove).next() {
+            return Err(Refusal::AddedAndRemoved { id: *id });
+        }
+        let promote: Ids = request.add.difference(&self.voters).copied().collect();
+        for id in &promote {
+            self.check_new_voter(*id, request.dry_run)?;
+        }
+        let is_member = |id: &u64| self.voters.contains(id) || self.learners.contains(id);
+        if let Some(id) = request.remove.iter().find(|id| !is_member(id) && !self.used.contains(id)) {
+            return Err(Refusal::UnknownMember { id: *id });
+        }
+        let demote: Ids = request.remove.intersection(&self.voters).copied().collect();
+        let drop: Ids = request.remove.intersection(&self.learners).copied().collect();
+        if promote.is_empty() && demote.is_empty() && drop.is_empty() {
+            return Ok(Plan::Nothing);
+        }
+        let voters: Ids = self.voters.union(&promote).filter(|id| !demote.contains(id)).copied().collect();
+        if voters != self.voters {
+            self.check_voters(&voters, &promote, request)?;
+        }
+        if demote.contains(&self.leader) && !request.dry_run {
+            return self.successor(&demote).map(|to| Plan::TransferLeader { to });
+        }
+        Ok(Plan::Change { promote, demote, drop, voters })
+    }
+
+    /// The next leader where this one is removed: a voter that stays and has the log.
+    fn successor(&self, leaving: &Ids) -> Result<u64, Refusal> {
+        let stays = |id: &&u64| **id != self.leader && !leaving.contains(id) && self.voters.contains(id);
+        self.caught_up.iter().find(stays).copied().ok_or(Refusal::NoSuccessor)
+    }
+
+    /// The live voter beside the leader that lacks the fewest entries of the leader's log.
+    pub(crate) fn longest_log(&self, lags: &BTreeMap<u64, u64>) -> Result<u64, Refusal> {
+        let others = self.caught_up.iter().filter(|id| **id != self.leader && self.voters.contains(id));
+        others.copied().min_by_key(|id| lags.get(id).copied().unwrap_or(u64::MAX)).ok_or(Refusal::NoSuccessor)
+    }
+
+    /// Whether leadership may go to a member.
+    pub(crate) fn check_successor(&self, to: u64) -> Result<(), Refusal> {
+        if !self.voters.contains(&to) {
+            return Err(if self.learners.contains(&to) {
+                Refusal::NotAVoter { id: to }
+            } else {
+                Refusal::UnknownMember { id: to }
+            });
+        }
+        // A leader that transfers leadership takes no writes until the other one has them all.
+        if to != self.leader && !self.caught_up.contains(&to) {
+            return Err(Refusal::NotCaughtUp { id: to });
+        }
+        Ok(())
+    }
+
+    /// Whether a new member may have an id.
+    pub(crate) fn check_new_id(&self, id: u64) -> Result<(), Refusal> {
+        if id == 0 {
+            return Err(Refusal::BadId);
+        }
+        if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
+    }
+
+    fn check_new_voter(&self, id: u64, dry_run: bool) -> Result<(), Refusal> {
+        match (self.learners.contains(&id), dry_run) {
+            (true, true) => Ok(()),
+            (false, true) => self.check_new_id(id),
+            (false, false) => Err(Refusal::UnknownMember { id }),
+            (true, false) if self.caught_up.contains(&id) => Ok(()),
+            (true, false) => Err(Refusal::NotCaughtUp { id }),
+        }
+    }
+
+    fn check_voters(&self, voters: &Ids, promote: &Ids, request: &MembershipRequest) -> Result<(), Refusal> {
+        let count = voters.len();
+        if count == 0 {
+            return Err(Refusal::NoVoters);
+        }
+        if count > MAX_VOTERS {
+            return Err(Refusal::TooManyVoters { voters: count });
+        }
+        if count.is_multiple_of(2) && !request.allow_even {
+            return Err(Refusal::EvenVoters { voters: count });
+        }
+        let lives = |id: &&u64| self.live.contains(id) || (request.dry_run && promote.contains(id));
+        let (live, needed) = (voters.iter().filter(lives).count(), count / 2 + 1);
+        if live < needed {
+            let silent = voters.iter().filter(|id| !lives(id)).copied().collect();
+            return Err(Refusal::NoMajority { voters: count, live, needed, silent });
+        }
+        Ok(())
+    }
+}
+
+/// Why a change is not made. Nothing was done then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("the request is about set {given:?}, and this is the store of set {mine:?}")]
+    OtherSet { mine: String, given: String },
+    #[error("an id of a store is 1 or above")]
+    BadId,
+    #[error("{count} members to add are not 1..={MAX_VOTERS}")]
+    BadCount { count: usize },
+    #[error("store {id} has the address {addr:?}, which is not \"host:port\"")]
+    BadAddr { id: u64, addr: String },
+    #[error("store {id} is named {name:?}, which is empty or too long")]
+    BadName { id: u64, name: String },
+    #[error("store {id} is to be added and removed at once")]
+    AddedAndRemoved { id: u64 },
+    #[error("no member of this store has id {id}, and none ever had")]
+    UnknownMember { id: u64 },
+    #[error("store {id} does not vote")]
+    NotAVoter { id: u64 },
+    #[error(
+        "store id {id} was used before; an id belongs to one disk for good, so give the new member an id that no member \
+         ever had"
+    )]
+    UsedId { id: u64 },
+    #[error("store {id} is a member already, as {name} at {addr}")]
+    OtherMember { id: u64, name: String, addr: String },
+    #[error("store {id} has the name or the address of the one to add: {name} at {addr}")]
+    Taken { id: u64, name: String, addr: String },
+    #[error("store {id} has not caught up: it does not respond, or lacks more than {MAX_LAG} entries")]
+    NotCaughtUp { id: u64 },
+    #[error("no voter would be left; the last member of a store cannot be removed")]
+    NoVoters,
+    #[error(
+        "{voters} voters are more than {MAX_VOTERS}: a write would wait for more disks and be no safer in practice"
+    )]
+    TooManyVoters { voters: usize },
+    #[error(
+        "{voters} voters survive no more failures than {}, and one more disk can fail; change two members at once, or \
+         allow an even number",
+        voters - 1
+    )]
+    EvenVoters { voters: usize },
+    #[error(
+        "of the {voters} voters after the change only {live} respond and {needed} must: no write would be accepted; \
+         silent: {silent:?}"
+    )]
+    NoMajority { voters: usize, live: usize, needed: usize, silent: Vec<u64> },
+    #[error("{status}")]
+    NoQuorum { status: QuorumStatus },
+    #[error("{status}")]
+    NoLeader { status: QuorumStatus },
+    #[error("the leader is to be removed, and no other voter that stays has caught up")]
+    NoSuccessor,
+}
+
+impl Refusal {
+    /// Refuses a request for the leader where none is known, or where the known one was silent lately: another member may
+    /// know.
+    pub(crate) fn check_leader(status: &QuorumStatus) -> Result<(), Refusal> {
+        match status {
+            QuorumStatus::Leaderless { .. } | QuorumStatus::Begins => Err(Refusal::NoLeader { status: status.clone() }),
+            QuorumStatus::Leads | QuorumStatus::Follows | QuorumStatus::NoMajority { .. } => Ok(()),
+        }
+    }
+
+    /// Refuses what needs an entry to be committed while the leader has no majority: it would wait for nothing.
+    pub(crate) fn check_quorum(status: &QuorumStatus) -> Result<(), Refusal> {
+        match status {
+            QuorumStatus::NoMajority { .. } => Err(Refusal::NoQuorum { status: status.clone() }),
+            _ => Refusal::check_leader(status),
+        }
+    }
+
+    /// Whether the only reason is that a member has not responded, or has not caught up, so far.
+    pub(crate) fn is_for_silence(&self) -> bool {
+        matches!(self, Refusal::NoMajority { .. } | Refusal::NotCaughtUp { .. } | Refusal::NoSuccessor)
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Status {
+        let reason = match refusal {
+            Refusal::OtherSet { .. } => Reason::OtherSet,
+            Refusal::BadId => Reason::BadStoreId,
+            Refusal::BadCount { .. } => Reason::BadCount,
+            Refusal::BadAddr { .. } => Reason::BadAddr,
+            Refusal::BadName { .. } => Reason::BadName,
+            Refusal::AddedAndRemoved { .. } => Reason::AddedAndRemoved,
+            Refusal::UnknownMember { .. } => Reason::UnknownMember,
+            Refusal::NotAVoter { .. } => Reason::NotAVoter,
+            Refusal::UsedId { .. } => Reason::UsedStoreId,
+            Refusal::OtherMember { .. } => Reason::OtherMember,
+            Refusal::Taken { .. } => Reason::Taken,
+            Refusal::NotCaughtUp { .. } => Reason::NotCaughtUp,
+            Refusal::NoVoters => Reason::NoVoters,
+            Refusal::TooManyVoters { .. } => Reason::TooManyVoters,
+            Refusal::EvenVoters { .. } => Reason::EvenVoters,
+            Refusal::NoMajority { .. } | Refusal::NoQuorum { .. } => Reason::NoMajority,
+            Refusal::NoLeader { .. } => Reason::NoLeader,
+            Refusal::NoSuccessor => Reason::NoSuccessor,
+        };
+        reason.status(refusal.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

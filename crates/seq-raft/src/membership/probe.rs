@@ -1,0 +1,264 @@
+//! Peer probes: a member asks the others whether their list of members names its data directory, whether they have
+//! acknowledgements of it that it lost, and whether there is a group.
+//!
+//! A group is formed once, by the store with the lowest id of the set file, with an empty log, and only after every
+//! other store of the file has responded that it belongs to none and has named its data directory: the first list of
+//! members names the directory of each. So a store that is added later never forms a second group beside the first one,
+//! whatever its id, and whichever others are down at that moment. One that is started to join never forms any.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{InitializeError, RaftError};
+use seq_proto::dial::Dial;
+use seq_proto::{status, v1};
+use tonic::Code;
+
+use crate::error::StartError;
+use crate::eviction::{Eviction, Evictions};
+use crate::membership_status::OwnMembership;
+use crate::node::Peer;
+use crate::nonce::Fingerprint;
+use crate::storage::{Position, Raft};
+use crate::transport::client;
+use crate::transport::identity::{Identity, PeerRefusal};
+use crate::types::Member;
+
+/// Timeout of one probe. A peer that cannot be reached is not waited for.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Pause between two rounds of probes of a running member.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pause between two rounds of probes before the group is formed: its stores start at about the same time.
+const FORM_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The responses to one round of probes.
+#[derive(Debug, Default)]
+struct Responses {
+    /// Peers without a response.
+    unreached: BTreeMap<u64, String>,
+    /// The data directories of those that belong to no group and have one for good.
+    directories: BTreeMap<u64, Fingerprint>,
+    /// A peer whose group this member is not of.
+    unknown_to: Option<u64>,
+    /// A peer that has this member in its group.
+    member_of: Option<u64>,
+    /// Number of peers that belong to no group.
+    groupless: usize,
+}
+
+impl Responses {
+    /// A member that was started without `--join` must be of the group where there is one.
+    fn check_member(&self, id: u64) -> Result<(), StartError> {
+        match self.unknown_to {
+            Some(by) if self.member_of.is_none() => Err(StartError::NotAMember { by, id }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Probes others. `membership` is the number of the newest list of members that names this one.
+async fn probe_all(
+    me: &Identity,
+    membership: u64,
+    position: Option<&Position>,
+    dial: &Dial,
+    others: BTreeMap<u64, String>,
+) -> Result<Responses, StartError> {
+    let mut responses = Responses::default();
+    for (by, response) in client::probe(me, membership, position, dial, others.clone(), TIMEOUT).await {
+        let response = match response {
+            Ok(response) => response,
+            Err(refusal) if refusal.code() == Code::FailedPrecondition && status::reason(&refusal).is_some() => {
+                return Err(StartError::Refused { by, why: refusal.message().to_owned() });
+            }
+            Err(_) => {
+                responses.unreached.insert(by, others[&by].clone());
+                continue;
+            }
+        };
+        if response.status() == v1::MembershipStatus::Removed {
+            let why = PeerRefusal::Removed { cluster: me.cluster.clone(), id: me.id }.to_string();
+            return Err(StartError::Removed { by, why });
+        }
+        match response.status() {
+            v1::MembershipStatus::Member => responses.member_of = Some(by),
+            v1::MembershipStatus::UnknownMember => responses.unknown_to = Some(by),
+            v1::MembershipStatus::NoGroup => {
+                responses.groupless += 1;
+                responses
+                    .directories
+                    .extend(Fingerprint::from_bytes(&response.fingerprint).map(|directory| (by, directory)));
+            }
+            v1::MembershipStatus::Unspecified | v1::MembershipStatus::Removed => {}
+        }
+    }
+    Ok(responses)
+}
+
+/// Probes for an empty directory, before anything durable is made; returns the peers that could not be reached.
+pub(crate) async fn probe_for_fresh(
+    me: &Identity,
+    dial: &Dial,
+    mut stores: BTreeMap<u64, String>,
+    join: bool,
+) -> Result<BTreeMap<u64, String>, StartError> {
+    stores.remove(&me.id);
+    let responses = probe_all(me, 0, None, dial, stores).await?;
+    if !join {
+        responses.check_member(me.id)?;
+    }
+    Ok(responses.unreached)
+}
+
+/// Probes for a directory with data, before any vote is given: a member with acknowledgements of more than it has refuses
+/// it. Peers that cannot be reached are not waited for.
+pub(crate) async fn probe_for_data(
+    me: &Identity,
+    position: &Position,
+    dial: &Dial,
+    mut stores: BTreeMap<u64, String>,
+) -> Result<(), StartError> {
+    stores.remove(&me.id);
+    probe_all(me, 0, Some(position), dial, stores).await.map(drop)
+}
+
+/// Reads the data directory's fingerprint of a store that is to become a member.
+#[derive(Clone)]
+pub(crate) struct Prober {
+    pub(crate) me: Identity,
+    pub(crate) dial: Dial,
+}
+
+impl Prober {
+    /// The fingerprint of the data directory of store `id`.
+    ///
+    /// # Errors
+    /// Why it cannot become a member.
+    pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, String> {
+        let others = [(id, addr.to_owned())];
+        let mut responses = client::probe(&self.me, 0, None, &self.dial, others, TIMEOUT).await;
+        let (_, response) = responses.pop().expect("one was probed");
+        let response = response.map_err(|refusal| refusal.message().to_owned())?;
+        Fingerprint::from_bytes(&response.fingerprint)
+            .ok_or_else(|| "it is starting, or belongs to another group already".to_owned())
+    }
+}
+
+/// Forms the group where that is due, then probes peers while this member has no vote, sees no leader, or has peers that were
+/// not reached at the start.
+pub(crate) struct PeerProbe {
+    pub(crate) me: Identity,
+    pub(crate) dial: Dial,
+    pub(crate) raft: Raft,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) join: bool,
+    /// Peers that were not reached at the start of an empty directory. Meanwhile no harm is done: where the list of members
+    /// names another directory, neither a request reaches this one nor does a response of it count.
+    pub(crate) unreached: BTreeMap<u64, String>,
+    pub(crate) membership: Arc<OwnMembership>,
+    pub(crate) evictions: Evictions,
+}
+
+impl PeerProbe {
+    /// Runs until it is dropped; ends when this member may not go on.
+    pub(crate) async fn run(mut self) {
+        if let Err(error) = self.form().await {
+            return tracing::error!(error = %error, "this member is not of the store's group");
+        }
+        loop {
+            tokio::time::sleep(PROBE_INTERVAL).await;
+            let mut others = std::mem::take(&mut self.unreached);
+            if self.is_doubtful() {
+                others.extend(self.all_peers());
+            }
+            if others.is_empty() {
+                continue;
+            }
+            let round = probe_all(&self.me, self.membership.number(), None, &self.dial, others).await;
+            let checked = round.and_then(|responses| match self.join {
+                true => Ok(responses),
+                false => responses.check_member(self.me.id).map(|()| responses),
+            });
+            match checked {
+                // While in doubt all are probed anyway.
+                Ok(responses) => self.unreached = responses.unreached,
+                Err(StartError::Removed { why, .. }) => {
+                    self.evictions.send_replace(Some(Eviction::Removed(why)));
+                    return std::future::pending().await;
+                }
+                Err(refusal) => return tracing::error!(error = %refusal, "this member is not of the store's group"),
+            }
+        }
+    }
+
+    /// Forms the group, where this member is the one that does.
+    async fn form(&mut self) -> Result<(), StartError> {
+        let failed = |what| StartError::Raft { what };
+        let others: BTreeMap<u64, String> = self.others().collect();
+        loop {
+            if self.raft.is_initialized().await.map_err(|error| failed(error.to_string()))? {
+                return Ok(());
+            }
+            let mut responses = probe_all(&self.me, 0, None, &self.dial, others.clone()).await?;
+            self.unreached.retain(|id, _| responses.unreached.contains_key(id));
+            if !self.join {
+                responses.check_member(self.me.id)?;
+            }
+            let is_first = self.peers.iter().all(|peer| peer.id >= self.me.id);
+            if self.join && responses.groupless > 0 && responses.unknown_to.or(responses.member_of).is_none() {
+                tracing::warn!(
+                    "stores of the set file are up and of no group; start those that form it without --join"
+                );
+            }
+            if self.join || !is_first || responses.member_of.is_some() {
+                return Ok(());
+            }
+            if responses.groupless == others.len() && responses.directories.len() == others.len() {
+                responses.directories.insert(self.me.id, self.me.fingerprint());
+                return form_group(&self.raft, &self.peers, &responses.directories).await.map_err(failed);
+            }
+            tokio::time::sleep(FORM_INTERVAL).await;
+        }
+    }
+
+    /// Without a vote or a leader, this member may have been removed without receiving that entry.
+    fn is_doubtful(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let votes = metrics.membership_config.membership().voter_ids().any(|id| id == self.me.id);
+        !votes || metrics.current_leader.is_none()
+    }
+
+    /// The other stores of the set file.
+    fn others(&self) -> impl Iterator<Item = (u64, String)> {
+        let others = self.peers.iter().filter(|peer| peer.id != self.me.id);
+        others.map(|peer| (peer.id, peer.addr.clone()))
+    }
+
+    /// The other members, and the other stores of the set file, whose addresses are newer.
+    fn all_peers(&self) -> BTreeMap<u64, String> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership().nodes().filter(|(id, _)| **id != self.me.id);
+        members.map(|(id, member)| (*id, member.addr.clone())).chain(self.others()).collect()
+    }
+}
+
+/// Makes an empty member the first of its group, with all peers and their data directories as members.
+async fn form_group(raft: &Raft, peers: &[Peer], directories: &BTreeMap<u64, Fingerprint>) -> Result<(), String> {
+    let member = |Peer { id, name, addr }: &Peer| {
+        let fingerprint = *directories.get(id).ok_or_else(|| format!("store {id} has named no data directory"))?;
+        Ok((*id, Member { name: name.clone(), addr: addr.clone(), fingerprint }))
+    };
+    let members = peers.iter().map(member).collect::<Result<BTreeMap<u64, Member>, String>>()?;
+    match raft.initialize(members).await {
+        Ok(()) => Ok(()),
+        // A message of another member came in between: the group exists.
+        Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}

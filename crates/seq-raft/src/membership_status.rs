@@ -1,0 +1,149 @@
+//! Membership of an id in the group, decided from what is committed.
+//!
+//! A member numbers the lists of members by the position of their entries in the log. A message carries the number of the
+//! newest list that names its sender. A receiver whose newest committed list has a greater number and does not name the sender
+//! concludes that the sender was removed; one whose list has a smaller number is behind, and must accept the message: the
+//! sender may be the leader that it needs.
+//!
+//! **Invariant:** only what is removed for good is reported as removed. The lists that name an id are neighbours in the log:
+//! its first one was proposed when the id was new, it is claimed before it leaves, and a claimed id is not added again.
+
+use std::sync::OnceLock;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::metrics::RaftServerMetrics;
+use openraft::type_config::alias::WatchReceiverOf;
+use seq_proto::v1;
+
+use crate::nonce::Fingerprint;
+use crate::storage::{Raft, Replica};
+use crate::types::{StoredMembership, TypeConfig};
+
+/// The number of a list of members: its entry's position in the log, from 1; 0 for none.
+pub(crate) fn number(membership: &StoredMembership) -> u64 {
+    membership.log_id().as_ref().map_or(0, |id| id.index() + 1)
+}
+
+/// The newest list of members in this member's own log. Watched once the Raft library runs; 0 before.
+#[derive(Default)]
+pub(crate) struct OwnMembership(OnceLock<WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>>);
+
+impl OwnMembership {
+    /// Reads from this instance from now on.
+    pub(crate) fn watch(&self, raft: &Raft) {
+        // A receiver and not the instance, which holds the network, which holds this.
+        assert!(self.0.set(raft.server_metrics()).is_ok(), "there is one instance");
+    }
+
+    /// Number of the newest list of members that names this one; 0 when none does.
+    pub(crate) fn number(&self) -> u64 {
+        let Some(metrics) = self.0.get() else { return 0 };
+        let metrics = metrics.borrow_watched();
+        let list = &metrics.membership_config;
+        list.membership().get_node(&metrics.id).map_or(0, |_| number(list))
+    }
+}
+
+/// Membership of an id in the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MembershipStatus {
+    /// There is no group here yet.
+    NoGroup,
+    /// The group never had it.
+    UnknownMember,
+    /// The group has it, or it comes with the number of a newer list that does.
+    Member,
+    /// The group has its id with another data directory.
+    OtherDirectory,
+    /// The group had it.
+    Removed,
+}
+
+impl MembershipStatus {
+    /// The wire's value. Another directory is refused, not sent.
+    pub(crate) fn to_wire(self) -> v1::MembershipStatus {
+        match self {
+            MembershipStatus::OtherDirectory => v1::MembershipStatus::Unspecified,
+            MembershipStatus::NoGroup => v1::MembershipStatus::NoGroup,
+            MembershipStatus::UnknownMember => v1::MembershipStatus::UnknownMember,
+            MembershipStatus::Member => v1::MembershipStatus::Member,
+            MembershipStatus::Removed => v1::MembershipStatus::Removed,
+        }
+    }
+}
+
+/// The part of the group's state that decides the membership of one id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    /// Number of the newest committed list.
+    newest: u64,
+    /// Whether that list, or one after it that may not be committed, names the id in question, and the directory with
+    /// it.
+    named: Option<bool>,
+    /// Whether the id is claimed.
+    claimed: bool,
+}
+
+/// Membership of `id` with this data directory, by what is applied here. `theirs` is the number that came with the message.
+pub(crate) fn status_of(
+    raft: &Raft,
+    replica: &dyn Replica,
+    id: u64,
+    directory: Fingerprint,
+    theirs: u64,
+) -> MembershipStatus {
+    let fingerprint = |list: &StoredMembership| list.membership().get_node(&id).map(|member| member.fingerprint);
+    let effective = fingerprint(&raft.server_metrics().borrow_watched().membership_config);
+    // Read together: an id is claimed only after a list that names it was applied.
+    let known = replica.read_members(|members, ids| Known {
+        newest: number(members),
+        named: fingerprint(members).or(effective).map(|named| named == directory),
+        claimed: ids.binary_search(&id).is_ok(),
+    });
+    decide(known, theirs)
+}
+
+fn decide(known: Known, theirs: u64) -> MembershipStatus {
+    let Known { newest, named, claimed } = known;
+    match theirs {
+        _ if named == Some(true) => MembershipStatus::Member,
+        _ if named == Some(false) => MembershipStatus::OtherDirectory,
+        0 if newest == 0 => MembershipStatus::NoGroup,
+        0 if claimed => MembershipStatus::Removed,
+        0 => MembershipStatus::UnknownMember,
+        theirs if theirs > newest => MembershipStatus::Member,
+        theirs if theirs < newest => MembershipStatus::Removed,
+        // The list of that number is the one here, and it does not name the sender.
+        _ => MembershipStatus::UnknownMember,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_id_that_was_named_before_a_list_without_it_is_removed() {
+        const NO: Option<bool> = None;
+        let known = |newest, named, claimed| Known { newest, named, claimed };
+        for (known, theirs, expected) in [
+            (known(0, NO, false), 0, MembershipStatus::NoGroup),
+            // The first list of all reaches members that have none.
+            (known(0, NO, false), 1, MembershipStatus::Member),
+            (known(5, Some(true), false), 0, MembershipStatus::Member),
+            (known(5, Some(true), true), 3, MembershipStatus::Member),
+            // An emptied disk, whatever number it sends.
+            (known(5, Some(false), false), 0, MembershipStatus::OtherDirectory),
+            (known(5, Some(false), true), 9, MembershipStatus::OtherDirectory),
+            (known(5, NO, false), 0, MembershipStatus::UnknownMember),
+            (known(5, NO, true), 0, MembershipStatus::Removed),
+            // The member here is behind: it must accept the leader that its list does not name.
+            (known(5, NO, false), 9, MembershipStatus::Member),
+            (known(5, NO, true), 4, MembershipStatus::Removed),
+            (known(5, NO, false), 4, MembershipStatus::Removed),
+            (known(5, NO, false), 5, MembershipStatus::UnknownMember),
+        ] {
+            assert_eq!(decide(known, theirs), expected, "{known:?} and {theirs}");
+        }
+    }
+}

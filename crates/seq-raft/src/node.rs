@@ -1,0 +1,321 @@
+//! A member of the group, from its configuration to its end.
+//!
+//! The order of the start is its safety: the identity of the data directory, then (with an empty one) whether the others know
+//! this id with another directory, then loading, then (with data) whether the others have acknowledgements of more than there
+//! is, then the services, and the Raft library last of all. Nothing durable is made and no vote is granted before the others
+//! were probed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use seq_kit::tasks::{Hung, Kind, TaskGroup};
+use seq_proto::dial::Dial;
+use tokio::sync::watch::Receiver;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::StartError;
+use crate::eviction::Eviction;
+use crate::gate::Gate;
+use crate::handle::RaftHandle;
+use crate::leadership::quorum::Quorum;
+use crate::leadership::slow_disk;
+use crate::membership::changes::MemberChanges;
+use crate::membership::probe::{self, PeerProbe, Prober};
+use crate::membership::service::MemberAdmin;
+use crate::options::RaftOptions;
+use crate::propose::Proposer;
+use crate::state_machine::StateMachine;
+use crate::status;
+use crate::storage::{self, AppliedState, Closed, DataDir, Observer, Opened, Prepared, Raft, Stall};
+use crate::transport::client::Network;
+use crate::transport::identity::Identity;
+use crate::transport::link::LinkTimeouts;
+use crate::transport::server::{self, RaftServer};
+
+/// How long storage may take to write what is left.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A member of the set file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Raft id, 1 or above.
+    pub id: u64,
+    /// Name in the set file.
+    pub name: String,
+    /// Address of its gRPC port.
+    pub addr: String,
+}
+
+/// Configuration of one member.
+#[derive(Clone, Debug)]
+pub struct RaftConfig {
+    /// Name of the cluster; a data directory belongs to one cluster for good.
+    pub cluster: String,
+    /// Name of the set, in metrics, logs and requests of operators.
+    pub set: String,
+    /// Raft id of this member.
+    pub id: u64,
+    /// Name of this member in the set file.
+    pub node: String,
+    /// Where its data lies.
+    pub data: DataDir,
+    /// The members of the set file, this one among them. Their addresses are newer than those of the replicated list.
+    pub peers: Vec<Peer>,
+    /// Waits to be added to a group that exists; never forms one.
+    pub join: bool,
+    /// Times and sizes.
+    pub options: RaftOptions,
+    /// How other members are reached.
+    pub dial: Dial,
+}
+
+/// A member whose data directory is locked and known to be its own. Nothing is loaded, and nothing durable is made.
+pub struct RaftNode {
+    config: RaftConfig,
+    me: Identity,
+    prepared: Prepared,
+    server: RaftServer,
+    members: Gate<MemberAdmin>,
+    stopping: CancellationToken,
+}
+
+impl RaftNode {
+    /// Locks the data directory and reads its identity. Calls of the services end when `tasks` shuts down.
+    ///
+    /// # Errors
+    /// The directory is another cluster's or member's, of a newer format, damaged, or in use.
+    pub fn prepare(config: RaftConfig, tasks: &TaskGroup) -> Result<RaftNode, StartError> {
+        let prepared = storage::prepare(&config.data, &config.cluster, config.id)?.named(&config.set, &config.node);
+        let me = Identity { cluster: config.cluster.clone(), id: config.id, nonce: prepared.nonce() };
+        let (is_fresh, stopping) = (prepared.is_fresh(), tasks.token());
+        let server = RaftServer { me: me.clone(), is_fresh, gate: Gate::closed(), stopping: stopping.clone() };
+        Ok(RaftNode { config, me, prepared, server, members: Gate::closed(), stopping })
+    }
+
+    /// Whether the data directory holds nothing yet.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.prepared.is_fresh()
+    }
+
+    /// The service for other members. It must be served before [`RaftNode::load`]: the others may be starting too, and probe
+    /// this one.
+    #[must_use]
+    pub fn server(&self) -> RaftServer {
+        self.server.clone()
+    }
+
+    /// The service for operators that list and change members.
+    #[must_use]
+    pub fn member_admin(&self) -> Gate<MemberAdmin> {
+        self.members.clone()
+    }
+
+    /// Probes the other members and loads the data; `check` may refuse what is stored while nothing uses it yet. `observe` is
+    /// called with the output of each command that is applied from then on.
+    ///
+    /// # Errors
+    /// [`StartError`], or the error of `check`; the data directory is free again then.
+    pub async fn load<M: StateMachine, E: From<StartError>>(
+        self,
+        observe: Observer<M>,
+        check: impl FnOnce(&AppliedState<M>) -> Result<(), E>,
+    ) -> Result<LoadedNode<M>, E> {
+        let RaftNode { config, me, prepared, server, members, stopping } = self;
+        let peers: BTreeMap<u64, String> = config.peers.iter().map(|peer| (peer.id, peer.addr.clone())).collect();
+        let (opened, unreached) = open(prepared, (&me, &config), &peers, observe, check).await?;
+        let Opened { log, machine, state, stall, closed, .. } = opened;
+        let (reader, timeouts) = (log.reader(), LinkTimeouts::new(&config.options));
+        let network = Network::new(me.clone(), reader.clone(), config.dial.clone(), peers.clone(), timeouts);
+        let library = config.options.library(&config.cluster)?;
+        let raft = Raft::build(config.id, library, network.clone(), log, machine)
+            .await
+            .map_err(|error| StartError::raft(&error))?;
+        network.membership().watch(&raft);
+        let proposer = Proposer::new(raft.clone(), &config.set, peers, config.options.commit_timeout, stopping);
+        let names = (&*config.set, &*config.node);
+        let quorum = Quorum::new(raft.clone(), names, &config.options, network.round_trips());
+        let prober = Prober { me: me.clone(), dial: config.dial.clone() };
+        let replica = state.replica();
+        let changes = MemberChanges::new(raft.clone(), replica.clone(), proposer.clone(), prober, &config.options);
+        let receiver = server::Receiver::new(&raft, &replica, &reader, &network);
+        let dial = config.dial.clone();
+        let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts };
+        Ok(LoadedNode { config, me, handle, network, server, receiver, members, unreached, stall, closed })
+    }
+}
+
+/// A loaded member, whose Raft library does not run yet: no message is accepted and no vote granted.
+pub struct LoadedNode<M: StateMachine> {
+    config: RaftConfig,
+    me: Identity,
+    handle: RaftHandle<M>,
+    network: Network,
+    server: RaftServer,
+    receiver: server::Receiver,
+    members: Gate<MemberAdmin>,
+    unreached: BTreeMap<u64, String>,
+    stall: Stall,
+    closed: Closed,
+}
+
+impl<M: StateMachine> LoadedNode<M> {
+    /// The handle that the services of the member are made with.
+    #[must_use]
+    pub fn handle(&self) -> &RaftHandle<M> {
+        &self.handle
+    }
+
+    /// Opens the services and starts the Raft library. When the member cannot go on, the group shuts down.
+    pub fn run(self, tasks: &TaskGroup) -> RunningNode<M> {
+        let LoadedNode { config, me, handle, network, server, receiver, members, unreached, stall, closed } = self;
+        let RaftHandle { raft, quorum, changes, proposer, .. } = handle.clone();
+        server.gate.open(receiver);
+        let set = config.set.as_str().into();
+        members.open(MemberAdmin { set, changes: changes.clone(), quorum: quorum.clone() });
+        raft.run();
+
+        let evictions = network.evictions();
+        let evicted = evictions.subscribe();
+        let probe = PeerProbe {
+            me,
+            dial: config.dial,
+            raft: raft.clone(),
+            peers: config.peers,
+            join: config.join,
+            unreached,
+            membership: network.membership(),
+            evictions,
+        };
+        spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), evicted.clone(), tasks.clone()));
+        spawn(tasks, "store quorum", Kind::Critical, quorum.clone().watch());
+        spawn(tasks, "store probe", Kind::Critical, probe.run());
+        spawn(tasks, "store members", Kind::Critical, changes.complete_joint_changes());
+        spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
+        spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum));
+        RunningNode { handle, evicted, closed }
+    }
+}
+
+/// A running member. Dropping it leaves the member running until its group shuts down.
+pub struct RunningNode<M: StateMachine> {
+    handle: RaftHandle<M>,
+    evicted: Receiver<Option<Eviction>>,
+    closed: Closed,
+}
+
+impl<M: StateMachine> RunningNode<M> {
+    /// The handle on this member.
+    #[must_use]
+    pub fn handle(&self) -> &RaftHandle<M> {
+        &self.handle
+    }
+
+    /// Returns, at any time and after the end too, whether this member was removed from its group: it stops then.
+    pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<M> {
+        let evicted = self.evicted.clone();
+        move || matches!(&*evicted.borrow(), Some(Eviction::Removed(_)))
+    }
+
+    /// Stops the member: transfers leadership where it has it, ends the group's tasks, stops the Raft library, and returns
+    /// when everything is written and the data directory is free. `dropped` drops all other handles on the member.
+    ///
+    /// # Errors
+    /// [`Hung`] when storage did not end in time.
+    pub async fn shutdown(self, tasks: &TaskGroup, dropped: impl FnOnce()) -> Result<(), Hung> {
+        let RunningNode { handle, closed, .. } = self;
+        handle.stop(|| tasks.cancel()).await;
+        drop(handle);
+        dropped();
+        tokio::time::timeout(CLOSE_TIMEOUT, closed.wait()).await.map_err(|_| Hung { tasks: vec!["store storage"] })
+    }
+}
+
+impl<M: StateMachine> fmt::Debug for RunningNode<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningNode").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}
+
+/// Probes the other members about the directory and loads the data, which `check` may refuse; returns also the peers that
+/// were not reached about an empty directory.
+async fn open<M: StateMachine, E: From<StartError>>(
+    prepared: Prepared,
+    (me, config): (&Identity, &RaftConfig),
+    peers: &BTreeMap<u64, String>,
+    observe: Observer<M>,
+    check: impl FnOnce(&AppliedState<M>) -> Result<(), E>,
+) -> Result<(Opened<M>, BTreeMap<u64, String>), E> {
+    if prepared.is_fresh() {
+        let unreached = probe::probe_for_fresh(me, &config.dial, peers.clone(), config.join).await?;
+        return Ok((prepared.open(observe).map_err(StartError::from)?, unreached));
+    }
+    let opened = prepared.open(observe).map_err(StartError::from)?;
+    let mut checked = check(&opened.state);
+    if checked.is_ok() {
+        let position = opened.log.reader().position();
+        checked = probe::probe_for_data(me, &position, &config.dial, peers.clone()).await.map_err(E::from);
+    }
+    if let Err(refusal) = checked {
+        let Opened { log, machine, closed, .. } = opened;
+        drop((log, machine));
+        closed.wait().await;
+        return Err(refusal);
+    }
+    Ok((opened, BTreeMap::new()))
+}
+
+/// Runs a task until it ends or the group shuts down.
+fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
+    let stopping = tasks.token();
+    tasks.spawn(name, kind, async move {
+        // In this order, because a shutdown also ends what the task watches, and that is no fault then.
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => {}
+            () = task => {}
+        }
+    });
+}
+
+/// Ends when this member cannot go on: the Raft library has stopped, or the others refuse this member for good.
+async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskGroup) {
+    let mut metrics = raft.server_metrics();
+    loop {
+        match &*evicted.borrow_and_update() {
+            Some(Eviction::OtherDataDirectory(why)) => {
+                tracing::error!(why, "this data directory is not the one in the list of members");
+                return;
+            }
+            Some(Eviction::AcknowledgedDataLost(why)) => {
+                tracing::error!(why, "this data directory lacks what it acknowledged");
+                return;
+            }
+            Some(Eviction::Contradicted(why)) => {
+                tracing::error!(why, "the leader lost entries that are committed here; this member stops to keep them");
+                return;
+            }
+            Some(Eviction::Removed(why)) => {
+                tracing::warn!(why, "this member was removed from the store and stops");
+                // A planned end: nothing is lost by it.
+                tasks.cancel();
+                return;
+            }
+            None => {}
+        }
+        tokio::select! {
+            changed = evicted.changed() => if changed.is_err() { return },
+            changed = metrics.changed() => if changed.is_err() {
+                let metrics = raft.metrics();
+                tracing::error!(state = ?metrics.borrow_watched().running_state, "raft has stopped");
+                return;
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Identity of a data directory: a secret number, the nonce, and its public fingerprint.
+//!
+//! A member proves that it is the directory that the list of members names by sending its nonce; the list holds only
+//! the fingerprint, a SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to `Probe` cannot pose
+//! as a member.
+//!
+//! **Invariant:** a nonce is sent in Raft messages to members only, and is never part of a log line or of an error.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of a nonce: 128 random bits cannot be guessed.
+const NONCE_BYTES: usize = 16;
+
+/// Bytes of a fingerprint: those of SHA-256.
+pub(crate) const FINGERPRINT_BYTES: usize = 32;
+
+/// The random number of a data directory, drawn when it was made; not 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nonce([u8; NONCE_BYTES]);
+
+impl Nonce {
+    /// Draws a new one.
+    ///
+    /// # Panics
+    /// When the operating system gives no random numbers.
+    pub(crate) fn draw() -> Nonce {
+        let mut bytes = [0; NONCE_BYTES];
+        while bytes == [0; NONCE_BYTES] {
+            getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+        }
+        Nonce(bytes)
+    }
+
+    /// Reads one from a record or a message; `None` when it has another length or is 0.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Nonce> {
+        let bytes = <[u8; NONCE_BYTES]>::try_from(bytes).ok()?;
+        (bytes != [0; NONCE_BYTES]).then_some(Nonce(bytes))
+    }
+
+    /// Its bytes, for a record or a message to a member.
+    pub(crate) fn bytes(&self) -> [u8; NONCE_BYTES] {
+        self.0
+    }
+
+    /// Its public part.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint(Sha256::digest(self.0).into())
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nonce(secret)")
+    }
+}
+
+/// Names a data directory and is no proof of it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Fingerprint([u8; FINGERPRINT_BYTES]);
+
+impl Fingerprint {
+    /// Of no directory: not known yet.
+    pub(crate) const NONE: Fingerprint = Fingerprint([0; FINGERPRINT_BYTES]);
+
+    /// Reads one from a record or a message; `None` when it has another length or names no directory.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Fingerprint> {
+        let fingerprint = Fingerprint(bytes.try_into().ok()?);
+        (fingerprint != Fingerprint::NONE).then_some(fingerprint)
+    }
+
+    /// As it was stored, where a list was checked before it was written.
+    pub(crate) fn stored(bytes: [u8; FINGERPRINT_BYTES]) -> Fingerprint {
+        Fingerprint(bytes)
+    }
+
+    /// Its bytes, for a record or a message.
+    pub(crate) fn bytes(&self) -> [u8; FINGERPRINT_BYTES] {
+        self.0
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Enough to compare two log lines by eye.
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "Fingerprint({a:02x}{b:02x}{c:02x}{d:02x}..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_names_its_nonce_and_no_other() {
+        let (one, other) = (Nonce::draw(), Nonce::draw());
+        assert_ne!(one, other);
+        assert_eq!(one.fingerprint(), Nonce::from_bytes(&one.bytes()).unwrap().fingerprint());
+        assert_ne!(one.fingerprint(), other.fingerprint());
+        assert_eq!(Nonce::from_bytes(&[0; NONCE_BYTES]), None);
+        assert_eq!(Nonce::from_bytes(&[1; NONCE_BYTES - 1]), None);
+        assert_eq!(Fingerprint::from_bytes(&[0; FINGERPRINT_BYTES]), None);
+        assert_eq!(Fingerprint::from_bytes(&one.fingerprint().bytes()), Some(one.fingerprint()));
+    }
+
+    #[test]
+    fn a_nonce_is_not_printed() {
+        let nonce = Nonce::from_bytes(&[0xab; NONCE_BYTES]).unwrap();
+        assert_eq!(format!("{nonce:?}"), "Nonce(secret)");
+        assert_eq!(format!("{:?}", nonce.fingerprint()).len(), "Fingerprint(12345678..)".len());
+    }
+}

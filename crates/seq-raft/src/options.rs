@@ -1,0 +1,152 @@
+//! Times and sizes of a member. Every relation between them is checked before a file or a socket is touched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::{Config, SnapshotPolicy};
+
+use crate::error::StartError;
+
+/// Log entries in one message to a follower: about what arrives while one message is on its way.
+const MAX_ENTRIES_PER_MESSAGE: u64 = 1_024;
+
+/// Purged entries wait for this many more, so that a purge is worth its sync and still short.
+const PURGE_BATCH: u64 = 256;
+
+/// Pauses between attempts to reach a member: short at first, as a restarted process is back within that.
+const RECONNECT: &str = "20ms 40ms 80ms ...320ms";
+
+/// Times and sizes of a member. The same on all members, or elections are unfair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaftOptions {
+    /// Interval of the leader's heartbeats.
+    pub heartbeat: Duration,
+    /// A follower that received nothing of the leader for a random time from here ..
+    pub election_min: Duration,
+    /// .. to here stands for election.
+    pub election_max: Duration,
+    /// How long a proposal may wait to be committed.
+    pub commit_timeout: Duration,
+    /// How long a snapshot may take to reach a follower and be installed there.
+    pub snapshot_timeout: Duration,
+    /// Entries applied between two snapshots. With [`RaftOptions::log_kept`] it bounds the log, which is also held in memory.
+    pub snapshot_every: u64,
+    /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
+    pub log_kept: u64,
+}
+
+impl RaftOptions {
+    /// For disks that sync in milliseconds and networks of one region.
+    pub const DEFAULTS: RaftOptions = RaftOptions {
+        heartbeat: Duration::from_millis(100),
+        election_min: Duration::from_millis(300),
+        election_max: Duration::from_millis(500),
+        commit_timeout: Duration::from_secs(5),
+        snapshot_timeout: Duration::from_secs(60),
+        snapshot_every: 20_000,
+        log_kept: 5_000,
+    };
+
+    /// For members that are up to [`RaftOptions::max_round_trip`] apart from each other: three continents.
+    pub const WAN: RaftOptions = RaftOptions {
+        heartbeat: Duration::from_millis(600),
+        election_min: Duration::from_millis(2_000),
+        election_max: Duration::from_millis(3_000),
+        commit_timeout: Duration::from_secs(15),
+        snapshot_timeout: Duration::from_secs(180),
+        ..RaftOptions::DEFAULTS
+    };
+
+    /// The longest round trip between two members that these times allow: a heartbeat must be acknowledged before the next
+    /// one is due, and the Raft library waits no longer than that for one. Votes, appends, connections and pings have more.
+    #[must_use]
+    pub fn max_round_trip(&self) -> Duration {
+        self.heartbeat.mul_f64(0.9)
+    }
+
+    /// Checks the relations between the values.
+    ///
+    /// # Errors
+    /// [`InvalidOptions`] names the relation and why it must hold.
+    pub fn validate(&self) -> Result<(), InvalidOptions> {
+        let relation = |holds: bool, what: &'static str, why: &'static str| {
+            if holds { Ok(()) } else { Err(InvalidOptions { what, why }) }
+        };
+        relation(
+            self.heartbeat >= Duration::from_millis(10),
+            "heartbeat >= 10 ms",
+            "each heartbeat must be answered before the next one is due",
+        )?;
+        relation(
+            self.heartbeat * 3 <= self.election_min,
+            "heartbeat * 3 <= election_min",
+            "two lost heartbeats must not cost an election",
+        )?;
+        relation(
+            self.election_min < self.election_max,
+            "election_min < election_max",
+            "members that stand for election at the same moment split the votes",
+        )?;
+        relation(
+            self.election_max < self.commit_timeout,
+            "election_max < commit_timeout",
+            "a proposal should outlive one change of leader",
+        )?;
+        relation(
+            self.snapshot_timeout >= Duration::from_secs(1),
+            "snapshot_timeout >= 1 s",
+            "a follower far behind would never get a whole snapshot",
+        )?;
+        relation(self.snapshot_every >= 1, "snapshot_every >= 1", "the log would grow for ever")
+    }
+
+    /// The Raft library's configuration; everything not named here is its default.
+    pub(crate) fn library(&self, cluster: &str) -> Result<Arc<Config>, StartError> {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let config = Config {
+            cluster_name: cluster.to_owned(),
+            heartbeat_interval: ms(self.heartbeat),
+            election_timeout_min: ms(self.election_min),
+            election_timeout_max: ms(self.election_max),
+            install_snapshot_timeout: ms(self.snapshot_timeout),
+            max_payload_entries: MAX_ENTRIES_PER_MESSAGE,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_every),
+            max_in_snapshot_log_to_keep: self.log_kept,
+            purge_batch_size: PURGE_BATCH,
+            // A member that was cut off must not depose the leader when it comes back.
+            enable_pre_vote: Some(true),
+            // A leader that restarts stands for election: restored without one, it could answer from a state that is behind.
+            enable_leader_restore: Some(false),
+            backoff: RECONNECT.to_owned(),
+            ..Config::default()
+        };
+        config.validate().map(Arc::new).map_err(|error| StartError::raft(&error))
+    }
+}
+
+/// Two values that contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} does not hold: {why}")]
+pub struct InvalidOptions {
+    /// The relation.
+    pub what: &'static str,
+    /// Why it must hold.
+    pub why: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold() {
+        assert_eq!(RaftOptions::DEFAULTS.validate(), Ok(()));
+        assert_eq!(RaftOptions::DEFAULTS.max_round_trip(), Duration::from_millis(90));
+    }
+
+    #[test]
+    fn the_wan_preset_holds_and_carries_half_a_second() {
+        assert_eq!(RaftOptions::WAN.validate(), Ok(()));
+        assert!(RaftOptions::WAN.max_round_trip() >= Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,173 @@
+//! Proposals: the one way into the log. A command is appended, committed and applied; its output is returned.
+//!
+//! Many proposals are in flight at once; the Raft library batches those that wait into one append and one sync. Their number
+//! is bounded, and so is the time that each waits. A proposal that timed out may still be committed: every command can be
+//! repeated.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metrics::Histogram;
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
+use seq_api::metrics::RAFT_COMMIT_SECONDS;
+use seq_proto::reason::{Reason, Retry, key};
+use seq_proto::status;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+
+use crate::encoding::CommandTooLarge;
+use crate::storage::Raft;
+use crate::types::{EncodedCommand, Member, Output, TypeConfig};
+
+/// Proposals in flight: at 128 KiB each they hold 512 MiB at the very worst, and a thousandth of that with the raises of
+/// one call of an AllocSvr each.
+const MAX_IN_FLIGHT: usize = 4_096;
+
+/// Proposes commands. Clones share the bound on proposals in flight.
+#[derive(Clone)]
+pub(crate) struct Proposer {
+    raft: Raft,
+    /// How long proposals take to be committed. Looked up once: names are hashed, and a proposal is short.
+    commits: Histogram,
+    /// Addresses of the set file; newer than those of the group's own membership.
+    addrs: Arc<BTreeMap<u64, String>>,
+    permits: Arc<Semaphore>,
+    timeout: Duration,
+    stopping: CancellationToken,
+    /// The member that leadership was transferred to, while this one cannot lead.
+    redirected: Arc<watch::Sender<Option<u64>>>,
+}
+
+impl Proposer {
+    pub(crate) fn new(
+        raft: Raft,
+        set: &str,
+        addrs: BTreeMap<u64, String>,
+        timeout: Duration,
+        stopping: CancellationToken,
+    ) -> Proposer {
+        let commits = metrics::histogram!(RAFT_COMMIT_SECONDS, "set" => set.to_owned());
+        let permits = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+        let redirected = Arc::new(watch::Sender::new(None));
+        Proposer { raft, commits, addrs: Arc::new(addrs), permits, timeout, stopping, redirected }
+    }
+
+    /// Redirects all proposals to another member, those that wait as well, until it is called with `None`. The Raft library
+    /// cannot do so itself while it waits for the disk.
+    pub(crate) fn redirect(&self, to: Option<u64>) {
+        self.redirected.send_replace(to);
+    }
+
+    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be committed.
+    pub(crate) async fn propose(&self, command: EncodedCommand) -> Result<Output, ProposeError> {
+        let _permit = self.permits.try_acquire().map_err(|_| ProposeError::Busy)?;
+        let proposed = Instant::now();
+        let mut redirected = self.redirected.subscribe();
+        let written = tokio::select! {
+            () = self.stopping.cancelled() => return Err(ProposeError::Stopping),
+            () = tokio::time::sleep(self.timeout) => return Err(ProposeError::TimedOut { after: self.timeout }),
+            Ok(leader) = redirected.wait_for(Option::is_some) => {
+                let metrics = self.raft.server_metrics();
+                let metrics = metrics.borrow_watched();
+                let member = |id: u64| self.addr(id, metrics.membership_config.membership().get_node(&id));
+                return Err(ProposeError::LeaderChanged { leader: leader.and_then(member) });
+            }
+            written = self.raft.client_write(command) => written,
+        };
+        let response = written.map_err(|error| self.read_error(error))?;
+        self.commits.record(proposed.elapsed());
+        Ok(response.data)
+    }
+
+    /// The error of a write, with the leader's address where it is known.
+    pub(crate) fn read_error(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ProposeError {
+        match error {
+            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+                ProposeError::NotLeader { leader: self.leader(&forward) }
+            }
+            RaftError::APIError(ClientWriteError::LogEntryDiscarded(forward)) => {
+                ProposeError::LeaderChanged { leader: self.leader(&forward) }
+            }
+            RaftError::APIError(other) => ProposeError::Raft { what: other.to_string() },
+            RaftError::Fatal(fatal) => ProposeError::Raft { what: fatal.to_string() },
+        }
+    }
+
+    fn leader(&self, forward: &ForwardToLeader<TypeConfig>) -> Option<String> {
+        self.addr(forward.leader_id?, forward.leader_node.as_ref())
+    }
+
+    /// The refusal of a member that follows, with the leader where it knows one.
+    pub(crate) fn not_leader(&self) -> ProposeError {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader.filter(|leader| *leader != metrics.id);
+        let member = leader.and_then(|id| metrics.membership_config.membership().get_node(&id));
+        ProposeError::NotLeader { leader: leader.and_then(|id| self.addr(id, member)) }
+    }
+
+    /// Address of a member.
+    pub(crate) fn addr(&self, id: u64, member: Option<&Member>) -> Option<String> {
+        self.addrs.get(&id).cloned().or_else(|| member.map(|member| member.addr.clone()))
+    }
+}
+
+/// Why a proposal has no output.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// This member does not lead; nothing was proposed.
+    #[error("this member of the store does not lead")]
+    NotLeader {
+        /// Address of the leader, where it is known.
+        leader: Option<String>,
+    },
+    /// Leadership was lost while the proposal waited.
+    #[error("this member of the store no longer leads; the command may still be applied, and can be repeated")]
+    LeaderChanged {
+        /// Address of the leader, where it is known.
+        leader: Option<String>,
+    },
+    /// It was not committed in time.
+    #[error("not committed within {after:?}; the command may still be applied, and can be repeated")]
+    TimedOut {
+        /// The timeout.
+        after: Duration,
+    },
+    /// Too many proposals are in flight; nothing was proposed.
+    #[error("{MAX_IN_FLIGHT} proposals wait already")]
+    Busy,
+    /// The member is stopping.
+    #[error("this member of the store is stopping; the command may still be applied, and can be repeated")]
+    Stopping,
+    /// The command does not fit an entry; nothing was proposed.
+    #[error(transparent)]
+    TooLarge(#[from] CommandTooLarge),
+    /// The Raft library takes no proposals.
+    #[error("this member of the store takes no proposals: {what}")]
+    Raft {
+        /// Its error.
+        what: String,
+    },
+}
+
+impl From<ProposeError> for Status {
+    fn from(error: ProposeError) -> Status {
+        let text = error.to_string();
+        match error {
+            ProposeError::NotLeader { leader } | ProposeError::LeaderChanged { leader } => {
+                Reason::NotLeader.status_with(text, [(key::LEADER, leader.unwrap_or_default())])
+            }
+            ProposeError::TimedOut { .. } => Reason::CommitTimedOut.status(text),
+            ProposeError::Busy => Reason::TooManyProposals.status(text),
+            // Another member leads about an election later.
+            ProposeError::Stopping => {
+                status::with_reason(Code::Unavailable, Reason::ShuttingDown, text, [], Retry::Leader.after())
+            }
+            ProposeError::TooLarge(_) => Reason::CommandTooLarge.status(text),
+            ProposeError::Raft { .. } => Reason::RaftStopped.status(text),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What is replicated: a state, commands that change it, and how both are written.
+//!
+//! **Invariant:** [`StateMachine::apply`] is a function of state and command alone. Every member applies the same commands
+//! in the same order, so a clock, a random number or a setting in it would make members differ.
+
+/// A state that changes by commands alone.
+///
+/// Encodings are bodies of records: the log puts a frame with kind, format, length and checksum around each, so a body that
+/// is decoded is the one that was encoded, or comes from a hostile member.
+pub trait StateMachine: Clone + Default + Send + Sync + 'static {
+    /// An entry of the log.
+    type Command: Send + Sync;
+
+    /// What applying a command returns to its proposer. It never leaves the process.
+    type Output: Send + Sync + 'static;
+
+    /// Number of the format that is written.
+    const FORMAT: u16;
+
+    /// The oldest format that is read; up to [`StateMachine::FORMAT`].
+    const OLDEST_FORMAT: u16;
+
+    /// Applies one committed command. A panic stops the process: the state may be half changed.
+    fn apply(&mut self, command: &Self::Command) -> Self::Output;
+
+    /// Encodes a command in the newest format.
+    fn encode_command(command: &Self::Command) -> Vec<u8>;
+
+    /// Decodes a command.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the body is not a command of that format.
+    fn decode_command(format: u16, body: &[u8]) -> Result<Self::Command, Malformed>;
+
+    /// Encodes the state in the newest format.
+    fn encode(&self) -> Vec<u8>;
+
+    /// Decodes a state.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the body is not a state of that format.
+    fn decode(format: u16, body: &[u8]) -> Result<Self, Malformed>;
+
+    /// The ids that members of the group ever had, ascending. An id belongs to one disk for good, so the list is part of the
+    /// state and of its snapshots.
+    fn member_ids(&self) -> &[u64];
+
+    /// The command that adds an id to [`StateMachine::member_ids`]; it may be repeated.
+    fn claim_member_id(id: u64) -> Self::Command;
+}
+
+/// A body that is not what its format says, although its checksum holds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub String);
+
+impl From<&'static str> for Malformed {
+    fn from(what: &'static str) -> Malformed {
+        Malformed(what.to_owned())
+    }
+}

@@ -1,0 +1,161 @@
+//! What operators, probes and metrics see of a member.
+
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::metrics::RaftMetrics;
+use seq_api::metrics::{
+    RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX,
+    RAFT_TERM, RAFT_VOTERS,
+};
+
+use crate::leadership::quorum::{Quorum, QuorumStatus};
+use crate::storage::Raft;
+use crate::types::{LogId, TypeConfig};
+
+/// Interval at which gauges are set.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One member of the group, as the reporting member sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Raft id.
+    pub id: u64,
+    /// Name in the set file.
+    pub name: String,
+    /// Address of its gRPC port.
+    pub addr: String,
+    /// Whether it votes.
+    pub voter: bool,
+    /// Index of the last entry that it is known to have; 0 where that is not known.
+    pub matched_index: u64,
+    /// Whether it acknowledged the reporting leader within two election times; false on followers.
+    pub live: bool,
+    /// The last measured round trip to it; on the leader only.
+    pub round_trip: Option<Duration>,
+}
+
+/// One member's status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaftStatus {
+    /// Raft id of the reporting member.
+    pub id: u64,
+    /// Raft id of the leader, where it is known.
+    pub leader: Option<u64>,
+    /// The newest term.
+    pub term: u64,
+    /// Index of the last entry of the log.
+    pub last_log_index: u64,
+    /// Index of the last entry known to be committed; 0 for none.
+    pub committed_index: u64,
+    /// Index of the last applied entry.
+    pub applied_index: u64,
+    /// Index of the last entry that the current snapshot covers.
+    pub snapshot_index: u64,
+    /// Whether the member sees a majority.
+    pub quorum: QuorumStatus,
+    /// The longest round trip between two members that the timeouts allow.
+    pub max_round_trip: Duration,
+    /// All members.
+    pub members: Vec<MemberStatus>,
+}
+
+impl RaftStatus {
+    pub(crate) fn new(raft: &Raft, quorum: &Quorum) -> RaftStatus {
+        let metrics = raft.metrics().borrow_watched().clone();
+        RaftStatus {
+            id: metrics.id,
+            leader: metrics.current_leader,
+            term: metrics.current_term,
+            last_log_index: metrics.last_log_index.unwrap_or(0),
+            committed_index: index(metrics.cluster_committed.max(metrics.local_committed)),
+            applied_index: index(metrics.last_applied),
+            snapshot_index: index(metrics.snapshot),
+            quorum: quorum.status(),
+            max_round_trip: quorum.max_round_trip(),
+            members: members(&metrics, quorum),
+        }
+    }
+}
+
+fn index(id: Option<LogId>) -> u64 {
+    id.map_or(0, |id| id.index())
+}
+
+fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStatus> {
+    let live = Quorum::live(metrics, quorum.within() * 2);
+    let leads = metrics.current_leader == Some(metrics.id);
+    let membership = metrics.membership_config.membership();
+    let voters: Vec<u64> = membership.voter_ids().collect();
+    let matched = |id: &u64| {
+        if *id == metrics.id {
+            return metrics.last_log_index.unwrap_or(0);
+        }
+        metrics.replication.as_ref().and_then(|all| all.get(id)).map_or(0, |matched| index(*matched))
+    };
+    let member = |(id, member): (&u64, &crate::types::Member)| MemberStatus {
+        id: *id,
+        name: member.name.clone(),
+        addr: member.addr.clone(),
+        voter: voters.contains(id),
+        matched_index: matched(id),
+        live: leads && live.contains(id),
+        round_trip: quorum.round_trip(*id).filter(|_| leads),
+    };
+    membership.nodes().map(member).collect()
+}
+
+/// Sets the gauges of a member until it is dropped.
+pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum) {
+    let mut tick = tokio::time::interval(GAUGE_INTERVAL);
+    loop {
+        tick.tick().await;
+        let metrics = raft.metrics().borrow_watched().clone();
+        set_gauges(&metrics, &quorum);
+        set_member_gauges(&metrics, &quorum);
+    }
+}
+
+fn set_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
+    let (set, node) = quorum.names();
+    let gauge = |name: &'static str, value: u64| {
+        // A gauge is a float: exact up to 2^53, which no index reaches.
+        metrics::gauge!(name, "set" => set.to_owned(), "node" => node.to_owned()).set(value as f64);
+    };
+    gauge(RAFT_IS_LEADER, u64::from(metrics.current_leader == Some(metrics.id)));
+    gauge(RAFT_TERM, metrics.current_term);
+    gauge(RAFT_LAST_LOG_INDEX, metrics.last_log_index.unwrap_or(0));
+    gauge(RAFT_APPLIED_INDEX, index(metrics.last_applied));
+    gauge(RAFT_SNAPSHOT_INDEX, index(metrics.snapshot));
+    gauge(RAFT_QUORUM, u64::from(quorum.status().has_quorum()));
+}
+
+/// Number of voters, and on the leader the number of those that respond, and the round trip to each member.
+fn set_member_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
+    let (set, node) = quorum.names();
+    let voters: Vec<u64> = metrics.membership_config.membership().voter_ids().collect();
+    let live = Quorum::live(metrics, quorum.within());
+    let leads = metrics.current_leader == Some(metrics.id);
+    let responding = if leads { voters.iter().filter(|id| live.contains(id)).count() } else { 0 };
+    for (state, count) in [("all", voters.len()), ("responding", responding)] {
+        metrics::gauge!(RAFT_VOTERS, "set" => set.to_owned(), "node" => node.to_owned(), "state" => state)
+            .set(count as f64);
+    }
+    for (id, member) in metrics.membership_config.membership().nodes() {
+        let trip = quorum.round_trip(*id).filter(|_| leads && *id != metrics.id);
+        if let Some(trip) = trip {
+            let labels = [("set", set.to_owned()), ("node", node.to_owned()), ("member", member.name.clone())];
+            metrics::gauge!(RAFT_ROUND_TRIP_SECONDS, &labels).set(trip.as_secs_f64());
+        }
+    }
+}
+
+/// Whole milliseconds, for the wire.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whole microseconds for the wire, at least one: 0 stands for an unknown round trip.
+pub(crate) fn us(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1)
+}

@@ -1,0 +1,222 @@
+//! Durable storage of a member: log, vote, snapshots, and the identity of the data directory.
+//!
+//! [`prepare`] locks a data directory and reads its identity; [`Prepared::open`] loads and checks everything.
+//!
+//! | in the directory | content | module |
+//! |---|---|---|
+//! | `lock` | held by the process that uses it | [`identity`] |
+//! | `identity` | cluster, node, nonce | [`identity`] |
+//! | `acknowledged` | bounds of what was acknowledged to others | [`watermark`] |
+//! | `log/` | sled: entries, vote, committed and purged log id, the snapshot's manifest | [`sled_backend`] |
+//! | `snapshot-*` | the applied state | [`snapshot`] |
+//!
+//! **Architecture Invariant:** nothing is acknowledged before it is durable, and a start never goes on with less than what
+//! was acknowledged: damage anywhere is refused by name.
+
+use std::fmt;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use crate::encoding::{self, Identity};
+use crate::nonce::Nonce;
+use crate::state_machine::StateMachine;
+
+mod abort;
+mod backend;
+mod error;
+mod files;
+mod identity;
+mod io;
+mod loaded;
+mod log;
+mod machine;
+mod memory;
+mod sled_backend;
+mod snapshot;
+mod stall;
+mod watermark;
+
+pub use error::{LoadError, OpenError};
+pub(crate) use log::{LogReader, LogStore, Position};
+pub use machine::{AppliedState, Observer};
+pub(crate) use machine::{Machine, Raft, Replica};
+pub use memory::MemoryDisk;
+pub(crate) use stall::Stall;
+
+use backend::LogBackend;
+use files::Files;
+use identity::DirLock;
+use io::{Gauges, Io, Worker};
+use memory::MemoryBackend;
+use sled_backend::{SledBackend, Syncer};
+use snapshot::{Contents, Snapshots};
+use watermark::WatermarkFile;
+
+/// Where a member keeps its data.
+#[derive(Clone, Debug)]
+pub enum DataDir {
+    /// A directory; it is made when it is missing.
+    Path(PathBuf),
+    /// Memory. It survives a simulated restart as long as the caller keeps the handle.
+    Memory(Arc<MemoryDisk>),
+}
+
+/// A data directory that is locked and known to be this member's, not loaded yet.
+pub(crate) struct Prepared {
+    data: DataDir,
+    files: Files,
+    identity: Identity,
+    is_fresh: bool,
+    lock: DirLock,
+    gauges: Option<Gauges>,
+}
+
+/// Loaded storage. It closes when `log` with its readers and `machine` with its builders are dropped.
+pub(crate) struct Opened<M: StateMachine> {
+    /// The log and the vote, for the Raft library.
+    pub(crate) log: LogStore,
+    /// The state machine, for the Raft library.
+    pub(crate) machine: Machine,
+    /// The applied state, for the services to read.
+    pub(crate) state: AppliedState<M>,
+    /// Number of the data directory, see [`Prepared::nonce`].
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it over restarts"))]
+    pub(crate) nonce: Nonce,
+    /// How long the writing thread has waited for the disk.
+    pub(crate) stall: Stall,
+    /// Completes when everything is written and the directory is free again.
+    pub(crate) closed: Closed,
+}
+
+/// Locks a data directory, makes it when it is missing, and reads its identity.
+///
+/// # Errors
+/// It is another cluster's or node's, of a newer format, damaged, or in use.
+pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepared, OpenError> {
+    let lock = identity::lock(data)?;
+    let files = match data {
+        DataDir::Path(dir) => Files::Dir(dir.clone()),
+        DataDir::Memory(disk) => Files::Memory(disk.clone()),
+    };
+    let (identity, is_fresh) = identity::read_or_draw(&files, cluster, node)?;
+    Ok(Prepared { data: data.clone(), files, identity, is_fresh, lock, gauges: None })
+}
+
+impl Prepared {
+    /// Secret number of the data directory: distinguishes it from every other directory of the same node.
+    ///
+    /// That of a fresh directory is drawn anew by each [`prepare`] until one is opened, so no peer may store it before.
+    pub(crate) fn nonce(&self) -> Nonce {
+        Nonce::from_bytes(&self.identity.nonce).expect("checked when it was read")
+    }
+
+    /// Whether the directory holds nothing yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    /// Names the member in metrics, as the set file does. Unnamed, it is the cluster and the node's id.
+    pub(crate) fn named(self, set: &str, node: &str) -> Prepared {
+        Prepared { gauges: Some(Gauges::of(set, node)), ..self }
+    }
+
+    /// Makes the identity of a fresh directory durable, then loads and checks everything. Blocks while it reads.
+    ///
+    /// # Errors
+    /// What is damaged, missing or lost, and where.
+    pub(crate) fn open<M: StateMachine>(self, observe: Observer<M>) -> Result<Opened<M>, OpenError> {
+        self.open_with(observe, |file| Box::new(file))
+    }
+
+    /// [`Prepared::open`] with a replacement for what syncs the log's file.
+    pub(crate) fn open_with<M: StateMachine>(
+        self,
+        observe: Observer<M>,
+        wrap: impl FnOnce(File) -> Box<dyn Syncer>,
+    ) -> Result<Opened<M>, OpenError> {
+        let nonce = self.nonce();
+        let Prepared { data, files, identity, is_fresh, lock, gauges } = self;
+        if is_fresh {
+            identity::write(&files, &identity)?;
+        }
+        let watermark = WatermarkFile::open(&files)?;
+        let log_dir = files.place(identity::LOG_DIR);
+        let mut backend: Box<dyn LogBackend> = match &data {
+            DataDir::Path(dir) => Box::new(SledBackend::open(&dir.join(identity::LOG_DIR), wrap)?),
+            DataDir::Memory(disk) => Box::new(MemoryBackend(disk.clone())),
+        };
+        let loaded = backend.load()?;
+        watermark::check(watermark.current(), &loaded)?;
+        loaded.check(&log_dir)?;
+        let (contents, current) = match &loaded.manifest {
+            Some(manifest) => {
+                let (contents, snapshot) = Snapshots::load(&files, manifest)?;
+                (contents, Some(snapshot))
+            }
+            None => (Contents::default(), None),
+        };
+        Snapshots::remove_leftovers(&files, loaded.manifest.as_ref())
+            .map_err(|source| LoadError::Io { place: log_dir.clone(), source })?;
+
+        let (closed, wait) = oneshot::channel();
+        let gauges = gauges.unwrap_or_else(|| Gauges::of(&identity.cluster, &identity.node.to_string()));
+        let worker = Worker::new(backend, watermark, &loaded, gauges, Box::new(lock), closed);
+        let (counters, stall) = (worker.counters(), worker.stall());
+        let (io, thread) = match data {
+            DataDir::Path(_) => {
+                let started = Io::thread(worker);
+                let (io, thread) =
+                    started.map_err(|source| LoadError::Io { place: "the storage thread".into(), source })?;
+                (io, Some(thread))
+            }
+            DataDir::Memory(_) => (Io::inline(worker), None),
+        };
+        let state = AppliedState::new(contents, observe);
+        let machine = Machine::new(state.replica(), Snapshots::new(files, io.clone(), current));
+        let log = LogStore::new(io, loaded, counters, |command| encoding::read_command::<M>(command).map(drop));
+        Ok(Opened { log, machine, state, nonce, stall, closed: Closed { wait, thread } })
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Identity { cluster, node, nonce: _ } = &self.identity;
+        f.debug_struct("Prepared")
+            .field("cluster", cluster)
+            .field("node", node)
+            .field("is_fresh", &self.is_fresh)
+            .finish()
+    }
+}
+
+impl<M: StateMachine> fmt::Debug for Opened<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Completes when storage is closed. Owns the thread that writes.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    wait: oneshot::Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Closed {
+    /// Waits until the last handle is dropped, all is written, the directory is free, and the thread has ended.
+    pub(crate) async fn wait(self) {
+        // Nothing is ever sent: the sender is dropped with the last thing that is closed.
+        let _ = self.wait.await;
+        if let Some(thread) = self.thread {
+            // Blocks for the thread's last instructions only. A panic of it has ended the process before.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Why storage cannot be opened. Every message says what is wrong and where it lies.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::encoding::envelope::ReadError;
+
+/// Why a data directory cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("data directory {dir} is in use by another process")]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Users other than its owner may write in it.
+    #[error(
+        "data directory {dir} may be written by others than its owner (mode {mode:04o}): they could forge acknowledged data; \
+         run `chmod go-w {dir}`"
+    )]
+    WritableByOthers {
+        /// The directory.
+        dir: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It belongs to another cluster.
+    #[error("data directory {place} belongs to cluster {found:?}, not to {expected:?}")]
+    OtherCluster {
+        /// The directory.
+        place: String,
+        /// The cluster it belongs to.
+        found: String,
+        /// The cluster of the configuration.
+        expected: String,
+    },
+    /// It belongs to another node.
+    #[error("data directory {place} belongs to node {found}, not to node {expected}")]
+    OtherNode {
+        /// The directory.
+        place: String,
+        /// The node it belongs to.
+        found: u64,
+        /// The node of the configuration.
+        expected: u64,
+    },
+    /// There is data without an identity.
+    #[error("data directory {dir} holds {found} but no identity file; it is not taken for an empty one")]
+    NoIdentity {
+        /// The directory.
+        dir: PathBuf,
+        /// What lies in it.
+        found: String,
+    },
+    /// Its contents cannot be loaded.
+    #[error("stored data cannot be loaded")]
+    Load(#[from] LoadError),
+}
+
+/// Why what is stored cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file or directory cannot be read or written.
+    #[error("cannot use {place}")]
+    Io {
+        /// The file or directory.
+        place: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The database does not open, or reports damage of its own.
+    #[error("log database {place} cannot be read, {what}")]
+    Database {
+        /// Its directory.
+        place: String,
+        /// Its report.
+        what: String,
+    },
+    /// A record is damaged or of a newer format.
+    #[error("cannot read {place}")]
+    Record {
+        /// File, or database and key.
+        place: String,
+        /// What is wrong with it.
+        source: ReadError,
+    },
+    /// A record under a key that is not its own, or one that the database should not hold.
+    #[error("{place} holds {what}")]
+    Misplaced {
+        /// Database and key.
+        place: String,
+        /// What lies there.
+        what: String,
+    },
+    /// Entries are missing in the middle of the log.
+    #[error("log entries {first} to {last} are missing in {place}")]
+    Hole {
+        /// The database.
+        place: String,
+        /// First missing index.
+        first: u64,
+        /// Last missing index.
+        last: u64,
+    },
+    /// The snapshot file is not the one that the manifest describes.
+    #[error("snapshot {place} is not the one its manifest describes, {what}")]
+    OtherSnapshot {
+        /// The file.
+        place: String,
+        /// What differs.
+        what: String,
+    },
+    /// Less is there than was acknowledged.
+    #[error("data that was acknowledged is lost: {what}; replace this member under a new node id")]
+    Lost {
+        /// What is lost, and what was found instead.
+        what: String,
+    },
+}

@@ -1,0 +1,112 @@
+//! Identity of a data directory, and the lock that gives it to one process.
+//!
+//! A fresh directory gets its identity last, after the watermark, and only when its member goes on to open it: a member that
+//! the others refuse leaves nothing behind that looks like data.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, Mode};
+
+use super::DataDir;
+use super::error::{LoadError, OpenError};
+use super::files::{self, Files};
+use super::memory::MemoryDisk;
+use super::watermark;
+use crate::encoding::{self, Identity};
+use crate::nonce::Nonce;
+
+/// Name of the identity's file.
+const FILE: &str = "identity";
+/// Name of the file that is locked.
+const LOCK: &str = "lock";
+/// Name of the log's directory.
+pub(crate) const LOG_DIR: &str = "log";
+
+/// The mode bits that let group and others write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Holds the directory for this process, until it is dropped.
+pub(crate) enum DirLock {
+    File(File),
+    Memory(Arc<MemoryDisk>),
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        match self {
+            // Closing the file is not enough: a process that is being forked at this moment has it open too.
+            DirLock::File(file) => drop(rustix::fs::flock(file, FlockOperation::Unlock)),
+            DirLock::Memory(disk) => disk.unlock(),
+        }
+    }
+}
+
+/// Takes the directory, making it when it is missing.
+pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
+    match data {
+        DataDir::Path(dir) => {
+            let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
+            // Files of this process are readable by its user only: a copy of the nonce could pose as this member.
+            rustix::process::umask(Mode::RWXG | Mode::RWXO);
+            files::create_dir(dir).map_err(failed)?;
+            let mode = fs::metadata(dir).map_err(failed)?.permissions().mode() & 0o7777;
+            if mode & OTHERS_WRITE != 0 {
+                return Err(OpenError::WritableByOthers { dir: dir.clone(), mode });
+            }
+            let open = OpenOptions::new().create(true).write(true).truncate(false).open(dir.join(LOCK));
+            let file = open.map_err(failed)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(DirLock::File(file)),
+                Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { dir: dir.clone() }),
+                Err(error) => Err(failed(error.into()).into()),
+            }
+        }
+        DataDir::Memory(disk) if disk.lock() => Ok(DirLock::Memory(disk.clone())),
+        DataDir::Memory(_) => Err(OpenError::InUse { dir: "(in memory)".into() }),
+    }
+}
+
+/// Reads the identity and compares it; a fresh directory gets one that is not written yet, and the flag is set.
+pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(Identity, bool), OpenError> {
+    let place = files.place(FILE);
+    let Some(record) = files.read(FILE)? else {
+        if let Files::Dir(dir) = files {
+            refuse_data(dir)?;
+        }
+        return Ok((Identity { cluster: cluster.into(), node, nonce: Nonce::draw().bytes() }, true));
+    };
+    let read = encoding::read_identity(&record);
+    let identity = read.map_err(|source| LoadError::Record { place: place.clone(), source })?;
+    if Nonce::from_bytes(&identity.nonce).is_none() {
+        return Err(LoadError::Misplaced { place, what: "no number of the directory".into() }.into());
+    }
+    if identity.cluster != cluster {
+        return Err(OpenError::OtherCluster { place, found: identity.cluster, expected: cluster.into() });
+    }
+    if identity.node != node {
+        return Err(OpenError::OtherNode { place, found: identity.node, expected: node });
+    }
+    Ok((identity, false))
+}
+
+/// Writes the identity of a fresh directory, durably.
+pub(crate) fn write(files: &Files, identity: &Identity) -> Result<(), LoadError> {
+    let failed = |name| move |source| LoadError::Io { place: files.place(name), source };
+    watermark::create(files).map_err(failed(watermark::FILE))?;
+    files.write(FILE, &encoding::write_identity(identity)).map_err(failed(FILE))
+}
+
+/// Without an identity there must be no log and no snapshot either.
+fn refuse_data(dir: &Path) -> Result<(), OpenError> {
+    let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if name == LOG_DIR || name.starts_with("snapshot-") {
+            return Err(OpenError::NoIdentity { dir: dir.into(), found: name });
+        }
+    }
+    Ok(())
+}

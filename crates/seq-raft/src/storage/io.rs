@@ -1,0 +1,377 @@
+//! One first-in-first-out queue for everything that is written, and the one thread that writes it.
+//!
+//! The thread takes all queued operations, writes them, syncs once for all of them, and only then acknowledges: many appends
+//! share a write and a sync (group commit), and a vote never overtakes the log. **Durable, then visible** is
+//! [`Worker::commit`].
+//!
+//! No caller waits for a purge: a few records at a time are removed after the acknowledgements, and the next sync makes that
+//! durable.
+//!
+//! An error of a write or a sync stops the process ([`must_succeed`]); nothing is retried and nothing is acknowledged.
+//!
+//! In memory the same worker runs inline, in the caller: a simulation has no threads.
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use metrics::Histogram;
+use openraft::storage::IOFlushed;
+use parking_lot::Mutex;
+use seq_api::metrics::{STORAGE_SYNC_ENTRIES, STORAGE_SYNC_SECONDS};
+use tokio::sync::{mpsc, oneshot};
+
+use super::abort::{abort_on_io_error, must_succeed};
+use super::backend::LogBackend;
+use super::loaded::{Loaded, Meta};
+use super::stall::Stall;
+use super::watermark::WatermarkFile;
+use crate::encoding::envelope::Kind;
+use crate::encoding::{self, Watermark};
+use crate::types::{Entry, LogId, TypeConfig, Vote};
+
+/// Most queued operations; further callers wait for a free place. The Raft core has one write outstanding for each batch of
+/// proposals, so this is only reached when the disk stalls.
+const QUEUE_OPS: usize = 4_096;
+/// Most bytes of entries under one sync. Half a segment of sled: between two syncs it must not fill segment after segment,
+/// because it reuses an old one as soon as it believes its successor written.
+const BATCH_BYTES: usize = 256 * 1024;
+/// Most records purged between two syncs. An append that comes meanwhile waits for them: a fraction of a millisecond. Ten
+/// thousand at once would stall it for 100 ms and more.
+pub(crate) const PURGE_KEYS: usize = 64;
+
+/// Something to write.
+pub(crate) enum Op {
+    /// Acknowledged when it is durable.
+    Vote(Vote, oneshot::Sender<()>),
+    /// Acknowledged when they are durable.
+    Append(Vec<Entry>, IOFlushed<TypeConfig>),
+    /// Removes the entries from this index on; `last` is the last one left. Later appends cover it.
+    Truncate { from: u64, last: Option<LogId> },
+    /// Removes the entries up to this one, a few at a time. No caller waits for it.
+    Purge(LogId),
+    /// Durable with a later sync; losing it costs a re-read from the leader.
+    Committed(LogId),
+    /// Acknowledged when it is durable.
+    Manifest(encoding::Manifest, oneshot::Sender<()>),
+}
+
+/// How much was written since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) appends: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+}
+
+/// What is measured of each sync.
+pub(crate) struct Gauges {
+    seconds: Histogram,
+    entries: Histogram,
+}
+
+impl Gauges {
+    /// Of the member with this name in the set file.
+    pub(crate) fn of(set: &str, node: &str) -> Gauges {
+        let labels = [("set", set.to_owned()), ("node", node.to_owned())];
+        Gauges {
+            seconds: metrics::histogram!(STORAGE_SYNC_SECONDS, &labels),
+            entries: metrics::histogram!(STORAGE_SYNC_ENTRIES, &labels),
+        }
+    }
+}
+
+/// A handle on the queue. When the last one is dropped, what is queued is written and storage closes.
+#[derive(Clone)]
+pub(crate) struct Io(Mode);
+
+#[derive(Clone)]
+enum Mode {
+    Thread(mpsc::Sender<Op>),
+    Inline(Arc<Mutex<Worker>>),
+}
+
+impl Io {
+    /// Writes on a thread of its own. It ends after the last handle is dropped; [`super::Closed`] joins it.
+    pub(crate) fn thread(worker: Worker) -> io::Result<(Io, JoinHandle<()>)> {
+        let (sender, receiver) = mpsc::channel(QUEUE_OPS);
+        let thread = std::thread::Builder::new().name("seqsvr-storage".into()).spawn(move || {
+            let run = panic::catch_unwind(AssertUnwindSafe(|| run(worker, receiver)));
+            if run.is_err() {
+                abort_on_io_error("writing", &io::Error::other("the storage thread panicked"));
+            }
+        })?;
+        Ok((Io(Mode::Thread(sender)), thread))
+    }
+
+    /// Writes in the caller.
+    pub(crate) fn inline(worker: Worker) -> Io {
+        Io(Mode::Inline(Arc::new(Mutex::new(worker))))
+    }
+
+    /// Whether callers may block, because there is a real disk and a thread for it.
+    pub(crate) fn is_threaded(&self) -> bool {
+        matches!(self.0, Mode::Thread(_))
+    }
+
+    /// Queues an operation behind all earlier ones.
+    pub(crate) async fn submit(&self, op: Op) -> io::Result<()> {
+        match &self.0 {
+            Mode::Thread(sender) => sender.send(op).await.map_err(|_| stopped()),
+            Mode::Inline(worker) => {
+                let mut worker = worker.lock();
+                worker.take(op);
+                worker.commit();
+                while worker.is_purging() {
+                    worker.commit();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Queues an operation and waits until it is durable.
+    pub(crate) async fn durable(&self, op: impl FnOnce(oneshot::Sender<()>) -> Op) -> io::Result<()> {
+        let (done, wait) = oneshot::channel();
+        self.submit(op(done)).await?;
+        wait.await.map_err(|_| stopped())
+    }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the storage thread has stopped")
+}
+
+fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
+    loop {
+        if worker.is_purging() {
+            // The purge goes on without a new operation.
+            worker.stall.begin();
+        } else if let Some(op) = queue.blocking_recv() {
+            worker.stall.begin();
+            worker.take(op);
+        } else {
+            break;
+        }
+        while worker.batch_bytes < BATCH_BYTES
+            && let Ok(op) = queue.try_recv()
+        {
+            worker.take(op);
+        }
+        worker.commit();
+        worker.stall.end();
+        if queue.is_closed() && queue.is_empty() {
+            break; // An unfinished purge goes on at the next start.
+        }
+    }
+    worker.dirty = true;
+    worker.commit();
+}
+
+/// Writes and syncs.
+pub(crate) struct Worker {
+    backend: Box<dyn LogBackend>,
+    watermark: WatermarkFile,
+    /// What will be acknowledged by the next sync.
+    mark: Watermark,
+    /// An operation waits for a sync.
+    dirty: bool,
+    batch_bytes: usize,
+    batch_entries: u32,
+    /// Records of consecutive entries that were taken and are not written yet, and the index of the first.
+    pending: Vec<Vec<u8>>,
+    pending_from: u64,
+    /// Not written yet: one record a sync is enough, because only the last one counts.
+    committed: Option<LogId>,
+    /// Purge up to here, step by step.
+    purging: Option<u64>,
+    waiting: Vec<Waiter>,
+    counters: Arc<Counters>,
+    /// Runs from the first write of a batch to its sync.
+    stall: Stall,
+    gauges: Gauges,
+    /// Dropped last: then backend and lock are free.
+    _lock: Box<dyn Send>,
+    _closed: oneshot::Sender<()>,
+}
+
+enum Waiter {
+    Flushed(IOFlushed<TypeConfig>),
+    Done(oneshot::Sender<()>),
+}
+
+impl Worker {
+    /// Takes over a loaded backend. `lock` and `closed` are dropped after everything else is closed.
+    pub(crate) fn new(
+        backend: Box<dyn LogBackend>,
+        watermark: WatermarkFile,
+        loaded: &Loaded,
+        gauges: Gauges,
+        lock: Box<dyn Send>,
+        closed: oneshot::Sender<()>,
+    ) -> Worker {
+        let mark = Watermark {
+            generation: 0,
+            vote: loaded.vote.as_ref().map(Into::into),
+            last: loaded.last().as_ref().map(Into::into),
+            purged: loaded.purged.as_ref().map(Into::into),
+            snapshot: loaded.manifest.as_ref().and_then(|manifest| manifest.last_log_id),
+        };
+        Worker {
+            backend,
+            watermark,
+            mark,
+            dirty: false,
+            batch_bytes: 0,
+            batch_entries: 0,
+            pending: Vec::new(),
+            pending_from: 0,
+            committed: None,
+            purging: loaded.purged.map(|id| id.index),
+            waiting: Vec::new(),
+            counters: Arc::default(),
+            stall: Stall::new(),
+            gauges,
+            _lock: lock,
+            _closed: closed,
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
+    }
+
+    pub(crate) fn stall(&self) -> Stall {
+        self.stall.clone()
+    }
+
+    fn is_purging(&self) -> bool {
+        self.purging.is_some()
+    }
+
+    /// Takes one operation; its waiter is kept until [`Worker::commit`]. Everything is written in the order in which it came.
+    pub(super) fn take(&mut self, op: Op) {
+        match op {
+            Op::Append(entries, done) => {
+                self.add_pending(&entries);
+                self.counters.appends.fetch_add(1, Ordering::Relaxed);
+                self.wait(Waiter::Flushed(done));
+            }
+            Op::Committed(id) => self.committed = Some(id),
+            op => {
+                self.write_pending();
+                self.write(op);
+            }
+        }
+    }
+
+    fn add_pending(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            let index = entry.log_id.index;
+            if self.pending_from + self.pending.len() as u64 != index {
+                self.write_pending();
+                self.pending_from = index;
+            }
+            let record = encoding::write_entry(entry);
+            self.batch_bytes += record.len();
+            self.batch_entries += 1;
+            self.pending.push(record);
+            self.mark.last = Some((&entry.log_id).into());
+        }
+    }
+
+    fn write_pending(&mut self) {
+        if !self.pending.is_empty() {
+            must_succeed("appending to the log", self.backend.append(self.pending_from, &self.pending));
+            self.pending_from += self.pending.len() as u64;
+            self.pending.clear();
+        }
+    }
+
+    /// Writes one of the operations that are not batched.
+    fn write(&mut self, op: Op) {
+        match op {
+            Op::Append(..) | Op::Committed(_) => unreachable!("these are batched"),
+            Op::Vote(vote, done) => {
+                must_succeed("writing the vote", self.backend.put_meta(Meta::Vote, &encoding::write_vote(&vote)));
+                self.mark.vote = Some((&vote).into());
+                self.wait(Waiter::Done(done));
+            }
+            Op::Truncate { from, last } => self.truncate(from, last),
+            Op::Purge(upto) => {
+                let record = encoding::write_log_id(Kind::Purged, &upto);
+                must_succeed("writing the purge mark", self.backend.put_meta(Meta::Purged, &record));
+                self.mark.purged = Some((&upto).into());
+                if self.mark.last.is_none_or(|last| last.index < upto.index) {
+                    self.mark.last = self.mark.purged;
+                }
+                self.purging = Some(upto.index);
+                self.dirty = true;
+            }
+            Op::Manifest(manifest, done) => {
+                let record = encoding::write_manifest(&manifest);
+                must_succeed("writing the snapshot manifest", self.backend.put_meta(Meta::Manifest, &record));
+                self.mark.snapshot = manifest.last_log_id;
+                self.wait(Waiter::Done(done));
+            }
+        }
+    }
+
+    /// The log gets shorter. Before any of it can be seen, the watermark must not promise what goes.
+    fn truncate(&mut self, from: u64, last: Option<LogId>) {
+        self.mark.last = last.as_ref().map(Into::into);
+        if self.watermark.current().last.is_some_and(|acknowledged| acknowledged.index >= from) {
+            let lowered = Watermark { last: self.mark.last, ..*self.watermark.current() };
+            must_succeed("lowering the watermark", self.watermark.write_durably(lowered));
+        }
+        must_succeed("truncating the log", self.backend.truncate_from(from));
+        self.dirty = true;
+    }
+
+    fn wait(&mut self, waiter: Waiter) {
+        self.dirty = true;
+        self.waiting.push(waiter);
+    }
+
+    /// Makes everything durable, then acknowledges it, then goes on purging.
+    pub(super) fn commit(&mut self) {
+        self.write_pending();
+        if std::mem::take(&mut self.dirty) {
+            if let Some(id) = self.committed.take() {
+                let record = encoding::write_log_id(Kind::Committed, &id);
+                must_succeed("writing the committed log id", self.backend.put_meta(Meta::Committed, &record));
+            }
+            self.sync_and_acknowledge();
+        }
+        if let Some(upto) = self.purging {
+            let done = must_succeed("purging the log", self.backend.purge_step(upto, PURGE_KEYS));
+            self.dirty = true;
+            if done {
+                self.purging = None;
+            }
+        }
+    }
+
+    fn sync_and_acknowledge(&mut self) {
+        let start = Instant::now();
+        must_succeed("syncing the log", self.backend.sync());
+        self.gauges.seconds.record(start.elapsed());
+        if self.batch_entries > 0 {
+            self.gauges.entries.record(f64::from(self.batch_entries));
+        }
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        (self.batch_bytes, self.batch_entries) = (0, 0);
+
+        // Durable, and from here on visible: the watermark first, so that no acknowledgement is forgotten.
+        must_succeed("writing the watermark", self.watermark.write(self.mark));
+        for waiter in self.waiting.drain(..) {
+            match waiter {
+                Waiter::Flushed(flushed) => flushed.io_completed(Ok(())),
+                // The caller may have been cancelled.
+                Waiter::Done(done) => drop(done.send(())),
+            }
+        }
+    }
+}

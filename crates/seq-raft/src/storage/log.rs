@@ -1,0 +1,288 @@
+//! The adapter through which the Raft library reads and writes the log.
+//!
+//! Everything not purged is also held in memory, decoded: readers see an entry as soon as `append` returns, before it is
+//! durable, and never touch the disk. Its size is bounded by the snapshot policy of the node, which purges what a snapshot
+//! covers. Commands are shared bytes, so an entry that is being written, replicated and applied is there once.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+use parking_lot::RwLock;
+
+use super::abort::abort_on_io_error;
+use super::io::{Counters, Io, Op};
+use super::loaded::Loaded;
+use crate::encoding::envelope::ReadError;
+use crate::types::{EncodedCommand, Entry, LogId, Payload, TypeConfig, Vote};
+
+/// Most bytes of commands in one batch of replication, but at least one entry: one message stays well below the limit of
+/// the port, and a follower's heartbeat does not wait behind it.
+const REPLICATION_BYTES: usize = 1024 * 1024;
+
+/// Whether a command can be decoded: the state machine's own decoder, without its type.
+pub(crate) type CheckCommand = fn(&[u8]) -> Result<(), ReadError>;
+
+/// The log and the vote.
+pub(crate) struct LogStore {
+    io: Io,
+    mirror: Arc<RwLock<Mirror>>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests count appends and syncs"))]
+    counters: Arc<Counters>,
+    check_command: CheckCommand,
+}
+
+/// Reads the log.
+#[derive(Clone)]
+pub(crate) struct LogReader {
+    mirror: Arc<RwLock<Mirror>>,
+    check_command: CheckCommand,
+}
+
+/// Position of a log, durable or queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) vote: Option<Vote>,
+    /// The last entry, present or purged.
+    pub(crate) last: Option<LogId>,
+    /// The last entry known to be committed, as far as the library has reported.
+    pub(crate) committed: Option<LogId>,
+}
+
+impl LogReader {
+    /// The log's position now.
+    pub(crate) fn position(&self) -> Position {
+        self.mirror.read().position()
+    }
+
+    /// The position of the entry at an index, where it is in the log.
+    #[cfg(any(fuzzing, test))]
+    pub(crate) fn at(&self, index: u64) -> Option<LogId> {
+        self.mirror.read().id_at(index)
+    }
+
+    /// Whether a command of the log or the wire can be applied.
+    pub(crate) fn check_command(&self, command: &EncodedCommand) -> Result<(), ReadError> {
+        (self.check_command)(command.bytes())
+    }
+
+    /// Whether an entry is in the log, or may have been before it was purged.
+    pub(crate) fn has(&self, id: &LogId) -> bool {
+        let mirror = self.mirror.read();
+        match mirror.purged {
+            Some(purged) if id.index <= purged.index => *id <= purged,
+            _ => mirror.id_at(id.index) == Some(*id),
+        }
+    }
+
+    /// Whether the log's own entry at the index of `id`, which is committed here, is another one. What was purged is
+    /// not known any more, except that it is not above the last purged entry.
+    pub(crate) fn contradicts_committed(&self, id: &LogId) -> Option<LogId> {
+        let mirror = self.mirror.read();
+        let committed = mirror.settled()?;
+        if id.index > committed.index {
+            return None;
+        }
+        let own = match mirror.purged {
+            Some(purged) if id.index < purged.index => return (*id > purged).then_some(purged),
+            Some(purged) if id.index == purged.index => purged,
+            _ => mirror.id_at(id.index)?,
+        };
+        (own != *id).then_some(own)
+    }
+}
+
+/// Contents of the log, durable or queued.
+struct Mirror {
+    vote: Option<Vote>,
+    committed: Option<LogId>,
+    purged: Option<LogId>,
+    /// What the snapshot covered when the log was opened: applied, whatever else is known to be committed.
+    covered: Option<LogId>,
+    /// Consecutive.
+    entries: VecDeque<Entry>,
+}
+
+impl Mirror {
+    fn first_index(&self) -> u64 {
+        self.entries.front().map_or(0, |entry| entry.log_id.index)
+    }
+
+    fn id_at(&self, index: u64) -> Option<LogId> {
+        let offset = usize::try_from(index.checked_sub(self.first_index())?).ok()?;
+        self.entries.get(offset).map(|entry| entry.log_id)
+    }
+
+    fn last(&self) -> Option<LogId> {
+        self.entries.back().map(|entry| entry.log_id).or(self.purged)
+    }
+
+    /// The last entry that is committed for certain: no entry up to it may ever be removed but by a purge.
+    fn settled(&self) -> Option<LogId> {
+        self.committed.max(self.covered).max(self.purged)
+    }
+
+    fn position(&self) -> Position {
+        Position { vote: self.vote, last: self.last().max(self.covered), committed: self.settled() }
+    }
+
+    /// The entries that exist in `range`.
+    fn range(&self, range: &impl RangeBounds<u64>) -> impl Iterator<Item = &Entry> {
+        let start = match range.start_bound() {
+            Bound::Included(index) => *index,
+            Bound::Excluded(index) => index.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(index) => index.saturating_add(1),
+            Bound::Excluded(index) => *index,
+            Bound::Unbounded => u64::MAX,
+        };
+        let offset = |index: u64| (index.saturating_sub(self.first_index()) as usize).min(self.entries.len());
+        let (start, end) = (offset(start), offset(end));
+        self.entries.range(start..end.max(start))
+    }
+}
+
+/// A leader's log requires that committed entries are removed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the leader's log lacks entries from {from} on, but entries up to {settled} are committed here: acknowledged data was \
+     lost elsewhere; stop all members, and restore the set from the members that have the most"
+)]
+struct CommittedLost {
+    from: u64,
+    settled: LogId,
+}
+
+impl LogStore {
+    pub(crate) fn new(io: Io, loaded: Loaded, counters: Arc<Counters>, check_command: CheckCommand) -> LogStore {
+        let covered = loaded.snapshot_end();
+        let Loaded { vote, committed, purged, entries, manifest: _ } = loaded;
+        let mirror = Mirror { vote, committed, purged, covered, entries };
+        LogStore { io, mirror: Arc::new(RwLock::new(mirror)), counters, check_command }
+    }
+
+    /// A reader of the same log.
+    pub(crate) fn reader(&self) -> LogReader {
+        LogReader { mirror: self.mirror.clone(), check_command: self.check_command }
+    }
+
+    /// How many batches were appended and how many syncs it took, since the start.
+    #[cfg(test)]
+    pub(crate) fn appends_and_syncs(&self) -> (u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        (self.counters.appends.load(Relaxed), self.counters.syncs.load(Relaxed))
+    }
+}
+
+impl RaftLogReader<TypeConfig> for LogReader {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + Send>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry>, io::Error> {
+        Ok(self.mirror.read().range(&range).cloned().collect())
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.mirror.read().vote)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
+        let mut bytes = 0;
+        let mut fits = |entry: &&Entry| {
+            let first = bytes == 0;
+            // The length of an entry without a command does not matter, but it is not nothing.
+            bytes += 1 + if let Payload::Normal(command) = &entry.payload { command.bytes().len() } else { 0 };
+            first || bytes <= REPLICATION_BYTES
+        };
+        Ok(self.mirror.read().range(&(start..end)).take_while(|entry| fits(entry)).cloned().collect())
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
+        let mirror = self.mirror.read();
+        Ok(LogState { last_purged_log_id: mirror.purged, last_log_id: mirror.last() })
+    }
+
+    async fn get_log_reader(&mut self) -> LogReader {
+        self.reader()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        // Readers stop serving the old leader at once; the response waits for the disk.
+        self.mirror.write().vote = Some(*vote);
+        self.io.durable(|done| Op::Vote(*vote, done)).await
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        self.mirror.write().committed = committed;
+        match committed {
+            Some(id) => self.io.submit(Op::Committed(id)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.mirror.read().committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + Send,
+        I::IntoIter: Send,
+    {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        {
+            let mut mirror = self.mirror.write();
+            for entry in &entries {
+                if let Some(last) = mirror.entries.back() {
+                    assert_eq!(last.log_id.index + 1, entry.log_id.index, "the log has no holes");
+                }
+                mirror.entries.push_back(entry.clone());
+            }
+        }
+        self.io.submit(Op::Append(entries, callback)).await
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
+        let from = last.map_or(0, |id| id.index + 1);
+        let last = {
+            let mut mirror = self.mirror.write();
+            if let Some(settled) = mirror.settled()
+                && from <= settled.index
+                && mirror.entries.iter().any(|entry| (from..=settled.index).contains(&entry.log_id.index))
+            {
+                // A leader without a committed entry was elected by members that had lost it.
+                let lost = CommittedLost { from, settled };
+                abort_on_io_error("removing entries from the log", &lost);
+            }
+            let keep = mirror.entries.partition_point(|entry| entry.log_id.index < from);
+            if keep == mirror.entries.len() {
+                return Ok(());
+            }
+            mirror.entries.truncate(keep);
+            mirror.last()
+        };
+        self.io.submit(Op::Truncate { from, last }).await
+    }
+
+    async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
+        {
+            let mut mirror = self.mirror.write();
+            if mirror.purged >= Some(upto) {
+                return Ok(());
+            }
+            mirror.purged = Some(upto);
+            let gone = mirror.entries.partition_point(|entry| entry.log_id.index <= upto.index);
+            mirror.entries.drain(..gone);
+        }
+        self.io.submit(Op::Purge(upto)).await
+    }
+}

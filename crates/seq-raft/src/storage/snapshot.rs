@@ -1,0 +1,235 @@
+//! Snapshots: the applied state in a file, named by a manifest in the log's database.
+//!
+//! The file is written and synced first, then the manifest, and then the file before it is removed. So at any moment the
+//! durable manifest names a whole file. The current snapshot is also kept as bytes, to be sent to other members.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use tokio::sync::Mutex;
+
+use super::abort::abort_on_io_error;
+use super::error::LoadError;
+use super::files::Files;
+use super::io::{Io, Op};
+use super::machine::Frozen;
+use crate::encoding::envelope::ReadError;
+use crate::encoding::{self, newest};
+use crate::state_machine::{Malformed, StateMachine};
+use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership};
+
+/// Beginning of the names of snapshot files.
+const PREFIX: &str = "snapshot-";
+
+/// Pause before a snapshot is written again for which no file could be opened. Short: the log grows meanwhile.
+const WRITE_RETRY: Duration = Duration::from_millis(500);
+
+/// What a snapshot holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents<M> {
+    pub(crate) state: M,
+    pub(crate) last_applied: Option<LogId>,
+    pub(crate) membership: StoredMembership,
+}
+
+/// Why a snapshot is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SnapshotError {
+    /// Its bytes are damaged or of a newer format.
+    #[error("snapshot cannot be read")]
+    Record(#[from] ReadError),
+    /// The state in it is of a format that this program does not read.
+    #[error("snapshot has a state of format version {found}, and this program reads {oldest} to {newest}")]
+    StateFormat {
+        /// Its version.
+        found: u16,
+        /// The oldest that is read.
+        oldest: u16,
+        /// The newest that is read.
+        newest: u16,
+    },
+    /// Its parts contradict each other.
+    #[error("snapshot is malformed, {0}")]
+    Malformed(String),
+    /// It covers other entries than its announcement.
+    #[error("snapshot covers {found}, not {expected} as announced")]
+    Other {
+        /// What its bytes cover.
+        found: String,
+        /// What came with it.
+        expected: String,
+    },
+}
+
+impl From<Malformed> for SnapshotError {
+    fn from(Malformed(what): Malformed) -> SnapshotError {
+        SnapshotError::Malformed(what)
+    }
+}
+
+/// Decodes a received snapshot and checks it against its announcement. Required before one is given to the Raft library,
+/// which takes a failed installation for a broken disk.
+pub(crate) fn decode_announced<M: StateMachine>(
+    meta: &SnapshotMeta,
+    bytes: &[u8],
+) -> Result<Contents<M>, SnapshotError> {
+    let contents = decode(bytes)?;
+    let found = contents.meta();
+    if found != *meta {
+        return Err(SnapshotError::Other { found: found.to_string(), expected: meta.to_string() });
+    }
+    Ok(contents)
+}
+
+fn decode<M: StateMachine>(bytes: &[u8]) -> Result<Contents<M>, SnapshotError> {
+    let snapshot = encoding::read_snapshot(bytes)?;
+    let found = snapshot.state_format;
+    if !(M::OLDEST_FORMAT..=M::FORMAT).contains(&found) {
+        return Err(SnapshotError::StateFormat { found, oldest: M::OLDEST_FORMAT, newest: M::FORMAT });
+    }
+    Ok(Contents {
+        state: M::decode(found, &snapshot.state)?,
+        last_applied: snapshot.last_log_id.map(newest::LogId::into_library),
+        membership: snapshot.membership.into_library().map_err(Malformed::from)?,
+    })
+}
+
+impl<M> Contents<M> {
+    fn meta(&self) -> SnapshotMeta {
+        SnapshotMeta { last_log_id: self.last_applied, last_membership: self.membership.clone() }
+    }
+}
+
+impl<M: StateMachine> Contents<M> {
+    /// The snapshot of these contents.
+    pub(crate) fn encode(&self) -> Snapshot {
+        let snapshot = encoding::Snapshot {
+            last_log_id: self.last_applied.as_ref().map(Into::into),
+            membership: (&self.membership).into(),
+            state_format: M::FORMAT,
+            state: self.state.encode(),
+        };
+        Snapshot { meta: self.meta(), snapshot: encoding::write_snapshot(&snapshot).into() }
+    }
+}
+
+/// The current snapshot, on disk and in memory.
+pub(crate) struct Snapshots {
+    files: Files,
+    io: Io,
+    /// Held while a snapshot is written, so that an older one never replaces a newer one.
+    current: Mutex<Option<Snapshot>>,
+}
+
+impl Snapshots {
+    /// Loads the snapshot that the manifest names.
+    pub(crate) fn load<M: StateMachine>(
+        files: &Files,
+        manifest: &encoding::Manifest,
+    ) -> Result<(Contents<M>, Snapshot), LoadError> {
+        let place = files.place(&manifest.file);
+        let other = |what: String| LoadError::OtherSnapshot { place: place.clone(), what };
+        let bytes = files.read(&manifest.file)?.ok_or_else(|| other("it is missing".into()))?;
+        if bytes.len() as u64 != manifest.length {
+            return Err(other(format!("it has {} bytes instead of {}", bytes.len(), manifest.length)));
+        }
+        let contents: Contents<M> = decode(&bytes).map_err(|error| match error {
+            SnapshotError::Record(source) => LoadError::Record { place: place.clone(), source },
+            error => other(error.to_string()),
+        })?;
+        let crc = crc32c::crc32c(&bytes);
+        if crc != manifest.crc {
+            return Err(other(format!("its checksum is {crc:#010x} instead of {:#010x}", manifest.crc)));
+        }
+        let covers = (contents.last_applied.as_ref().map(Into::into), (&contents.membership).into());
+        if covers != (manifest.last_log_id, manifest.membership.clone()) {
+            return Err(other(format!("it covers {}", contents.meta())));
+        }
+        let meta = contents.meta();
+        Ok((contents, Snapshot { meta, snapshot: bytes }))
+    }
+
+    /// Removes what interrupted writes left behind. Only after the current one was loaded.
+    pub(crate) fn remove_leftovers(files: &Files, manifest: Option<&encoding::Manifest>) -> io::Result<()> {
+        files.remove_others(PREFIX, manifest.map(|manifest| manifest.file.as_str()))
+    }
+
+    pub(crate) fn new(files: Files, io: Io, current: Option<Snapshot>) -> Arc<Snapshots> {
+        Arc::new(Snapshots { files, io, current: Mutex::new(current) })
+    }
+
+    pub(crate) async fn current(&self) -> Option<Snapshot> {
+        self.current.lock().await.clone()
+    }
+
+    /// Encodes and keeps a snapshot; returns the current one, which may be newer.
+    pub(crate) async fn build(&self, frozen: Frozen) -> io::Result<Snapshot> {
+        let snapshot = if self.io.is_threaded() {
+            tokio::task::spawn_blocking(frozen).await.map_err(io::Error::other)?
+        } else {
+            frozen()
+        };
+        self.keep(snapshot).await
+    }
+
+    /// Makes a snapshot the current one, durably. One that is not newer than the current one is dropped.
+    pub(crate) async fn keep(&self, snapshot: Snapshot) -> io::Result<Snapshot> {
+        let mut current = self.current.lock().await;
+        if let Some(current) = &*current
+            && current.meta.last_log_id >= snapshot.meta.last_log_id
+        {
+            return Ok(current.clone());
+        }
+        let file = match snapshot.meta.last_log_id {
+            Some(id) => format!("{PREFIX}{}-{}-{}", id.index, id.leader_id.term, id.leader_id.node_id),
+            None => format!("{PREFIX}empty"),
+        };
+        self.write(&file, &snapshot.snapshot).await;
+        let manifest = encoding::Manifest {
+            last_log_id: snapshot.meta.last_log_id.as_ref().map(Into::into),
+            membership: (&snapshot.meta.last_membership).into(),
+            length: snapshot.snapshot.len() as u64,
+            crc: crc32c::crc32c(&snapshot.snapshot),
+            file: file.clone(),
+        };
+        self.io.durable(|done| Op::Manifest(manifest, done)).await?;
+        if let Err(error) = self.files.remove_others(PREFIX, Some(&file)) {
+            // Harmless: the next start removes it.
+            tracing::warn!(%error, "an old snapshot file cannot be removed");
+        }
+        *current = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// Writes a file durably, or stops the process. Where no file can be opened for the moment, nothing was written and
+    /// nothing was acknowledged, so the write is retried.
+    async fn write(&self, file: &str, bytes: &Bytes) {
+        loop {
+            let (files, name, bytes) = (self.files.clone(), file.to_owned(), bytes.clone());
+            let write = move || files.write(&name, &bytes);
+            let written = if self.io.is_threaded() {
+                tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+            } else {
+                write()
+            };
+            match written {
+                Ok(()) => return,
+                Err(error) if is_transient(&error) => {
+                    let place = self.files.place(file);
+                    tracing::warn!(file = place, %error, "a snapshot cannot be written now; the write is retried");
+                    tokio::time::sleep(WRITE_RETRY).await;
+                }
+                Err(error) => abort_on_io_error(&format!("writing {}", self.files.place(file)), &error),
+            }
+        }
+    }
+}
+
+/// Whether the process or the machine had no room for one more open file, or a signal came: the disk did not fail.
+fn is_transient(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::INTR))
+}

@@ -1,0 +1,65 @@
+//! How fast the log takes entries: so many queued under one sync, on sled in a directory and in memory; and the size of
+//! sled's file while old entries are purged.
+//!
+//! `cargo test --release -p seq-raft --lib append_rate -- --ignored --nocapture`, with `TMPDIR` on the file system that will be
+//! used: the default one may be in memory. Compare engines on the same machine only.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// How long each case runs.
+const CASE: Duration = Duration::from_secs(3);
+/// How many entries the purging case keeps, and purges at a time.
+const KEEP: u64 = 1_000;
+
+#[tokio::test]
+#[ignore = "measures; half a minute"]
+async fn append_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    println!(
+        "{:<8} {:>7} {:>9} {:>12} {:>9} {:>9} {:>9}",
+        "where", "raises", "in flight", "entries/s", "p50 us", "p99 us", "file MiB"
+    );
+    for (name, raises) in [("sled", 1), ("sled", 64), ("purging", 64), ("memory", 1)] {
+        for in_flight in [1, 16, 256] {
+            let place = dir.path().join(format!("{name}-{raises}-{in_flight}"));
+            let data = if name == "memory" { DataDir::Memory(MemoryDisk::new()) } else { at(&place) };
+            let row = case(name, &data, raises, in_flight).await;
+            let file = std::fs::metadata(place.join("log/db")).map_or(0, |file| file.len());
+            println!("{row} {:>9.1}", file as f64 / 1024.0 / 1024.0);
+        }
+    }
+}
+
+/// Appends rounds of `in_flight` entries, each acknowledged by itself, and waits for all of a round.
+async fn case(name: &str, data: &DataDir, raises: usize, in_flight: u64) -> String {
+    let mut purged = 0;
+    let mut opened = open(data).unwrap();
+    let log = &mut opened.log;
+    let mut index = log.get_log_state().await.unwrap().last_log_id.map_or(0, |id| id.index + 1);
+    let (first, start) = (index, Instant::now());
+    let mut rounds = Vec::new();
+    while start.elapsed() < CASE {
+        let round = Instant::now();
+        let mut acknowledgements = Vec::new();
+        for _ in 0..in_flight {
+            acknowledgements.push(start_append(log, vec![raise(1, index, raises)]).await);
+            index += 1;
+        }
+        for acknowledged in acknowledgements {
+            acknowledged.await.unwrap().unwrap();
+        }
+        rounds.push(round.elapsed());
+        if name == "purging" && index > purged + 2 * KEEP {
+            purged = index - KEEP;
+            log.purge(log_id(1, purged)).await.unwrap();
+        }
+    }
+    let rate = (index - first) as f64 / start.elapsed().as_secs_f64();
+    rounds.sort();
+    let at = |share: usize| rounds[(rounds.len() - 1) * share / 100].as_micros();
+    let row = format!("{name:<8} {raises:>7} {in_flight:>9} {rate:>12.0} {:>9} {:>9}", at(50), at(99));
+    close(opened).await;
+    row
+}

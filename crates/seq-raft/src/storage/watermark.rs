@@ -1,0 +1,154 @@
+//! The watermark: bounds of what was acknowledged, in a file beside the log that is written after each sync of the log.
+//!
+//! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, which no
+//! check of its records detects. The watermark does: it is never above what was synced, and when the log comes back with less,
+//! the member must not start, because others count on what it acknowledged.
+//!
+//! It is a small preallocated file with two slots, written in turn without a sync of its own: after a crash of the process
+//! it is exact, after a power cut it may be old and then bounds less, and a torn slot leaves the other one. Only before the
+//! log is truncated it is lowered and synced first.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::error::LoadError;
+use super::files::Files;
+use super::loaded::Loaded;
+use super::memory::MemoryDisk;
+use crate::encoding::envelope;
+use crate::encoding::{self, Watermark};
+use crate::types::LogId;
+
+/// Name of the file in the data directory.
+pub(crate) const FILE: &str = "acknowledged";
+/// One slot: a page, so that a torn write cannot reach the other slot.
+const SLOT_BYTES: usize = 4096;
+/// Two are enough: the one being written and the one before it.
+const SLOTS: u64 = 2;
+
+/// Makes the file for an empty log, durably.
+pub(crate) fn create(files: &Files) -> io::Result<()> {
+    let mut bytes = vec![0; SLOT_BYTES * SLOTS as usize];
+    let record = encoding::write_watermark(&Watermark::default());
+    bytes[..record.len()].copy_from_slice(&record);
+    files.write(FILE, &bytes)
+}
+
+/// The open file.
+pub(crate) struct WatermarkFile {
+    slots: Slots,
+    current: Watermark,
+}
+
+enum Slots {
+    File(File),
+    Memory(Arc<MemoryDisk>),
+}
+
+impl WatermarkFile {
+    /// Opens the file and reads the newest intact slot.
+    pub(crate) fn open(files: &Files) -> Result<WatermarkFile, LoadError> {
+        let place = files.place(FILE);
+        let Some(bytes) = files.read(FILE)? else {
+            return Err(LoadError::Lost { what: format!("the record of what was acknowledged, {place}") });
+        };
+        if bytes.len() != SLOT_BYTES * SLOTS as usize {
+            let what = format!("{} bytes instead of {}", bytes.len(), SLOT_BYTES * SLOTS as usize);
+            return Err(LoadError::Misplaced { place, what });
+        }
+        let slots = match files {
+            Files::Dir(dir) => {
+                let file = OpenOptions::new().write(true).open(dir.join(FILE));
+                Slots::File(file.map_err(|source| LoadError::Io { place: place.clone(), source })?)
+            }
+            Files::Memory(disk) => Slots::Memory(disk.clone()),
+        };
+        let mut newest: Option<Watermark> = None;
+        let mut damage = None;
+        for (number, slot) in bytes.chunks(SLOT_BYTES).enumerate() {
+            if number > 0 && slot.iter().all(|byte| *byte == 0) {
+                continue; // Never written.
+            }
+            let record = envelope::record_len(slot).and_then(|len| slot.get(..len)).unwrap_or(slot);
+            match encoding::read_watermark(record) {
+                Ok(mark) => newest = newest.into_iter().chain([mark]).max_by_key(|mark| mark.generation),
+                Err(source) => damage = Some(LoadError::Record { place: format!("slot {number} of {place}"), source }),
+            }
+        }
+        match (newest, damage) {
+            (Some(current), damage) => {
+                if let Some(damage) = damage {
+                    tracing::warn!(%damage, "one slot of the watermark is torn, the other one counts");
+                }
+                Ok(WatermarkFile { slots, current })
+            }
+            (None, Some(damage)) => Err(damage),
+            (None, None) => unreachable!("the first slot is read or damaged"),
+        }
+    }
+
+    /// The bounds as last written.
+    pub(crate) fn current(&self) -> &Watermark {
+        &self.current
+    }
+
+    /// Writes what is durable in the log by now. Not synced.
+    pub(crate) fn write(&mut self, mark: Watermark) -> io::Result<()> {
+        let mark = Watermark { generation: self.current.generation + 1, ..mark };
+        let record = encoding::write_watermark(&mark);
+        assert!(record.len() <= SLOT_BYTES, "a watermark fits its slot");
+        let offset = (mark.generation % SLOTS) * SLOT_BYTES as u64;
+        match &self.slots {
+            Slots::File(file) => file.write_all_at(&record, offset)?,
+            Slots::Memory(disk) => disk.patch_file(FILE, offset as usize, &record),
+        }
+        self.current = mark;
+        Ok(())
+    }
+
+    /// Writes and syncs: the log is about to hold less than the file bounds now.
+    pub(crate) fn write_durably(&mut self, mark: Watermark) -> io::Result<()> {
+        self.write(mark)?;
+        match &self.slots {
+            Slots::File(file) => file.sync_data(),
+            Slots::Memory(_) => Ok(()),
+        }
+    }
+}
+
+/// Checks that what was loaded is at least what was acknowledged.
+pub(crate) fn check(mark: &Watermark, loaded: &Loaded) -> Result<(), LoadError> {
+    let lost = |what: String| Err(LoadError::Lost { what });
+    let acknowledged = |id: Option<encoding::newest::LogId>| id.map(encoding::newest::LogId::into_library);
+    if let Some(vote) = mark.vote.map(encoding::newest::Vote::into_library)
+        && loaded.vote.is_none_or(|found| found < vote)
+    {
+        let found = loaded.vote.map_or_else(|| "none".to_owned(), |vote| vote.to_string());
+        return lost(format!("vote {vote}, and {found} was found"));
+    }
+    let (snapshot, purged) = (acknowledged(mark.snapshot), acknowledged(mark.purged));
+    if loaded.snapshot_end() < snapshot {
+        return lost(format!("the snapshot up to {}, and {} was found", show(snapshot), show(loaded.snapshot_end())));
+    }
+    if loaded.purged < purged {
+        return lost(format!("the purge up to {}, and {} was found", show(purged), show(loaded.purged)));
+    }
+    if let Some(last) = acknowledged(mark.last) {
+        let found = loaded.last();
+        if found.is_none_or(|found| found.index < last.index) {
+            return lost(format!("log entries up to {last}, and the log ends with {}", show(found)));
+        }
+        if let Some(entry) = loaded.entry(last.index)
+            && entry.log_id != last
+        {
+            return lost(format!("log entry {last}, and {} was found in its place", entry.log_id));
+        }
+    }
+    Ok(())
+}
+
+fn show(id: Option<LogId>) -> String {
+    id.map_or_else(|| "none".to_owned(), |id| id.to_string())
+}

@@ -1,0 +1,106 @@
+//! Acknowledgements of other members, and detection of members that lost what they acknowledged.
+//!
+//! A member whose data directory was restored from an older copy lacks entries and votes that others count on. The Raft
+//! library would replicate to it again silently; but entries that it had acknowledged may be committed by its
+//! acknowledgement, and a vote that it lost could be given twice. So the members that received its acknowledgements refuse
+//! it by name. The record is in memory only: it starts empty with the process.
+//!
+//! **Invariant:** a member that only lost entries which no majority has is not refused: a later leader may have removed
+//! them.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::storage::LogReader;
+use crate::types::{LogId, Vote};
+
+/// Acknowledgements of the other members.
+pub(crate) struct Acknowledged {
+    log: LogReader,
+    members: Mutex<BTreeMap<u64, Record>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Record {
+    /// Greatest term of a vote that it granted, or of a leader that it followed.
+    term: u64,
+    /// The last entry, with the vote of this member under which it was appended.
+    last: Option<(Vote, LogId)>,
+    /// An acknowledged entry was found missing once, and nothing was acknowledged since.
+    suspected: bool,
+    /// What was found missing.
+    lost: Option<String>,
+}
+
+impl Acknowledged {
+    pub(crate) fn new(log: LogReader) -> Acknowledged {
+        Acknowledged { log, members: Mutex::default() }
+    }
+
+    /// A member granted its vote in this term, or follows the leader of this term.
+    pub(crate) fn on_vote(&self, id: u64, term: u64) {
+        let mut members = self.members.lock();
+        let record = members.entry(id).or_default();
+        record.term = record.term.max(term);
+    }
+
+    /// A member has the log of this leader up to `last`.
+    pub(crate) fn on_append(&self, id: u64, vote: Vote, last: Option<LogId>) {
+        let mut members = self.members.lock();
+        let record = members.entry(id).or_default();
+        record.term = record.term.max(vote.leader_id.term);
+        let Some(last) = last else { return };
+        record.suspected = false;
+        if record.last.is_none_or(|known| known < (vote, last)) {
+            record.last = Some((vote, last));
+        }
+    }
+
+    /// A member lacks the entry `at` of this leader's log; returns whether it had acknowledged it.
+    pub(crate) fn on_conflict(&self, id: u64, vote: Vote, at: LogId) -> bool {
+        let mut members = self.members.lock();
+        let Some(record) = members.get_mut(&id) else { return false };
+        let Some((under, last)) = record.last else { return false };
+        if at.index > last.index || !(under == vote || self.is_committed(&last)) {
+            return false;
+        }
+        // A response that was overtaken by an acknowledgement on another connection is no proof; the next one is.
+        if !std::mem::replace(&mut record.suspected, true) {
+            return true;
+        }
+        let lost = format!("it had entries up to {last}, and lacks {at}");
+        tracing::error!(store = id, lost, "a member lacks what it acknowledged; its responses are ignored");
+        record.lost = Some(lost);
+        true
+    }
+
+    /// What a member lacks, where something was found missing.
+    pub(crate) fn lost(&self, id: u64) -> Option<String> {
+        self.members.lock().get(&id)?.lost.clone()
+    }
+
+    /// Compares the position that a starting member reports with what it acknowledged; the error names what it lacks.
+    pub(crate) fn check(&self, id: u64, term: u64, last: Option<LogId>) -> Result<(), String> {
+        let mut members = self.members.lock();
+        let Some(record) = members.get_mut(&id) else { return Ok(()) };
+        if term < record.term {
+            return Err(format!("it voted in term {}, and its vote is of term {term}", record.term));
+        }
+        if let Some((_, acknowledged)) = record.last
+            && last.is_none_or(|last| last.index < acknowledged.index)
+            && self.is_committed(&acknowledged)
+        {
+            let found = last.map_or_else(|| "none".to_owned(), |last| last.to_string());
+            return Err(format!("it had entries up to {acknowledged}, and its last one is {found}"));
+        }
+        // The right directory is back.
+        record.lost = None;
+        Ok(())
+    }
+
+    fn is_committed(&self, id: &LogId) -> bool {
+        let committed = self.log.position().committed;
+        committed.is_some_and(|committed| id.index <= committed.index) && self.log.has(id)
+    }
+}

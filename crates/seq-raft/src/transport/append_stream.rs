@@ -1,0 +1,145 @@
+//! Pipelined replication: one long call to a follower, many messages in flight.
+//!
+//! The leader sends a batch as soon as it is in its own log; it does not wait until the follower has synced the batch before.
+//! So the follower's disk is never idle for a round trip, and what arrives during one sync shares the next. Responses come in
+//! the order of the messages, each after its entries are durable.
+//!
+//! **Invariant:** each message is checked like a call of its own, and a call with an outstanding response ends within twice
+//! the timeout of one batch when none arrives.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, future, stream};
+use openraft::errors::RPCError;
+use openraft::network::RPCTypes;
+use openraft::raft::{AppendEntriesRequest, StreamAppendError, StreamAppendResult};
+use parking_lot::Mutex;
+use seq_proto::v1::RaftMessage;
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use super::client::{self, Peer};
+use super::server::{RaftServer, Sender};
+use crate::types::{TypeConfig, Vote};
+
+type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
+
+impl Peer {
+    /// Records what the member acknowledges to the leader with this vote, and refuses one that lacks what it acknowledged.
+    fn record(&self, vote: Option<Vote>, response: StreamAppendResult<TypeConfig>) -> Outcome {
+        match (&response, vote) {
+            (Ok(last), Some(vote)) => self.on_append(vote, *last),
+            (Err(StreamAppendError::Conflict(at)), Some(vote)) => self.check_conflict(vote, Some(*at))?,
+            _ => {}
+        }
+        Ok(response)
+    }
+
+    /// Begins a call that carries `batches`, and returns the responses. The first one that is an error is the last one.
+    ///
+    /// The call begins with the first batch: the library holds that back from a follower that cannot be reached, and without
+    /// it such a follower would be dialled without a pause.
+    pub(crate) async fn append_all(
+        &self,
+        batches: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
+        timeout: Duration,
+    ) -> Result<impl Stream<Item = Outcome> + Send + '_, RPCError<TypeConfig>> {
+        // Fused, because none may come: then the call carries nothing.
+        let mut batches = batches.fuse();
+        let first = batches.next().await;
+        let vote = first.as_ref().map(|batch| batch.vote);
+        let batches = stream::iter(first).chain(batches);
+        let sent = Arc::new(AtomicU64::new(0));
+        let (counted, sender) = (sent.clone(), self.sender());
+        let messages = batches.map(move |batch| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            sender.message(client::encode(&batch))
+        });
+        let late = || self.timed_out(RPCTypes::AppendEntries, timeout);
+        let mut client = self.client()?;
+        let begun = tokio::time::timeout(timeout, client.append_stream(messages)).await.map_err(|_| late())?;
+        let responses = begun.map_err(|status| self.refused(&status))?.into_inner();
+        Ok(stream::unfold(Some((responses, 0)), move |state| {
+            let sent = sent.clone();
+            async move {
+                let (mut responses, received) = state?;
+                let outcome = loop {
+                    let outstanding = sent.load(Ordering::Relaxed) > received;
+                    match tokio::time::timeout(timeout, responses.message()).await {
+                        // No request for as long: there was nothing to append.
+                        Err(_) if !outstanding => {}
+                        Err(_) => break Err(self.timed_out(RPCTypes::AppendEntries, timeout).into()),
+                        Ok(Ok(Some(response))) => {
+                            break self.read(response).and_then(|response| self.record(vote, response));
+                        }
+                        Ok(Ok(None)) => return None,
+                        Ok(Err(status)) => break Err(self.refused(&status)),
+                    }
+                };
+                let next = outcome.is_ok().then_some((responses, received + 1));
+                Some((outcome, next))
+            }
+        }))
+    }
+}
+
+/// State that the two directions of a call share.
+#[derive(Default)]
+struct Call {
+    /// The sender, as its last message names it.
+    from: Option<Sender>,
+    /// Why a message was refused; sent after the responses to those before it.
+    refusal: Option<Status>,
+}
+
+impl RaftServer {
+    /// Appends the entries of `messages`. Ends with them, with the first refusal, or with the member.
+    pub(crate) fn append_each(
+        &self,
+        messages: Streaming<RaftMessage>,
+    ) -> Result<impl Stream<Item = Result<RaftMessage, Status>> + Send + 'static + use<>, Status> {
+        let call = Arc::new(Mutex::new(Call::default()));
+        let raft = self.gate.get()?.raft.clone();
+        let batches =
+            stream::unfold((messages, self.clone(), call.clone()), |(mut messages, server, call)| async move {
+                // Without a sender there is no response.
+                let message = messages.message().await.ok()??;
+                let admitted = server.admit(&message).and_then(|(_, batch)| Ok((Sender::of(&message)?, batch)));
+                match admitted {
+                    Ok((sender, batch)) => {
+                        call.lock().from = Some(sender);
+                        Some((batch, (messages, server, call)))
+                    }
+                    Err(refusal) => {
+                        call.lock().refusal = Some(refusal);
+                        None
+                    }
+                }
+            });
+        // A member that stops does not wait for a leader that has nothing to send.
+        let batches = batches.take_until(self.stopping.clone().cancelled_owned());
+        let (sender, mut queue) = mpsc::channel(1);
+        let server = self.clone();
+        // The library's stream borrows its handle: one future owns both, and the reader of the responses drives it.
+        let append = async move {
+            let mut responses = pin!(raft.stream_append(batches));
+            while let Some(response) = responses.next().await {
+                let to = call.lock().from.expect("a response follows a message");
+                if sender.send(server.encode(&to, response)).await.is_err() {
+                    return;
+                }
+            }
+            let refusal = call.lock().refusal.take();
+            if let Some(refusal) = refusal {
+                // The receiver of a refusal may be gone.
+                let _ = sender.send(Err(refusal)).await;
+            }
+        };
+        let responses = stream::poll_fn(move |cx| queue.poll_recv(cx)).map(Some);
+        let appending = stream::once(append).map(|()| None);
+        Ok(stream::select(responses, appending).filter_map(future::ready))
+    }
+}

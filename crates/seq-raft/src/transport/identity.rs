@@ -1,0 +1,188 @@
+//! Sender and receiver of a Raft message: it names its cluster, its sender, its receiver, and the data directories of
+//! both.
+//!
+//! A data directory has a secret number, its nonce, and the replicated list of members has the fingerprint of each
+//! member's nonce. A sender proves with its nonce to be the directory that the receiver's list names, and names the
+//! receiver's directory as its own list does. So a member that lost its disk and came back empty under its old id takes
+//! no part: its messages are refused everywhere, and it refuses those that are meant for the lost directory. It comes back
+//! under a new id. No first contact binds anything, and nothing of this is stored apart from the list.
+//!
+//! A member that is behind receives messages of a leader that its list does not name. That sender is admitted by two things:
+//! a greater number of its list, and the fingerprint of the receiver, which only members know once there is a group.
+
+use bytes::Bytes;
+use seq_proto::Reason;
+use seq_proto::v1::{ProbeRequest, RaftMessage};
+use tonic::{Code, Status};
+
+use crate::nonce::{Fingerprint, Nonce};
+use crate::storage::Position;
+
+/// Format of the Raft library's messages, in [`RaftMessage`]: its types as they are, in postcard. It changes with every
+/// release of the library that changes one of them, and with [`crate::types::Member`].
+pub(crate) const FORMAT: u32 = 2;
+
+/// Identity of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) cluster: String,
+    pub(crate) id: u64,
+    /// Number of its data directory.
+    pub(crate) nonce: Nonce,
+}
+
+impl Identity {
+    /// The public part of its data directory's number.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        self.nonce.fingerprint()
+    }
+
+    /// A message from this member to the directory `receiver` of member `to`. `membership` is the number of the newest
+    /// list of members that names this one.
+    pub(crate) fn message(&self, to: u64, receiver: Fingerprint, membership: u64, payload: Bytes) -> RaftMessage {
+        RaftMessage {
+            cluster_id: self.cluster.clone(),
+            from: self.id,
+            to,
+            nonce: Bytes::copy_from_slice(&self.nonce.bytes()),
+            payload,
+            membership,
+            format: FORMAT,
+            receiver: Bytes::copy_from_slice(&receiver.bytes()),
+        }
+    }
+
+    /// The probe of another member; with the position of the log while this one starts.
+    pub(crate) fn probe(&self, to: u64, membership: u64, position: Option<&Position>) -> ProbeRequest {
+        let starting = position.is_some();
+        let position = position.copied().unwrap_or_default();
+        ProbeRequest {
+            cluster_id: self.cluster.clone(),
+            from: self.id,
+            to,
+            fingerprint: self.fingerprint().bytes().to_vec(),
+            membership,
+            vote_term: position.vote.map_or(0, |vote| vote.leader_id.term),
+            last_log: position.last.map(|last| seq_proto::v1::LogPosition {
+                term: last.leader_id.term,
+                leader: last.leader_id.node_id,
+                index: last.index,
+            }),
+            starting,
+        }
+    }
+
+    /// Checks what needs no list of members; returns the sender's nonce.
+    pub(crate) fn check(&self, message: &RaftMessage) -> Result<Nonce, PeerRefusal> {
+        let from = message.from;
+        self.check_receiver(&message.cluster_id, message.to)?;
+        let nonce = Nonce::from_bytes(&message.nonce).ok_or(PeerRefusal::NoNonce { from })?;
+        if message.format != FORMAT {
+            return Err(PeerRefusal::OtherFormat { from, format: message.format });
+        }
+        if message.receiver != self.fingerprint().bytes()[..] {
+            return Err(PeerRefusal::OtherReceiver { from, mine: self.id });
+        }
+        Ok(nonce)
+    }
+
+    /// Checks a probe; returns the sender's fingerprint.
+    pub(crate) fn check_probe(&self, probe: &ProbeRequest) -> Result<Fingerprint, PeerRefusal> {
+        self.check_receiver(&probe.cluster_id, probe.to)?;
+        Fingerprint::from_bytes(&probe.fingerprint).ok_or(PeerRefusal::NoNonce { from: probe.from })
+    }
+
+    fn check_receiver(&self, cluster: &str, to: u64) -> Result<(), PeerRefusal> {
+        if cluster != self.cluster {
+            return Err(PeerRefusal::OtherCluster { mine: self.cluster.clone(), theirs: cluster.to_owned() });
+        }
+        if to != self.id {
+            return Err(PeerRefusal::OtherMember { mine: self.id, meant: to });
+        }
+        Ok(())
+    }
+}
+
+/// Why a message is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PeerRefusal {
+    #[error("this is a store of cluster {mine:?}, not of {theirs:?}")]
+    OtherCluster { mine: String, theirs: String },
+    #[error("this is store {mine}, not store {meant}")]
+    OtherMember { mine: u64, meant: u64 },
+    #[error("the message from store {from} does not name its data directory")]
+    NoNonce { from: u64 },
+    #[error("the message from store {from} is meant for another data directory of store {mine}")]
+    OtherReceiver { from: u64, mine: u64 },
+    #[error("no member of this store has id {from}")]
+    UnknownMember { from: u64 },
+    #[error("store {id} was removed from cluster {cluster:?} for good; a disk that comes back gets a new id")]
+    Removed { cluster: String, id: u64 },
+    #[error("store {from} sends messages of format {format}, and this member of format {FORMAT}: run one version")]
+    OtherFormat { from: u64, format: u32 },
+    #[error("store {id} of cluster {cluster:?} has another data directory; a lost disk comes back under a new id")]
+    OtherDataDirectory { cluster: String, id: u64 },
+    #[error(
+        "store {id} of cluster {cluster:?} lacks what it acknowledged: {lost}; its data directory is an older copy; replace it \
+         under a new id"
+    )]
+    AcknowledgedDataLost { cluster: String, id: u64, lost: String },
+}
+
+impl From<PeerRefusal> for Status {
+    fn from(refusal: PeerRefusal) -> Status {
+        let text = refusal.to_string();
+        let reason = match refusal {
+            PeerRefusal::OtherCluster { .. } => Reason::OtherCluster,
+            PeerRefusal::OtherMember { .. } => return Reason::OtherMember.status_as(Code::FailedPrecondition, text),
+            PeerRefusal::NoNonce { .. } => Reason::NoNonce,
+            // Not a failed precondition: the directory that is meant may come back.
+            PeerRefusal::OtherReceiver { .. } => Reason::OtherReceiver,
+            PeerRefusal::UnknownMember { .. } => return Reason::UnknownMember.status_as(Code::PermissionDenied, text),
+            PeerRefusal::Removed { .. } => Reason::RemovedMember,
+            PeerRefusal::OtherFormat { .. } => Reason::OtherFormat,
+            PeerRefusal::OtherDataDirectory { .. } => Reason::OtherDataDirectory,
+            PeerRefusal::AcknowledgedDataLost { .. } => Reason::AcknowledgedDataLost,
+        };
+        reason.status(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: u64) -> Identity {
+        Identity { cluster: "c".into(), id, nonce: Nonce::draw() }
+    }
+
+    #[test]
+    fn a_message_for_another_receiver_is_refused_by_name() {
+        let (me, sender) = (member(1), member(2));
+        let to_me = || sender.message(1, me.fingerprint(), 1, Bytes::new());
+        assert_eq!(me.check(&to_me()), Ok(sender.nonce));
+        let check = |message| seq_proto::status::reason(&Status::from(me.check(&message).unwrap_err())).unwrap();
+        assert_eq!(check(RaftMessage { to: 3, ..to_me() }), "OTHER_MEMBER");
+        assert_eq!(check(RaftMessage { cluster_id: "d".into(), ..to_me() }), "OTHER_CLUSTER");
+        for nonce in [&[][..], &[0; 16], &[1; 15], &[1; 17]] {
+            assert_eq!(check(RaftMessage { nonce: nonce.to_vec().into(), ..to_me() }), "NO_NONCE");
+        }
+        for format in [0, FORMAT + 1] {
+            assert_eq!(check(RaftMessage { format, ..to_me() }), "OTHER_FORMAT");
+        }
+        // An emptied disk under the old id, and a sender that names no directory.
+        assert_eq!(check(sender.message(1, member(1).fingerprint(), 1, Bytes::new())), "OTHER_RECEIVER");
+        assert_eq!(check(RaftMessage { receiver: Bytes::new(), ..to_me() }), "OTHER_RECEIVER");
+    }
+
+    #[test]
+    fn a_probe_names_the_directory_and_does_not_prove_it() {
+        let (me, sender) = (member(1), member(2));
+        let probe = sender.probe(1, 0, None);
+        assert_eq!(me.check_probe(&probe), Ok(sender.fingerprint()));
+        let nonce = sender.nonce.bytes();
+        assert!(!probe.fingerprint.windows(nonce.len()).any(|part| part == nonce));
+        let none = ProbeRequest { fingerprint: Vec::new(), ..probe };
+        assert_eq!(me.check_probe(&none), Err(PeerRefusal::NoNonce { from: 2 }));
+    }
+}

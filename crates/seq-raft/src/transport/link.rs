@@ -1,0 +1,120 @@
+//! A link between two members: its connection, its timeouts from the settings, and its round trips as measured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_proto::dial::Dial;
+use tokio::time::Instant;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::options::RaftOptions;
+
+/// How long making a connection may take at least: a busy member accepts late.
+const MIN_CONNECT: Duration = Duration::from_millis(500);
+
+/// Least interval of pings on an idle connection, and least time for the response to one.
+const MIN_KEEP_ALIVE: Duration = Duration::from_millis(300);
+
+/// Timeouts of the calls to another member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkTimeouts {
+    /// For making a connection.
+    pub(crate) connect: Duration,
+    /// Between two pings of an idle connection, and for the response to one.
+    pub(crate) keep_alive: Duration,
+    /// For the response to one of the batches under way; a slow disk should not make them be sent again.
+    pub(crate) append: Duration,
+}
+
+impl LinkTimeouts {
+    /// Timeouts for a heartbeat interval, which is at least the longest round trip that the settings allow.
+    pub(crate) fn new(options: &RaftOptions) -> LinkTimeouts {
+        LinkTimeouts {
+            connect: MIN_CONNECT.max(options.heartbeat * 2),
+            keep_alive: MIN_KEEP_ALIVE.max(options.heartbeat * 3),
+            append: options.election_min,
+        }
+    }
+}
+
+/// A connection to another member, made lazily.
+pub(crate) fn connect(dial: &Dial, addr: &str, timeouts: LinkTimeouts) -> Result<Channel, tonic::transport::Error> {
+    let endpoint = Endpoint::from_shared(format!("http://{addr}"))?
+        .connect_timeout(timeouts.connect)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(timeouts.keep_alive)
+        .keep_alive_timeout(timeouts.keep_alive)
+        .keep_alive_while_idle(true);
+    Ok(dial.connect(endpoint))
+}
+
+/// The last measured round trip to each member.
+#[derive(Debug, Default)]
+pub(crate) struct RoundTrips(Mutex<BTreeMap<u64, Duration>>);
+
+impl RoundTrips {
+    pub(crate) fn get(&self, id: u64) -> Option<Duration> {
+        self.0.lock().get(&id).copied()
+    }
+
+    /// Begins a measurement. One that is dropped counts as well: the response took at least as long.
+    pub(crate) fn begin(self: &Arc<RoundTrips>, id: u64) -> Measurement {
+        Measurement { trips: self.clone(), id, since: Some(Instant::now()) }
+    }
+}
+
+/// A round trip under way.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    trips: Arc<RoundTrips>,
+    id: u64,
+    since: Option<Instant>,
+}
+
+impl Measurement {
+    /// The connection failed: its duration is no round trip.
+    pub(crate) fn discard(mut self) {
+        self.since = None;
+    }
+}
+
+impl Drop for Measurement {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            self.trips.0.lock().insert(self.id, since.elapsed());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_timeout_of_a_link_is_longer_than_the_longest_round_trip() {
+        for options in [RaftOptions::DEFAULTS, RaftOptions::WAN] {
+            let LinkTimeouts { connect, keep_alive, append } = LinkTimeouts::new(&options);
+            for timeout in [connect, keep_alive, append] {
+                assert!(timeout > options.max_round_trip(), "{timeout:?} of {options:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_round_trip_that_was_given_up_took_at_least_as_long() {
+        let trips = Arc::new(RoundTrips::default());
+        let measurement = trips.begin(2);
+        let since = measurement.since.unwrap();
+        while since.elapsed() < Duration::from_millis(2) {
+            std::hint::spin_loop();
+        }
+        drop(measurement);
+        let measured = trips.get(2).unwrap();
+        assert!(measured >= Duration::from_millis(2), "{measured:?}");
+        trips.begin(2).discard();
+        assert_eq!(trips.get(2), Some(measured));
+        assert_eq!(trips.get(3), None);
+    }
+}

@@ -1,0 +1,332 @@
+//! Server side of the Raft transport: checks sender and content of each message, then passes it to the Raft library.
+//!
+//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member or another
+//! data directory of this one, that is of another format, whose sender was removed or is another directory than the one
+//! that the list of members names, or whose content [`super::validation`] refuses.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use openraft::async_runtime::WatchReceiver;
+use openraft::raft::{SnapshotResponse, TransferLeaderRequest, VoteRequest};
+use parking_lot::Mutex;
+use seq_proto::v1::raft_service_server::RaftService;
+use seq_proto::v1::{LogPosition, ProbeRequest, ProbeResponse, RaftMessage, SnapshotChunk};
+use seq_proto::{Reason, status};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::acknowledged::Acknowledged;
+use super::client::{self, Network, SnapshotHeader, TransferLeader};
+use super::identity::{Identity, PeerRefusal};
+use super::validation::Validate;
+use crate::eviction::{Eviction, Evictions};
+use crate::gate::Gate;
+use crate::membership_status::{self, MembershipStatus};
+use crate::nonce::{Fingerprint, Nonce};
+use crate::storage::{LogReader, Raft, Replica};
+use crate::types::{LeaderId, LogId, Snapshot, TypeConfig, Vote};
+
+/// How long the next part of a snapshot may take before the transfer is cancelled.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Snapshots that may be received at the same time, one from each sender: that of an old leader, and that of the next
+/// one. Each is held in memory until it is whole.
+const MAX_SNAPSHOTS: usize = 2;
+
+/// The service. Behind a closed gate it responds only to `Probe`.
+#[derive(Clone)]
+pub struct RaftServer {
+    pub(crate) me: Identity,
+    /// Whether the data directory was empty when the process started.
+    pub(crate) is_fresh: bool,
+    pub(crate) gate: Gate<Receiver>,
+    /// Ends the calls that would last as long as their caller.
+    pub(crate) stopping: CancellationToken,
+}
+
+/// The open service: everything that a message is checked against, and the library that takes it.
+pub(crate) struct Receiver {
+    pub(crate) raft: Raft,
+    replica: Arc<dyn Replica>,
+    log: LogReader,
+    acknowledged: Arc<Acknowledged>,
+    evictions: Evictions,
+    /// Senders of the snapshots that are being received.
+    snapshots: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+impl Receiver {
+    pub(crate) fn new(raft: &Raft, replica: &Arc<dyn Replica>, log: &LogReader, network: &Network) -> Receiver {
+        Receiver {
+            raft: raft.clone(),
+            replica: replica.clone(),
+            log: log.clone(),
+            acknowledged: network.acknowledged(),
+            evictions: network.evictions(),
+            snapshots: Arc::default(),
+        }
+    }
+
+    /// Refuses a sender that is no member, or that lost what it acknowledged to this member.
+    fn check_sender(&self, me: &Identity, from: u64, status: MembershipStatus) -> Result<(), PeerRefusal> {
+        let cluster = || me.cluster.clone();
+        match status {
+            MembershipStatus::Member => match self.acknowledged.lost(from) {
+                Some(lost) => Err(PeerRefusal::AcknowledgedDataLost { cluster: cluster(), id: from, lost }),
+                None => Ok(()),
+            },
+            MembershipStatus::Removed => Err(PeerRefusal::Removed { cluster: cluster(), id: from }),
+            MembershipStatus::OtherDirectory => Err(PeerRefusal::OtherDataDirectory { cluster: cluster(), id: from }),
+            MembershipStatus::UnknownMember | MembershipStatus::NoGroup => Err(PeerRefusal::UnknownMember { from }),
+        }
+    }
+
+    /// Whether no list of members and no entry has reached this member yet.
+    fn is_groupless(&self) -> bool {
+        let lists = self.raft.server_metrics();
+        self.log.position().last.is_none() && lists.borrow_watched().membership_config.log_id().is_none()
+    }
+
+    /// Refuses content that would break the library, and logs it.
+    fn validate<Q: Validate>(&self, from: u64, request: &Q) -> Result<(), Status> {
+        request.validate(from, &self.log).map_err(|invalid| {
+            tracing::error!(store = from, %invalid, "a Raft message was refused");
+            if invalid.is_lost_data() {
+                self.evictions.send_replace(Some(Eviction::Contradicted(invalid.to_string())));
+            }
+            invalid.into()
+        })
+    }
+}
+
+impl RaftServer {
+    /// Checks the sender and the content of a message; returns the content.
+    pub(crate) fn admit<Q: DeserializeOwned + Validate>(
+        &self,
+        message: &RaftMessage,
+    ) -> Result<(&Receiver, Q), Status> {
+        let open = self.gate.get()?;
+        let nonce = self.me.check(message)?;
+        let (from, directory) = (message.from, nonce.fingerprint());
+        let status = membership_status::status_of(&open.raft, &*open.replica, from, directory, message.membership);
+        open.check_sender(&self.me, from, status)?;
+        let request: Q = client::decode(&message.payload).map_err(|error| {
+            let text = format!("message of {} bytes from store {from}: {error}", message.payload.len());
+            Reason::MalformedMessage.status(text)
+        })?;
+        open.validate(from, &request)?;
+        Ok((open, request))
+    }
+
+    /// The response to a request that was admitted.
+    fn respond<A: Serialize, E: std::error::Error>(
+        &self,
+        request: &RaftMessage,
+        response: Result<A, E>,
+    ) -> Result<Response<RaftMessage>, Status> {
+        self.encode(&Sender::of(request)?, response).map(Response::new)
+    }
+
+    /// The message that carries a response of the Raft library.
+    pub(crate) fn encode<A: Serialize, E: std::error::Error>(
+        &self,
+        to: &Sender,
+        response: Result<A, E>,
+    ) -> Result<RaftMessage, Status> {
+        let response = response.map_err(|error| {
+            let text = format!("store {} does not take part: {error}", self.me.id);
+            status::with_reason(Code::Unavailable, Reason::RaftStopped, text, [], None)
+        })?;
+        Ok(self.me.message(to.id, to.directory, 0, client::encode(&response)))
+    }
+}
+
+/// Receiver of a response: the sender of its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    id: u64,
+    directory: Fingerprint,
+}
+
+impl Sender {
+    /// Of a request that was admitted.
+    pub(crate) fn of(request: &RaftMessage) -> Result<Sender, Status> {
+        let nonce = Nonce::from_bytes(&request.nonce).ok_or(PeerRefusal::NoNonce { from: request.from })?;
+        Ok(Sender { id: request.from, directory: nonce.fingerprint() })
+    }
+}
+
+#[tonic::async_trait]
+impl RaftService for RaftServer {
+    async fn probe(&self, request: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
+        let probe = request.into_inner();
+        let directory = self.me.check_probe(&probe)?;
+        let Some(open) = self.gate.peek() else {
+            // A directory with data belongs to a group, or may: the list of members is known once it is loaded.
+            if !self.is_fresh {
+                return Err(starting());
+            }
+            return Ok(Response::new(probe_response(MembershipStatus::NoGroup, None)));
+        };
+        let status = membership_status::status_of(&open.raft, &*open.replica, probe.from, directory, probe.membership);
+        let is_member = status == MembershipStatus::Member;
+        if status == MembershipStatus::OtherDirectory || (is_member && !probe.starting) {
+            open.check_sender(&self.me, probe.from, status)?;
+        }
+        if is_member && probe.starting {
+            let last = probe.last_log.map(read_position);
+            open.acknowledged.check(probe.from, probe.vote_term, last).map_err(|lost| {
+                let cluster = self.me.cluster.clone();
+                PeerRefusal::AcknowledgedDataLost { cluster, id: probe.from, lost }
+            })?;
+        }
+        let mine = open.is_groupless().then(|| self.me.fingerprint());
+        Ok(Response::new(probe_response(status, mine)))
+    }
+
+    async fn append_entries(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let message = request.into_inner();
+        let (open, append) = self.admit(&message)?;
+        self.respond(&message, open.raft.append_entries(append).await)
+    }
+
+    type AppendStreamStream = BoxStream<'static, Result<RaftMessage, Status>>;
+
+    async fn append_stream(
+        &self,
+        request: Request<Streaming<RaftMessage>>,
+    ) -> Result<Response<Self::AppendStreamStream>, Status> {
+        Ok(Response::new(self.append_each(request.into_inner())?.boxed()))
+    }
+
+    async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let message = request.into_inner();
+        let (open, vote) = self.admit::<VoteRequest<TypeConfig>>(&message)?;
+        let vote = open.without_undue_transfer(message.from, vote);
+        self.respond(&message, open.raft.vote(vote).await)
+    }
+
+    async fn pre_vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let message = request.into_inner();
+        let (open, vote) = self.admit(&message)?;
+        self.respond(&message, open.raft.pre_vote(vote).await)
+    }
+
+    async fn transfer_leader(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let message = request.into_inner();
+        let (open, (vote, to, last)) = self.admit::<TransferLeader>(&message)?;
+        let response = open.raft.handle_transfer_leader(TransferLeaderRequest::new(vote, to, last)).await;
+        self.respond(&message, response)
+    }
+
+    async fn install_snapshot(
+        &self,
+        request: Request<Streaming<SnapshotChunk>>,
+    ) -> Result<Response<RaftMessage>, Status> {
+        let mut chunks = request.into_inner();
+        let header = next(&mut chunks).await?.and_then(|chunk| chunk.header);
+        let header = header.ok_or_else(|| malformed("the first message has no header".to_owned()))?;
+        let (open, (vote, meta, length)) = self.admit::<SnapshotHeader>(&header)?;
+        if let Some(own) = open.needs_no_snapshot(&vote, meta.last_log_id.as_ref()) {
+            return self.respond(&header, Ok::<_, std::convert::Infallible>(own));
+        }
+        let _receiving = Receiving::begin(&open.snapshots, header.from)?;
+        let bytes = collect(&mut chunks, length).await?;
+        // The library takes a failed installation for a broken disk and stops.
+        drop(open.replica.clone().decode_snapshot(&meta, &bytes).map_err(|error| malformed(error.to_string()))?);
+        let response = open.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: bytes }).await;
+        self.respond(&header, response)
+    }
+}
+
+impl Receiver {
+    /// The response to a snapshot with nothing new, or whose leader was replaced: its body is not read.
+    fn needs_no_snapshot(&self, vote: &Vote, last: Option<&LogId>) -> Option<SnapshotResponse<TypeConfig>> {
+        let own = self.log.position();
+        let replaced = own.vote.filter(|own| vote < own);
+        // As the library responds: this leader is followed already, and what is committed here covers the snapshot.
+        let covered = own.vote.filter(|followed| followed == vote && own.committed.as_ref() >= last);
+        replaced.or(covered).map(SnapshotResponse::new)
+    }
+
+    /// A vote that a transfer of leadership requests is granted although the leader is alive. That is due only to a voter, in
+    /// the term right after the one in which this member follows the leader; any other candidate waits for the end of the
+    /// leader's lease.
+    fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
+        let metrics = self.raft.server_metrics();
+        let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);
+        let own = self.log.position().vote.map_or(0, |vote| vote.leader_id.term);
+        let due = voter && vote.vote.leader_id.term == own + 1;
+        VoteRequest { leadership_transfer: vote.leadership_transfer && due, ..vote }
+    }
+}
+
+/// A snapshot that is being received.
+struct Receiving {
+    senders: Arc<Mutex<BTreeSet<u64>>>,
+    from: u64,
+}
+
+impl Receiving {
+    fn begin(senders: &Arc<Mutex<BTreeSet<u64>>>, from: u64) -> Result<Receiving, Status> {
+        let mut receiving = senders.lock();
+        if receiving.len() >= MAX_SNAPSHOTS || !receiving.insert(from) {
+            let text = format!("a snapshot of store {from}, or {MAX_SNAPSHOTS} of others, are being received already");
+            return Err(Reason::SnapshotUnderWay.status(text));
+        }
+        Ok(Receiving { senders: senders.clone(), from })
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.senders.lock().remove(&self.from);
+    }
+}
+
+fn probe_response(status: MembershipStatus, mine: Option<Fingerprint>) -> ProbeResponse {
+    let fingerprint = mine.map(|mine| mine.bytes().to_vec()).unwrap_or_default();
+    ProbeResponse { status: status.to_wire().into(), fingerprint }
+}
+
+fn read_position(position: LogPosition) -> LogId {
+    LogId::new(LeaderId { term: position.term, node_id: position.leader }, position.index)
+}
+
+fn starting() -> Status {
+    // No retry hint: peers retry by their own schedule.
+    status::with_reason(Code::Unavailable, Reason::Starting, "this member of the store is starting".into(), [], None)
+}
+
+async fn next(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotChunk>, Status> {
+    let late = |_| Status::deadline_exceeded(format!("no part of the snapshot for {CHUNK_TIMEOUT:?}"));
+    tokio::time::timeout(CHUNK_TIMEOUT, chunks.message()).await.map_err(late)?
+}
+
+/// Reads a body of exactly `length` bytes, which was bounded before. What is reserved grows with what arrives.
+async fn collect(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
+    let mut bytes = BytesMut::new();
+    let other =
+        |found: usize| malformed(format!("the body has {found} bytes or more, and the header announces {length}"));
+    while let Some(chunk) = next(chunks).await? {
+        if (bytes.len() + chunk.data.len()) as u64 > length {
+            return Err(other(bytes.len() + chunk.data.len()));
+        }
+        bytes.extend_from_slice(&chunk.data);
+    }
+    if bytes.len() as u64 != length {
+        return Err(other(bytes.len()));
+    }
+    Ok(bytes.freeze())
+}
+
+fn malformed(text: String) -> Status {
+    Reason::MalformedSnapshot.status(text)
+}

@@ -1,0 +1,301 @@
+//! Validation of Raft messages before the Raft library sees them.
+//!
+//! The library trusts its peers: it asserts what a correct peer never breaks, and adopts any greater term. A message of
+//! a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Each check holds for
+//! every message of a correct peer; a message that fails one is refused by name and changes nothing.
+//!
+//! **Invariant:** the library sees entries only in order, without a hole, under a vote that can have made them, with
+//! commands that can be applied and lists of members that can be used.
+
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use seq_core::limits;
+use seq_proto::Reason;
+use tonic::Status;
+
+use super::client::{SnapshotHeader, TransferLeader};
+use crate::encoding::envelope::ReadError;
+use crate::nonce::Fingerprint;
+use crate::storage::LogReader;
+use crate::types::{Entry, LogId, MAX_COMMAND_BYTES, Membership, Payload, TypeConfig, Vote};
+
+/// How far a term or an index of a message may be above this member's own. No store comes near it between two messages
+/// of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.
+const MAX_JUMP: u64 = 1 << 32;
+
+/// Most members of a list: the voters of two lists during a change, and as many that do not vote, several times over.
+const MAX_MEMBERS: usize = 64;
+
+/// Largest snapshot a member takes: the most sections a set may have need 40 MiB.
+pub(crate) const MAX_SNAPSHOT_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Why a message is not passed to the library.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Invalid {
+    #[error("{what} {theirs} is more than 2^32 above this member's {own}")]
+    Jump { what: &'static str, theirs: u64, own: u64 },
+    #[error("the vote is of store {named}, and the sender is store {from}")]
+    OtherVoter { named: u64, from: u64 },
+    #[error("a {what} carries a vote that {how}")]
+    WrongVote { what: &'static str, how: &'static str },
+    #[error("entry {found} stands where entry {expected} follows")]
+    Hole { found: u64, expected: u64 },
+    #[error("entry {later} stands behind {earlier}, which a later leader made")]
+    TermFalls { earlier: LogId, later: LogId },
+    #[error("{id} is of a later leader than the vote {vote} it comes with")]
+    BeyondVote { id: LogId, vote: Vote },
+    #[error("the command of entry {index} has {bytes} bytes, more than {MAX_COMMAND_BYTES}")]
+    CommandTooLarge { index: u64, bytes: usize },
+    #[error("the command of entry {index} cannot be applied: {source}")]
+    Command { index: u64, source: ReadError },
+    #[error("a list of members is malformed: {what}")]
+    Members { what: &'static str },
+    #[error("{acknowledged} is acknowledged, which is not in this member's log")]
+    NotInLog { acknowledged: LogId },
+    #[error("a snapshot of {bytes} bytes is not 1..={MAX_SNAPSHOT_BYTES} bytes long")]
+    SnapshotLength { bytes: u64 },
+    #[error("the snapshot covers no entry")]
+    EmptySnapshot,
+    #[error("{theirs} contradicts {own}, which is committed here: acknowledged data was lost elsewhere")]
+    Contradiction { theirs: LogId, own: LogId },
+}
+
+impl Invalid {
+    /// Whether it proves that committed entries were lost elsewhere.
+    pub(crate) fn is_lost_data(&self) -> bool {
+        matches!(self, Invalid::Contradiction { .. })
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Invalid::Jump { .. } => Reason::RaftJumpTooFar,
+            Invalid::Contradiction { .. } => Reason::CommittedEntriesContradicted,
+            Invalid::SnapshotLength { .. } => Reason::SnapshotTooLarge,
+            _ => Reason::InvalidRaftMessage,
+        }
+    }
+}
+
+impl From<Invalid> for Status {
+    fn from(invalid: Invalid) -> Status {
+        invalid.reason().status(invalid.to_string())
+    }
+}
+
+/// A request or a response that can be checked against the state of this member.
+pub(crate) trait Validate {
+    /// Checks it. `from` is the sender; its identity was checked before.
+    fn validate(&self, from: u64, log: &LogReader) -> Result<(), Invalid>;
+}
+
+impl Validate for VoteRequest<TypeConfig> {
+    fn validate(&self, from: u64, log: &LogReader) -> Result<(), Invalid> {
+        check_voter(&self.vote, from)?;
+        if self.vote.committed {
+            return Err(Invalid::WrongVote { what: "request for a vote", how: "is granted already" });
+        }
+        check_vote(&self.vote, log)?;
+        check_log_id(self.last_log_id.as_ref(), &self.vote, log)
+    }
+}
+
+impl Validate for AppendEntriesRequest<TypeConfig> {
+    fn validate(&self, from: u64, log: &LogReader) -> Result<(), Invalid> {
+        check_leader(&self.vote, from, "request to append", log)?;
+        check_log_id(self.prev_log_id.as_ref(), &self.vote, log)?;
+        check_log_id(self.leader_commit.as_ref(), &self.vote, log)?;
+        let mut before = self.prev_log_id;
+        for entry in &self.entries {
+            check_entry(before.as_ref(), entry, &self.vote, log)?;
+            before = Some(entry.log_id);
+        }
+        if log.position().vote.is_some_and(|own| self.vote < own) {
+            // The library refuses it; a stale request is no proof of lost data.
+            return Ok(());
+        }
+        let ids = self.prev_log_id.iter().chain(self.entries.iter().map(|entry| &entry.log_id));
+        for id in ids {
+            if let Some(own) = log.contradicts_committed(id) {
+                return Err(Invalid::Contradiction { theirs: *id, own });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Validate for TransferLeader {
+    fn validate(&self, from: u64, log: &LogReader) -> Result<(), Invalid> {
+        let (vote, _, last) = self;
+        check_leader(vote, from, "transfer of leadership", log)?;
+        check_log_id(last.as_ref(), vote, log)
+    }
+}
+
+impl Validate for SnapshotHeader {
+    fn validate(&self, from: u64, log: &LogReader) -> Result<(), Invalid> {
+        let (vote, meta, bytes) = self;
+        check_leader(vote, from, "snapshot", log)?;
+        if !(1..=MAX_SNAPSHOT_BYTES).contains(bytes) {
+            return Err(Invalid::SnapshotLength { bytes: *bytes });
+        }
+        let last = meta.last_log_id.as_ref().ok_or(Invalid::EmptySnapshot)?;
+        check_log_id(Some(last), vote, log)?;
+        let members = &meta.last_membership;
+        if members.log_id().as_ref().is_none_or(|id| id > last) {
+            return Err(Invalid::Members { what: "it lies behind the snapshot" });
+        }
+        check_members(members.membership())?;
+        match log.position().committed {
+            // The library asserts that a snapshot which is newer than what is committed also reaches further.
+            Some(own) if *last > own && last.index <= own.index => Err(Invalid::Contradiction { theirs: *last, own }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Validate for VoteResponse<TypeConfig> {
+    fn validate(&self, _: u64, log: &LogReader) -> Result<(), Invalid> {
+        check_vote(&self.vote, log)?;
+        check_jump(self.last_log_id.as_ref(), log)
+    }
+}
+
+impl Validate for AppendEntriesResponse<TypeConfig> {
+    fn validate(&self, _: u64, log: &LogReader) -> Result<(), Invalid> {
+        match self {
+            AppendEntriesResponse::Success | AppendEntriesResponse::Conflict => Ok(()),
+            AppendEntriesResponse::PartialSuccess(id) => check_acknowledged(id.as_ref(), log),
+            AppendEntriesResponse::HigherVote(vote) => check_vote(vote, log),
+        }
+    }
+}
+
+impl Validate for StreamAppendResult<TypeConfig> {
+    fn validate(&self, _: u64, log: &LogReader) -> Result<(), Invalid> {
+        match self {
+            Ok(id) => check_acknowledged(id.as_ref(), log),
+            Err(StreamAppendError::Conflict(id)) => check_jump(Some(id), log),
+            Err(StreamAppendError::HigherVote(vote)) => check_vote(vote, log),
+        }
+    }
+}
+
+impl Validate for SnapshotResponse<TypeConfig> {
+    fn validate(&self, _: u64, log: &LogReader) -> Result<(), Invalid> {
+        check_vote(&self.vote, log)
+    }
+}
+
+impl Validate for TransferLeaderResponse<TypeConfig> {
+    /// The library only logs it.
+    fn validate(&self, _: u64, _: &LogReader) -> Result<(), Invalid> {
+        Ok(())
+    }
+}
+
+/// A vote of the sender itself that a majority has granted.
+fn check_leader(vote: &Vote, from: u64, what: &'static str, log: &LogReader) -> Result<(), Invalid> {
+    check_voter(vote, from)?;
+    if !vote.committed {
+        return Err(Invalid::WrongVote { what, how: "is not granted" });
+    }
+    check_vote(vote, log)
+}
+
+fn check_voter(vote: &Vote, from: u64) -> Result<(), Invalid> {
+    let named = vote.leader_id.node_id;
+    if named == from { Ok(()) } else { Err(Invalid::OtherVoter { named, from }) }
+}
+
+fn check_vote(vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
+    let own = log.position().vote.map_or(0, |vote| vote.leader_id.term);
+    bound("term", vote.leader_id.term, own)
+}
+
+/// An entry that a leader with this vote may have, not too far ahead.
+fn check_log_id(id: Option<&LogId>, vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
+    let Some(id) = id else { return Ok(()) };
+    if leader(id) > (vote.leader_id.term, vote.leader_id.node_id) {
+        return Err(Invalid::BeyondVote { id: *id, vote: *vote });
+    }
+    check_jump(Some(id), log)
+}
+
+fn check_jump(id: Option<&LogId>, log: &LogReader) -> Result<(), Invalid> {
+    let Some(id) = id else { return Ok(()) };
+    let own = log.position();
+    bound("index", id.index, own.last.map_or(0, |last| last.index))?;
+    let term = own.vote.map_or(0, |vote| vote.leader_id.term).max(own.last.map_or(0, |last| last.leader_id.term));
+    bound("term of an entry", id.leader_id.term, term)
+}
+
+fn bound(what: &'static str, theirs: u64, own: u64) -> Result<(), Invalid> {
+    if theirs.saturating_sub(own) > MAX_JUMP { Err(Invalid::Jump { what, theirs, own }) } else { Ok(()) }
+}
+
+fn check_entry(before: Option<&LogId>, entry: &Entry, vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
+    let id = entry.log_id;
+    // An index of 2^64-1 has no successor; the bound on jumps refused it before.
+    let expected = before.map_or(0, |before| before.index.saturating_add(1));
+    if id.index != expected {
+        return Err(Invalid::Hole { found: id.index, expected });
+    }
+    if let Some(before) = before
+        && leader(before) > leader(&id)
+    {
+        return Err(Invalid::TermFalls { earlier: *before, later: id });
+    }
+    if leader(&id) > (vote.leader_id.term, vote.leader_id.node_id) {
+        return Err(Invalid::BeyondVote { id, vote: *vote });
+    }
+    match &entry.payload {
+        Payload::Blank => Ok(()),
+        Payload::Normal(command) if command.bytes().len() > MAX_COMMAND_BYTES => {
+            Err(Invalid::CommandTooLarge { index: id.index, bytes: command.bytes().len() })
+        }
+        // Decoded again where it is applied: there it must not fail.
+        Payload::Normal(command) => {
+            log.check_command(command).map_err(|source| Invalid::Command { index: id.index, source })
+        }
+        Payload::Membership(members) => check_members(members),
+    }
+}
+
+fn leader(id: &LogId) -> (u64, u64) {
+    (id.leader_id.term, id.leader_id.node_id)
+}
+
+/// An acknowledged entry was sent, so it is in the log, or was purged from it.
+fn check_acknowledged(id: Option<&LogId>, log: &LogReader) -> Result<(), Invalid> {
+    let Some(id) = id else { return Ok(()) };
+    if log.has(id) { Ok(()) } else { Err(Invalid::NotInLog { acknowledged: *id }) }
+}
+
+fn check_members(members: &Membership) -> Result<(), Invalid> {
+    let malformed = |what| Err(Invalid::Members { what });
+    let configs = members.get_joint_config();
+    if !(1..=2).contains(&configs.len()) || configs.iter().any(std::collections::BTreeSet::is_empty) {
+        return malformed("it has no voters, or more than two sets of them");
+    }
+    if members.nodes().count() > MAX_MEMBERS {
+        return malformed("it has too many members");
+    }
+    if configs.iter().flatten().any(|id| members.get_node(id).is_none()) {
+        return malformed("a voter is not a member");
+    }
+    for (id, member) in members.nodes() {
+        if *id == 0 || member.fingerprint == Fingerprint::NONE {
+            return malformed("a member has no id, or no data directory");
+        }
+        let named = 1..=limits::MAX_NAME_BYTES;
+        if !named.contains(&member.name.len()) || !(1..=limits::MAX_ADDR_BYTES).contains(&member.addr.len()) {
+            return malformed("a member's name or address is empty or too long");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

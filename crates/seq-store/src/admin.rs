@@ -1,0 +1,4 @@
+//! The services for operators: status of a member, and the AllocSvrs of a set.
+
+pub(crate) mod nodes;
+pub(crate) mod status;

@@ -1,0 +1,192 @@
+//! Status of a member: for operators, probes and metrics.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
+use seq_core::RouteVersion;
+use seq_core::state::{SetDefinition, State};
+use seq_kit::http::Checks;
+use seq_proto::v1::admin_service_server::AdminService;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::{AllocMember, StatusRequest, StatusResponse, StoreMember, StoreStatus};
+use seq_raft::{Gate, MemberStatus};
+use tonic::{Request, Response, Status};
+
+use crate::definition;
+use crate::replicated_set::ReplicatedSet;
+
+/// How far the applied entries may lag behind the committed ones on a member that is ready.
+const READY_LAG: u64 = 10_000;
+
+/// Interval at which gauges are set.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A view of one member. Clones see the same member.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) replicated: ReplicatedSet,
+    pub(crate) set: Arc<SetDefinition>,
+    pub(crate) node: Arc<str>,
+    pub(crate) revision: Arc<str>,
+    pub(crate) started: Instant,
+    /// CPU time of the process so far, in microseconds.
+    pub(crate) cpu_us: fn() -> u64,
+}
+
+impl View {
+    /// Named checks of whether this member takes part and is current.
+    pub(crate) fn readiness(&self) -> Checks {
+        let mut checks = Checks::new();
+        let view = self.clone();
+        checks.add("store-leader", move || view.check_leader());
+        let view = self.clone();
+        checks.add("store-applied", move || view.check_applied());
+        let view = self.clone();
+        checks.add("store-set", move || view.check_set());
+        checks
+    }
+
+    /// This member leads a majority that acknowledged it, or follows a leader that it receives from.
+    fn check_leader(&self) -> Result<(), String> {
+        let quorum = self.replicated.raft().quorum();
+        if quorum.has_quorum() { Ok(()) } else { Err(quorum.to_string()) }
+    }
+
+    /// This member has applied about everything that it knows to be committed.
+    fn check_applied(&self) -> Result<(), String> {
+        let status = self.replicated.raft().status();
+        let (committed, applied) = (status.committed_index, status.applied_index);
+        if committed == 0 {
+            return Err("nothing is known to be committed yet".to_owned());
+        }
+        if applied + READY_LAG < committed {
+            return Err(format!("applied {applied} of {committed} committed entries"));
+        }
+        Ok(())
+    }
+
+    /// The set is defined as in the set file.
+    fn check_set(&self) -> Result<(), String> {
+        match self.replicated.read(|state| definition::check_set(state, &self.set)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the set is not defined yet".to_owned()),
+            Err(mismatch) => Err(mismatch.to_string()),
+        }
+    }
+
+    fn status(&self) -> StoreStatus {
+        let raft = self.replicated.raft().status();
+        let uids = self.set.layout.uids();
+        let mut status = StoreStatus {
+            id: raft.id,
+            leader: raft.leader.unwrap_or(0),
+            term: raft.term,
+            last_log_index: raft.last_log_index,
+            applied_index: raft.applied_index,
+            snapshot_index: raft.snapshot_index,
+            members: raft.members.into_iter().map(member).collect(),
+            uid_start: uids.start,
+            uid_end: uids.end,
+            section_size: self.set.layout.section_size(),
+            sections: self.set.layout.sections(),
+            sections_unowned: self.set.layout.sections(),
+            raises_applied: self.replicated.raises_applied(),
+            quorum: raft.quorum.has_quorum(),
+            quorum_lost_ms: ms(raft.quorum.lost()),
+            max_round_trip_ms: ms(raft.max_round_trip),
+            ..StoreStatus::default()
+        };
+        self.replicated.read(|state| {
+            if state.set.is_some() {
+                status.sections_unowned = unowned(state);
+            }
+            status.route_version = state.route_version.0;
+            status.allocs = allocs(state);
+        });
+        status
+    }
+
+    fn set_gauges(&self) {
+        let (set, node) = (self.set.name.clone(), self.node.to_string());
+        let (sections, unowned, RouteVersion(version)) =
+            self.replicated.read(|state| (state.sections.len(), unowned(state), state.route_version));
+        for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned)] {
+            metrics::gauge!(SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
+                .set(f64::from(value));
+        }
+        metrics::counter!(RAISES_APPLIED_TOTAL, "set" => set.clone(), "node" => node.clone())
+            .absolute(self.replicated.raises_applied());
+        metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
+    }
+
+    /// Sets the gauges until it is dropped.
+    pub(crate) async fn update_gauges(self) {
+        let mut tick = tokio::time::interval(GAUGE_INTERVAL);
+        loop {
+            tick.tick().await;
+            self.set_gauges();
+        }
+    }
+}
+
+/// The service, opened once the member is loaded.
+#[derive(Clone)]
+pub(crate) struct StatusServer(pub(crate) Gate<View>);
+
+#[tonic::async_trait]
+impl AdminService for StatusServer {
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+        let view = self.0.get()?;
+        Ok(Response::new(StatusResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: view.revision.to_string(),
+            set: view.set.name.clone(),
+            node: view.node.to_string(),
+            uptime_ms: u64::try_from(view.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            pid: std::process::id(),
+            cpu_us: (view.cpu_us)(),
+            role: Some(Role::Store(view.status())),
+        }))
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn member(member: MemberStatus) -> StoreMember {
+    // At least one microsecond: 0 stands for an unknown round trip.
+    let us = |trip: Duration| u64::try_from(trip.as_micros()).unwrap_or(u64::MAX).max(1);
+    StoreMember {
+        id: member.id,
+        name: member.name,
+        addr: member.addr,
+        voter: member.voter,
+        matched_index: member.matched_index,
+        live: member.live,
+        round_trip_us: member.round_trip.map_or(0, us),
+    }
+}
+
+fn allocs(state: &State) -> Vec<AllocMember> {
+    let mut owned = vec![0u32; state.nodes.len()];
+    for record in &state.sections {
+        let Some(owner) = record.owner else { continue };
+        let current = state.node(owner).is_some_and(|node| node.incarnation == record.incarnation);
+        owned[owner.0 as usize - 1] += u32::from(current);
+    }
+    let member = |((id, node), sections): ((seq_core::NodeId, &seq_core::state::NodeRecord), u32)| AllocMember {
+        id: id.0,
+        name: node.name.clone(),
+        addr: node.addr.clone(),
+        incarnation: node.incarnation.0,
+        renew_seq: node.renew_seq.0,
+        sections,
+    };
+    state.nodes().zip(owned).map(member).collect()
+}
+
+fn unowned(state: &State) -> u32 {
+    state.sections.iter().filter(|record| record.owner.is_none()).count() as u32
+}

@@ -1,0 +1,258 @@
+//! The control service for AllocSvrs: each request is checked, becomes one entry of the log, and gets its response from the
+//! applied state.
+//!
+//! **Invariant:** a malformed request is refused before anything is proposed, and no response reports what is not committed.
+//! The response to a renewal is read from the applied state after the renewal itself was applied, on the member that proposed
+//! it; a response from memory alone could come from a leader that was deposed long ago.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::arbiter::Plan;
+use seq_core::owner::{OwnershipUpdate, Session};
+use seq_core::set_spec::AllocSpec;
+use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, SetDefinition, State};
+use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
+use seq_proto::control;
+use seq_proto::reason::{Reason, key};
+use seq_proto::v1::control_service_server::ControlService;
+use seq_proto::v1::{
+    RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
+    TransferRequest, TransferResponse,
+};
+use seq_raft::Gate;
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+use super::reach::ControlCalls;
+use crate::replicated_set::ReplicatedSet;
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct Control {
+    pub(crate) set: Arc<SetDefinition>,
+    /// Names of the AllocSvrs in the set file.
+    pub(crate) allocs: Arc<BTreeSet<String>>,
+    pub(crate) replicated: ReplicatedSet,
+    /// The plan of the arbiter beside the leader.
+    pub(crate) plan: watch::Receiver<Arc<Plan>>,
+    /// Calls of live incarnations, for the decision whether this member is reached.
+    pub(crate) calls: ControlCalls,
+}
+
+/// The local service, opened once the member is loaded.
+#[derive(Clone)]
+pub(crate) struct ControlServer(pub(crate) Gate<Control>);
+
+#[tonic::async_trait]
+impl ControlService for ControlServer {
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
+        let this = self.0.get()?;
+        let request = request.into_inner();
+        this.check_register(&request)?;
+        this.check_alive(&request)?;
+        this.calls.count();
+        let registration = registration(request);
+        let (name, addr) = (registration.name.clone(), registration.addr.clone());
+        let outcome = this.replicated.propose(registration).await?;
+        let (node, incarnation) = outcome.map_err(|refusal| this.refused(refusal))?;
+        let (set, id) = (&this.set.name, node.0);
+        tracing::info!(set, node = name, id, addr, incarnation = incarnation.0, "an allocator registered");
+        let mark =
+            this.replicated.read(|state| (state.revision, state.node(node).map_or(0, |record| record.liveness.0)));
+        Ok(Response::new(RegisterResponse {
+            node_id: node.0,
+            incarnation: incarnation.0,
+            revision: mark.0.0,
+            liveness: mark.1,
+            ..Default::default()
+        }))
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
+        let this = self.0.get()?;
+        let request = request.into_inner();
+        let session = this.session(request.node_id, request.incarnation)?;
+        let outcome = this.replicated.propose(control::renewal(session, &request)?).await?;
+        outcome.map_err(|refusal| this.refused(refusal))?;
+        Ok(Response::new(RenewResponse {
+            update: Some(this.update(session, request.route_version)?),
+            ..Default::default()
+        }))
+    }
+
+    async fn raise_ceilings(
+        &self,
+        request: Request<RaiseCeilingsRequest>,
+    ) -> Result<Response<RaiseCeilingsResponse>, Status> {
+        let this = self.0.get()?;
+        let request = request.into_inner();
+        let session = this.session(request.node_id, request.incarnation)?;
+        let raises = control::raises(&request, &this.set.layout)?;
+        let Session { node, incarnation } = session;
+        let outcome = this.replicated.propose(RaiseCeilings { node, incarnation, raises }).await?;
+        let ceilings = outcome
+            .map_err(|refusal| this.refused(refusal))?
+            .into_iter()
+            .map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0))
+            .collect();
+        Ok(Response::new(RaiseCeilingsResponse {
+            ceilings,
+            update: Some(this.update(session, request.route_version)?),
+        }))
+    }
+
+    async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
+        let this = self.0.get()?;
+        let request = request.into_inner();
+        let session = this.session(request.node_id, request.incarnation)?;
+        let transfer = control::transfer(session, &request, &this.set.layout)?;
+        let outcome = this.replicated.propose(transfer).await?;
+        let made = outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))?;
+        Ok(Response::new(TransferResponse {
+            ceiling: made.max_seq.0,
+            update: Some(this.update(session, request.route_version)?),
+        }))
+    }
+}
+
+impl Control {
+    pub(crate) fn new(
+        set: Arc<SetDefinition>,
+        allocs: &[AllocSpec],
+        replicated: ReplicatedSet,
+        plan: watch::Receiver<Arc<Plan>>,
+    ) -> Control {
+        let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
+        Control { set, allocs, replicated, plan, calls: ControlCalls::default() }
+    }
+
+    /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
+    fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
+        let session = control::session(node, incarnation)?;
+        let newest =
+            |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
+        if self.replicated.read(newest) {
+            self.calls.count();
+        }
+        Ok(session)
+    }
+
+    fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
+        if request.set != self.set.name {
+            let text = format!("this is the store of set {:?}, not of {:?}", self.set.name, request.set);
+            return Err(Reason::OtherSet.status(text));
+        }
+        if !self.allocs.contains(&request.node) {
+            let text = format!("the set file of this store names no AllocSvr {:?}", request.node);
+            return Err(Reason::UndeclaredNode.status(text));
+        }
+        let port = request.addr.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if port.is_none_or(|port| port == 0) || request.addr.len() > limits::MAX_ADDR_BYTES {
+            let most = limits::MAX_ADDR_BYTES;
+            return Err(
+                Reason::BadAddr.status(format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr))
+            );
+        }
+        let lease = Duration::from_millis(request.lease_ms);
+        self.replicated.read(|state| state.check_lease(lease)).map_err(|refusal| refused(refusal, None))?;
+        if request.token == 0 {
+            return Err(Reason::BadToken.status("token 0: draw a random one for each session"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a process at another address than the live one of that name: each of the two would end the other's incarnation
+    /// for as long as both run. Decided by the plan of the arbiter here; on a member that does not lead it is empty, and the
+    /// proposal fails.
+    fn check_alive(&self, request: &RegisterRequest) -> Result<(), Status> {
+        let plan = self.plan.borrow().clone();
+        let other = self.replicated.read(|state| {
+            let (id, record) = state.nodes().find(|(_, record)| record.name == request.node)?;
+            let alive = plan.living.contains(&id) && !record.leaving && record.token != request.token;
+            (alive && record.addr != request.addr).then(|| (record.addr.clone(), record.incarnation))
+        });
+        let Some((addr, incarnation)) = other.filter(|_| !request.replace) else { return Ok(()) };
+        let text = format!(
+            "{} runs at {addr} in incarnation {incarnation} and is alive; end that process, or start this one with --replace",
+            request.node
+        );
+        Err(Reason::NodeAlive.status_with(text, [(key::ADDR, addr)]))
+    }
+
+    /// The refusal of a command, with the metadata that its sender needs to continue.
+    fn refused(&self, refusal: CommandRefusal) -> Status {
+        let addr = |node: NodeId| self.replicated.read(|state| state.node(node).map(|record| record.addr.clone()));
+        let addr = match &refusal {
+            CommandRefusal::OtherIncarnation { node, .. } => addr(*node),
+            _ => None,
+        };
+        refused(refusal, addr)
+    }
+
+    /// The refusal of a planned handover: a lost target has a reason of its own.
+    fn refused_transfer(&self, refusal: CommandRefusal, target: NodeId) -> Status {
+        let current = match &refusal {
+            CommandRefusal::OtherIncarnation { node, current, .. } if *node == target => *current,
+            CommandRefusal::UnknownNode { node } if *node == target => Incarnation(0),
+            _ => return self.refused(refusal),
+        };
+        Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
+    }
+
+    /// The ownership update, read from the applied state: no older than the entry that was just applied here.
+    fn update(&self, session: Session, since: u64) -> Result<seq_proto::v1::OwnershipUpdate, Status> {
+        let plan = self.plan.borrow().clone();
+        let ended = |state: &State| {
+            let current = state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
+            let addr = state.node(session.node).map(|record| record.addr.clone());
+            refused(CommandRefusal::OtherIncarnation { node: session.node, current, given: session.incarnation }, addr)
+        };
+        let since = RouteVersion(since);
+        let update = self
+            .replicated
+            .read(|state| OwnershipUpdate::of(state, &plan, session, since).ok_or_else(|| ended(state)))?;
+        Ok((&update).into())
+    }
+}
+
+fn registration(request: RegisterRequest) -> Registration {
+    let RegisterRequest { node: name, addr, token, lease_ms, follows, seen_revision, .. } = request;
+    Registration {
+        name,
+        addr,
+        token,
+        lease: Duration::from_millis(lease_ms),
+        follows: Incarnation(follows),
+        seen: Revision(seen_revision),
+    }
+}
+
+/// `addr`: the address of the newest incarnation, where the refusal is about that.
+fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
+    let reason = match refusal {
+        CommandRefusal::OtherSet { .. } => Reason::OtherSet,
+        CommandRefusal::NoSet => Reason::NoSet,
+        CommandRefusal::TooManyNodes => Reason::TooManyNodes,
+        CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
+        CommandRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+        CommandRefusal::UnknownName { .. } => Reason::UnknownName,
+        CommandRefusal::OtherOwnership { .. } => Reason::OtherOwnership,
+        CommandRefusal::OtherRenewal { .. } => Reason::OtherRenewal,
+        CommandRefusal::OtherTerms { .. } => Reason::OtherTerms,
+        CommandRefusal::BadTerms { .. } => Reason::BadTerms,
+        CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
+        CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
+        CommandRefusal::StoreBehind { .. } => Reason::StoreBehind,
+    };
+    let current = match refusal {
+        CommandRefusal::OtherIncarnation { current, .. } | CommandRefusal::OtherPredecessor { current, .. } => {
+            current.0
+        }
+        CommandRefusal::OtherRenewal { current, .. } => current.0,
+        _ => return reason.status(refusal.to_string()),
+    };
+    let metadata = [(key::CURRENT, current.to_string()), (key::ADDR, addr.unwrap_or_default())];
+    reason.status_with(refusal.to_string(), metadata)
+}

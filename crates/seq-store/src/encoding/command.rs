@@ -1,0 +1,248 @@
+//! Commands: [`seq_core::state::Command`] and back.
+
+use std::time::Duration;
+
+use rkyv::{Archive, Deserialize, Serialize};
+use seq_core::state::{self, Registration, SetDefinition};
+use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
+
+use super::Contradiction;
+
+/// A command. The order of the variants is the format.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) enum Command {
+    DefineSet(Set),
+    Register {
+        name: String,
+        addr: String,
+        token: u64,
+        lease_nanos: u64,
+        follows: u64,
+        seen: u64,
+    },
+    Renew {
+        node: u32,
+        incarnation: u64,
+        renew_seq: u64,
+        released: Vec<u32>,
+        epochs: Vec<u64>,
+        leaving: bool,
+    },
+    Raise {
+        node: u32,
+        incarnation: u64,
+        sections: Vec<u32>,
+        epochs: Vec<u64>,
+        to: Vec<u64>,
+    },
+    Reassign {
+        sections: Vec<u32>,
+        expected: Vec<u64>,
+        liveness: Vec<Option<u64>>,
+        to: Vec<u32>,
+        incarnations: Vec<u64>,
+    },
+    Transfer(Transfer),
+    Drain {
+        name: String,
+        drained: bool,
+    },
+    ClaimStoreId {
+        id: u64,
+    },
+    SetTerms {
+        replaces: Option<Terms>,
+        terms: Terms,
+    },
+}
+
+/// Bounds of leases.
+#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    lease_wait_nanos: u64,
+}
+
+impl From<state::Terms> for Terms {
+    fn from(terms: state::Terms) -> Terms {
+        Terms { lease_wait_nanos: nanos(terms.lease_wait) }
+    }
+}
+
+impl From<Terms> for state::Terms {
+    fn from(terms: Terms) -> state::Terms {
+        state::Terms { lease_wait: Duration::from_nanos(terms.lease_wait_nanos) }
+    }
+}
+
+/// A duration in nanoseconds. One of more than 584 years, which no rule accepts, becomes 584 years.
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The commit of a planned handover.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct Transfer {
+    section: u32,
+    epoch: u64,
+    from: u32,
+    incarnation: u64,
+    to: u32,
+    to_incarnation: u64,
+    handover_id: u64,
+}
+
+impl From<&state::Transfer> for Transfer {
+    fn from(transfer: &state::Transfer) -> Transfer {
+        Transfer {
+            section: transfer.section.0,
+            epoch: transfer.epoch.0,
+            from: transfer.from.0,
+            incarnation: transfer.incarnation.0,
+            to: transfer.to.0,
+            to_incarnation: transfer.to_incarnation.0,
+            handover_id: transfer.handover_id.0,
+        }
+    }
+}
+
+impl From<Transfer> for state::Transfer {
+    fn from(transfer: Transfer) -> state::Transfer {
+        state::Transfer {
+            section: SectionId(transfer.section),
+            epoch: Epoch(transfer.epoch),
+            from: NodeId(transfer.from),
+            incarnation: Incarnation(transfer.incarnation),
+            to: NodeId(transfer.to),
+            to_incarnation: Incarnation(transfer.to_incarnation),
+            handover_id: HandoverId(transfer.handover_id),
+        }
+    }
+}
+
+/// A set's definition.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct Set {
+    name: String,
+    start: u64,
+    end: u64,
+    section_size: u32,
+}
+
+impl From<&SetDefinition> for Set {
+    fn from(set: &SetDefinition) -> Set {
+        let uids = set.layout.uids();
+        Set { name: set.name.clone(), start: uids.start, end: uids.end, section_size: set.layout.section_size() }
+    }
+}
+
+impl Set {
+    pub(super) fn into_core(self) -> Result<SetDefinition, Contradiction> {
+        let layout = Layout::new(self.start..self.end, self.section_size).map_err(|_| "the set's layout is none")?;
+        Ok(SetDefinition { name: self.name, layout })
+    }
+}
+
+impl From<&state::Command> for Command {
+    fn from(command: &state::Command) -> Command {
+        match command {
+            state::Command::DefineSet(set) => Command::DefineSet(set.into()),
+            state::Command::SetTerms { replaces, terms } => {
+                Command::SetTerms { replaces: replaces.map(Terms::from), terms: (*terms).into() }
+            }
+            state::Command::Register(registration) => Command::Register {
+                name: registration.name.clone(),
+                addr: registration.addr.clone(),
+                token: registration.token,
+                lease_nanos: nanos(registration.lease),
+                follows: registration.follows.0,
+                seen: registration.seen.0,
+            },
+            state::Command::Renew { node, incarnation, renew_seq, released, leaving } => Command::Renew {
+                node: node.0,
+                incarnation: incarnation.0,
+                renew_seq: renew_seq.0,
+                released: released.iter().map(|(section, _)| section.0).collect(),
+                epochs: released.iter().map(|(_, epoch)| epoch.0).collect(),
+                leaving: *leaving,
+            },
+            state::Command::Raise { node, incarnation, raises } => Command::Raise {
+                node: node.0,
+                incarnation: incarnation.0,
+                sections: raises.iter().map(|raise| raise.section.0).collect(),
+                epochs: raises.iter().map(|raise| raise.epoch.0).collect(),
+                to: raises.iter().map(|raise| raise.to.0).collect(),
+            },
+            state::Command::Reassign(moves) => Command::Reassign {
+                sections: moves.iter().map(|one| one.section.0).collect(),
+                expected: moves.iter().map(|one| one.expected.0).collect(),
+                liveness: moves.iter().map(|one| one.liveness.map(|liveness| liveness.0)).collect(),
+                to: moves.iter().map(|one| one.to.0).collect(),
+                incarnations: moves.iter().map(|one| one.incarnation.0).collect(),
+            },
+            state::Command::Transfer(transfer) => Command::Transfer(transfer.into()),
+            state::Command::Drain { name, drained } => Command::Drain { name: name.clone(), drained: *drained },
+            state::Command::ClaimStoreId { id } => Command::ClaimStoreId { id: *id },
+        }
+    }
+}
+
+impl Command {
+    pub(crate) fn into_core(self) -> Result<state::Command, Contradiction> {
+        Ok(match self {
+            Command::DefineSet(set) => state::Command::DefineSet(set.into_core()?),
+            Command::SetTerms { replaces, terms } => {
+                state::Command::SetTerms { replaces: replaces.map(state::Terms::from), terms: terms.into() }
+            }
+            Command::Register { name, addr, token, lease_nanos, follows, seen } => {
+                state::Command::Register(Registration {
+                    name,
+                    addr,
+                    token,
+                    lease: Duration::from_nanos(lease_nanos),
+                    follows: Incarnation(follows),
+                    seen: Revision(seen),
+                })
+            }
+            Command::Renew { node, incarnation, renew_seq, released, epochs, leaving } => {
+                if epochs.len() != released.len() {
+                    return Err("a renewal's columns differ in length");
+                }
+                let released = released.into_iter().map(SectionId).zip(epochs.into_iter().map(Epoch)).collect();
+                let (node, incarnation, renew_seq) = (NodeId(node), Incarnation(incarnation), RenewSeq(renew_seq));
+                state::Command::Renew { node, incarnation, renew_seq, released, leaving }
+            }
+            Command::Raise { node, incarnation, sections, epochs, to } => {
+                if epochs.len() != sections.len() || to.len() != sections.len() {
+                    return Err("a raise's columns differ in length");
+                }
+                let raises = sections.into_iter().zip(epochs).zip(to);
+                let raises = raises.map(|((section, epoch), to)| state::Raise {
+                    section: SectionId(section),
+                    epoch: Epoch(epoch),
+                    to: Seq(to),
+                });
+                state::Command::Raise {
+                    node: NodeId(node),
+                    incarnation: Incarnation(incarnation),
+                    raises: raises.collect(),
+                }
+            }
+            Command::Reassign { sections, expected, liveness, to, incarnations } => {
+                if [expected.len(), liveness.len(), to.len(), incarnations.len()] != [sections.len(); 4] {
+                    return Err("a reassignment's columns differ in length");
+                }
+                let moves = (0..sections.len()).map(|row| state::Reassign {
+                    section: SectionId(sections[row]),
+                    expected: Epoch(expected[row]),
+                    liveness: liveness[row].map(Liveness),
+                    to: NodeId(to[row]),
+                    incarnation: Incarnation(incarnations[row]),
+                });
+                state::Command::Reassign(moves.collect())
+            }
+            Command::Transfer(transfer) => state::Command::Transfer(transfer.into()),
+            Command::Drain { name, drained } => state::Command::Drain { name, drained },
+            Command::ClaimStoreId { id } => state::Command::ClaimStoreId { id },
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! The store's state machine, and the handle through which its services propose commands and read the state.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seq_core::state::{Answer, Command, Replicated, State};
+use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
+
+use crate::encoding;
+
+/// [`State`] as the replicated log applies and encodes it. Usable without a log: by benches, simulations and fuzzers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetState(pub State);
+
+impl StateMachine for SetState {
+    type Command = Command;
+    type Output = Answer;
+
+    const FORMAT: u16 = encoding::VERSION;
+    const OLDEST_FORMAT: u16 = encoding::VERSION;
+
+    fn apply(&mut self, command: &Command) -> Answer {
+        self.0.apply(command)
+    }
+
+    fn encode_command(command: &Command) -> Vec<u8> {
+        encoding::encode_command(command)
+    }
+
+    fn decode_command(_: u16, body: &[u8]) -> Result<Command, Malformed> {
+        encoding::decode_command(body)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        encoding::encode_state(&self.0)
+    }
+
+    fn decode(_: u16, body: &[u8]) -> Result<SetState, Malformed> {
+        encoding::decode_state(body).map(SetState)
+    }
+
+    fn member_ids(&self) -> &[u64] {
+        &self.0.store_ids
+    }
+
+    fn claim_member_id(id: u64) -> Command {
+        Command::ClaimStoreId { id }
+    }
+}
+
+/// Counts the raises that were accepted by entries applied since the start. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RaisesApplied(Arc<AtomicU64>);
+
+impl RaisesApplied {
+    /// Counts the output of each command.
+    pub(crate) fn observer(&self) -> Observer<SetState> {
+        let count = self.0.clone();
+        Box::new(move |answer| {
+            if let Answer::Raised(Ok(ceilings)) = answer {
+                count.fetch_add(ceilings.iter().flatten().count() as u64, Ordering::Relaxed);
+            }
+        })
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The replicated set on one member. Clones are handles on the same member.
+#[derive(Clone)]
+pub(crate) struct ReplicatedSet {
+    raft: RaftHandle<SetState>,
+    raises: RaisesApplied,
+}
+
+impl ReplicatedSet {
+    pub(crate) fn new(raft: RaftHandle<SetState>, raises: RaisesApplied) -> ReplicatedSet {
+        ReplicatedSet { raft, raises }
+    }
+
+    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be committed.
+    ///
+    /// # Errors
+    /// [`ProposeError`]; every command can be repeated.
+    pub(crate) async fn propose<C: Replicated>(&self, command: C) -> Result<C::Output, ProposeError> {
+        Ok(C::output(self.raft.propose(&command.into()).await?))
+    }
+
+    /// Reads the applied state. Applying waits meanwhile, so keep it short.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read_state(self.raft.state(), read)
+    }
+
+    /// Ceiling raises that entries applied since the start have made.
+    pub(crate) fn raises_applied(&self) -> u64 {
+        self.raises.get()
+    }
+
+    /// The member of the group.
+    pub(crate) fn raft(&self) -> &RaftHandle<SetState> {
+        &self.raft
+    }
+}
+
+impl fmt::Debug for ReplicatedSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReplicatedSet").field(&self.raft).finish()
+    }
+}
+
+/// Reads a state that no handle exists for yet.
+pub(crate) fn read_state<T>(state: &AppliedState<SetState>, read: impl FnOnce(&State) -> T) -> T {
+    state.read(|state| read(&state.0))
+}
