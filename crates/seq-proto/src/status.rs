@@ -114,7 +114,7 @@ pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
 }
 
 /// The refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a unary
-/// request for it can be answered at once.
+/// request for it can be served at once.
 #[must_use]
 pub fn would_wait(index: u32) -> v1::ItemError {
     Reason::WouldWait.item(index, "the item must wait, or another node owns it")

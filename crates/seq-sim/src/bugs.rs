@@ -32,15 +32,15 @@ macro_rules! bugs {
 }
 
 bugs! {
-    /// The lease is counted from when the answer came.
+    /// The lease is counted from the response.
     ExpiryFromAnswer: "expiry-from-answer", "a lease counted from its answer",
     /// The clock was read before the call arrived.
     CachedClock: "cached-clock", "a clock read before the call arrived",
-    /// What the store heard since the arbiter looked does not matter.
+    /// Commands that were applied since the arbiter's evaluation are not compared.
     NoCompare: "no-compare", "a change of owner applied although the owner renewed since",
     /// The same where the owner's incarnation ended meanwhile.
     NoCompareOver: "no-compare-over", "the same, where the owner's session ended in between",
-    /// The wait for an incarnation that is over goes on from when it was heard of.
+    /// The wait for an incarnation that is over counts from when its counter last moved.
     WaitOfOver: "wait-of-over", "the wait for an ended session, counted from its last renewal",
     /// A raise is applied whatever its epoch.
     UnfencedRaise: "unfenced-raise", "a raise applied whatever its epoch",
@@ -50,7 +50,7 @@ bugs! {
     ShortWait: "short-wait", "a wait shorter than the lease",
     /// The copy is made while numbers go out.
     NoFreeze: "no-freeze", "a copy made without freezing",
-    /// The lease is extended, then the news are taken in.
+    /// The lease is extended, then the ownership update is adopted.
     LeaseBeforeNews: "lease-before-update", "a lease extended before the update of the same response is adopted",
     /// The table is read, then the lease.
     TableBeforeLease: "table-before-lease", "the table read before the lease",
@@ -62,25 +62,25 @@ bugs! {
     ThawLost: "thaw-lost", "a thaw at a refusal, whatever the ownership update contains",
     /// A refused commit extends the lease.
     RefusedExtends: "refused-extends", "a lease extended by a refused commit",
-    /// The owner trusts the one clock that stands still in suspend.
+    /// The owner trusts the one clock that stops in suspend.
     SuspendStops: "suspend-stops", "an owner's clock that stands still in suspend",
     /// The arbiter's clock is read, and the state after it.
     ClockBeforeState: "clock-before-state", "an arbiter's clock read before the state that it dates",
-    /// The arbiter waits as the set's terms say, whatever lease the incarnation was granted.
+    /// The arbiter waits by the set's terms, without regard to the lease of the incarnation.
     WaitByTerms: "wait-by-terms", "a wait by the terms in force, not by the lease that the incarnation was granted",
     /// A registration counts whatever it follows.
     AnyPredecessor: "any-predecessor", "a delayed duplicate of a registration that begins a new incarnation",
-    /// A section that the store gave to somebody else is kept.
+    /// A section that the store gave to another owner is kept.
     KeepsLost: "keeps-lost", "a section kept that the store gave to somebody else",
-    /// After a takeover the ceiling is named as the number given out before.
+    /// After a takeover the ceiling is the `prev` of the first number.
     PrevIsCeiling: "prev-is-ceiling", "a `prev` after a takeover that is the ceiling",
-    /// After an advance its target is named as the number given out before.
+    /// After an advance its target is the `prev` of the next number.
     PrevIsTarget: "prev-is-target", "a `prev` after an advance that is its target",
     /// A copy does not carry which slots were advanced.
     UnmarkedCopy: "unmarked-copy", "a copy without the marks of advanced uids",
     /// Every reading is called exact.
     ExactAlways: "exact-always", "an upper bound that is called exact",
-    /// A call that was sent on, given up and repeated is answered as if there had been one attempt.
+    /// The response to a call that was forwarded, given up and retried counts one attempt.
     UncountedRepeat: "uncounted-repeat", "a forwarded call repeated after a timeout, and not counted as lost",
     /// A request to an owner that was replaced is abandoned before that owner can respond.
     AbandonsAtOnce: "abandons-at-once", "a forwarded call abandoned as soon as its owner is replaced",
@@ -92,9 +92,9 @@ bugs! {
     UncountedHops: "uncounted-hops", "a forwarded call whose hops are not counted",
     /// A call waits at a node that will not own its section.
     WaitsAstray: "waits-astray", "a call that was forwarded twice and waits where its section is not expected",
-    /// A target serves because a peer says that the move is committed.
+    /// A target serves on the Activate of a peer.
     TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
-    /// A process takes whatever a store says that was put back to an earlier state.
+    /// A process uses responses of a store that was restored to an earlier state.
     TrustsRolledBackStore: "trusts-rolled-back-store", "a response used although the store is behind what it answered before",
     /// A peer that responds while the lease is over extends it.
     PeerRoutesExtend: "peer-routes-extend-lease", "a lease extended by the routes of a peer",
@@ -104,7 +104,7 @@ bugs! {
     RenewsOnce: "renews-once", "a renewal that failed and is not repeated",
     /// A raise without a response is not queued again.
     ForgetsFailedRaise: "forgets-failed-raise", "a raise that failed and is not queued again",
-    /// Numbers are given out up to the ceiling that is requested.
+    /// Numbers are allocated up to the ceiling that is requested.
     CeilingBeforeCommit: "ceiling-before-commit", "a ceiling used before the store has committed it",
     /// A process that begins a new incarnation names nothing that it has seen, and compares nothing with it.
     ForgetsWhatItSaw: "forgets-what-it-saw", "a registration that does not say what its process has seen of the store",

@@ -1,7 +1,7 @@
-//! What is held against a world: the order checker of `seq-order`, and an outside look that no real cluster allows.
+//! The checks of a world: the order checker of `seq-order`, and a view from outside that no real cluster allows.
 //!
-//! **Invariant:** a number is compared with the committed ceiling and with all numbers ever taken at the moment it is taken,
-//! whether or not its answer arrives anywhere.
+//! **Invariant:** a number is compared with the committed ceiling and with all numbers ever taken at the moment it is
+//! taken, whether or not its response arrives anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct Check {
     taken: Vec<BTreeMap<u64, u64>>,
     /// How often each call under way was given up by a process that had sent it on, and repeated.
     repeats: BTreeMap<u64, u32>,
-    /// Calls of which the network made a copy: the copy's answer does not know of the lost attempts of the original.
+    /// Calls of which the network made a copy: the copy's response does not count the lost attempts of the original.
     copied: BTreeSet<u64>,
     /// The first promise that was broken.
     pub(crate) violation: Option<Violation>,
@@ -87,7 +87,7 @@ impl Check {
         self.checker.start_advance(Duration::from_nanos(now), User(uid as u32), to)
     }
 
-    /// The largest number that was answered for a uid.
+    /// The largest number in a response for a uid.
     pub(crate) fn largest(&self, uid: u64) -> u64 {
         self.checker.floor(User(uid as u32))
     }
@@ -99,26 +99,26 @@ impl Check {
         }
     }
 
-    /// The network doubled a call: the copy may take numbers that no caller is answered.
+    /// The network doubled a call: the copy may take numbers without a response to any caller.
     pub(crate) fn doubled(&mut self, now: u64, uid: u64, call: u64) {
         self.copied.insert(call);
         let copy = self.start(now, uid);
         self.checker.end(copy, Duration::from_nanos(now), [Outcome::Maybe { lost: 1 }]);
     }
 
-    /// A process gave up a call that it had sent on, and will repeat it: the copy may take numbers.
+    /// A process gave up a call that it had forwarded, and will retry it: the copy may take numbers.
     pub(crate) fn repeated(&mut self, call: u64) {
         *self.repeats.entry(call).or_default() += 1;
     }
 
-    /// How many attempts of a call may have taken numbers that were not answered, when its caller was told so many. A node
+    /// How many attempts of a call may have taken numbers without a response, if its response counts so many. A node
     /// that was given up may have repeated the call itself, so a caller that knows of one lost attempt may miss others.
     pub(crate) fn lost(&mut self, call: u64, told: u32) -> u32 {
         let repeats = self.repeats.remove(&call).unwrap_or(0);
         if told == 0 && !self.copied.contains(&call) { 0 } else { told.max(repeats) }
     }
 
-    /// The same for a call that was not answered at all.
+    /// The same for a call without any response.
     pub(crate) fn lost_unanswered(&mut self, call: u64) -> u32 {
         1 + self.repeats.remove(&call).unwrap_or(0)
     }

@@ -1,4 +1,5 @@
-//! Callers: each makes one call at a time, to any node, with right or stale knowledge, and tells the checker how it ended.
+//! Callers: each makes one call at a time, to any node, with current or stale routes, and reports its end to the
+//! checker.
 
 use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex, Target, Uid};
 use seq_order::{Advancing, CallId, Outcome};
@@ -12,7 +13,7 @@ use crate::world::{Event, Step, World};
 /// How long a caller waits.
 const PATIENCE: u64 = 3_000 * MS;
 
-/// How long it waits longer than it says: a refusal at the deadline is on its way.
+/// How much longer it waits than its deadline: a refusal at the deadline is in flight.
 const GRACE: u64 = 200 * MS;
 
 /// How far below the largest number of its uid an advance may name one, and how many numbers it is drawn from.
@@ -30,7 +31,7 @@ pub(crate) enum Wish {
     Advance(Target),
 }
 
-/// Who waits for the answer.
+/// The caller that waits for the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Client(usize),
@@ -54,10 +55,10 @@ pub(crate) struct Call {
     pub(crate) origin: Origin,
 }
 
-/// Its answer.
+/// Its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
-    /// `lost`: attempts that may have taken numbers beside the one that answers.
+    /// `lost`: attempts that may have taken numbers beside the one with the response.
     Given {
         value: Seq,
         prev: Seq,
@@ -86,7 +87,7 @@ pub(crate) struct Client {
     flight: Option<(Call, CallId)>,
     /// The newest epoch seen of each section.
     epochs: Vec<Epoch>,
-    /// Who answered last for each section.
+    /// The node that responded last for each section.
     owners: Vec<usize>,
     /// Asks for this uid alone, and stops when it was given a number.
     probe: Option<Uid>,
@@ -169,7 +170,7 @@ impl World {
         }
     }
 
-    /// Nobody listens where a call was sent: it certainly took nothing, and is sent to another node.
+    /// A call was sent to an address without a listener: it certainly took nothing, and is sent to another node.
     pub(crate) fn undelivered(&mut self, call: Call) {
         match call.origin {
             Origin::Client(c) if self.is_waiting(c, call.id) => {
@@ -187,8 +188,8 @@ impl World {
         }
     }
 
-    /// A process gave up a call that it had sent on, and will repeat it. Of a copy that the network made, and of a call that
-    /// its caller waits for no more, no answer counts the lost attempt.
+    /// A process gave up a call that it had forwarded, and will retry it. For a copy that the network made, and for a
+    /// call that its caller has given up, no response counts the lost attempt.
     pub(crate) fn note_repeat(&mut self, call: &Call) {
         let is_known = |client: &Client| client.flight.as_ref().is_some_and(|(flight, _)| flight.id == call.id);
         if call.doubled || !self.clients.iter().any(is_known) {
@@ -202,7 +203,7 @@ impl World {
         self.clients[c].flight.as_ref().is_some_and(|(call, _)| call.id == id)
     }
 
-    /// A caller has its answer.
+    /// A caller has its response.
     pub(crate) fn answered(&mut self, c: usize, id: u64, reply: Reply) {
         if !self.is_waiting(c, id) {
             return;
@@ -263,7 +264,7 @@ impl World {
         }
     }
 
-    /// A call that was not answered; so many of its attempts may have taken numbers.
+    /// A call without a response; so many of its attempts may have taken numbers.
     fn no_answer(&mut self, flight: CallId, wish: Wish, lost: u32) {
         self.coverage.saw(Situation::Maybe);
         let now = self.now;

@@ -33,7 +33,7 @@ impl MachineClock {
         }
     }
 
-    /// What they say at a true time.
+    /// Their values at a true time.
     pub(crate) fn at(&self, now: u64) -> Clocks {
         let gone = |rate: u64| (u128::from(now - self.since) * u128::from(rate) / u128::from(TRUE_RATE)) as u64;
         Clocks {
@@ -43,7 +43,7 @@ impl MachineClock {
         }
     }
 
-    /// The raw clock stands still while the machine sleeps.
+    /// The raw clock stops while the machine sleeps.
     pub(crate) fn suspend(&mut self, now: u64, suspended: bool) {
         self.settle(now);
         self.suspended = suspended;

@@ -30,7 +30,7 @@ situations! {
     RaiseRefused: "raises refused by epoch",
     /// A raise was committed.
     Raised: "raises",
-    /// A planned move was committed.
+    /// A handover was committed.
     Moved: "planned moves",
     /// A section was started from an exact copy.
     Copied: "starts from a copy",
@@ -48,7 +48,7 @@ situations! {
     LeaseExpired: "calls under an expired lease",
     /// A call was held.
     Held: "calls held",
-    /// A call that was held was answered.
+    /// A pending call was served.
     HeldAnswered: "held calls answered",
     /// A call waited at the ceiling.
     AtCeiling: "calls at the ceiling",
@@ -58,7 +58,7 @@ situations! {
     Forwarded: "calls forwarded",
     /// A call was forwarded a second time.
     ForwardedTwice: "calls forwarded twice",
-    /// A caller had seen a newer epoch than the owner, or said so.
+    /// A call carried a newer epoch than the owner's.
     EpochAhead: "epochs ahead of the owner's",
     /// An incarnation ended because there is a newer one.
     SessionOver: "lives over",
@@ -78,29 +78,29 @@ situations! {
     TwoArbiters: "two arbiters at a time",
     /// A deposed leader's entry that was applied all the same.
     LateEntry: "entries of a deposed leader applied",
-    /// An answer of the store to a process that had given up waiting.
+    /// A response of the store to a process that had given up waiting.
     LateAnswer: "answers that came too late",
     /// A process stalled while a call was between its check and its number.
     StalledInCall: "stalls between check and number",
     /// A machine was suspended.
     Suspended: "machines suspended",
-    /// A read was answered.
+    /// A read was served.
     Read: "reads",
-    /// A read was answered as exact, after the first number.
+    /// A read returned an exact value, after the first number.
     ReadExact: "exact reads",
-    /// A read was answered with an upper bound.
+    /// A read returned an upper bound.
     ReadBound: "upper bounds read",
     /// A uid was raised to a number.
     Advanced: "advances",
     /// A uid was past the number that it should be raised to.
     AdvancePast: "advances refused as past",
-    /// A forwarded call was given up and repeated, and answered with the count of lost attempts.
+    /// A forwarded call was given up and retried, and its response counts the lost attempts.
     LostCounted: "answers that count lost attempts",
     /// A member of the store stood still.
     MemberStalled: "members of the store that stood still",
     /// The store was put back to an earlier state.
     RolledBack: "stores put back to an earlier state",
-    /// A process stopped for good, because the store is behind what it had answered.
+    /// A process stopped for good, because the store is behind an earlier response.
     Stopped: "processes stopped by a store that is behind",
     /// The store refused a process that has seen more than the store has.
     SeenMore: "registrations that had seen more than the store has",
@@ -108,7 +108,7 @@ situations! {
     Masked: "rollbacks that no counter showed",
     /// Numbers were given.
     Given: "allocations",
-    /// A call got no answer.
+    /// A call got no response.
     Maybe: "calls without an answer",
 }
 

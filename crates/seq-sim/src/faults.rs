@@ -1,7 +1,8 @@
 //! What goes wrong in a world, and when: a list drawn from the seed, each fault with a number.
 //!
-//! Which kinds a seed has, and how many of them, is drawn as well: a world in which everything breaks at once never gets far
-//! enough for the rare meetings of two faults. Faults are windows of time, so that a run can be repeated with some of them.
+//! Which kinds a seed has, and how many of them, is drawn as well: a world in which everything breaks at once never
+//! gets far enough for the rare meetings of two faults. Faults are windows of time, so that a run can be repeated with
+//! some of them.
 
 use crate::rng::Rng;
 
@@ -23,7 +24,7 @@ pub(crate) const MEMBERS: usize = 3;
 /// Hosts: the AllocSvrs', the store's, and one of all callers.
 pub(crate) const HOSTS: usize = NAMES + MEMBERS + 1;
 
-/// One kind of fault, with whom it hits.
+/// One kind of fault, with its victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Messages from one host to another are lost.
@@ -40,9 +41,9 @@ pub(crate) enum Kind {
     Slow(u64),
     /// A few messages are delivered up to 20 seconds later.
     Ancient(u64),
-    /// What the store answers is lost, so often in a thousand.
+    /// Responses of the store are lost, so many in a thousand.
     AnswersLost(u64),
-    /// What other AllocSvrs answer about planned moves is lost, so often in a thousand.
+    /// Responses of other AllocSvrs in handovers are lost, so many in a thousand.
     PeerAnswersLost(u64),
     /// A process does nothing for a while.
     Stall(usize),
@@ -64,29 +65,30 @@ pub(crate) enum Kind {
     StorePause,
     /// A member of the store does nothing for a while; what is sent to it waits.
     StallMember(usize),
-    /// The arbiters look late.
+    /// The arbiters evaluate late.
     LateLook,
     /// What arbiters propose is committed late.
     LateReassign,
-    /// Answers are read from the state later than their entry was applied.
+    /// Responses are read from the state later than their entry was applied.
     LateNews,
-    /// A machine and the store do not hear each other; callers and other AllocSvrs do.
+    /// The link between a machine and the store is cut; those to callers and other AllocSvrs work.
     Severed(usize),
-    /// One process under a name hears no answer of the store.
+    /// One process under a name receives no response of the store.
     Mute(usize, usize),
-    /// Renewals of a name are lost, and raises too; commits of planned moves arrive.
+    /// Renewals of a name are lost, and raises too; commits of handovers arrive.
     OnlyCommits(usize),
     /// Raises of a name are lost.
     NoRaises(usize),
-    /// Commits of planned moves of a name are lost.
+    /// Commits of handovers of a name are lost.
     NoCommits(usize),
-    /// The answers to them are.
+    /// The responses to them are lost.
     NoCommitAnswers(usize),
     /// Renewals of a name are lost.
     NoRenewals(usize),
-    /// A stranger sends a name what an owner sends the target of a planned move.
+    /// Forged messages of a handover are sent to a name.
     Forge(usize),
-    /// Every member's data directory is put back to its state of so many milliseconds before, and all of them start again.
+    /// Every member's data directory is put back to its state of so many milliseconds before, and all of them start
+    /// again.
     RollBack(u64),
     /// A clock runs at a rate beyond every margin, in millionths: only promises without clocks hold.
     WildRate(usize, u64),
@@ -110,7 +112,7 @@ impl Fault {
 /// What kind of a world a seed makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weather {
-    /// Sections only move as planned: no gap, nobody refused.
+    /// Sections change owner only by handover: no gap, no request refused.
     Calm,
     /// Everything breaks, clocks within their margin: every promise.
     Stormy,
@@ -140,8 +142,8 @@ const STORMY_KINDS: usize = 26;
 /// Most faults of one kind in a run.
 const MOST_OF_A_KIND: u64 = 7;
 
-/// How often in a thousand worlds in which something breaks the store is put back to an earlier state. Seldom: nothing is
-/// served afterwards.
+/// How often in a thousand worlds in which something breaks the store is put back to an earlier state. Seldom: nothing
+/// is served afterwards.
 const ROLLED_BACK: u64 = 80;
 
 /// The longest time that it is put back by, in milliseconds.
@@ -263,7 +265,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
     let drawn = *[0, 1, 2, 3, 3, 4, 4, 5, 6].get(rng.index(9)).expect("nine of them");
     let drawn = if weather == Weather::Wild && rng.chance(700) { 2 } else { drawn };
     match drawn {
-        // An owner is replaced by a second process while nobody looks, and never learns.
+        // An owner is replaced by a second process without receiving any notice.
         0 => {
             let twin = rng.between(300, 2_500);
             add(0, rng.between(500, 4_000), Kind::LateLook);
@@ -288,7 +290,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
             add(rng.below(200), lasts, Kind::Severed(name));
             add(lasts, rng.between(300, 1_500), Kind::NoRenewals(name));
         }
-        // A move whose commit is not heard of, and the section moves on.
+        // A handover whose commit gets no response, and the section is handed over again.
         3 => {
             add(0, rng.between(1_000, 4_000), Kind::Drain(name));
             add(0, rng.between(600, 1_900), Kind::NoCommitAnswers(name));
@@ -296,7 +298,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
             add(rng.between(300, 900), rng.between(1_000, 4_000), Kind::Drain(other));
             add(rng.between(300, 900), rng.between(100, 1_000), Kind::Crash(third));
         }
-        // A move whose target is another incarnation by then, of an owner that is heard of no more.
+        // A handover whose target is another incarnation by then, of an owner whose messages are lost.
         4 => {
             add(0, rng.between(1_000, 4_000), Kind::Drain(name));
             add(0, rng.between(600, 2_000), Kind::NoCommits(name));

@@ -29,7 +29,8 @@ pub(crate) fn machine(rng: &mut Rng, edge: bool) -> MachineClock {
 impl World {
     /// Starts a process under a name.
     pub(crate) fn start(&mut self, name: usize, port: usize) {
-        // One that has seen nothing cannot know that entries are lost: nothing is promised where an operator starts one.
+        // One that has seen nothing cannot know that entries are lost: nothing is promised where an operator starts
+        // one.
         if self.store.rolled_back.is_some() {
             return;
         }
@@ -199,7 +200,7 @@ impl World {
     fn leave(&mut self, name: usize) {
         let others = (0..NAMES).filter(|other| *other != name).filter_map(|other| self.running(other));
         let calm = self.swarm.weather == Weather::Calm;
-        // With nobody to take them the sections are given up, and callers notice.
+        // Without another node the sections are released, and callers notice.
         let one_stays = others.into_iter().any(|p| !self.procs[p].owner.is_leaving());
         let Some(p) = self.running(name).filter(|_| !calm || one_stays) else { return };
         self.procs[p].owner.leave();
@@ -238,7 +239,7 @@ impl World {
         }
     }
 
-    /// Whoever was deposed learns it.
+    /// A deposed leader receives notice of it.
     fn depose(&mut self) {
         let leader = self.store.leader;
         for member in (0..MEMBERS).filter(|member| *member != leader) {

@@ -1,9 +1,9 @@
 //! The rules of the core in a simulated world, broken by a seed.
 //!
-//! The machines of `seq-core` run as they are: `State` behind a network that loses, doubles and delays, `Arbiter` beside
-//! members that lead or believe so, `Owner`, `Section` and `Lease` in AllocSvrs that stall, crash and are started twice.
-//! What is simulated is the shell around them: sockets, disks, clocks, threads. Every number taken is held against what is
-//! promised. [`run`] is one seed; [`shrink()`] finds which of its faults matter.
+//! The machines of `seq-core` run as they are: `State` behind a network that loses, doubles and delays, `Arbiter`
+//! beside members that lead or believe so, `Owner`, `Section` and `Lease` in AllocSvrs that stall, crash and are
+//! started twice. What is simulated is the shell around them: sockets, disks, clocks, threads. Every number taken is
+//! held against what is promised. [`run`] is one seed; [`shrink()`] finds which of its faults matter.
 //!
 //! **Invariant:** a seed makes everything. Nothing here reads a clock, the environment, or a map in random order.
 

@@ -1,4 +1,4 @@
-//! The network: who can reach whom, how long a message takes, and which ones are lost, doubled, or come ages later.
+//! The network: which hosts reach each other, how long a message takes, and which ones are lost, doubled or late.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::world::{Event, World};
 pub(crate) enum Address {
     /// Whatever process listens there: a name of the set file, and a port.
     Port(usize, usize),
-    /// This very process: an answer on its connection.
+    /// This very process: a response on its connection.
     Process(usize),
     /// A member of the store.
     Member(usize),
@@ -29,7 +29,7 @@ pub(crate) enum Address {
     Client(usize),
 }
 
-/// What an AllocSvr asks the store.
+/// A request of an AllocSvr to the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     Register { name: usize, port: usize, token: u64, lease: Duration, follows: Incarnation, seen: Revision },
@@ -38,7 +38,7 @@ pub(crate) enum Question {
     Transfer { transfer: Transfer, since: RouteVersion },
 }
 
-/// What the store answers.
+/// A response of the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     NotLeader(usize),
@@ -49,17 +49,17 @@ pub(crate) enum Told {
     Raised(Vec<Option<Seq>>, OwnershipUpdate),
     Transferred(OwnershipUpdate),
     SessionOver(Refused),
-    /// The move's target is not in the incarnation that it was to go to; its newest one.
+    /// The handover's target is in another incarnation; its newest one.
     TargetGone(Incarnation),
     /// The registration has seen more than the store has.
     Behind,
-    /// The ownership is over. The news are there for a planted bug alone; nobody else reads them.
+    /// The ownership is over. The ownership update is for a planted bug alone; it is not read otherwise.
     Lost,
     Refused,
 }
 
 impl Told {
-    /// How far the store had come, where it answers with more than a refusal.
+    /// The store's mark, in a response other than a refusal.
     pub(crate) fn mark(&self) -> Option<Mark> {
         match self {
             Told::Registered(_, mark) => Some(*mark),
@@ -68,7 +68,7 @@ impl Told {
         }
     }
 
-    /// What a refusal says of a record of the process itself.
+    /// The process' own record in a refusal.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
             Told::SessionOver(refused) => Some(*refused),
@@ -96,7 +96,7 @@ pub(crate) enum Body {
         attempt: u32,
         question: Rc<Question>,
     },
-    /// With how often the store had been put back when it answered.
+    /// With how often the store had been restored when it responded.
     Told {
         rpc: u64,
         attempt: u32,
@@ -141,7 +141,7 @@ pub(crate) struct Net {
     pub(crate) ancient: u64,
     pub(crate) answers_lost: u64,
     pub(crate) peer_answers_lost: u64,
-    /// How many faults keep the store's answers from a process, by name and port.
+    /// How many faults keep the store's responses from a process, by name and port.
     pub(crate) mute: [[u32; 2]; NAMES],
     /// The same for what a name asks the store.
     pub(crate) only_commits: [u32; NAMES],

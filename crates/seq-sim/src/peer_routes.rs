@@ -1,7 +1,7 @@
 //! Routes from peers: a process whose lease is expired fetches newer routes from the other processes in turn.
 //!
-//! The rules are those of `seq-alloc`'s `peer_routes.rs`. What comes goes through `Owner::on_peer_routes`: it can revoke a
-//! section, and never grants one or extends the lease.
+//! The rules are those of `seq-alloc`'s `peer_routes.rs`. What comes goes through `Owner::on_peer_routes`: it can
+//! revoke a section, and never grants one or extends the lease.
 
 use std::rc::Rc;
 

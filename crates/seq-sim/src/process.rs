@@ -1,7 +1,7 @@
 //! One AllocSvr process: the core's machines, its sections, its lease, and what its shell carries out.
 //!
-//! **Invariant:** the order of `seq-alloc/src/ownership.rs`: what leaves and enters the table comes before the lease that the same
-//! response extends.
+//! **Invariant:** the order of `seq-alloc/src/ownership.rs`: what leaves and enters the table comes before the lease
+//! that the same response extends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -289,8 +289,8 @@ impl World {
         self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
     }
 
-    /// An incarnation is ended by another process of its name that ran beside it or began after it, not by a registration of
-    /// one that had ended before.
+    /// An incarnation is ended by another process of its name that ran beside it or began after it, not by a
+    /// registration of one that had ended before.
     fn require_successor(&mut self, p: usize) {
         let process = &self.procs[p];
         let beside = |q: &Process| q.name == process.name && q.ended > process.began;

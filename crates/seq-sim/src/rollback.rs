@@ -1,14 +1,15 @@
-//! A store that is put back to an earlier state: the data directories of all members restored from copies of one instant, while
-//! AllocSvrs go on. The rules are those of `seq_core::high_water`, as `seq-alloc` applies them.
+//! A store that is restored to an earlier state: the data directories of all members from copies of one instant, while
+//! AllocSvrs continue. The rules are those of `seq_core::high_water`, as `seq-alloc` applies them.
 //!
-//! **What is promised:** a process that was answered what the store lacks since uses no response to a request that it sends
-//! afterwards, and stops for good; as long as each running process was answered more, nothing is given out twice. One process
-//! that knows stops itself and no other: a process that was answered nothing newer cannot know, and may be granted what others
-//! gave out. So the store is put back only to a state that is behind what each running process was answered, and no process is
-//! started afterwards.
+//! **Promise:** a process that received a response about entries that the store has lost since uses no response to a
+//! later request, and stops for good; as long as each running process received such a response, no number is allocated
+//! twice. A process that detects the loss stops itself and no other: one without a newer response cannot detect it, and
+//! may be granted numbers that are allocated already. So the store is restored only to a state behind the responses of
+//! each running process, and no process is started afterwards.
 //!
-//! Counters show a loss for as long as they are behind. Where as many commands of a process were applied without a response that
-//! it received, and the revision was passed as well, they do not; such a world ends there, without a verdict.
+//! Counters show a loss for as long as they are behind. If as many commands of a process were applied without a
+//! response that it received, and the revision was passed as well, they do not; such a world ends there, without a
+//! result.
 
 use std::cmp::Reverse;
 
@@ -73,7 +74,7 @@ impl World {
         self.lead(self.store.leader);
     }
 
-    /// Whether a process may use an answer of the store; if not, it has stopped.
+    /// Whether a process may use a response of the store; if not, it has stopped.
     pub(crate) fn may_use(&mut self, p: usize, rpc: &Rpc, rollbacks: u32, told: &Told) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
         let counts = !matches!(rpc.about, About::Register);
@@ -136,8 +137,8 @@ impl World {
         }
     }
 
-    /// Looked at from outside: what a process was answered when it sent the request, and what the response that it uses was
-    /// read from.
+    /// Checks from outside: the newest response of a process when it sent the request, against the state that the
+    /// response it uses was read from.
     fn look_at_use(&mut self, p: usize, answered: Mark, mark: Mark, counts: bool, rollbacks: u32) {
         let Some(restored) = self.store.rolled_back else { return };
         if rollbacks == 0 || answered.revision <= restored {

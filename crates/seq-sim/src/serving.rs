@@ -1,8 +1,8 @@
 //! Calls in a process: checked, served, pending, forwarded. What becomes of a pending call is decided by
 //! [`seq_core::calls`], as in `seq-alloc`.
 //!
-//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two of
-//! these, and before the number is taken, other events may happen to the process, or it may stall.
+//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two
+//! of these, and before the number is taken, other events may happen to the process, or it may stall.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
 const MAX_PENDING: usize = 64;
 
 /// How long a pending call of a running process may go without being tried, and how long one may wait for an owner that
-/// was replaced: above what the retries and the timeouts of `seq_core::calls` come to, and short against a client's deadline.
+/// was replaced: above what the retries and the timeouts of `seq_core::calls` come to, and short against a client's
+/// deadline.
 const NEGLECT_BOUND: u64 = SECOND;
 
 /// A call in a process.

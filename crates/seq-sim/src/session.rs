@@ -1,8 +1,8 @@
 //! A process and its store: registering, renewing, raising, and the way to the member that leads.
 //!
-//! What is sent, when, and to which member is decided by the machines of `seq-core` that `seq-alloc` runs as well: `renewals`,
-//! `raises`, `store_calls`. This shell reads the clocks before the first attempt, and drops a response to an attempt that was
-//! abandoned. A response is compared with earlier ones before it is used: see `rollback.rs`.
+//! What is sent, when, and to which member is decided by the machines of `seq-core` that `seq-alloc` runs as well:
+//! `renewals`, `raises`, `store_calls`. This shell reads the clocks before the first attempt, and drops a response to
+//! an attempt that was abandoned. A response is compared with earlier ones before it is used: see `rollback.rs`.
 
 use std::rc::Rc;
 use std::time::Duration;

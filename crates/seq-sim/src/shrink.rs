@@ -2,7 +2,7 @@
 
 use crate::{Run, Violation, run};
 
-/// Runs that the search may take; it answers with the best it has by then.
+/// Runs that the search may take; it returns the best schedule so far.
 const MOST_RUNS: u32 = 600;
 
 /// What a search found.
@@ -20,7 +20,8 @@ pub struct Shrunk {
 
 /// Finds a few faults of a run that break the same promise; `None` when the run breaks none.
 ///
-/// Faults are left out in halves, then quarters, and so on down to single ones, for as long as something can be left out.
+/// Faults are left out in halves, then quarters, and so on down to single ones, for as long as something can be left
+/// out.
 #[must_use]
 pub fn shrink(of: &Run) -> Option<Shrunk> {
     let whole = run(&Run { trace: false, ..of.clone() });

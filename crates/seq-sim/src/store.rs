@@ -1,7 +1,7 @@
 //! The store: the real `State` as a register that is changed by one entry at a time, three members of which one or two
 //! believe that they lead, and the real `Arbiter` beside each of those.
 //!
-//! **Invariant:** nothing is answered that was not applied before, by a member that proposed it.
+//! **Invariant:** a response is sent only after its command was applied, by the member that proposed it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,10 +34,10 @@ pub(crate) const LONG_TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) 
 /// When an arbiter whose proposal was not committed proposes again.
 const RETRY: u64 = 200 * MS;
 
-/// How often in a thousand looks the thread stands still inside of one, in worlds whose threads do.
+/// How often in a thousand evaluations the thread stalls inside of one, in worlds with stalls.
 const STALLED_LOOKS: u64 = 20;
 
-/// How long it stands still at the most: longer than any wait.
+/// The longest stall: longer than any wait.
 const LONGEST_STALL: u64 = 6 * SECOND;
 
 /// An arbiter beside a member that believes it leads.
@@ -46,12 +46,12 @@ pub(crate) struct Seat {
     machine: Arbiter,
     origin: Clocks,
     plan: Arc<Plan>,
-    /// When it looks next; looks that were meant for another time are passed over.
+    /// When it evaluates next; evaluations scheduled for another time are skipped.
     look_at: u64,
     proposing_until: u64,
-    /// Whether its thread stands still inside of a look.
+    /// Whether its thread is stalled inside of an evaluation.
     stalled: bool,
-    /// A planted bug: how often each incarnation was heard of, and since when.
+    /// A planted bug: the liveness counter of each incarnation, and since when.
     silent: BTreeMap<(NodeId, Incarnation), (Liveness, Duration)>,
 }
 
@@ -66,7 +66,8 @@ pub(crate) struct Store {
     pub(crate) late_looks: u32,
     pub(crate) late_reassigns: u32,
     pub(crate) late_news: u32,
-    /// Earlier states with when each was left, in worlds where the store is put back to one of them; the newest is the last.
+    /// Earlier states with when each was left, in worlds where the store is put back to one of them; the newest is the
+    /// last.
     pub(crate) earlier: VecDeque<(u64, State)>,
     /// The revision that it was put back to.
     pub(crate) rolled_back: Option<Revision>,
@@ -74,15 +75,15 @@ pub(crate) struct Store {
     pub(crate) lost_ceilings: Vec<Seq>,
 }
 
-/// What an arbiter has in hand while its thread stands still inside of a look: the state, whose clock it reads when it goes
-/// on. The planted bug has them the other way round.
+/// The first input of an evaluation whose thread is stalled: the state; it reads the clock when it continues. The
+/// planted bug reads them in the other order.
 #[derive(Debug)]
 pub(crate) enum InHand {
     State(Box<State>),
     Clock(Clocks),
 }
 
-/// Who asked, for the answer.
+/// The sender of a request, for the response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     process: usize,
@@ -249,7 +250,7 @@ impl World {
         }
     }
 
-    /// A member answers, from the state as it is by now.
+    /// A member responds, from the state as it is by now.
     pub(crate) fn answer(&mut self, asker: Asker, question: &Question, answer: Answer) {
         let plan = self.store.seats[asker.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
         let update = |session: Session, since| {
@@ -296,8 +297,8 @@ impl World {
         if self.store.seats[member].as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
             return;
         }
-        // A thread may stand still between any two steps, also between these two. Where nothing fails it does not: by a state
-        // that is seconds old all nodes are dead, and a node that leaves has no candidate to hand over to.
+        // A thread may stand still between any two steps, also between these two. Where nothing fails it does not: by a
+        // state that is seconds old all nodes are dead, and a node that leaves has no candidate to hand over to.
         let runs_well = self.swarm.weather == Weather::Calm || self.healed;
         if self.swarm.interleave > 0 && !runs_well && self.rng.chance(STALLED_LOOKS) {
             self.coverage.saw(Situation::StalledLook);
@@ -344,7 +345,7 @@ impl World {
             seat.proposing_until = self.now + RETRY;
             self.propose(member, reassigns);
         }
-        // A clock that stands still has no deadline that comes near by itself.
+        // A stopped clock reaches no deadline by itself.
         let wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
         self.look_soon(member, wait);
     }

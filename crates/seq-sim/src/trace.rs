@@ -17,7 +17,7 @@ impl Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: text.then(VecDeque::new) }
     }
 
-    /// Notes an event. The text is made only where somebody reads it.
+    /// Records an event. The text is made only if it is printed.
     pub(crate) fn note(&mut self, now: u64, words: [u64; 3], text: impl FnOnce() -> String) {
         for word in [now].iter().chain(&words) {
             self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);

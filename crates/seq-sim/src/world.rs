@@ -30,7 +30,7 @@ use crate::trace::Trace;
 /// The set's name.
 pub(crate) const SET: &str = "sim";
 
-/// Far more events than a run has: more of them are messages that answer each other without end.
+/// Far more events than a run has: more of them are messages that trigger each other without end.
 const MOST_EVENTS: u64 = 400_000;
 
 /// A step so small that ceilings are met all the time.
@@ -102,7 +102,7 @@ pub(crate) enum Event {
     End,
 }
 
-/// An event in line.
+/// A queued event.
 #[derive(Debug)]
 pub(crate) struct Queued {
     at: u64,
@@ -146,9 +146,9 @@ pub(crate) struct World {
     /// Clocks of the AllocSvrs' machines, then of the members'.
     pub(crate) machines: Vec<MachineClock>,
     pub(crate) procs: Vec<Process>,
-    /// Until when each member of the store stands still.
+    /// Until when each member of the store is paused.
     pub(crate) members_stalled: [u64; MEMBERS],
-    /// Who listens, by name and port.
+    /// The listening process, by name and port.
     pub(crate) listeners: [[Option<usize>; 2]; NAMES],
     pub(crate) clients: Vec<Client>,
     pub(crate) check: Check,
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// A number that nobody had.
+    /// A number that was not drawn before.
     pub(crate) fn fresh(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// The member of the store that an event needs, where that one stands still, and until when.
+    /// The member of the store that an event needs, if that one is paused, and until when.
     fn stalled_member(&self, event: &Event) -> Option<u64> {
         let member = match event {
             Event::Message { to: Address::Member(member), .. }

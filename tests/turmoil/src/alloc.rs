@@ -1,4 +1,4 @@
-//! An AllocSvr as a host: the real allocator behind the real gRPC door.
+//! An AllocSvr as a host: the real allocator behind the real gRPC endpoint.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
+use seq_api::clock::Clock;
 use seq_channel::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_gateway::grpc;
 use seq_kit::admission::{Admission, ConnectionMetrics};
-use seq_api::clock::Clock;
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
@@ -19,7 +19,7 @@ use seq_proto::v1;
 use crate::books::Books;
 use crate::net;
 
-/// How often a node is asked whether it should leave.
+/// How often a node checks whether it should leave.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long a node may take to hand everything over, and then to end.
@@ -37,13 +37,13 @@ struct Inner {
 }
 
 impl Nodes {
-    /// What a node knows of itself, while it runs.
+    /// The status of a node, while it runs.
     #[must_use]
     pub fn status(&self, name: &str) -> Option<v1::AllocStatus> {
         self.0.borrow().running.get(name).map(Allocator::status)
     }
 
-    /// Asks a node to hand everything over and to end.
+    /// Requests a node to hand everything over and to end.
     pub(crate) fn leave(&self, name: &str) {
         self.0.borrow_mut().leaving.insert(name.to_owned());
     }
@@ -52,7 +52,7 @@ impl Nodes {
         self.0.borrow().leaving.contains(name)
     }
 
-    /// Whether a node has ended as it was asked to.
+    /// Whether a node has ended after such a request.
     pub(crate) fn has_left(&self, name: &str) -> bool {
         self.0.borrow().left.contains(name)
     }
@@ -66,14 +66,14 @@ impl Nodes {
     }
 }
 
-/// What a node is started with, again and again.
+/// Options of a node, for each of its starts.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The set.
     pub spec: SetSpec,
     /// Its name in the set.
     pub name: String,
-    /// Paces and bounds.
+    /// Intervals and limits.
     pub options: AllocOptions,
     /// The clocks of its machine.
     pub clock: Clock,
@@ -118,6 +118,6 @@ pub async fn run(node: Node) -> turmoil::Result {
     tasks.shutdown(PATIENCE).await?;
     books.note(format_args!("{name} has left"));
     nodes.0.borrow_mut().left.insert(name);
-    // Its process is gone; its host ends with the connections, which nobody closes here.
+    // Its process is gone; its host ends with the connections, which are not closed here.
     std::future::pending().await
 }

@@ -1,7 +1,7 @@
 //! What happened in a run: the last events for people, counts of situations, and the first promise that was broken.
 //!
-//! Everything runs on one thread, so the books are shared without locks. Events also go to the trace, which makes them part
-//! of what a seed must repeat.
+//! Everything runs on one thread, so the books are shared without locks. Events also go to the trace, which makes them
+//! part of what a seed must repeat.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -105,7 +105,7 @@ impl Books {
         self.0.leader.borrow().clone()
     }
 
-    /// Says that nothing breaks any more.
+    /// Marks the end of faults.
     pub(crate) fn heal(&self) {
         self.0.is_healed.set(true);
     }
@@ -116,7 +116,7 @@ impl Books {
         self.0.is_healed.get()
     }
 
-    /// Asks the clients to end.
+    /// Requests the clients to end.
     pub(crate) fn end(&self) {
         self.0.is_over.set(true);
     }

@@ -1,14 +1,15 @@
-//! The clocks that leases are counted with: simulated time, told by each host in its own way.
+//! The clocks of leases: simulated time, at a rate of its own on each host.
 //!
-//! Timers run by simulated time. The clocks of a lease start anywhere, as those of machines do, and run too fast or too slow.
+//! Timers run by simulated time. The clocks of a lease start anywhere, as those of machines do, and run too fast or too
+//! slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use seq_core::lease::Clocks;
 use seq_api::clock::Clock;
+use seq_core::lease::Clocks;
 
-/// How far the rates of clocks may be from real time: what the service allows for, almost.
+/// How far the rates of clocks may be from real time: almost the margin of the service.
 const BOUND: f64 = 0.105;
 
 /// Rates that break every bound.
@@ -41,7 +42,7 @@ pub fn draw(rates: Rates, is_store: bool, rng: &mut fastrand::Rng) -> Clock {
         if let Some(elapsed) = turmoil::sim_elapsed() {
             last.fetch_max(elapsed.as_nanos() as u64, Relaxed);
         }
-        // Asked from outside of all hosts, as a status is, time stands where it was.
+        // Outside of all hosts, as for a status, time is unchanged.
         let elapsed = last.load(Relaxed) as f64;
         let [boottime, raw, realtime] = [0, 1, 2].map(|clock| starts[clock] + (elapsed * rates[clock]) as u64);
         Clocks { boottime, raw, realtime }

@@ -1,16 +1,16 @@
-//! The real services on a simulated network: tonic, Raft, StoreSvr, AllocSvr and the SDK, unchanged, under partitions, held
-//! and lost messages, crashes and restarts.
+//! The real services on a simulated network: tonic, Raft, StoreSvr, AllocSvr and the SDK, unchanged, under partitions,
+//! held and lost messages, crashes and restarts.
 //!
-//! One seed makes everything: the faults, the latencies, the order in which tasks run, what clients ask. Time is simulated,
-//! so a run takes a small part of it, and the same seed makes the same run, message for message. A run has two phases. While
-//! things break, nothing wrong may happen; then everything heals, and everything must work again.
+//! One seed determines everything: the faults, the latencies, the order of tasks, the requests of clients. Time is
+//! simulated, so a run takes a small part of it, and the same seed makes the same run, message for message. A run has
+//! two phases. While faults are injected, no promise may break; then everything heals, and everything must work again.
 //!
-//! [`net`] is what the services are put on instead of sockets, [`world`] runs the hosts and breaks things, [`store`] and
-//! [`alloc`] start members and nodes, [`raiser`] and [`caller`] are clients with a checker of what they are answered,
-//! [`books`] keeps what happened, and [`seeds`] runs a world for many seeds.
+//! [`net`] replaces sockets, [`world`] runs the hosts and injects faults, [`store`] and [`alloc`] start members and
+//! nodes, [`raiser`] and [`caller`] are clients that check their responses, [`books`] records events, and [`seeds`]
+//! runs a world for many seeds.
 //!
-//! **Architecture Invariant:** nothing here runs on a thread of its own, reads a clock, or draws a number that the seed does
-//! not decide.
+//! **Architecture Invariant:** nothing here runs on a thread of its own, reads a clock, or draws a number that the seed
+//! does not decide.
 
 #[cfg(not(tokio_unstable))]
 compile_error!("without `--cfg tokio_unstable` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS");

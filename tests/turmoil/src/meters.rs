@@ -1,6 +1,6 @@
-//! The services' own counters, read as an operator would: they tell which situations a run met.
+//! The services' own metrics: the situations that a run reached.
 //!
-//! A counter is named by its metric and the labels that say what kind; of which set or node it is does not matter here.
+//! A counter is named by its metric and the labels of its kind, without set and node.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ struct Meter(Mutex<Count>);
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Of earlier lives: a counter that is set to less than it had begins anew.
+    /// Of earlier processes: a counter that is set to a smaller value begins anew.
     before: u64,
     now: u64,
 }
@@ -65,7 +65,7 @@ impl CounterFn for Meter {
     }
 }
 
-/// A counter's name with the labels that say what kind it is.
+/// A counter's name with the labels of its kind.
 fn name(key: &Key) -> String {
     let labels = key.labels().filter(|label| !LEFT_OUT.contains(&label.key()));
     labels.fold(key.name().to_owned(), |name, label| format!("{name} {}={}", label.key(), label.value()))

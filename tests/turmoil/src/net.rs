@@ -1,4 +1,4 @@
-//! The simulated network in place of sockets: what a server listens on and what a caller dials with.
+//! The simulated network in place of sockets: a server's listener and a client's dialler.
 //!
 //! The names of the hosts are the names in the set file, and every host serves on [`PORT`].
 

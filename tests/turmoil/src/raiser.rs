@@ -1,8 +1,8 @@
-//! Bare callers of the store's control service, and what they may never see: an acknowledged ceiling that was lost, an epoch
-//! that two nodes own, an old incarnation or an old epoch that is still listened to.
+//! Bare clients of the store's control service. They check that no acknowledged ceiling is lost, no epoch is granted to
+//! two nodes, and no request of an old incarnation or epoch is accepted.
 //!
-//! A raiser registers as an AllocSvr would and asks for the ceilings of what it is granted. Half of its raises ask for 1: the
-//! store never lowers a ceiling, so the answer is the stored one, whatever anybody raised it to.
+//! A raiser registers like an AllocSvr and raises the ceilings of its sections. Half of its raises request 1: the store
+//! never lowers a ceiling, so the response has the stored one, after any raises of others.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +26,10 @@ use crate::net;
 /// How long one call to one member may take: a commit takes two round trips, and an election less than a second.
 const CALL: Duration = Duration::from_millis(500);
 
-/// Wait after every member was asked in vain.
+/// Wait after no member responded.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// A raiser serves nobody, so its lease may be as short as it likes.
+/// A raiser serves no requests, so its lease may be of any length.
 const LEASE_MS: u64 = 1;
 
 /// Most sections in one call.
@@ -55,7 +55,7 @@ impl Refused {
     }
 }
 
-/// What all raisers together were told. Clones are the same.
+/// The responses that all raisers together received. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Ceilings {
     known: Rc<RefCell<Known>>,
@@ -68,14 +68,14 @@ struct Known {
     acknowledged: Vec<u64>,
     /// The largest epoch granted, by section.
     epochs: Vec<u64>,
-    /// Who was granted an epoch of a section, and in which incarnation.
+    /// The node and incarnation that was granted an epoch of a section.
     owners: BTreeMap<(u32, u64), (u32, u64)>,
     /// Sections with an acknowledged raise since everything healed.
     raised_again: BTreeSet<u32>,
 }
 
 impl Ceilings {
-    /// Nothing is known of `sections` sections.
+    /// No response yet about any of `sections` sections.
     #[must_use]
     pub fn new(sections: usize, books: Books) -> Ceilings {
         let known = Known {
@@ -93,7 +93,7 @@ impl Ceilings {
         self.known.borrow().raised_again.len()
     }
 
-    /// The acknowledged ceilings and the epochs as they are now: what an answer to a question of now may not fall below.
+    /// The acknowledged ceilings and epochs: the response to a request from now on may not fall below them.
     fn floors(&self) -> (Vec<u64>, Vec<u64>) {
         let known = self.known.borrow();
         (known.acknowledged.clone(), known.epochs.clone())
@@ -144,7 +144,7 @@ pub struct Raiser {
     pub set: String,
     /// Addresses of the store's members.
     pub stores: Vec<String>,
-    /// What raisers were told.
+    /// The responses of raisers.
     pub ceilings: Ceilings,
 }
 
@@ -154,7 +154,7 @@ struct Session {
     incarnation: u64,
 }
 
-/// Lives one incarnation after the other until the run is over.
+/// Runs one incarnation after the other until the run is over.
 ///
 /// # Errors
 /// Never; what is wrong is a violation in the books.
@@ -289,12 +289,12 @@ fn raises(life: Session, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
         sections: raises.iter().map(|raise| raise.0).collect(),
         epochs: raises.iter().map(|raise| raise.1).collect(),
         ceilings: raises.iter().map(|raise| raise.2).collect(),
-        // Nothing is known; what the answer says of owners is not read.
+        // Whole, because no routes are kept; the response's ownership update is not read.
         route_version: 0,
     }
 }
 
-/// The way to whichever member leads.
+/// Connections to the store, with the leader first.
 struct Link {
     pool: Pool,
     members: Vec<String>,
@@ -303,7 +303,7 @@ struct Link {
 }
 
 impl Link {
-    /// Asks until a leader answers or refuses with a reason that will not pass; `None` when the run is over before.
+    /// Retries until a leader responds or refuses with a permanent reason; `None` when the run is over before.
     async fn call<Q: Clone, A>(
         &mut self,
         question: Q,

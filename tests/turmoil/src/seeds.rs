@@ -1,16 +1,16 @@
-//! Runs a world for many seeds, each in a process of its own, and says how a seed that fails is run again.
+//! Runs a world for many seeds, each in a process of its own, and prints the command that repeats a failing seed.
 //!
-//! A process of its own, because tokio numbers tasks per process and ends them in an order that depends on the numbers; and
-//! because a service that finds an invariant broken ends its process.
+//! A process of its own, because tokio numbers tasks per process and ends them in an order that depends on the numbers;
+//! and because a service that finds an invariant broken ends its process.
 //!
 //! | variable | what it does |
 //! |---|---|
 //! | `TURMOIL_SEEDS=N` | runs the seeds 0 to N-1 instead of as many as the test has by itself |
 //! | `TURMOIL_SEED=N` | runs this seed only, in this process |
-//! | `TURMOIL_LOG=1` | with one seed, prints what the services log |
+//! | `TURMOIL_LOG=1` | with one seed, prints the services' logs |
 //! | `TURMOIL_MESSAGES=1` | with one seed, traces every message, too |
 //!
-//! A situation that a test is made for and that no seed brings about fails the test: it would have shown nothing.
+//! A test fails if no seed reaches a situation that the test is made for: it would have shown nothing.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -28,10 +28,10 @@ const SEED: &str = "TURMOIL_SEED";
 const LOG: &str = "TURMOIL_LOG";
 const MESSAGES: &str = "TURMOIL_MESSAGES";
 
-/// Begins the lines by which a run reports to who started it.
+/// Prefix of the lines by which a run reports to its parent process.
 const MARK: &str = "turmoil: ";
 
-/// What one run said of itself.
+/// The report of one run.
 #[derive(Debug, Default)]
 struct Report {
     simulated: Duration,
@@ -65,7 +65,8 @@ pub fn check(test: &str, seeds: u64, must_happen: &[&str], run: impl Fn(u64) -> 
     }
 }
 
-/// Requires that a seed of the test of this name makes the same run each time, message for message, and another seed another.
+/// Requires that a seed of the test of this name makes the same run each time, message for message, and another seed
+/// another.
 ///
 /// # Panics
 /// When that is not so.
@@ -96,7 +97,7 @@ fn run_here(test: &str, seed: u64, run: impl Fn(u64) -> Outcome) {
 fn run_apart(test: &str, seed: u64, with_messages: bool) -> Report {
     let binary = std::env::current_exe().expect("a test knows its program");
     let mut command = Command::new(binary);
-    // The events say more than where the run's own code noticed.
+    // The events are more useful than the place of the panic.
     command.args([test, "--exact", "--nocapture"]).env(SEED, seed.to_string()).env("RUST_BACKTRACE", "0");
     if with_messages {
         command.env(MESSAGES, "1");

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::set_spec::SetSpec;
 use seq_api::clock::Clock;
+use seq_core::set_spec::SetSpec;
 use seq_kit::tasks::TaskGroup;
 use seq_store::{DataDir, Dial, MemoryDisk, Store, StoreConfig, StoreOptions};
 
 use crate::books::Books;
 use crate::net;
 
-/// How often a member is asked whether it leads: often enough that no leadership is missed that does anything.
+/// How often a member checks whether it leads: often enough that no effective leadership is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What a member is started with, again and again.
+/// Options of a member, for each of its starts.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The set.
@@ -23,7 +23,7 @@ pub struct Member {
     pub id: u64,
     /// Its disk.
     pub disk: Arc<MemoryDisk>,
-    /// Times and sizes.
+    /// Timeouts and limits.
     pub options: StoreOptions,
     /// The clocks of its machine.
     pub clock: Clock,

@@ -1,7 +1,7 @@
 //! The trace of a run as one number: every message on the network and every line that the services log goes into it.
 //!
-//! Of a message counts when it went from where to where, and not what it says: HTTP puts the date of the real clock into
-//! answers. Two runs with the same trace went the same way. With `TURMOIL_LOG` set all of it is also printed.
+//! A message counts with its time, sender and receiver, without its bytes: HTTP puts the date of the real clock into
+//! responses. Two runs with the same trace are the same run. With `TURMOIL_LOG` set all of it is also printed.
 
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher};
@@ -14,7 +14,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// How much of a run is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// What the services log, and what is noted in the books.
+    /// The services' logs, and the events in the books.
     Log,
     /// Every message, too.
     Messages,

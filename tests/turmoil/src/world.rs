@@ -1,6 +1,6 @@
-//! A whole set on a simulated network, and what breaks in it.
+//! A whole set on a simulated network, under faults.
 //!
-//! The driver stands outside of all hosts: it steps the simulation, breaks and repairs by the seed, and stops at the first
+//! The driver is outside of all hosts: it steps the simulation, breaks and repairs by the seed, and stops at the first
 //! violation. A link has one fault at a time, because the network does not combine them.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const SECTIONS: u64 = 6;
 /// Uids of a section.
 const SECTION_SIZE: u32 = 100;
 
-/// Uids that are asked for in each section: few, so that calls for one meet.
+/// Uids that are used in each section: few, so that requests for one meet.
 const UIDS_PER_SECTION: u64 = 2;
 
 /// How far a ceiling is raised at a time: a few calls, so that the store is always needed.
@@ -41,7 +41,7 @@ const STEP: u64 = 100;
 const SNAPSHOT_EVERY: u64 = 100;
 const LOG_KEPT: u64 = 20;
 
-/// How long the same nodes must be there before sections are evened out: short, so that it happens in a run.
+/// How long the candidates must be the same before sections are rebalanced: short, so that it happens in a run.
 const REBALANCE_AFTER: Duration = Duration::from_secs(2);
 
 /// Time between two faults.
@@ -56,7 +56,7 @@ const SPLIT_FOR: (f64, f64) = (2.0, 8.0);
 /// How long a crashed host stays down.
 const DOWN_FOR: (f64, f64) = (0.05, 4.0);
 
-/// What a world is made of.
+/// Size and clocks of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// AllocSvrs.
@@ -81,7 +81,7 @@ pub struct World {
     /// Hosts that may end and start again.
     hosts: BTreeMap<String, Session>,
     disks: BTreeMap<String, std::sync::Arc<MemoryDisk>>,
-    /// Everybody on the network.
+    /// Every host on the network.
     names: Vec<String>,
     links: BTreeMap<(usize, usize), Fault>,
     elapsed: Duration,
@@ -93,7 +93,7 @@ pub struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Session {
     Up,
-    /// Asked to end.
+    /// Requested to end.
     Leaving,
     DownUntil(Duration),
 }
@@ -256,13 +256,13 @@ impl World {
         &self.nodes
     }
 
-    /// What raisers were told.
+    /// The responses of raisers.
     #[must_use]
     pub fn ceilings(&self) -> &Ceilings {
         &self.ceilings
     }
 
-    /// What backends were told.
+    /// The history of the backends.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
@@ -340,7 +340,7 @@ impl World {
         Ok((self.books.counts(), self.elapsed))
     }
 
-    /// One step; answers whether every client has ended.
+    /// One step; returns whether every client has ended.
     fn step(&mut self) -> Result<bool, Failure> {
         self.books.set_now(self.elapsed);
         self.repair_what_is_due();
@@ -412,20 +412,20 @@ impl World {
                 self.leave(&name);
             }
             _ => {
-                // Nobody is told that its connections are gone, as when a machine loses its power.
+                // Its connections end without notice, as when a machine loses its power.
                 self.cut_off(a, time);
                 self.crash(a);
             }
         }
     }
 
-    /// Cuts a host off from everybody.
+    /// Cuts a host off from all others.
     pub fn cut_off(&mut self, host: usize, time: Duration) {
         self.books.count("hosts cut off");
         self.split_off(&[host], time);
     }
 
-    /// Splits the network: some hosts reach each other and nobody else, and nobody else reaches them.
+    /// Splits the network: some hosts reach each other and no other, and no other reaches them.
     pub fn split(&mut self, group: &[&str], time: Duration) {
         self.books.count("networks split");
         let inside: Vec<usize> = group.iter().map(|name| self.index(name)).collect();
@@ -440,7 +440,7 @@ impl World {
         }
     }
 
-    /// Holds all messages between a host and those whose names begin with a letter, until they are let go together.
+    /// Holds all messages between a host and those whose names begin with a letter, until they are released together.
     pub fn hold(&mut self, name: &str, others: char, time: Duration) {
         let host = self.index(name);
         for other in (0..self.names.len()).filter(|other| self.names[*other].starts_with(others)).collect::<Vec<_>>() {
@@ -499,7 +499,7 @@ impl World {
         self.end(&name, time);
     }
 
-    /// Asks a node to hand everything over and end, as a planned restart does.
+    /// Requests a node to hand everything over and end, as a planned restart does.
     pub fn leave(&mut self, name: &str) {
         if name.starts_with('a') && self.may_go(name) {
             self.books.note(format_args!("{name} is asked to leave"));
@@ -539,7 +539,7 @@ impl World {
         self.hosts.values().all(|life| *life == Session::Up)
     }
 
-    /// How many sections the nodes own, by name, as far as they know.
+    /// How many sections the nodes own, by name, as they report it.
     #[must_use]
     pub fn owned(&self) -> BTreeMap<String, u32> {
         let owned = |name: &String| self.nodes.status(name).map(|status| (name.clone(), status.sections));

@@ -9,17 +9,17 @@ use seq_turmoil::world::{Failure, Shape, World};
 /// Seeds of each random world in the gate: a minute of one core for all of them.
 const SEEDS: u64 = 20;
 
-/// How long things break.
+/// How long faults are injected.
 const DISTURBED: Duration = Duration::from_secs(30);
 
-/// Planned moves that are interrupted in one run.
+/// Handovers that are interrupted in one run.
 const INTERRUPTIONS: u32 = 6;
 
-/// How long it may take until everything works after everything healed: elections, failovers and the longest backoffs, many
-/// times over.
+/// How long it may take until everything works after everything healed: elections, failovers and the longest backoffs,
+/// many times over.
 const HEALED: Duration = Duration::from_secs(30);
 
-/// The store alone, asked by bare callers.
+/// The store alone, with bare clients.
 const STORE: Shape = Shape { allocs: 0, raisers: 2, callers: 0, rates: Rates::Sound };
 
 /// All of it.
@@ -49,7 +49,7 @@ fn acknowledged_ceilings_are_never_lost() {
     seeds::check("acknowledged_ceilings_are_never_lost", SEEDS, &must_happen, stores);
 }
 
-/// A member that hears nobody must not disturb the others when it is back, however long it was away.
+/// A member that was cut off for any time must not disturb the others when it is back.
 fn pre_vote(seed: u64) -> Outcome {
     let mut world = World::new(seed, STORE);
     let elected = |world: &World| world.books().leader().is_some();
@@ -102,7 +102,7 @@ fn numbers_are_given_out_once_and_in_order() {
     seeds::check("numbers_are_given_out_once_and_in_order", SEEDS, &must_happen, system);
 }
 
-/// Waits until all is calm: every uid answered, every node with sections.
+/// Waits until all is calm: every uid is served, every node has sections.
 fn settle(world: &mut World) -> Result<(), Failure> {
     world.history().expect_all();
     world.run_until("every uid is answered", HEALED, |world| world.history().all_served())?;
@@ -111,8 +111,9 @@ fn settle(world: &mut World) -> Result<(), Failure> {
     })
 }
 
-/// A node that the store does not hear loses its sections, and gets some when it is back. One backend reaches only that node,
-/// the other one all others. The last answers that the node gets are late, and clocks are as far apart as they may be.
+/// A node that the store does not receive from loses its sections, and gets some when it is back. One backend reaches
+/// only that node, the other one all others. The last responses to the node are late, and clocks are as far apart as
+/// allowed.
 fn cut_off_from_the_store(seed: u64) -> Outcome {
     let mut world = World::new(seed, Shape { rates: Rates::Extreme, ..SYSTEM });
     settle(&mut world)?;
@@ -140,7 +141,7 @@ fn a_node_cut_off_from_the_store_is_replaced_and_comes_back() {
     seeds::check(test, SEEDS / 2, &["failovers", "seqsvr_handovers_total outcome=made"], cut_off_from_the_store);
 }
 
-/// Each node is restarted as planned, one after the other, under load: nobody notices.
+/// Each node is restarted as planned, one after the other, under load: invisible to clients.
 fn rolling_restart(seed: u64) -> Outcome {
     let mut world = World::new(seed, SYSTEM);
     settle(&mut world)?;
@@ -160,7 +161,7 @@ fn a_rolling_restart_skips_no_number_and_fails_no_call() {
     seeds::check(test, SEEDS / 2, &must_happen, rolling_restart);
 }
 
-/// A node leaves, and while its sections are on their way somebody crashes or is cut off.
+/// A node leaves, and during its handovers a host crashes or is cut off.
 fn interrupted_moves(seed: u64) -> Outcome {
     let mut world = World::new(seed, SYSTEM);
     settle(&mut world)?;
@@ -192,7 +193,7 @@ fn an_interrupted_move_ends_somewhere() {
     seeds::check("an_interrupted_move_ends_somewhere", SEEDS, &must_happen, interrupted_moves);
 }
 
-/// The order of numbers rests on clocks that run alike; that none is given out twice rests on none.
+/// The order of numbers depends on the rates of clocks; that none is allocated twice does not.
 fn wild_clocks(seed: u64) -> Outcome {
     let mut world = World::new(seed, Shape { rates: Rates::Wild, ..SYSTEM });
     world.history().unordered();
@@ -206,7 +207,7 @@ fn wild_clocks(seed: u64) -> Outcome {
 #[test]
 fn numbers_are_given_out_once_whatever_clocks_say() {
     let test = "numbers_are_given_out_once_whatever_clocks_say";
-    // Out of order they are: the checker sees it when the bound on clocks does not hold.
+    // They are out of order: the checker detects it when the bound on clocks does not hold.
     seeds::check(test, SEEDS, &["numbers answered", "answers out of order"], wild_clocks);
 }
 
