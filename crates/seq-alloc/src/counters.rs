@@ -26,7 +26,7 @@ const VIAS: usize = Via::ALL.len();
 /// Two cache lines, which processors fetch in pairs: neighbours never meet.
 #[repr(align(128))]
 struct Shard {
-    /// By way and code: numbers given out under OK, items refused under the others.
+    /// By endpoint and code: numbers allocated under OK, items refused under the others.
     outcomes: [[AtomicU64; CODES]; VIAS],
 }
 
@@ -146,7 +146,7 @@ impl Counters {
         }
     }
 
-    /// Numbers were given out.
+    /// Numbers were allocated.
     #[inline]
     pub(crate) fn given(&self, via: Via, numbers: u64) {
         self.shard().outcomes[via as usize][Code::Ok as usize].fetch_add(numbers, Relaxed);
@@ -194,7 +194,7 @@ impl Counters {
         self.raises[outcome as usize].add(sections as u64);
     }
 
-    /// Numbers given out since the start.
+    /// Numbers allocated since the start.
     pub(crate) fn allocations(&self) -> u64 {
         Via::ALL.into_iter().map(|via| self.outcome(via, Code::Ok as usize)).sum()
     }

@@ -233,7 +233,7 @@ fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 
         Refusal::StaleEpoch { section, mine: Epoch(item.epoch.0.saturating_sub(1)), callers: item.epoch },
         Refusal::LeaseExpired { section },
         Refusal::OwnerConnectionLost { section, owner: to },
-        Refusal::TooManyHeld { section, held: MAX_PENDING },
+        Refusal::TooManyPending { section, pending: MAX_PENDING },
         Refusal::CeilingStalled { section },
         Refusal::Exhausted { uid: item.uid, count },
         Refusal::ShuttingDown,

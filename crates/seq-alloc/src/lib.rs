@@ -3,13 +3,13 @@
 //! There are two ways through this crate. A *number* goes from [`Allocator`] (`allocator`) over the table of served sections
 //! (`ownership`) to `seq_core::Section::take` and back, without a lock, a task switch or an allocation. A *ceiling* goes from
 //! the section that needs one (`raise_queue`) through `raise_loop` to the store (`store_link`) and back into the section.
-//! Beside them `session` registers and renews, `handover` and `handover_service` hand sections over, `settle` keeps calls
-//! pending until they can be answered, `peer_routes` fetches routes from peers while the lease is expired, and `forward` sends
+//! Beside them `session` registers and renews, `handover` and `handover_service` hand sections over, `pending` keeps calls
+//! pending until they can be served, `peer_routes` fetches routes from peers while the lease is expired, and `forward` sends
 //! calls to other owners. `halt` latches why a process no longer serves.
 //!
 //! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone, and changes in
 //! `ownership` alone. When the store is called, and which member, is decided by `seq_core::raises`, `renewals` and
-//! `store_calls`. Numbers are given out only under a lease that was checked after the call had arrived.
+//! `store_calls`. Numbers are allocated only under a lease that was checked after the call had arrived.
 
 mod allocator;
 mod batch;

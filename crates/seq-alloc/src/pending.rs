@@ -132,7 +132,7 @@ impl Shared {
                 }
             };
             let Some(waiting) = permit.take().or_else(|| self.permit()) else {
-                pending.refuse::<W>(Refusal::TooManyHeld { section, held: MAX_PENDING }, &mut results);
+                pending.refuse::<W>(Refusal::TooManyPending { section, pending: MAX_PENDING }, &mut results);
                 break;
             };
             permit.insert(waiting).set(&wait);

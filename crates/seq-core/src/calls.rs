@@ -1,4 +1,4 @@
-//! Pending calls: the decisions about a call that cannot be answered at once.
+//! Pending calls: the decisions about a call that cannot be served at once.
 //!
 //! A section may be at its ceiling, frozen for a handover, on its way to another node, or without an owner for as long as the
 //! lease of a dead one runs. A call for it stays pending: it is served here, forwarded to the owner, or waits, until its
@@ -137,7 +137,7 @@ enum State {
     Waiting(Waiting),
 }
 
-/// The items of one section in one call, in order: a later item of a uid is never answered before an earlier one.
+/// The items of one section in one call, in order: a later item of a uid is never served before an earlier one.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingCall {
     section: SectionId,

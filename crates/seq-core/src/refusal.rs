@@ -97,12 +97,12 @@ pub enum Refusal {
         section: SectionId,
     },
     /// The queue of calls that wait for sections which cannot be served now is full.
-    #[error("section {section} cannot be served now, and {held} calls wait already")]
-    TooManyHeld {
+    #[error("section {section} cannot be served now, and {pending} calls are pending already")]
+    TooManyPending {
         /// The uid's section.
         section: SectionId,
         /// The bound.
-        held: usize,
+        pending: usize,
     },
     /// The section's ceiling was not raised before the request's deadline.
     #[error("section {section} waits for its ceiling to be raised")]

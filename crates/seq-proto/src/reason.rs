@@ -186,7 +186,7 @@ reasons! {
         /// The node's lease has expired: another node may own the section by now.
         LeaseExpired = "LEASE_EXPIRED", [Unavailable], Owner, Unchanged;
         /// The section cannot be served now, and as many requests as may be are pending already.
-        TooManyHeld = "TOO_MANY_HELD", [ResourceExhausted], Ceiling, Unchanged;
+        TooManyPending = "TOO_MANY_PENDING", [ResourceExhausted], Ceiling, Unchanged;
         /// The section's ceiling was not raised before the request's deadline.
         CeilingStalled = "CEILING_STALLED", [Unavailable], Ceiling, Unchanged;
         /// The uid has fewer numbers left below 2^63 than the request allocates.

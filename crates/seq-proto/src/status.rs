@@ -33,7 +33,7 @@ impl Reason {
             Refusal::OwnerConnectionLost { .. } => Reason::OwnerConnectionLost,
             Refusal::StaleEpoch { .. } => Reason::StaleEpoch,
             Refusal::LeaseExpired { .. } => Reason::LeaseExpired,
-            Refusal::TooManyHeld { .. } => Reason::TooManyHeld,
+            Refusal::TooManyPending { .. } => Reason::TooManyPending,
             Refusal::CeilingStalled { .. } => Reason::CeilingStalled,
             Refusal::Exhausted { .. } => Reason::Exhausted,
             Refusal::AdvanceTooFar { .. } => Reason::AdvanceTooFar,

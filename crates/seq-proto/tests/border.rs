@@ -93,7 +93,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::CountOutOfRange { count: 0 },
         Refusal::EmptyBatch,
         Refusal::LeaseExpired { section },
-        Refusal::TooManyHeld { section, held: 9 },
+        Refusal::TooManyPending { section, pending: 9 },
         Refusal::BatchTooLarge { items: 10_001 },
         Refusal::CountsMismatch { uids: 1, counts: 2 },
         Refusal::NotOwner { section, owner: None },
@@ -124,7 +124,7 @@ fn every_refusal_has_its_own_reason_and_keeps_it_on_the_wire() {
         assert_eq!(hint, reason.retry().after(), "{refusal}");
         let transient = matches!(sent.code(), Code::Unavailable | Code::DeadlineExceeded);
         // A node with too many pending requests has room again soon; a uid without numbers never has more.
-        let transient = transient || reason == Reason::TooManyHeld;
+        let transient = transient || reason == Reason::TooManyPending;
         assert_eq!(hint.is_some(), transient, "{refusal}");
     }
 }

@@ -369,7 +369,7 @@ impl World {
             Rest::Done => {}
             Rest::Refuse(refusal) => self.refuse(p, pending, refusal),
             Rest::Wait(_) if self.procs[p].pending.len() >= MAX_PENDING => {
-                self.refuse(p, pending, Refusal::TooManyHeld { section, held: MAX_PENDING });
+                self.refuse(p, pending, Refusal::TooManyPending { section, pending: MAX_PENDING });
             }
             Rest::Wait(wait) => {
                 self.coverage.saw(Situation::Held);
