@@ -34,6 +34,8 @@ mod slots;
 pub mod state;
 pub mod store_calls;
 mod sync;
+#[cfg(all(test, not(loom)))]
+mod testdata;
 
 pub use id::{
     AdvanceLimit, Count, Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId,
