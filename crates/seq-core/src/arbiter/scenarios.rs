@@ -138,7 +138,7 @@ impl Scenario {
     fn propose(&mut self) -> String {
         let reassigns = self.plan.reassigns.clone();
         let Answer::Reassigned(outcome) = self.state.apply(&StoreCommand::Reassign(reassigns.clone())) else {
-            unreachable!("the answer is that of the command")
+            unreachable!("the result is that of the command")
         };
         let describe = |(change, epoch): (&Reassign, Option<Epoch>)| match epoch {
             Some(epoch) => format!("section {}: node {} under epoch {epoch}\n", change.section, change.to),

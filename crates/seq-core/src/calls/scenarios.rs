@@ -63,10 +63,10 @@ impl Machine for Scenario {
     /// * What the node knows: `owned lease=holds` or `lease=over`, `routes owner=NODE`, `routes owner=none`, each with
     ///   `expected` while a handover to the node is in progress.
     /// * `evaluate`, `watch`, `abandoned`.
-    /// * `served` and `response`: all items are answered; `served blocked=REFUSAL` and `response refused=REFUSAL`: they
+    /// * `served` and `response`: no item stays pending; `served blocked=REFUSAL` and `response refused=REFUSAL`: some
     ///   are not.
     /// * `epoch callers= mine= confirmed=`: the epoch to serve an item under, with the time of the newest request to
-    ///   the store that was answered, counted from when the call became pending.
+    ///   the store with a response, counted from when the call became pending.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "call" => {
@@ -197,20 +197,20 @@ impl Value for Owner {
     }
 }
 
-/// By its name on the wire.
+/// By the name of its variant.
 impl Value for Refusal {
     const WHAT: &str = "a refusal";
 
     fn parse(text: &str) -> Option<Refusal> {
         let (section, owner) = (SECTION, NodeId(2));
         Some(match text {
-            "NOT_OWNER" => Refusal::NotOwner { section, owner: Some(owner) },
-            "UNSERVED" => Refusal::Unserved { section },
-            "OWNER_UNREACHABLE" => Refusal::OwnerUnreachable { section, owner },
-            "LEASE_EXPIRED" => Refusal::LeaseExpired { section },
-            "STALE_EPOCH" => Refusal::StaleEpoch { section, mine: Epoch(4), callers: Epoch(6) },
-            "CEILING_STALLED" => Refusal::CeilingStalled { section },
-            "SHUTTING_DOWN" => Refusal::ShuttingDown,
+            "NotOwner" => Refusal::NotOwner { section, owner: Some(owner) },
+            "Unserved" => Refusal::Unserved { section },
+            "OwnerUnreachable" => Refusal::OwnerUnreachable { section, owner },
+            "LeaseExpired" => Refusal::LeaseExpired { section },
+            "StaleEpoch" => Refusal::StaleEpoch { section, mine: Epoch(4), callers: Epoch(6) },
+            "CeilingStalled" => Refusal::CeilingStalled { section },
+            "ShuttingDown" => Refusal::ShuttingDown,
             _ => return None,
         })
     }

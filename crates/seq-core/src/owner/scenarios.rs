@@ -75,7 +75,7 @@ impl Machine for Scenario {
                 Ok(())
             }
             "prepare-accepted" | "prepare-refused" | "copy-staged" | "copy-refused" | "commit" => {
-                self.answered(command, &mut effects)
+                self.responded(command, &mut effects)
             }
             _ => self.notified(command, &mut effects),
         };
@@ -103,7 +103,7 @@ impl Scenario {
         clocks(self.now)
     }
 
-    /// What is neither an answer nor an offer of a handover.
+    /// What is neither a response nor an offer of a handover.
     fn notified(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let now = self.clocks();
         match command.name() {
@@ -138,7 +138,7 @@ impl Scenario {
     }
 
     /// The response to a request of a handover from here.
-    fn answered(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
+    fn responded(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let attempt = command.find::<u32>("attempt").map_or(self.attempts.len(), |number| number as usize);
         let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
         let (handover, sent) = *found.unwrap_or_else(|| command.fail("no such attempt"));
