@@ -64,10 +64,10 @@ bench *ARGS:
 # Measures how the service scales over uids, sections, allocators and steps, and changes of owner over sections, and draws it:
 # some minutes.
 growth DIR="docs/growth":
-    cargo run --release -p seq-growth -- {{DIR}}
+    cargo run --profile dist -p seq-growth -- {{DIR}}
 
 # Measures seqsvr beside Redis, PostgreSQL, MariaDB, etcd and the bare wire, in one run: about 10 minutes. They must be
 # installed: redis-server redis-tools postgresql mariadb-server etcd-server etcd-client.
 compare *ARGS:
-    cargo build --release -p seqsvr -p seq-compare -p seq-store --bins --example propose
-    target/release/seq-compare run {{ARGS}}
+    cargo build --profile dist -p seqsvr -p seq-compare -p seq-store --bins --example propose
+    target/dist/seq-compare run {{ARGS}}

@@ -2,8 +2,8 @@
 //! run, with the same tools and flags. The results are the ratios, and the server's CPU time for each number.
 //!
 //! ```text
-//! cargo run --release -p seq-compare            everything, three runs each
-//! cargo run --release -p seq-compare -- run --only wire,redis --seconds 5
+//! cargo run --profile dist -p seq-compare       everything, three runs each
+//! cargo run --profile dist -p seq-compare -- run --only wire,redis --seconds 5
 //! ```
 
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<()> {
 async fn run(args: RunArgs) -> anyhow::Result<()> {
     let me = std::env::current_exe()?;
     let seqsvr = args.seqsvr.unwrap_or_else(|| me.with_file_name("seqsvr"));
-    anyhow::ensure!(seqsvr.is_file(), "{} is not there: cargo build --release", seqsvr.display());
+    anyhow::ensure!(seqsvr.is_file(), "{} is not there: cargo build --profile dist", seqsvr.display());
     let mut bench = Bench { seqsvr, me, seconds: args.seconds, rows: Vec::new() };
     let suites = if args.only.is_empty() { Suite::value_variants().to_vec() } else { args.only };
     for run in 1..=args.runs {

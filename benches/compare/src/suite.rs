@@ -250,7 +250,7 @@ impl Bench {
     /// p99 in ms.
     async fn store(&mut self) -> anyhow::Result<()> {
         let propose = self.me.with_file_name("examples").join("propose");
-        anyhow::ensure!(propose.is_file(), "cargo build --release -p seq-store --example propose");
+        anyhow::ensure!(propose.is_file(), "cargo build --profile dist -p seq-store --example propose");
         let output = tool::output(&propose, &[&self.seconds.to_string()]).await?;
         for line in output.lines() {
             let fields: Vec<f64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();

@@ -1,10 +1,6 @@
 //! The words of the domain as types, so that two bare integers never stand side by side.
 
 use core::fmt;
-use core::num::NonZeroU32;
-
-use crate::limits;
-use crate::refusal::Refusal;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -127,52 +123,5 @@ impl Revision {
     #[must_use]
     pub fn next(self) -> Revision {
         Revision(self.0.checked_add(1).expect("revisions do not run out"))
-    }
-}
-
-/// The number that a uid is raised to, `0 ..= limits::MAX_ADVANCE`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target(Seq);
-
-impl Target {
-    /// Checks a number from outside.
-    ///
-    /// # Errors
-    /// [`Refusal::AdvanceTooFar`] when it is above [`limits::MAX_ADVANCE`].
-    pub fn new(to: u64) -> Result<Target, Refusal> {
-        let bound = Seq(limits::MAX_ADVANCE);
-        if to > bound.0 { Err(Refusal::AdvanceTooFar { to, bound }) } else { Ok(Target(Seq(to))) }
-    }
-
-    /// The number.
-    #[must_use]
-    pub fn seq(self) -> Seq {
-        self.0
-    }
-}
-
-/// How many numbers a call takes, `1 ..= limits::MAX_COUNT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Count(NonZeroU32);
-
-impl Count {
-    /// One number, the usual call.
-    pub const ONE: Count = Count(NonZeroU32::MIN);
-
-    /// Checks a count from outside.
-    ///
-    /// # Errors
-    /// [`Refusal::CountOutOfRange`] when it is 0 or above [`limits::MAX_COUNT`].
-    pub fn new(count: u32) -> Result<Count, Refusal> {
-        match NonZeroU32::new(count) {
-            Some(count) if count.get() <= limits::MAX_COUNT => Ok(Count(count)),
-            _ => Err(Refusal::CountOutOfRange { count }),
-        }
-    }
-
-    /// The count as a plain number.
-    #[must_use]
-    pub fn get(self) -> u32 {
-        self.0.get()
     }
 }

@@ -27,6 +27,7 @@ pub mod raise;
 pub mod raises;
 pub mod refusal;
 pub mod renewals;
+pub mod request;
 pub mod route;
 pub mod section;
 pub mod set_spec;
@@ -38,9 +39,10 @@ mod sync;
 mod testdata;
 
 pub use id::{
-    AdvanceLimit, Count, Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId,
-    Seq, SlotIndex, Step, Target, Uid,
+    AdvanceLimit, Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq,
+    SlotIndex, Step, Uid,
 };
 pub use layout::Layout;
 pub use refusal::Refusal;
+pub use request::{Count, Target};
 pub use section::{Advance, Reading, Section, Take};

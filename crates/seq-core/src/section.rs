@@ -5,9 +5,10 @@
 
 use alloc::vec::Vec;
 
-use crate::id::{AdvanceLimit, Count, Seq, SlotIndex, Step, Target};
+use crate::id::{AdvanceLimit, Seq, SlotIndex, Step};
 use crate::limits;
 use crate::raise;
+use crate::request::{Count, Target};
 pub use crate::slots::Distance;
 use crate::slots::{ADVANCED, FROZEN, MARKS, Slots};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};

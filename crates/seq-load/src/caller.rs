@@ -119,7 +119,7 @@ pub async fn advance(nodes: &[Channel], history: &impl History, user: User, rang
     let attempts = async {
         loop {
             let node = nodes[fastrand::usize(..nodes.len())].clone();
-            match SequenceServiceClient::new(node).advance(request.clone()).await {
+            match SequenceServiceClient::new(node).advance(request).await {
                 Ok(_) => return Advancing::Done,
                 Err(status) if status.code() == Code::FailedPrecondition => return Advancing::Past,
                 Err(_) => tokio::time::sleep(range.pause).await,

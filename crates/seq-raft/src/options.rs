@@ -75,7 +75,7 @@ impl RaftOptions {
         relation(
             self.heartbeat >= Duration::from_millis(10),
             "heartbeat >= 10 ms",
-            "each heartbeat must be answered before the next one is due",
+            "each heartbeat must be acknowledged before the next one is due",
         )?;
         relation(
             self.heartbeat * 3 <= self.election_min,
@@ -115,7 +115,7 @@ impl RaftOptions {
             purge_batch_size: PURGE_BATCH,
             // A member that was cut off must not depose the leader when it comes back.
             enable_pre_vote: Some(true),
-            // A leader that restarts stands for election: restored without one, it could answer from a state that is behind.
+            // A leader that restarts stands for election: restored without one, it could respond from a state that is behind.
             enable_leader_restore: Some(false),
             backoff: RECONNECT.to_owned(),
             ..Config::default()

@@ -49,7 +49,7 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     fn claim_member_id(id: u64) -> Self::Command;
 }
 
-/// A body that is not what its format says, although its checksum holds.
+/// A body that is not of its format, although its checksum holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub String);

@@ -61,7 +61,7 @@ situations! {
     /// A call carried a newer epoch than the owner's.
     EpochAhead: "epochs ahead of the owner's",
     /// An incarnation ended because there is a newer one.
-    SessionOver: "lives over",
+    SessionOver: "sessions over",
     /// Two processes under one name at a time.
     TwoLives: "two processes under one name",
     /// Newer routes came from a peer while the lease was over.

@@ -13,13 +13,16 @@ use seq_core::{Advance, AdvanceLimit, Epoch, NodeId, Refusal, Seq, Take, Target,
 use crate::bugs::Bug;
 use crate::client::{Call, Origin, Reply, Wish};
 use crate::coverage::Situation;
-use crate::faults::{MS, SECOND};
+use crate::faults::{MS, SECOND, Weather};
 use crate::net::{Address, Body};
 use crate::process::{Owned, Process};
 use crate::world::{Event, Step, World};
 
 /// How far clients may advance a uid: as a server has it by default.
 const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
+
+/// Limits on how long a thread may be away, from a usual preemption to a long one.
+const GAPS: [u64; 3] = [MS, 20 * MS, 200 * MS];
 
 /// Limit on the pending calls of one process: few, so that the bound is met.
 const MAX_PENDING: usize = 64;
@@ -145,9 +148,10 @@ impl World {
         }
     }
 
-    /// How long a thread may be away.
+    /// How long a thread may be away. In calm weather it is back long before a replaced owner is given up.
     pub(crate) fn gap(&mut self) -> u64 {
-        let most = *[MS, 20 * MS, 200 * MS].get(self.rng.index(3)).expect("three of them");
+        let lengths = if self.swarm.weather == Weather::Calm { &GAPS[..2] } else { &GAPS[..] };
+        let most = lengths[self.rng.index(lengths.len())];
         self.rng.below(most)
     }
 

@@ -139,7 +139,7 @@ async fn begin(control: &mut Control) -> Result<Session, Error> {
     unreachable!("renewals do not run out")
 }
 
-/// Every proposer raises its own sections, one call after the other; answers how long each call took.
+/// Every proposer raises its own sections, one call after the other; responses how long each call took.
 async fn measure(
     channels: &[Channel],
     session: &Session,
@@ -167,8 +167,8 @@ async fn measure(
                     epochs: epochs.clone(),
                 };
                 let asked = Instant::now();
-                let answer = control.raise_ceilings(request).await.expect("the leader stays").into_inner();
-                assert!(answer.ceilings.iter().all(|ceiling| *ceiling > 0), "every raise is committed");
+                let response = control.raise_ceilings(request).await.expect("the leader stays").into_inner();
+                assert!(response.ceilings.iter().all(|ceiling| *ceiling > 0), "every raise is committed");
                 times.push(asked.elapsed());
             }
             // The receiver outlives the proposers.

@@ -12,7 +12,7 @@
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
 //!
-//! **Architecture Invariant:** every response is from a committed and applied entry. No service answers from what a member
+//! **Architecture Invariant:** every response is from a committed and applied entry. No service responds from what a member
 //! merely expects, and no clock decides what is applied.
 
 mod admin;

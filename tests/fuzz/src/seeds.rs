@@ -12,7 +12,7 @@ type Target = (&'static str, fn(&[u8]));
 const TARGETS: [Target; 7] = [
     ("apply", crate::apply),
     ("control", crate::control),
-    ("handover_id", crate::handover),
+    ("handover", crate::handover),
     ("json", crate::json),
     ("messages", crate::messages),
     ("resp", crate::resp),
@@ -108,7 +108,7 @@ fn seeds_are_written() {
     };
     for seed in 1..=4 {
         write("apply", &format!("noise-{seed}"), &noise(seed, 600));
-        write("handover_id", &format!("noise-{seed}"), &noise(seed, 600));
+        write("handover", &format!("noise-{seed}"), &noise(seed, 600));
     }
     write("control", "calls", &calls());
     let next =

@@ -184,6 +184,16 @@ pub(crate) fn handovers(large: bool) -> Vec<Run> {
             bounds: Bounds { forged: 1, slips: more, renewals: [1, more, 0], ..FAILOVER },
             must_reach: &[ForgedActivate, Failover, Event::ReassignLostToRenewal, Event::UpperBoundRead],
         },
+    ]
+    .into_iter()
+    .chain(entangled_handovers(more))
+    .collect()
+}
+
+/// Handovers beside another handover, routes from peers, or a second session of one side.
+fn entangled_handovers(more: u8) -> Vec<Run> {
+    use Event::{Failover, Granted, NumberAfterHandover, RenewedAtActivate, StaleCopySkipped, Thawed, TransferRefused};
+    vec![
         Run {
             name: "two handovers without clocks",
             bounds: Bounds {

@@ -16,8 +16,8 @@ use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 
-use crate::books::Books;
 use crate::net;
+use crate::report::Report;
 
 /// How often a node checks whether it should leave.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -80,7 +80,7 @@ pub struct Node {
     /// Where it is found while it runs.
     pub nodes: Nodes,
     /// Where its end would be noted.
-    pub books: Books,
+    pub report: Report,
 }
 
 /// Runs a node until it crashes, or until it has left.
@@ -88,7 +88,7 @@ pub struct Node {
 /// # Errors
 /// When it cannot start, or ends by itself: neither may happen.
 pub async fn run(node: Node) -> turmoil::Result {
-    let Node { spec, name, options, clock, nodes, books } = node;
+    let Node { spec, name, options, clock, nodes, report } = node;
     let (set, tasks) = (spec.name.clone(), TaskGroup::new());
     let listener = net::listen().await?;
     let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), replace: false, options, clock };
@@ -114,9 +114,9 @@ pub async fn run(node: Node) -> turmoil::Result {
     }
     // The order in which the program ends, too.
     let is_empty = allocator.drain(PATIENCE).await;
-    books.count(if is_empty { "nodes left with nothing" } else { "nodes left with sections" });
+    report.count(if is_empty { "nodes left with nothing" } else { "nodes left with sections" });
     tasks.shutdown(PATIENCE).await?;
-    books.note(format_args!("{name} has left"));
+    report.note(format_args!("{name} has left"));
     nodes.0.borrow_mut().left.insert(name);
     // Its process is gone; its host ends with the connections, which are not closed here.
     std::future::pending().await

@@ -11,8 +11,8 @@ use seq_load::caller::{self, AdvanceRange, Ended, History as _};
 use seq_order::{Advancing, Checker, User};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::books::Books;
 use crate::net;
+use crate::report::Report;
 
 /// Deadline of a call: more than a failover takes.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ const ADVANCES: AdvanceRange =
 pub struct History {
     inner: Rc<RefCell<Inner>>,
     uids: Rc<[u64]>,
-    books: Books,
+    report: Report,
 }
 
 #[derive(Debug)]
@@ -50,13 +50,13 @@ struct Inner {
 impl History {
     /// No call was made for any of `uids`.
     #[must_use]
-    pub fn new(uids: impl IntoIterator<Item = u64>, books: Books) -> History {
+    pub fn new(uids: impl IntoIterator<Item = u64>, report: Report) -> History {
         let uids: Rc<[u64]> = uids.into_iter().collect();
         let mut checker = Checker::new(uids.len());
         // All backends are in it, from the first number on.
         checker.complete();
         let inner = Inner { checker, reported: 0, served: BTreeSet::new(), order: true };
-        History { inner: Rc::new(RefCell::new(inner)), uids, books }
+        History { inner: Rc::new(RefCell::new(inner)), uids, report }
     }
 
     /// Restarts [`History::all_served`].
@@ -85,43 +85,43 @@ impl History {
         let uid = self.uid(user);
         match result {
             Ok((value, second, epoch)) => {
-                self.books.count("numbers answered");
+                self.report.count("numbers answered");
                 tracing::debug!(target: "seq_turmoil", uid, value, second, epoch, "{what}");
             }
             Err(error) => {
-                self.books.count("items without an answer");
-                self.books.note(format_args!("uid {uid}: {error}"));
+                self.report.count("items without an answer");
+                self.report.note(format_args!("uid {uid}: {error}"));
             }
         }
     }
 
-    /// Copies new violations from the checker into the books.
+    /// Copies new violations from the checker into the report.
     fn report_violations(&self) {
         let inner = &mut *self.inner.borrow_mut();
         let tally = inner.checker.tally();
         if !inner.order {
             if tally.duplicates + tally.malformed > 0 {
-                self.books.violation(format_args!("{tally:?}"));
+                self.report.violation(format_args!("{tally:?}"));
             }
             let reported = std::mem::replace(&mut inner.reported, (tally.decreases + tally.stale_reads) as usize);
-            self.books.add("answers out of order", (inner.reported - reported) as u64);
+            self.report.add("answers out of order", (inner.reported - reported) as u64);
             return;
         }
         for violation in &inner.checker.details()[inner.reported..] {
             let uid = self.uids[violation.item.user.0 as usize];
-            self.books.violation(format_args!("uid {uid}: {violation:?}"));
+            self.report.violation(format_args!("uid {uid}: {violation:?}"));
         }
         inner.reported = inner.checker.details().len();
         // Without details: in a seamless history, an item without a number.
         if tally.violations() > inner.reported as u64 {
-            self.books.violation(format_args!("{tally:?}, {:?}", inner.checker.phantoms()));
+            self.report.violation(format_args!("{tally:?}, {:?}", inner.checker.phantoms()));
         }
     }
 }
 
 impl seq_load::caller::History for History {
     fn record<T>(&self, f: impl FnOnce(&mut Checker, Duration) -> T) -> T {
-        f(&mut self.inner.borrow_mut().checker, self.books.now())
+        f(&mut self.inner.borrow_mut().checker, self.report.now())
     }
 
     fn uid(&self, user: User) -> u64 {
@@ -141,17 +141,17 @@ impl seq_load::caller::History for History {
             Ended::Current { user, result, .. } => {
                 self.note("reads", *user, result.as_ref().map(|read| (read.value, u64::from(read.exact), read.epoch)));
                 match result {
-                    Ok(current) if current.exact => self.books.count("exact reads"),
-                    Ok(_) => self.books.count("upper bounds read"),
+                    Ok(current) if current.exact => self.report.count("exact reads"),
+                    Ok(_) => self.report.count("upper bounds read"),
                     Err(_) => {}
                 }
             }
             Ended::Advance { user, to, outcome } => {
                 let uid = self.uid(*user);
                 match outcome {
-                    Advancing::Done => self.books.count("advances"),
-                    Advancing::Past => self.books.count("advances refused as past"),
-                    Advancing::Failed => self.books.note(format_args!("uid {uid}: no response to an advance to {to}")),
+                    Advancing::Done => self.report.count("advances"),
+                    Advancing::Past => self.report.count("advances refused as past"),
+                    Advancing::Failed => self.report.note(format_args!("uid {uid}: no response to an advance to {to}")),
                 }
                 tracing::debug!(target: "seq_turmoil", uid, to, ?outcome, "advances");
             }
@@ -175,16 +175,16 @@ pub struct Caller {
 /// Sends calls until the run is over.
 ///
 /// # Errors
-/// Never; a violation goes into the books.
+/// Never; a violation goes into the report.
 pub async fn run(caller: Caller) -> turmoil::Result {
     let Caller { seeds, history, pause } = caller;
     let client = loop {
         let builder = Client::builder().connections(1).deadline(DEADLINE).dial(Dial::new(net::dial));
         match seeds.iter().fold(builder, |builder, seed| builder.seed(seed)).connect().await {
             Ok(client) => break client,
-            Err(error) => history.books.note(format_args!("a backend cannot connect: {error}")),
+            Err(error) => history.report.note(format_args!("a backend cannot connect: {error}")),
         }
-        if history.books.is_over() {
+        if history.report.is_over() {
             return Ok(());
         }
         tokio::time::sleep(pause).await;
@@ -204,7 +204,7 @@ pub async fn run(caller: Caller) -> turmoil::Result {
         _ => caller::next(&client, &history, &[user()], 1).await,
     };
     let pauses = || pause.mul_f64(fastrand::f64());
-    let calling = async || caller::closed_loop(|| history.books.is_over(), pauses, call).await;
+    let calling = async || caller::closed_loop(|| history.report.is_over(), pauses, call).await;
     futures::future::join_all((0..CONCURRENT).map(|_| calling())).await;
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! two phases. While faults are injected, no promise may break; then everything heals, and everything must work again.
 //!
 //! [`net`] replaces sockets, [`world`] runs the hosts and injects faults, [`store`] and [`alloc`] start members and
-//! nodes, [`raiser`] and [`caller`] are clients that check their responses, [`books`] records events, and [`seeds`]
+//! nodes, [`raiser`] and [`caller`] are clients that check their responses, [`report`] records events, and [`seeds`]
 //! runs a world for many seeds.
 //!
 //! **Architecture Invariant:** nothing here runs on a thread of its own, reads a clock, or draws a number that the seed
@@ -16,12 +16,12 @@
 compile_error!("without `--cfg tokio_unstable` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS");
 
 pub mod alloc;
-pub mod books;
 pub mod caller;
 pub mod clocks;
 pub mod meters;
 pub mod net;
 pub mod raiser;
+pub mod report;
 pub mod seeds;
 pub mod store;
 pub mod trace;

@@ -20,8 +20,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
-use crate::books::Books;
 use crate::net;
+use crate::report::Report;
 
 /// How long one call to one member may take: a commit takes two round trips, and an election less than a second.
 const CALL: Duration = Duration::from_millis(500);
@@ -59,7 +59,7 @@ impl Refused {
 #[derive(Clone, Debug)]
 pub struct Ceilings {
     known: Rc<RefCell<Known>>,
-    books: Books,
+    report: Report,
 }
 
 #[derive(Debug)]
@@ -77,14 +77,14 @@ struct Known {
 impl Ceilings {
     /// No response yet about any of `sections` sections.
     #[must_use]
-    pub fn new(sections: usize, books: Books) -> Ceilings {
+    pub fn new(sections: usize, report: Report) -> Ceilings {
         let known = Known {
             acknowledged: vec![0; sections],
             epochs: vec![0; sections],
             owners: BTreeMap::new(),
             raised_again: BTreeSet::new(),
         };
-        Ceilings { known: Rc::new(RefCell::new(known)), books }
+        Ceilings { known: Rc::new(RefCell::new(known)), report }
     }
 
     /// Sections whose ceiling was raised since everything healed.
@@ -99,22 +99,22 @@ impl Ceilings {
         (known.acknowledged.clone(), known.epochs.clone())
     }
 
-    fn granted(&self, life: Session, answer: &OwnershipUpdate, floors: &(Vec<u64>, Vec<u64>)) {
+    fn granted(&self, session: Session, answer: &OwnershipUpdate, floors: &(Vec<u64>, Vec<u64>)) {
         let mut known = self.known.borrow_mut();
         for ((&section, &epoch), &ceiling) in answer.sections.iter().zip(&answer.epochs).zip(&answer.ceilings) {
             let at = section as usize;
             if ceiling < floors.0[at] {
                 let floor = floors.0[at];
-                self.books.violation(format_args!("section {section} is granted at {ceiling}, below {floor}"));
+                self.report.violation(format_args!("section {section} is granted at {ceiling}, below {floor}"));
             }
             if epoch < floors.1[at] {
                 let floor = floors.1[at];
-                self.books.violation(format_args!("section {section} is granted in epoch {epoch}, after {floor}"));
+                self.report.violation(format_args!("section {section} is granted in epoch {epoch}, after {floor}"));
             }
-            let owner = (life.node, life.incarnation);
+            let owner = (session.node, session.incarnation);
             let first = *known.owners.entry((section, epoch)).or_insert(owner);
             if first != owner {
-                self.books.violation(format_args!("epoch {epoch} of section {section} has two: {first:?}, {owner:?}"));
+                self.report.violation(format_args!("epoch {epoch} of section {section} has two: {first:?}, {owner:?}"));
             }
             known.epochs[at] = known.epochs[at].max(epoch);
         }
@@ -125,11 +125,11 @@ impl Ceilings {
         let floor = floors[section as usize];
         if ceiling < wanted.max(floor) {
             let text = format!("section {section}: asked for {wanted} after {floor}, answered {ceiling}");
-            self.books.violation(text);
+            self.report.violation(text);
         }
         let acknowledged = &mut known.acknowledged[section as usize];
         *acknowledged = ceiling.max(*acknowledged);
-        if self.books.is_healed() {
+        if self.report.is_healed() {
             known.raised_again.insert(section);
         }
     }
@@ -157,19 +157,22 @@ struct Session {
 /// Runs one incarnation after the other until the run is over.
 ///
 /// # Errors
-/// Never; what is wrong is a violation in the books.
+/// Never; what is wrong is a violation in the report.
 pub async fn run(raiser: Raiser) -> turmoil::Result {
     let pool = Pool::with_dial(1, Dial::new(net::dial));
-    let mut link = Link { pool, members: raiser.stores.clone(), turn: 0, books: raiser.ceilings.books.clone() };
+    let mut link = Link { pool, members: raiser.stores.clone(), turn: 0, report: raiser.ceilings.report.clone() };
     let mut last = None;
-    while let Some(life) = register(&raiser, &mut link).await {
+    while let Some(session) = register(&raiser, &mut link).await {
         if let Some(last) = last
             && !is_refused(&raiser, &mut link, last).await
         {
-            raiser.ceilings.books.violation(format_args!("{}: a life that is over was listened to", raiser.name));
+            raiser
+                .ceilings
+                .report
+                .violation(format_args!("{}: a request of a session that is over was accepted", raiser.name));
         }
-        last = Some(life);
-        if live(&raiser, &mut link, life).await.is_none() {
+        last = Some(session);
+        if live(&raiser, &mut link, session).await.is_none() {
             break;
         }
     }
@@ -177,7 +180,7 @@ pub async fn run(raiser: Raiser) -> turmoil::Result {
 }
 
 async fn register(raiser: &Raiser, link: &mut Link) -> Option<Session> {
-    let mut question = RegisterRequest {
+    let mut request = RegisterRequest {
         set: raiser.set.clone(),
         node: raiser.name.clone(),
         addr: net::addr(&raiser.name),
@@ -186,11 +189,11 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Session> {
         ..RegisterRequest::default()
     };
     loop {
-        match link.call(question.clone(), async |mut to, question| to.register(question).await).await? {
+        match link.call(request.clone(), async |mut to, request| to.register(request).await).await? {
             Ok(RegisterResponse { node_id, incarnation, .. }) => return Some(Session { node: node_id, incarnation }),
-            Err(Refused { reason, current }) if reason == Reason::OtherPredecessor => question.follows = current,
+            Err(Refused { reason, current }) if reason == Reason::OtherPredecessor => request.follows = current,
             Err(Refused { reason, .. }) => {
-                raiser.ceilings.books.violation(format_args!("{}: registering was refused: {reason}", raiser.name));
+                raiser.ceilings.report.violation(format_args!("{}: registering was refused: {reason}", raiser.name));
                 return None;
             }
         }
@@ -198,45 +201,45 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Session> {
 }
 
 /// Whether a raise by an incarnation that is over is refused.
-async fn is_refused(raiser: &Raiser, link: &mut Link, life: Session) -> bool {
-    let question = raises(life, &[(0, 1, 1)]);
-    let answer = link.call(question, async |mut to, question| to.raise_ceilings(question).await).await;
-    raiser.ceilings.books.count("calls of an earlier life refused");
+async fn is_refused(raiser: &Raiser, link: &mut Link, session: Session) -> bool {
+    let request = raises(session, &[(0, 1, 1)]);
+    let answer = link.call(request, async |mut to, request| to.raise_ceilings(request).await).await;
+    raiser.ceilings.report.count("requests of an earlier session refused");
     !matches!(answer, Some(Ok(_)))
 }
 
 /// Renews and raises until the incarnation ends; `None` when the run is over.
-async fn live(raiser: &Raiser, link: &mut Link, life: Session) -> Option<()> {
-    let (ceilings, books) = (&raiser.ceilings, &raiser.ceilings.books);
+async fn live(raiser: &Raiser, link: &mut Link, session: Session) -> Option<()> {
+    let (ceilings, report) = (&raiser.ceilings, &raiser.ceilings.report);
     let mut owned: Vec<(u32, u64)> = Vec::new();
     let mut renew_seq = 1;
     loop {
         if owned.is_empty() || fastrand::u8(..3) == 0 {
             let floors = ceilings.floors();
-            let question = RenewRequest {
-                node_id: life.node,
-                incarnation: life.incarnation,
+            let request = RenewRequest {
+                node_id: session.node,
+                incarnation: session.incarnation,
                 renew_seq,
                 ..RenewRequest::default()
             };
-            match link.call(question, async |mut to, question| to.renew(question).await).await? {
+            match link.call(request, async |mut to, request| to.renew(request).await).await? {
                 Ok(answer) => {
                     let update = answer.update.unwrap_or_default();
-                    ceilings.granted(life, &update, &floors);
+                    ceilings.granted(session, &update, &floors);
                     owned = update.sections.into_iter().zip(update.epochs).collect();
                     renew_seq += 1;
                 }
                 Err(Refused { reason, .. }) => {
-                    books.note(format_args!("{}: {reason}", raiser.name));
+                    report.note(format_args!("{}: {reason}", raiser.name));
                     return Some(());
                 }
             }
-        } else if let Err(Refused { reason, .. }) = raise(raiser, link, life, &owned).await? {
-            books.note(format_args!("{}: {reason}", raiser.name));
+        } else if let Err(Refused { reason, .. }) = raise(raiser, link, session, &owned).await? {
+            report.note(format_args!("{}: {reason}", raiser.name));
             return Some(());
         }
         if fastrand::u8(..) == 0 {
-            books.count("lives begun anew");
+            report.count("sessions begun anew");
             return Some(());
         }
         tokio::time::sleep(Duration::from_millis(fastrand::u64(5..60))).await;
@@ -244,8 +247,13 @@ async fn live(raiser: &Raiser, link: &mut Link, life: Session) -> Option<()> {
 }
 
 /// Raises a few of the owned sections, now and then under an epoch that is over; `Err` when the incarnation is over.
-async fn raise(raiser: &Raiser, link: &mut Link, life: Session, owned: &[(u32, u64)]) -> Option<Result<(), Refused>> {
-    let (ceilings, books) = (&raiser.ceilings, &raiser.ceilings.books);
+async fn raise(
+    raiser: &Raiser,
+    link: &mut Link,
+    session: Session,
+    owned: &[(u32, u64)],
+) -> Option<Result<(), Refused>> {
+    let (ceilings, report) = (&raiser.ceilings, &raiser.ceilings.report);
     let mut chosen = BTreeMap::new();
     for _ in 0..fastrand::usize(1..=BATCH) {
         let (section, epoch) = owned[fastrand::usize(..owned.len())];
@@ -253,28 +261,28 @@ async fn raise(raiser: &Raiser, link: &mut Link, life: Session, owned: &[(u32, u
     }
     let is_old = chosen.values().all(|epoch| *epoch > 1) && fastrand::u8(..16) == 0;
     let (floors, _) = ceilings.floors();
-    let questions: Vec<(u32, u64, u64)> = chosen
+    let items: Vec<(u32, u64, u64)> = chosen
         .into_iter()
         .map(|(section, epoch)| {
             let to = if fastrand::bool() { 1 } else { floors[section as usize] + fastrand::u64(1..1_000) };
             (section, epoch - u64::from(is_old), to)
         })
         .collect();
-    let question = raises(life, &questions);
-    let answer = match link.call(question, async |mut to, question| to.raise_ceilings(question).await).await? {
+    let request = raises(session, &items);
+    let answer = match link.call(request, async |mut to, request| to.raise_ceilings(request).await).await? {
         Ok(RaiseCeilingsResponse { ceilings, .. }) => ceilings,
         Err(refused) => return Some(Err(refused)),
     };
-    if answer.len() != questions.len() {
-        books.violation(format_args!("{} raises are answered by {}", questions.len(), answer.len()));
+    if answer.len() != items.len() {
+        report.violation(format_args!("{} raises are answered by {}", items.len(), answer.len()));
     }
-    for ((section, epoch, to), ceiling) in questions.into_iter().zip(answer) {
+    for ((section, epoch, to), ceiling) in items.into_iter().zip(answer) {
         match (ceiling, is_old) {
-            (0, true) => books.count("raises of an earlier epoch refused"),
-            (0, false) => books.count("raises refused"),
-            (_, true) => books.violation(format_args!("section {section}: epoch {epoch} is over and was raised")),
+            (0, true) => report.count("raises of an earlier epoch refused"),
+            (0, false) => report.count("raises refused"),
+            (_, true) => report.violation(format_args!("section {section}: epoch {epoch} is over and was raised")),
             (_, false) => {
-                books.count("raises acknowledged");
+                report.count("raises acknowledged");
                 ceilings.raised(section, to, ceiling, &floors);
             }
         }
@@ -282,10 +290,10 @@ async fn raise(raiser: &Raiser, link: &mut Link, life: Session, owned: &[(u32, u
     Some(Ok(()))
 }
 
-fn raises(life: Session, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
+fn raises(session: Session, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest {
     RaiseCeilingsRequest {
-        node_id: life.node,
-        incarnation: life.incarnation,
+        node_id: session.node,
+        incarnation: session.incarnation,
         sections: raises.iter().map(|raise| raise.0).collect(),
         epochs: raises.iter().map(|raise| raise.1).collect(),
         ceilings: raises.iter().map(|raise| raise.2).collect(),
@@ -299,24 +307,24 @@ struct Link {
     pool: Pool,
     members: Vec<String>,
     turn: usize,
-    books: Books,
+    report: Report,
 }
 
 impl Link {
     /// Retries until a leader responds or refuses with a permanent reason; `None` when the run is over before.
     async fn call<Q: Clone, A>(
         &mut self,
-        question: Q,
+        request: Q,
         method: impl AsyncFn(ControlServiceClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Option<Result<A, Refused>> {
         loop {
             for _ in 0..=self.members.len() {
-                if self.books.is_over() {
+                if self.report.is_over() {
                     return None;
                 }
                 let member = &self.members[self.turn % self.members.len()];
                 let channel = self.pool.get(member).expect("a member has an address");
-                let answer = method(ControlServiceClient::new(channel), Request::new(question.clone()));
+                let answer = method(ControlServiceClient::new(channel), Request::new(request.clone()));
                 let refusal = match tokio::time::timeout(CALL, answer).await {
                     Ok(Ok(answer)) => return Some(Ok(answer.into_inner())),
                     Ok(Err(refusal)) => status::reason(&refusal).map(|reason| Refused::of(&refusal, reason)),
@@ -327,10 +335,10 @@ impl Link {
                         return Some(Err(refused));
                     }
                     Some(refused) if refused.reason == Reason::NotLeader => {
-                        self.books.count("calls to a member that does not lead")
+                        self.report.count("calls to a member that does not lead")
                     }
-                    Some(_) => self.books.count("calls refused for now"),
-                    None => self.books.count("calls without an answer"),
+                    Some(_) => self.report.count("calls refused for now"),
+                    None => self.report.count("calls without an answer"),
                 }
                 self.turn += 1;
             }

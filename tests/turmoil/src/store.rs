@@ -8,8 +8,8 @@ use seq_core::set_spec::SetSpec;
 use seq_kit::tasks::TaskGroup;
 use seq_store::{DataDir, Dial, MemoryDisk, Store, StoreConfig, StoreOptions};
 
-use crate::books::Books;
 use crate::net;
+use crate::report::Report;
 
 /// How often a member checks whether it leads: often enough that no effective leadership is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -28,7 +28,7 @@ pub struct Member {
     /// The clocks of its machine.
     pub clock: Clock,
     /// Where it is noted when it leads.
-    pub books: Books,
+    pub report: Report,
 }
 
 /// Runs a member until it crashes.
@@ -36,7 +36,7 @@ pub struct Member {
 /// # Errors
 /// When it cannot start, or ends by itself: neither may happen.
 pub async fn run(member: Member) -> turmoil::Result {
-    let Member { spec, id, disk, options, clock, books } = member;
+    let Member { spec, id, disk, options, clock, report } = member;
     let name = spec.stores.iter().find(|store| store.id == id).expect("the set has the store").name.clone();
     let config = StoreConfig {
         cluster: spec.name.clone(),
@@ -57,7 +57,7 @@ pub async fn run(member: Member) -> turmoil::Result {
     while !tasks.token().is_cancelled() {
         let leads = handle.is_leader();
         if leads && !led {
-            books.leads(&name);
+            report.leads(&name);
         }
         led = leads;
         tokio::time::sleep(LOOK_EVERY).await;

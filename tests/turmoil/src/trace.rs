@@ -14,7 +14,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// How much of a run is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The services' logs, and the events in the books.
+    /// The services' logs, and the events in the report.
     Log,
     /// Every message, too.
     Messages,

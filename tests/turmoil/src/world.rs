@@ -12,11 +12,11 @@ use seq_store::{MemoryDisk, StoreOptions};
 use turmoil::{Builder, Sim};
 
 use crate::alloc::{self, Nodes};
-use crate::books::Books;
 use crate::caller::{self, Caller, History};
 use crate::clocks::{self, Rates};
 use crate::net;
 use crate::raiser::{self, Ceilings, Raiser};
+use crate::report::Report;
 use crate::store;
 
 /// How far time goes in one step. Messages travel between steps, so it is also the finest latency.
@@ -76,10 +76,10 @@ const STORES: u64 = 3;
 pub struct World {
     sim: Sim<'static>,
     rng: fastrand::Rng,
-    books: Books,
+    report: Report,
     nodes: Nodes,
     /// Hosts that may end and start again.
-    hosts: BTreeMap<String, Session>,
+    hosts: BTreeMap<String, HostState>,
     disks: BTreeMap<String, std::sync::Arc<MemoryDisk>>,
     /// Every host on the network.
     names: Vec<String>,
@@ -91,7 +91,7 @@ pub struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Session {
+enum HostState {
     Up,
     /// Requested to end.
     Leaving,
@@ -161,7 +161,7 @@ impl World {
             // Runs end by themselves.
             .simulation_duration(Duration::from_secs(24 * 3_600))
             .build();
-        let books = Books::default();
+        let report = Report::default();
         let uids = (0..SECTIONS)
             .flat_map(|section| (0..UIDS_PER_SECTION).map(move |uid| section * u64::from(SECTION_SIZE) + uid * 7));
         let mut world = World {
@@ -174,9 +174,9 @@ impl World {
             links: BTreeMap::new(),
             elapsed: Duration::ZERO,
             next_fault: None,
-            ceilings: Ceilings::new(SECTIONS as usize, books.clone()),
-            history: History::new(uids, books.clone()),
-            books,
+            ceilings: Ceilings::new(SECTIONS as usize, report.clone()),
+            history: History::new(uids, report.clone()),
+            report,
         };
         world.start(shape);
         world
@@ -200,7 +200,7 @@ impl World {
                 disk: MemoryDisk::new(),
                 options: options.clone(),
                 clock: clocks::draw(shape.rates, true, &mut self.rng),
-                books: self.books.clone(),
+                report: self.report.clone(),
             };
             self.disks.insert(store.name.clone(), member.disk.clone());
             self.host(&store.name, move || store::run(member.clone()));
@@ -212,7 +212,7 @@ impl World {
                 options: AllocOptions { connections: 1, ..AllocOptions::DEFAULTS },
                 clock: clocks::draw(shape.rates, false, &mut self.rng),
                 nodes: self.nodes.clone(),
-                books: self.books.clone(),
+                report: self.report.clone(),
             };
             self.host(name, move || alloc::run(node.clone()));
         }
@@ -241,13 +241,13 @@ impl World {
     {
         self.sim.host(name, software);
         self.names.push(name.to_owned());
-        self.hosts.insert(name.to_owned(), Session::Up);
+        self.hosts.insert(name.to_owned(), HostState::Up);
     }
 
     /// What happened.
     #[must_use]
-    pub fn books(&self) -> &Books {
-        &self.books
+    pub fn report(&self) -> &Report {
+        &self.report
     }
 
     /// The nodes that run.
@@ -322,11 +322,11 @@ impl World {
     pub fn heal(&mut self) {
         let links: Vec<_> = self.links.keys().copied().collect();
         links.into_iter().for_each(|link| self.repair(link));
-        self.hosts.values_mut().filter(|life| matches!(life, Session::DownUntil(_))).for_each(|life| {
-            *life = Session::DownUntil(Duration::ZERO);
+        self.hosts.values_mut().filter(|host| matches!(host, HostState::DownUntil(_))).for_each(|host| {
+            *host = HostState::DownUntil(Duration::ZERO);
         });
-        self.books.note("everything heals");
-        self.books.heal();
+        self.report.note("everything heals");
+        self.report.heal();
         self.history.expect_all();
     }
 
@@ -335,14 +335,14 @@ impl World {
     /// # Errors
     /// When a promise was broken.
     pub fn finish(mut self) -> Result<(BTreeMap<&'static str, u64>, Duration), Failure> {
-        self.books.end();
+        self.report.end();
         while !self.step()? {}
-        Ok((self.books.counts(), self.elapsed))
+        Ok((self.report.counts(), self.elapsed))
     }
 
     /// One step; returns whether every client has ended.
     fn step(&mut self) -> Result<bool, Failure> {
-        self.books.set_now(self.elapsed);
+        self.report.set_now(self.elapsed);
         self.repair_what_is_due();
         if self.next_fault.is_some_and(|at| at <= self.elapsed) {
             self.break_something();
@@ -350,14 +350,14 @@ impl World {
         }
         let ended = self.sim.step().map_err(|error| self.failure(chain(&*error)))?;
         self.elapsed += TICK;
-        match self.books.first_violation() {
+        match self.report.first_violation() {
             Some(what) => Err(self.failure(what)),
             None => Ok(ended),
         }
     }
 
     fn failure(&self, what: String) -> Failure {
-        Failure { what, events: self.books.last_events() }
+        Failure { what, events: self.report.last_events() }
     }
 
     fn time(&mut self, (least, most): (f64, f64)) -> Duration {
@@ -369,18 +369,18 @@ impl World {
         let now = self.elapsed;
         let due: Vec<_> = self.links.iter().filter(|(_, fault)| fault.until <= now).map(|(link, _)| *link).collect();
         due.into_iter().for_each(|link| self.repair(link));
-        for (name, life) in self.hosts.clone() {
-            match life {
-                Session::DownUntil(back) if back <= now => {
-                    self.books.note(format_args!("{name} starts again"));
+        for (name, host) in self.hosts.clone() {
+            match host {
+                HostState::DownUntil(back) if back <= now => {
+                    self.report.note(format_args!("{name} starts again"));
                     self.sim.bounce(name.as_str());
-                    self.hosts.insert(name, Session::Up);
+                    self.hosts.insert(name, HostState::Up);
                 }
-                Session::Leaving if self.nodes.has_left(&name) => {
+                HostState::Leaving if self.nodes.has_left(&name) => {
                     let time = self.time(DOWN_FOR);
                     self.end(&name, time);
                 }
-                Session::Up | Session::Leaving | Session::DownUntil(_) => {}
+                HostState::Up | HostState::Leaving | HostState::DownUntil(_) => {}
             }
         }
     }
@@ -394,7 +394,7 @@ impl World {
             4 | 5 => self.fault(a, b, FaultKind::Hold, time),
             6 => self.cut_off(a, time),
             7 => {
-                let leader = self.books.leader().and_then(|leader| self.names.iter().position(|name| *name == leader));
+                let leader = self.report.leader().and_then(|leader| self.names.iter().position(|name| *name == leader));
                 if let Some(leader) = leader {
                     if self.rng.bool() { self.crash(leader) } else { self.cut_off(leader, time) }
                 }
@@ -404,7 +404,7 @@ impl World {
                 let mut names: Vec<usize> = (0..self.names.len()).collect();
                 self.rng.shuffle(&mut names);
                 let (size, time) = (self.rng.usize(2..=names.len() / 2), self.time(SPLIT_FOR));
-                self.books.count("networks split");
+                self.report.count("networks split");
                 self.split_off(&names[..size], time);
             }
             9 => {
@@ -421,13 +421,13 @@ impl World {
 
     /// Cuts a host off from all others.
     pub fn cut_off(&mut self, host: usize, time: Duration) {
-        self.books.count("hosts cut off");
+        self.report.count("hosts cut off");
         self.split_off(&[host], time);
     }
 
     /// Splits the network: some hosts reach each other and no other, and no other reaches them.
     pub fn split(&mut self, group: &[&str], time: Duration) {
-        self.books.count("networks split");
+        self.report.count("networks split");
         let inside: Vec<usize> = group.iter().map(|name| self.index(name)).collect();
         self.split_off(&inside, time);
     }
@@ -468,8 +468,8 @@ impl World {
             FaultKind::CutOneWay => self.sim.partition_oneway(from, to),
             FaultKind::Hold => self.sim.hold(from, to),
         }
-        self.books.note(format_args!("{kind:?} {from} {to} for {time:.1?}"));
-        self.books.count(match kind {
+        self.report.note(format_args!("{kind:?} {from} {to} for {time:.1?}"));
+        self.report.count(match kind {
             FaultKind::Cut => "links cut",
             FaultKind::CutOneWay => "links cut one way",
             FaultKind::Hold => "links held",
@@ -484,7 +484,7 @@ impl World {
             FaultKind::Cut | FaultKind::CutOneWay => self.sim.repair(a, b),
             FaultKind::Hold => self.sim.release(a, b),
         }
-        self.books.note(format_args!("repaired {a} {b}"));
+        self.report.note(format_args!("repaired {a} {b}"));
     }
 
     /// Crashes a host; clients do not crash.
@@ -494,26 +494,26 @@ impl World {
             return;
         }
         let time = self.time(DOWN_FOR);
-        self.books.note(format_args!("{name} crashes for {time:.1?}"));
-        self.books.count(if name.starts_with('s') { "members crashed" } else { "nodes crashed" });
+        self.report.note(format_args!("{name} crashes for {time:.1?}"));
+        self.report.count(if name.starts_with('s') { "members crashed" } else { "nodes crashed" });
         self.end(&name, time);
     }
 
     /// Requests a node to hand everything over and end, as a planned restart does.
     pub fn leave(&mut self, name: &str) {
         if name.starts_with('a') && self.may_go(name) {
-            self.books.note(format_args!("{name} is asked to leave"));
+            self.report.note(format_args!("{name} is asked to leave"));
             self.nodes.leave(name);
-            self.hosts.insert(name.to_owned(), Session::Leaving);
+            self.hosts.insert(name.to_owned(), HostState::Leaving);
         }
     }
 
     /// Whether a host is up, and enough others like it: two members of the store, or one node.
     fn may_go(&self, name: &str) -> bool {
         let kind = &name[..1];
-        let up = self.hosts.iter().filter(|(other, life)| other.starts_with(kind) && **life == Session::Up).count();
+        let up = self.hosts.iter().filter(|(other, host)| other.starts_with(kind) && **host == HostState::Up).count();
         let least = if kind == "s" { STORES as usize - 1 } else { 1 };
-        up > least && self.hosts.get(name) == Some(&Session::Up)
+        up > least && self.hosts.get(name) == Some(&HostState::Up)
     }
 
     /// Ends a host at once, with all its connections, and starts it again after some time.
@@ -525,7 +525,7 @@ impl World {
         {
             disk.cut_power();
         }
-        self.hosts.insert(name.to_owned(), Session::DownUntil(self.elapsed + time));
+        self.hosts.insert(name.to_owned(), HostState::DownUntil(self.elapsed + time));
     }
 
     /// Draws a number below `end` by the seed.
@@ -536,7 +536,7 @@ impl World {
     /// Whether all hosts run, and none is about to end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.hosts.values().all(|life| *life == Session::Up)
+        self.hosts.values().all(|host| *host == HostState::Up)
     }
 
     /// How many sections the nodes own, by name, as they report it.

@@ -52,16 +52,16 @@ fn acknowledged_ceilings_are_never_lost() {
 /// A member that was cut off for any time must not disturb the others when it is back.
 fn pre_vote(seed: u64) -> Outcome {
     let mut world = World::new(seed, STORE);
-    let elected = |world: &World| world.books().leader().is_some();
+    let elected = |world: &World| world.report().leader().is_some();
     world.run_until("a leader is elected", HEALED, elected)?;
     world.run_for(Duration::from_secs(2))?;
-    let (leader, elections) = (world.books().leader(), world.books().times("elections"));
+    let (leader, elections) = (world.report().leader(), world.report().times("elections"));
     let follower = (1..=3).map(|id| format!("s{id}")).find(|name| leader.as_ref() != Some(name)).expect("one leads");
     let away = Duration::from_secs(2 + seed % 8);
     world.cut_off(world.index(&follower), away);
     world.run_for(away + Duration::from_secs(5))?;
-    if (world.books().leader(), world.books().times("elections")) != (leader, elections) {
-        world.books().violation(format_args!("{follower} was away, and the leader was deposed"));
+    if (world.report().leader(), world.report().times("elections")) != (leader, elections) {
+        world.report().violation(format_args!("{follower} was away, and the leader was deposed"));
     }
     world.finish()
 }
@@ -127,7 +127,7 @@ fn cut_off_from_the_store(seed: u64) -> Outcome {
         let others = world.owned().into_iter().filter(|(other, _)| *other != name);
         others.map(|(_, sections)| sections as usize).sum::<usize>() == world.sections()
     })?;
-    world.books().count("failovers");
+    world.report().count("failovers");
     world.history().expect_all();
     world.run_until("every uid is answered", HEALED, |world| world.history().all_served())?;
     world.run_for(Duration::from_secs(8))?;

@@ -1,4 +1,4 @@
-//! What a node answers for sections of another one.
+//! Requests for sections of another node.
 
 use std::time::Duration;
 
@@ -220,7 +220,7 @@ async fn a_call_whose_connection_broke_is_not_one_that_took_too_long() {
     assert_eq!(refused_in_time(&one).await, Refusal::OwnerConnectionLost { section, owner });
 }
 
-/// A call at a1 for the neighbour's section, which the neighbour got and does not answer; then a1 is given the section.
+/// A call at a1 for the neighbour's section, which the neighbour received and does not respond to; then a1 is granted the section.
 async fn given_up<T>(world: &World, one: &Node, call: impl Future<Output = T>) -> T {
     let moved = async {
         until("the call is forwarded", || one.allocator.status().forwarded > 0).await;
@@ -284,7 +284,7 @@ async fn a_call_that_comes_before_the_grant_is_answered_with_it() {
     world.routed(&[&old, &new]).await;
     old.next(3).await.unwrap();
     for attempt in 1..5 {
-        // Nobody tells the new owner; it finds out because of the call.
+        // Nothing notifies the new owner; the call makes it renew.
         let (from, to) = if attempt % 2 == 1 { (&old, "a2") } else { (&old, "a1") };
         world.store.commit(0, to, attempt);
         world.routed(&[from]).await;

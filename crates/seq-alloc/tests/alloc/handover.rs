@@ -1,4 +1,4 @@
-//! Planned moves: exact, with nobody refused, and taken back or finished whatever fails on the way.
+//! Handovers: exact, without a refused call, and thawed or completed whatever fails on the way.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Registration, grants, lives.
+//! Registration, grants, incarnations.
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// A member that sends everybody to `leader`.
+    /// A member that redirects every request to `leader`.
     pub(crate) fn follower(&self, leader: SocketAddr) -> Store {
         Store { leader: Some(leader.to_string()), calls: Arc::default(), ..self.clone() }
     }
@@ -103,7 +103,7 @@ impl Store {
         self.mode.send_replace(mode);
     }
 
-    /// Gives sections to the newest incarnation of a node, whoever owns them.
+    /// Assigns sections to the newest incarnation of a node, from any owner.
     pub(crate) fn assign(&self, node: &str, sections: impl IntoIterator<Item = u32>) {
         let mut state = self.state.lock();
         let (to, incarnation) = life_of(&state, node).expect("the node registered");
@@ -148,7 +148,7 @@ impl Store {
         *self.handovers.lock() = sections.map(one).collect();
     }
 
-    /// Commits a planned move of a section, as its owner asked under this attempt.
+    /// Commits a handover of a section, as its owner requested under this attempt.
     pub(crate) fn commit(&self, section: u32, to: &str, handover_id: u64) {
         let mut state = self.state.lock();
         let (to, to_incarnation) = life_of(&state, to).expect("the node registered");

@@ -14,7 +14,7 @@ const SECTION: u32 = 0;
 /// The attempt that the stranger makes up.
 const ATTEMPT: u64 = 77;
 
-/// A client of a2's handover service, as anybody who reaches the port can have one.
+/// A client of a2's handover service, as any process that reaches the port can have one.
 async fn stranger(world: &World) -> HandoverServiceClient<Channel> {
     let addr = world.store.state.lock().nodes().find(|(_, record)| record.name == "a2").unwrap().1.addr.clone();
     HandoverServiceClient::connect(format!("http://{addr}")).await.unwrap()

@@ -2,7 +2,8 @@ use alloc::rc::Rc;
 use alloc::vec;
 
 use super::*;
-use crate::id::{Count, Incarnation, NodeId, SlotIndex, Step};
+use crate::id::{Incarnation, NodeId, SlotIndex, Step};
+use crate::request::Count;
 use crate::section::{Section, Take};
 
 const ME: Session = Session { node: NodeId(1), incarnation: Incarnation(1) };

@@ -359,7 +359,7 @@ fn a_command_of_the_owner_in_between_wins_over_a_change_of_owner() {
     assert_eq!(state.apply(&change(seen)), refused, "a raise of another section");
     let seen = liveness(&state, 0);
     register(&mut state, "a1", 12).unwrap();
-    assert_eq!(state.apply(&change(seen)), refused, "the session ended, and may have been liveness of before that");
+    assert_eq!(state.apply(&change(seen)), refused, "the session ended, and may have renewed before that");
     assert_eq!(state.apply(&change(None)), Answer::Reassigned(vec![Some(Epoch(2))]));
 }
 

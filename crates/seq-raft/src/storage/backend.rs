@@ -21,7 +21,7 @@ pub(crate) trait LogBackend: Send {
     fn truncate_from(&mut self, index: u64) -> io::Result<()>;
 
     /// Removes up to `max_keys` records of entries up to `upto`, the oldest first; `true` when none is left that can go. A
-    /// record that also holds later entries stays: the mark of the purge says that the earlier ones are gone.
+    /// record that also holds later entries stays: the mark of the purge excludes the earlier ones.
     fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool>;
 
     /// Writes one of the single records.

@@ -69,7 +69,7 @@ fn first_command() -> Command {
     Command::Append(b"first".to_vec())
 }
 
-/// Starts an append; the answer comes through the channel.
+/// Starts an append; it is acknowledged through the channel.
 async fn start_append(log: &mut LogStore, entries: Vec<Entry>) -> OneshotReceiverOf<TypeConfig, std::io::Result<()>> {
     let (done, wait) = TypeConfig::oneshot();
     log.append(entries, IOFlushed::signal(done)).await.unwrap();

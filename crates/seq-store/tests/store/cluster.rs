@@ -107,7 +107,7 @@ impl Cluster {
         cluster
     }
 
-    /// Makes a place for one more store; answers its id.
+    /// Adds one more store; returns its id.
     fn place(&mut self, disk: Disk) -> u64 {
         let id = self.data.len() as u64 + 1;
         let port = reserve();
@@ -248,10 +248,10 @@ impl Cluster {
     }
 
     pub(crate) async fn status(&self, id: u64) -> StoreStatus {
-        let answer = AdminServiceClient::new(channel(self.addr(id))).status(StatusRequest {}).await.unwrap();
-        match answer.into_inner().role {
+        let response = AdminServiceClient::new(channel(self.addr(id))).status(StatusRequest {}).await.unwrap();
+        match response.into_inner().role {
             Some(Role::Store(status)) => status,
-            other => panic!("a store answered {other:?}"),
+            other => panic!("the status of a store is {other:?}"),
         }
     }
 
@@ -277,15 +277,15 @@ impl Cluster {
         StoreAdminServiceClient::new(channel(self.addr(id)))
     }
 
-    /// Asks members in turn until one answers for good.
+    /// Sends to members in turn until one responds without a retry hint.
     pub(crate) async fn ask<T, F>(&self, call: impl Fn(ControlServiceClient<Channel>) -> F) -> Result<T, Status>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
-        until("an answer of the leader", async || {
+        until("a response of the leader", async || {
             for id in self.running() {
                 match tokio::time::timeout(CALL, call(self.control(id))).await {
-                    Ok(Ok(answer)) => return Some(Ok(answer.into_inner())),
+                    Ok(Ok(response)) => return Some(Ok(response.into_inner())),
                     Ok(Err(status)) if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded) => {}
                     Ok(Err(status)) => return Some(Err(status)),
                     Err(_) => {}
@@ -307,14 +307,14 @@ impl Cluster {
             ..RegisterRequest::default()
         };
         loop {
-            let answer = self
+            let response = self
                 .ask(|mut control| {
                     let request = request.clone();
                     async move { control.register(request).await }
                 })
                 .await;
-            match answer {
-                Ok(answer) => return answer,
+            match response {
+                Ok(response) => return response,
                 Err(refusal) => request.follows = follows(&refusal).unwrap_or_else(|| panic!("{refusal:?}")),
             }
         }
@@ -330,7 +330,7 @@ impl Cluster {
         .await
     }
 
-    /// Renews until the incarnation owns `sections` sections; answers the number of the last renewal, and what it owns.
+    /// Renews until the incarnation owns `sections` sections; returns the number of the last renewal, and the owned sections.
     pub(crate) async fn owns(&self, session: &RegisterResponse, sections: usize) -> (u64, OwnershipUpdate) {
         let mut renew_seq = 0;
         let renewals = async {
@@ -347,7 +347,7 @@ impl Cluster {
         (renew_seq, owned)
     }
 
-    /// Raises one section; answers its ceiling, 0 when the raise was refused.
+    /// Raises one section; returns its ceiling, 0 when the raise was refused.
     pub(crate) async fn raise(
         &self,
         session: &RegisterResponse,
@@ -356,14 +356,14 @@ impl Cluster {
         to: u64,
     ) -> Result<u64, Status> {
         let request = raise_request(session, section, epoch, to);
-        let answer = self
+        let response = self
             .ask(|mut control| {
                 let request = request.clone();
                 async move { control.raise_ceilings(request).await }
             })
             .await?;
-        assert_eq!(answer.ceilings.len(), 1);
-        Ok(answer.ceilings[0])
+        assert_eq!(response.ceilings.len(), 1);
+        Ok(response.ceilings[0])
     }
 }
 
@@ -404,7 +404,7 @@ pub(crate) fn channel(addr: &str) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(CALL).timeout(CALL * 4).connect_lazy()
 }
 
-/// Looks until there is an answer.
+/// Polls until there is a result.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         loop {

@@ -204,9 +204,9 @@ async fn a_claim_to_be_the_chosen_successor_counts_only_right_after_the_leader()
     };
     let mut raft = client(&cluster, follower);
     for far in [term + 2, term + 1_000] {
-        let answer = raft.vote(forger.message(candidate, follower, &claim(far))).await.unwrap().into_inner();
-        let answer: VoteResponse = postcard::from_bytes(&answer.payload).unwrap();
-        assert!(!answer.granted, "the leader is alive: {answer:?}");
+        let response = raft.vote(forger.message(candidate, follower, &claim(far))).await.unwrap().into_inner();
+        let response: VoteResponse = postcard::from_bytes(&response.payload).unwrap();
+        assert!(!response.granted, "the leader is alive: {response:?}");
     }
     assert_eq!(cluster.status(follower).await.term, term);
     assert_eq!(cluster.leader().await, leader);
@@ -318,8 +318,8 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     for header in [header(term - 1, newer, 100 << 20), header(term, last - 1, 100 << 20)] {
         let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
         let endless = futures::StreamExt::chain(futures::stream::iter([header]), futures::stream::pending());
-        let answer = tokio::time::timeout(TIMEOUT, raft.install_snapshot(endless)).await;
-        answer.expect("it waits for no body").unwrap();
+        let response = tokio::time::timeout(TIMEOUT, raft.install_snapshot(endless)).await;
+        response.expect("it waits for no body").unwrap();
     }
     // One at a time of each sender, while the first is on its way.
     let (sender, receiver) = tokio::sync::mpsc::channel(4);
@@ -329,8 +329,8 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     let under_way = async { first.install_snapshot(stream).await };
     let second = async {
         until("the second one is refused", async || {
-            let answer = install(&mut client(&cluster, follower), header(term, newer, 100), vec![vec![0; 1]]).await;
-            (status::reason(&answer.unwrap_err()).as_deref() == Some("SNAPSHOT_UNDER_WAY")).then_some(())
+            let response = install(&mut client(&cluster, follower), header(term, newer, 100), vec![vec![0; 1]]).await;
+            (status::reason(&response.unwrap_err()).as_deref() == Some("SNAPSHOT_UNDER_WAY")).then_some(())
         })
         .await;
         drop(sender);

@@ -59,8 +59,8 @@ async fn a_probe_reveals_no_data_directory_and_binds_none() {
     }
     // One that names the right directory of a member, and one that never was a member.
     for (id, directory) in [(2, forger.fingerprint(2)), (9, vec![7; 32])] {
-        let answer = raft.probe(probe(id, directory)).await.unwrap().into_inner();
-        assert_eq!(answer.fingerprint, Vec::<u8>::new(), "a member of a group does not name its directory");
+        let response = raft.probe(probe(id, directory)).await.unwrap().into_inner();
+        assert_eq!(response.fingerprint, Vec::<u8>::new(), "a member of a group does not name its directory");
     }
     // Nothing of a probe is stored.
     forger.still_serves(cluster).await;
@@ -183,8 +183,8 @@ async fn every_port_speaks_health_and_reflection() {
     let mut cluster = Cluster::started(1, Disk::Memory).await;
     let mut health = tonic_health::pb::health_client::HealthClient::new(channel(cluster.addr(1)));
     let request = tonic_health::pb::HealthCheckRequest { service: "seqsvr.v1.ControlService".into() };
-    let answer = health.check(request).await.unwrap().into_inner();
-    assert_eq!(answer.status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
+    let response = health.check(request).await.unwrap().into_inner();
+    assert_eq!(response.status(), tonic_health::pb::health_check_response::ServingStatus::Serving);
 
     use tonic_reflection::pb::v1::ServerReflectionRequest;
     use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
@@ -195,9 +195,9 @@ async fn every_port_speaks_health_and_reflection() {
         message_request: Some(MessageRequest::ListServices(String::new())),
     };
     let mut reflection = ServerReflectionClient::new(channel(cluster.addr(1)));
-    let mut answers = reflection.server_reflection_info(futures::stream::iter([request])).await.unwrap().into_inner();
+    let mut responses = reflection.server_reflection_info(futures::stream::iter([request])).await.unwrap().into_inner();
     let Some(MessageResponse::ListServicesResponse(services)) =
-        answers.message().await.unwrap().unwrap().message_response
+        responses.message().await.unwrap().unwrap().message_response
     else {
         panic!("no list of services")
     };
@@ -209,7 +209,7 @@ async fn every_port_speaks_health_and_reflection() {
     cluster.stop_all().await;
 }
 
-/// Puts an empty disk in place of a member's; answers the old one.
+/// Puts an empty disk in place of a member's; responses the old one.
 pub(crate) fn lose(cluster: &mut Cluster, id: u64) -> DataDir {
     let data = &mut cluster.data[id as usize - 1];
     let empty = match &*data {

@@ -63,7 +63,7 @@ impl Load {
     /// Every acknowledged raise is in the store, and the store takes more.
     pub(crate) async fn check(&self, cluster: &Cluster) {
         for (section, ceiling) in (0..).zip(&self.ceilings) {
-            // One that is not above the ceiling answers the ceiling.
+            // One that is not above the ceiling responses the ceiling.
             let epoch = self.epochs[section as usize];
             let stored = cluster.raise(&self.session, section, epoch, 1).await.unwrap();
             // The raise that the test's end cut short may be in, too.
@@ -92,7 +92,7 @@ impl Load {
             for member in &self.members {
                 let request = raise_request(&self.session, section, self.epochs[section as usize], to);
                 match tokio::time::timeout(CALL, member.clone().raise_ceilings(request)).await {
-                    Ok(Ok(answer)) => return answer.into_inner().ceilings[0],
+                    Ok(Ok(response)) => return response.into_inner().ceilings[0],
                     Ok(Err(status)) => {
                         // A refusal of the member, and not a connection that breaks as it stops.
                         let refused = status::reason(&status).is_some();

@@ -17,7 +17,7 @@ struct Acknowledged {
 impl Acknowledged {
     /// The store still has the acknowledged ceiling, and takes more.
     async fn check(&self, cluster: &Cluster) {
-        // A raise that is lower than the ceiling answers the ceiling.
+        // A raise that is lower than the ceiling responses the ceiling.
         let stored = cluster.raise(&self.session, self.section, self.epoch, 1).await.unwrap();
         assert_eq!(stored, self.ceiling, "an acknowledged ceiling is lost");
         let more = self.ceiling + 1_000;

@@ -16,20 +16,20 @@ use tonic::{Response, Status};
 use crate::cluster::{Cluster, Disk, TIMEOUT, reason, until};
 use crate::load::Load;
 
-/// Reasons after which the same question to the same or another member may be answered.
+/// Reasons after which the same request to the same or another member may succeed.
 const PASSING: [&str; 5] = ["NOT_LEADER", "CHANGE_IN_PROGRESS", "STARTING", "COMMIT_TIMED_OUT", "NOT_TAKEN_OVER"];
 
 type Admin = StoreAdminServiceClient<Channel>;
 
-/// Asks the leader, whoever it is at the moment.
+/// Sends to the current leader.
 async fn ask<T, F>(cluster: &Cluster, call: impl Fn(Admin) -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<Response<T>, Status>>,
 {
-    until("an answer of the leader", async || {
+    until("a response of the leader", async || {
         for id in cluster.running() {
             match call(cluster.admin(id)).await {
-                Ok(answer) => return Some(Ok(answer.into_inner())),
+                Ok(response) => return Some(Ok(response.into_inner())),
                 Err(refusal) => match status::reason(&refusal) {
                     Some(reason) if !PASSING.contains(&reason.as_str()) => return Some(Err(refusal)),
                     // Of a member that stops or starts, or a refusal that passes.
@@ -68,12 +68,12 @@ async fn change(cluster: &Cluster, add: &[u64], remove: &[u64]) -> Result<Vec<u6
 }
 
 async fn ask_change(cluster: &Cluster, request: ChangeVotersRequest) -> Result<Vec<u64>, Status> {
-    let answer = ask(cluster, |mut admin| {
+    let response = ask(cluster, |mut admin| {
         let request = request.clone();
         async move { admin.change_voters(request).await }
     })
     .await?;
-    Ok(answer.voters)
+    Ok(response.voters)
 }
 
 /// Adds, waits, gives the votes: as an operator does.
@@ -94,13 +94,13 @@ pub(crate) async fn promote(cluster: &Cluster, add: &[u64], remove: &[u64]) -> V
 /// Hands leadership over, once the member can take it.
 pub(crate) async fn lead(cluster: &Cluster, to: u64) {
     until("leadership goes over", async || {
-        let answer = ask(cluster, |mut admin| {
+        let response = ask(cluster, |mut admin| {
             let request = TransferLeaderRequest { set: "im-a".into(), to };
             async move { admin.transfer_leader(request).await }
         });
-        match answer.await {
-            Ok(answer) => {
-                assert_eq!(answer.leader, to);
+        match response.await {
+            Ok(response) => {
+                assert_eq!(response.leader, to);
                 Some(())
             }
             Err(refusal) => {
@@ -310,18 +310,18 @@ async fn changes_that_cannot_be_are_refused_by_name_and_change_nothing() {
         (vec![member(4, "s4", "127.0.0.1:9"), member(5, "s4", "127.0.0.1:10")], "TAKEN"),
     ] {
         let request = AddLearnersRequest { set: "im-a".into(), members };
-        let answer = ask(&cluster, |mut admin| {
+        let response = ask(&cluster, |mut admin| {
             let request = request.clone();
             async move { admin.add_learners(request).await }
         });
-        assert_eq!(reason(answer.await), expected, "{request:?}");
+        assert_eq!(reason(response.await), expected, "{request:?}");
     }
     let other = ChangeVotersRequest { set: "im-b".into(), ..ChangeVotersRequest::default() };
     assert_eq!(reason(ask_change(&cluster, other).await), "OTHER_SET");
     let after = list(&cluster).await;
     assert_eq!((before.membership, before.used_ids), (after.membership, after.used_ids));
 
-    // A vote of a member that does not answer cannot be counted on.
+    // A vote of a member that does not response cannot be counted on.
     let silent = cluster.follower().await;
     cluster.stop(silent).await;
     let goes = cluster.follower().await;
@@ -362,11 +362,11 @@ async fn a_follower_names_the_leader_and_leadership_goes_where_it_is_sent() {
     assert_eq!(cluster.status(to).await.term, term + 1);
     for (to, expected) in [(9, "UNKNOWN_MEMBER"), (0, "UNKNOWN_MEMBER")] {
         let request = TransferLeaderRequest { set: "im-a".into(), to };
-        let answer = ask(&cluster, |mut admin| {
+        let response = ask(&cluster, |mut admin| {
             let request = request.clone();
             async move { admin.transfer_leader(request).await }
         });
-        assert_eq!(reason(answer.await), expected);
+        assert_eq!(reason(response.await), expected);
     }
     cluster.stop_all().await;
 }

@@ -102,7 +102,7 @@ async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
                     let leader = cluster.leader().await;
                     cluster.stop(leader).await;
                     assert_ne!(cluster.leader().await, leader, "another one leads");
-                    // A raise that is lower than the ceiling answers the ceiling: it is still there.
+                    // A raise that is lower than the ceiling responses the ceiling: it is still there.
                     assert_eq!(cluster.raise(&session, section, epoch, 1).await.unwrap(), ceiling);
                     cluster.start(leader).await;
                 }

@@ -40,7 +40,7 @@ async fn a_leader_that_is_cut_off_commits_nothing_and_follows_when_it_is_back() 
         .await;
         let term = cluster.status(new).await.term;
         load.more(50).await;
-        // Whatever the old one is asked, it does not say that it is done.
+        // Whatever the request, the old leader does not acknowledge it.
         let refusal = cluster.control(old).raise_ceilings(raise_request(&session, 9, 1, 77)).await;
         assert!(refusal.is_err(), "{refusal:?}");
         assert!(cluster.status(old).await.term < term);

@@ -109,6 +109,6 @@ mod tests {
         assert!(messages(a)[0].contains("the table does not: | `seqsvr_b_seconds`"), "{:?}", messages(a));
         let stale = format!("{a}{b}| `seqsvr_c` | gauge | Gone. |\n");
         assert!(messages(&stale)[0].contains("no such metric"), "{:?}", messages(&stale));
-        assert_eq!(messages(&format!("{}{b}", a.replace("given", "taken"))).len(), 2);
+        assert_eq!(messages(&format!("{}{b}", a.replace("allocated", "taken"))).len(), 2);
     }
 }

@@ -119,7 +119,7 @@ fn an_entry_that_is_no_command_stops_the_process() {
     assert!(complaint.contains(expected), "{complaint}");
 }
 
-/// Reads the real system calls: each answer follows an `fdatasync` of the database's file that began after the last write to it.
+/// Reads the real system calls: each acknowledgement follows an `fdatasync` of the database's file that began after the last write to it.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the gate may not skip what a bare machine cannot run")]
 fn the_system_calls_show_a_sync_before_each_answer() {
@@ -137,7 +137,7 @@ fn the_system_calls_show_a_sync_before_each_answer() {
 
     let trace = fs::read_to_string(trace).unwrap();
     let trace = trace.split_once("@ready").expect("the child starts").1;
-    let (mut written, mut syncing, mut synced, mut answers) = (false, None, false, 0);
+    let (mut written, mut syncing, mut synced, mut acknowledged) = (false, None, false, 0);
     for line in trace.lines() {
         let thread = line.split(' ').next();
         let ends_well = line.ends_with("= 0");
@@ -149,12 +149,12 @@ fn the_system_calls_show_a_sync_before_each_answer() {
         } else if line.contains("fdatasync resumed") && syncing == thread {
             synced = ends_well;
         } else if line.contains("@acknowledged") {
-            assert!(written && synced, "answer {answers} came before the sync, at {line}");
+            assert!(written && synced, "acknowledgement {acknowledged} came before the sync, at {line}");
             (written, synced) = (false, false);
-            answers += 1;
+            acknowledged += 1;
         }
     }
-    assert_eq!(answers, 20);
+    assert_eq!(acknowledged, 20);
 }
 
 /// Keeps the database's file as it was at the last sync: that is what a power cut leaves, at worst.
@@ -162,7 +162,7 @@ struct Capture {
     file: File,
     db: PathBuf,
     image: Arc<Mutex<Vec<u8>>>,
-    /// So many syncs are real; later ones only say so.
+    /// So many syncs are real; later ones only report success.
     honest: u32,
 }
 

@@ -52,8 +52,8 @@ impl Fixture {
         Fixture { dir, contents }
     }
 
-    /// Opens a damaged copy: what it says, or that nothing is missing.
-    async fn verdict(&self, damage: impl FnOnce(&Path)) -> Result<(), String> {
+    /// Opens a damaged copy: its error, or that nothing is missing.
+    async fn open_damaged(&self, damage: impl FnOnce(&Path)) -> Result<(), String> {
         let copy = tempfile::tempdir().unwrap();
         copy_dir(self.dir.path(), copy.path());
         damage(copy.path());
@@ -61,7 +61,7 @@ impl Fixture {
             Err(error) => {
                 let error = text(&error);
                 let named = error.contains(copy.path().to_str().unwrap()) || error.contains("acknowledged is lost");
-                assert!(named, "the error does not say where: {error}");
+                assert!(named, "the error names no place: {error}");
                 Err(error.replace(copy.path().to_str().unwrap(), "DIR"))
             }
             Ok(mut opened) => {
@@ -106,17 +106,17 @@ const SNAPSHOT: &str = "snapshot-199-1-1";
 #[tokio::test]
 async fn a_damaged_snapshot_is_refused() {
     let fixture = Fixture::new().await;
-    fixture.verdict(|_| {}).await.unwrap();
+    fixture.open_damaged(|_| {}).await.unwrap();
     let len = fixture.len(SNAPSHOT);
     for at in (0..len).step_by(len / 40) {
-        let error = fixture.verdict(|dir| flip(&dir.join(SNAPSHOT), at)).await.unwrap_err();
+        let error = fixture.open_damaged(|dir| flip(&dir.join(SNAPSHOT), at)).await.unwrap_err();
         assert!(error.contains("cannot read DIR/snapshot-199-1-1: snapshot record of"), "{error}");
     }
     for cut in [0, 10, len / 2, len - 1] {
-        let error = fixture.verdict(|dir| truncate(&dir.join(SNAPSHOT), cut)).await.unwrap_err();
+        let error = fixture.open_damaged(|dir| truncate(&dir.join(SNAPSHOT), cut)).await.unwrap_err();
         assert!(error.contains(&format!("it has {cut} bytes instead of {len}")), "{error}");
     }
-    let error = fixture.verdict(|dir| fs::remove_file(dir.join(SNAPSHOT)).unwrap()).await.unwrap_err();
+    let error = fixture.open_damaged(|dir| fs::remove_file(dir.join(SNAPSHOT)).unwrap()).await.unwrap_err();
     assert!(error.contains("it is missing"), "{error}");
 }
 
@@ -127,14 +127,14 @@ async fn a_damaged_log_is_refused_or_whole() {
     let mut refused = 0;
     for _ in 0..120 {
         let at = fastrand::usize(..len);
-        refused += usize::from(fixture.verdict(|dir| flip(&dir.join("log/db"), at)).await.is_err());
+        refused += usize::from(fixture.open_damaged(|dir| flip(&dir.join("log/db"), at)).await.is_err());
     }
     assert!(refused > 10, "of 120 flips {refused} were noticed");
     for cut in [0, 1, len / 4, len / 2, len - len / 4] {
-        let verdict = fixture.verdict(|dir| truncate(&dir.join("log/db"), cut)).await;
+        let verdict = fixture.open_damaged(|dir| truncate(&dir.join("log/db"), cut)).await;
         assert!(verdict.is_err() || cut > len / 4, "cut to {cut} of {len} bytes");
     }
-    let error = fixture.verdict(|dir| fs::remove_dir_all(dir.join("log")).unwrap()).await.unwrap_err();
+    let error = fixture.open_damaged(|dir| fs::remove_dir_all(dir.join("log")).unwrap()).await.unwrap_err();
     assert!(error.contains("data that was acknowledged is lost"), "{error}");
 }
 
@@ -142,27 +142,27 @@ async fn a_damaged_log_is_refused_or_whole() {
 async fn a_damaged_identity_or_watermark_is_refused_or_whole() {
     let fixture = Fixture::new().await;
     for at in 0..fixture.len("identity") {
-        let error = fixture.verdict(|dir| flip(&dir.join("identity"), at)).await.unwrap_err();
+        let error = fixture.open_damaged(|dir| flip(&dir.join("identity"), at)).await.unwrap_err();
         assert!(error.contains("cannot read DIR/identity: identity record of"), "{error}");
     }
-    let error = fixture.verdict(|dir| fs::remove_file(dir.join("identity")).unwrap()).await.unwrap_err();
+    let error = fixture.open_damaged(|dir| fs::remove_file(dir.join("identity")).unwrap()).await.unwrap_err();
     assert!(error.contains("no identity file"), "{error}");
 
-    // One slot of two: the other one still says what to expect.
+    // One slot of two: the other one still has the bounds.
     for at in (0..fixture.len("acknowledged")).step_by(61) {
-        fixture.verdict(|dir| flip(&dir.join("acknowledged"), at)).await.unwrap();
+        fixture.open_damaged(|dir| flip(&dir.join("acknowledged"), at)).await.unwrap();
     }
     let both = |dir: &Path| {
         flip(&dir.join("acknowledged"), 20);
         flip(&dir.join("acknowledged"), 4_096 + 20);
     };
-    let error = fixture.verdict(both).await.unwrap_err();
+    let error = fixture.open_damaged(both).await.unwrap_err();
     assert!(error.contains("DIR/acknowledged: acknowledged watermark record of"), "{error}");
     for cut in [0, 10, 4_000] {
-        let error = fixture.verdict(|dir| truncate(&dir.join("acknowledged"), cut)).await.unwrap_err();
+        let error = fixture.open_damaged(|dir| truncate(&dir.join("acknowledged"), cut)).await.unwrap_err();
         assert_eq!(error, format!("stored data cannot be loaded: DIR/acknowledged holds {cut} bytes instead of 8192"));
     }
-    let error = fixture.verdict(|dir| fs::remove_file(dir.join("acknowledged")).unwrap()).await.unwrap_err();
+    let error = fixture.open_damaged(|dir| fs::remove_file(dir.join("acknowledged")).unwrap()).await.unwrap_err();
     assert!(error.contains("data that was acknowledged is lost: the record of"), "{error}");
 }
 
@@ -174,7 +174,7 @@ async fn a_newer_format_is_refused_by_name() {
         let record = newer(kind);
         move |dir: &Path| fs::write(dir.join(name), record).unwrap()
     };
-    let error = fixture.verdict(write("identity", Kind::Identity)).await.unwrap_err();
+    let error = fixture.open_damaged(write("identity", Kind::Identity)).await.unwrap_err();
     assert!(error.contains("DIR/identity: identity record of 48 bytes: has format version 4, newer than 3"), "{error}");
     let record = newer(Kind::Watermark);
     let slots = |dir: &Path| {
@@ -182,7 +182,7 @@ async fn a_newer_format_is_refused_by_name() {
         bytes.resize(4_096, 0);
         fs::write(dir.join("acknowledged"), bytes.repeat(2)).unwrap();
     };
-    let error = fixture.verdict(slots).await.unwrap_err();
+    let error = fixture.open_damaged(slots).await.unwrap_err();
     assert!(error.contains("has format version 4, newer than 3"), "{error}");
     let in_log = |key: &'static [u8], kind| {
         let record = newer(kind);
@@ -192,10 +192,10 @@ async fn a_newer_format_is_refused_by_name() {
             db.flush().unwrap();
         }
     };
-    let error = fixture.verdict(in_log(b"mvote", Kind::Vote)).await.unwrap_err();
+    let error = fixture.open_damaged(in_log(b"mvote", Kind::Vote)).await.unwrap_err();
     assert!(error.contains(r#"cannot read key "vote" of DIR/log: vote record"#), "{error}");
     assert!(error.contains("has format version 4, newer than 3"), "{error}");
     let entry = b"e\0\0\0\0\0\0\x01\0\0\0";
-    let error = fixture.verdict(in_log(entry, Kind::Entry)).await.unwrap_err();
+    let error = fixture.open_damaged(in_log(entry, Kind::Entry)).await.unwrap_err();
     assert!(error.contains("cannot read log entry 256 of DIR/log: log entry record"), "{error}");
 }

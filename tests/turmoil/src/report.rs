@@ -1,6 +1,6 @@
 //! What happened in a run: the last events for people, counts of situations, and the first promise that was broken.
 //!
-//! Everything runs on one thread, so the books are shared without locks. Events also go to the trace, which makes them
+//! Everything runs on one thread, so the report are shared without locks. Events also go to the trace, which makes them
 //! part of what a seed must repeat.
 
 use std::cell::{Cell, RefCell};
@@ -12,9 +12,9 @@ use std::time::Duration;
 /// Events kept for the report of a failure: the last seconds of a run, on a few screens.
 const KEPT: usize = 120;
 
-/// The books of one run. Clones are the same books.
+/// The report of one run. Clones are the same report.
 #[derive(Clone, Debug, Default)]
-pub struct Books(Rc<Inner>);
+pub struct Report(Rc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -27,7 +27,7 @@ struct Inner {
     is_healed: Cell<bool>,
 }
 
-impl Books {
+impl Report {
     /// Simulated time since the start.
     #[must_use]
     pub fn now(&self) -> Duration {
