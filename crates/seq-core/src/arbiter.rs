@@ -325,5 +325,7 @@ fn candidates<'a>(state: &State, declared: &[Declared<'a>], inputs: &Inputs) -> 
     if free.is_empty() { living(&|record| !record.leaving) } else { free }
 }
 
+#[cfg(all(test, not(loom)))]
+mod scenarios;
 #[cfg(test)]
 mod tests;

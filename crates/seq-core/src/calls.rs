@@ -20,7 +20,7 @@ use crate::limits;
 use crate::refusal::Refusal;
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+mod scenarios;
 
 /// Limit on the calls that are pending at one node: with a kilobyte or two each they take as much memory as one large batch,
 /// and a node with more of them is not about to catch up.

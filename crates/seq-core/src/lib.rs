@@ -35,6 +35,8 @@ mod slots;
 pub mod state;
 pub mod store_calls;
 mod sync;
+#[cfg(all(test, not(loom)))]
+mod testdata;
 
 pub use id::{
     AdvanceLimit, Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq,

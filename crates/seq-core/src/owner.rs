@@ -22,6 +22,8 @@ use crate::route::{Adopted, RouteTable, RouteUpdate};
 
 mod effects;
 pub mod handover;
+#[cfg(all(test, not(loom)))]
+mod scenarios;
 mod update;
 
 pub use effects::{CopyLoss, Effect, Effects, LeaseEffect, TableEffect};

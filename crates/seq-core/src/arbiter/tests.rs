@@ -139,29 +139,6 @@ fn a_node_without_renewals_loses_its_sections_to_all_others() {
 }
 
 #[test]
-fn a_renewal_wins_over_a_plan_made_before() {
-    let mut world = World::assigned(30);
-    world.pass(5, &["a2", "a3"]);
-    let plan = world.evaluate();
-    assert!(!plan.reassigns.is_empty());
-    world.renew(&["a1"]);
-    let Answer::Reassigned(outcome) = world.state.apply(&Command::Reassign(plan.reassigns.clone())) else { panic!() };
-    assert!(outcome.iter().all(Option::is_none));
-    assert_eq!(world.evaluate().reassigns, [], "the node is live again");
-}
-
-#[test]
-fn a_new_arbiter_counts_every_wait_from_its_first_evaluation() {
-    let mut world = World::assigned(30);
-    world.pass(4, &["a2", "a3"]);
-    world.arbiter = Arbiter::new(TIMEOUTS);
-    world.pass(4, &["a2", "a3"]);
-    assert_eq!(world.reassign(), 0);
-    world.pass(1, &["a2", "a3"]);
-    assert!(world.reassign() > 0);
-}
-
-#[test]
 fn the_sections_of_an_earlier_incarnation_wait_and_return_to_the_node() {
     let mut world = World::assigned(30);
     let owned = world.owned("a1");

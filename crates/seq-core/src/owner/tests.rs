@@ -107,14 +107,6 @@ fn owned(owner: &Owner) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn what_is_routed_elsewhere_leaves_before_the_lease_is_extended() {
-    let mut owner = owning();
-    let effects = adopt(&mut owner, 2, update(2, [(2, 2), (1, 1), (2, 1), (1, 1)], &[grant(3, 1, 70, 0)]));
-    assert_eq!(effects, [PUBLISH, leave(0, 1), enter(3, 1, 70, None), extend(2)]);
-    assert_eq!(owned(&owner), [(1, 1), (3, 1)]);
-}
-
-#[test]
 fn an_update_that_cannot_be_adopted_extends_nothing_and_the_whole_table_is_requested() {
     let mut owner = owning();
     let mut gap = update(9, [(1, 1), (1, 1), (2, 1), (0, 0)], &[]);
@@ -268,31 +260,6 @@ fn a_handover_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
     let activate = send(HandoverRequest::Activate(handover));
     assert_eq!(effects, [leave(0, 1), activate, PUBLISH, extend(4)]);
     assert_eq!((owned(&owner), owner.handovers_in_progress()), (vec![(1, 1)], 0));
-}
-
-#[test]
-fn a_handover_that_fails_before_the_commit_or_for_good_is_taken_back() {
-    let thaw = Effect::Table(TableEffect::Thaw { section: SectionId(0), epoch: Epoch(1) });
-    let mut owner = owning();
-    let handover = preparing(&mut owner);
-    let mut effects = Vec::new();
-    owner.on_prepared(&handover, false, &mut effects);
-    assert_eq!((effects.len(), owner.handovers_in_progress()), (0, 0), "nothing was frozen");
-
-    let first = handover.handover_id;
-    let handover = preparing(&mut owner);
-    assert_ne!(handover.handover_id, first, "another attempt");
-    owner.on_prepared(&handover, true, &mut effects);
-    owner.on_staged(&handover, false, &mut effects);
-    assert_eq!(effects, [send(HandoverRequest::Stage(handover)), thaw.clone()]);
-
-    let handover = preparing(&mut owner);
-    effects.clear();
-    owner.on_prepared(&handover, true, &mut effects);
-    owner.on_staged(&handover, true, &mut effects);
-    owner.on_committed(&handover, at(3), Commit::TargetGone, &mut effects).unwrap();
-    assert_eq!(effects, [send(HandoverRequest::Stage(handover)), send(HandoverRequest::Commit(handover)), thaw]);
-    assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
 }
 
 #[test]
@@ -490,21 +457,6 @@ fn attempts_have_numbers_that_are_hard_to_guess() {
     let all: BTreeSet<_> = (0..100).flat_map(number).collect();
     assert_eq!(all.len(), 300, "no two are the same");
     assert!(all.iter().all(|number| *number > 1 << 32), "none is small");
-}
-
-#[test]
-fn a_node_that_drains_with_no_other_candidate_gives_its_sections_up() {
-    let mut owner = owning();
-    owner.leave();
-    assert!(owner.renewal().unwrap().leaving);
-    let effects = adopt(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
-    assert_eq!(effects, [extend(2), leave(0, 1), leave(1, 1)]);
-    assert!(!owner.is_empty(), "the store has not applied it yet");
-    let renewal = owner.renewal().unwrap();
-    let released: BTreeSet<_> = renewal.released.iter().map(|(section, _)| section.0).collect();
-    assert_eq!(released, BTreeSet::from([0, 1]));
-    owner.on_renewed(&renewal, at(3), OwnershipUpdate::default(), &mut Vec::new()).unwrap();
-    assert!(owner.is_empty());
 }
 
 #[test]

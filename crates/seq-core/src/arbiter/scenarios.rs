@@ -1,0 +1,212 @@
+//! Runs `testdata/arbiter`: what the arbiter plans for a state, which its proposals and the commands of AllocSvrs
+//! change.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use super::*;
+use crate::id::{HandoverId, RenewSeq};
+use crate::layout::Layout;
+use crate::state::{Answer, Command as StoreCommand, Registration, SetDefinition, Transfer};
+use crate::testdata::{Command, Machine, run_all};
+
+/// The AllocSvrs that the set file names.
+const NAMES: [&str; 3] = ["a1", "a2", "a3"];
+
+const TIMEOUTS: ArbiterTimeouts =
+    ArbiterTimeouts { registration_grace: Duration::from_secs(3), stable_for: Duration::from_secs(60) };
+
+/// Sections of the set.
+const SECTIONS: u64 = 6;
+
+#[test]
+fn arbiters_plan_as_their_scenarios_state() {
+    run_all("arbiter", || {
+        let mut state = State::default();
+        let layout = Layout::new(0..SECTIONS * 100, 100).expect("it is valid");
+        state.apply(&StoreCommand::DefineSet(SetDefinition { name: String::from("s"), layout }));
+        Scenario {
+            state,
+            arbiter: Arbiter::new(TIMEOUTS),
+            plan: Arc::default(),
+            now: Duration::ZERO,
+            tokens: 0,
+            attempts: 0,
+        }
+    });
+}
+
+/// A set's state, the arbiter beside its leader, and the arbiter's clock.
+struct Scenario {
+    state: State,
+    arbiter: Arbiter,
+    /// The last one.
+    plan: Arc<Plan>,
+    now: Duration,
+    tokens: u64,
+    attempts: u64,
+}
+
+impl Machine for Scenario {
+    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; after each of them these
+    ///   nodes renew and the arbiter evaluates.
+    /// * `register NAME`, `renew NAME,..` or `renew NAME leaving`, `drain NAME`, `undrain NAME`: commands of the store.
+    /// * `evaluate`: shows the plan. `propose`: the store applies what the last plan reassigns.
+    /// * `transfer SECTION,..`: the owners hand these sections of the last plan over.
+    /// * `new-leader`: another arbiter, without observations.
+    /// * `owners`: shows the owner of each section.
+    fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
+        match command.name() {
+            "clock" => {
+                self.now += command.word::<Duration>();
+                *out += &format!("now {:?}\n", self.now);
+            }
+            "pass" => {
+                let seconds = command.word::<Duration>().as_secs();
+                let renewing = command.list::<String>("renew");
+                for _ in 0..seconds {
+                    self.now += Duration::from_secs(1);
+                    renewing.iter().for_each(|name| self.renew(command, name, false));
+                    self.evaluate();
+                }
+                *out += &format!("now {:?}\n", self.now);
+            }
+            "register" => *out += &self.register(command),
+            "renew" => {
+                let leaving = command.has("leaving");
+                for name in command.word::<String>().split(',') {
+                    self.renew(command, name, leaving);
+                    let (node, record) = self.node(command, name);
+                    *out += &format!("{name}, node {node}: liveness {}\n", record.liveness);
+                }
+            }
+            "drain" | "undrain" => {
+                let (name, drained) = (command.word(), command.name() == "drain");
+                self.state.apply(&StoreCommand::Drain { name, drained });
+            }
+            "evaluate" => {
+                self.evaluate();
+                *out += &self.describe_plan();
+            }
+            "propose" => *out += &self.propose(),
+            "transfer" => {
+                for section in command.word::<String>().split(',') {
+                    *out += &self.transfer(command, section);
+                }
+            }
+            "new-leader" => self.arbiter = Arbiter::new(TIMEOUTS),
+            "owners" => *out += &self.owners(),
+            _ => command.unknown(),
+        }
+    }
+}
+
+impl Scenario {
+    fn node(&self, command: &Command<'_>, name: &str) -> (NodeId, &NodeRecord) {
+        let found = self.state.nodes().find(|(_, node)| node.name == name);
+        found.unwrap_or_else(|| command.fail(&format!("no node {name} registered")))
+    }
+
+    fn evaluate(&mut self) {
+        let declared = NAMES.map(|name| Declared { name, weight: 1 });
+        self.plan = self.arbiter.evaluate(&self.state, &declared, || self.now).clone();
+    }
+
+    fn register(&mut self, command: &Command<'_>) -> String {
+        self.tokens += 1;
+        let name: String = command.word();
+        let follows = self.state.nodes().find(|(_, node)| node.name == name).map(|(_, node)| node.incarnation);
+        let registration = Registration {
+            follows: follows.unwrap_or(Incarnation(0)),
+            ..Registration::new(&name, "127.0.0.1:1", self.tokens)
+        };
+        match self.state.apply(&StoreCommand::Register(registration)) {
+            Answer::Registered(Ok((node, incarnation))) => format!("{name}, node {node}: incarnation {incarnation}\n"),
+            other => command.fail(&format!("{other:?}")),
+        }
+    }
+
+    fn renew(&mut self, command: &Command<'_>, name: &str, leaving: bool) {
+        let (node, record) = self.node(command, name);
+        let (incarnation, renew_seq) = (record.incarnation, RenewSeq(record.renew_seq.0 + 1));
+        let renew = StoreCommand::Renew { node, incarnation, renew_seq, released: vec![], leaving };
+        assert_eq!(self.state.apply(&renew), Answer::Renewed(Ok(())));
+    }
+
+    /// Applies what the plan reassigns, whatever was applied since.
+    fn propose(&mut self) -> String {
+        let reassigns = self.plan.reassigns.clone();
+        let Answer::Reassigned(outcome) = self.state.apply(&StoreCommand::Reassign(reassigns.clone())) else {
+            unreachable!("the result is that of the command")
+        };
+        let describe = |(change, epoch): (&Reassign, Option<Epoch>)| match epoch {
+            Some(epoch) => format!("section {}: node {} under epoch {epoch}\n", change.section, change.to),
+            None => format!("section {}: refused, its record is another one\n", change.section),
+        };
+        reassigns.iter().zip(outcome).map(describe).collect()
+    }
+
+    fn transfer(&mut self, command: &Command<'_>, section: &str) -> String {
+        let planned = self.plan.handovers.iter().find(|one| one.section.to_string() == section);
+        let Some(planned) = planned else { command.fail("the last plan has no such handover") };
+        self.attempts += 1;
+        let transfer = Transfer {
+            section: planned.section,
+            epoch: planned.epoch,
+            from: planned.from,
+            incarnation: self.state.sections[planned.section.0 as usize].incarnation,
+            to: planned.to,
+            to_incarnation: planned.incarnation,
+            handover_id: HandoverId(self.attempts),
+        };
+        match self.state.apply(&StoreCommand::Transfer(transfer)) {
+            Answer::Transferred(Ok(made)) => {
+                format!("section {section}: node {} under epoch {}\n", transfer.to, made.epoch)
+            }
+            other => format!("section {section}: {other:?}\n"),
+        }
+    }
+
+    fn owners(&self) -> String {
+        let describe = |(record, section): (&SectionRecord, u32)| match record.owner {
+            Some(owner) => {
+                let SectionRecord { epoch, incarnation, .. } = record;
+                format!("section {section}: node {owner} incarnation {incarnation}, epoch {epoch}\n")
+            }
+            None => format!("section {section}: no owner, epoch {}\n", record.epoch),
+        };
+        self.state.sections.iter().zip(0..).map(describe).collect()
+    }
+
+    fn describe_plan(&self) -> String {
+        let Plan { reassigns, handovers, living, draining, no_other_candidate } = &*self.plan;
+        let mut text = String::new();
+        for (what, nodes) in [("live", living), ("draining", draining), ("no other candidate for", no_other_candidate)]
+        {
+            if !nodes.is_empty() {
+                let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+                text += &format!("{what}: {}\n", nodes.join(", "));
+            }
+        }
+        for Reassign { section, expected, liveness, to, incarnation } in reassigns {
+            let record = self.state.sections[section.0 as usize];
+            let from = match (record.owner, liveness) {
+                (None, _) => String::from("no owner"),
+                (Some(owner), Some(liveness)) => format!("node {owner} at liveness {liveness}"),
+                (Some(owner), None) => format!("node {owner} incarnation {}, which is over", record.incarnation),
+            };
+            let to = format!("node {to} incarnation {incarnation}");
+            text += &format!("reassign section {section} epoch {expected} from {from} to {to}\n");
+        }
+        for PlannedHandover { section, epoch, from, to, incarnation } in handovers {
+            let to = format!("node {to} incarnation {incarnation}");
+            text += &format!("plan a handover of section {section} epoch {epoch} from node {from} to {to}\n");
+        }
+        text += &match self.arbiter.next_deadline() {
+            Some(deadline) => format!("evaluate again at {deadline:?}\n"),
+            None => String::from("evaluate again after the next command\n"),
+        };
+        text
+    }
+}

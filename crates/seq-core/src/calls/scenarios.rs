@@ -1,0 +1,217 @@
+//! Runs `testdata/calls`: what becomes of a call that cannot be answered at once.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::*;
+use crate::testdata::{Command, Machine, Value, run_all};
+
+/// The section of every call.
+const SECTION: SectionId = SectionId(5);
+
+/// When the call becomes pending, on the clocks of the lease.
+const ARRIVED: Duration = Duration::from_secs(100);
+
+#[test]
+fn pending_calls_decide_as_their_scenarios_state() {
+    run_all("calls", || Scenario {
+        call: PendingCall::new(SECTION, 0, clocks(), Duration::ZERO, CallTimeouts::DEFAULTS),
+        now: Duration::ZERO,
+        known: Known::default(),
+        unknown: UnknownAttempts::default(),
+    });
+}
+
+fn clocks() -> Clocks {
+    let nanos = ARRIVED.as_nanos() as u64;
+    Clocks { boottime: nanos, raw: nanos, realtime: nanos }
+}
+
+/// What the node knows of the section's ownership.
+#[derive(Default)]
+struct Known {
+    lease_here: Option<bool>,
+    owner: Option<NodeId>,
+    expected: bool,
+}
+
+impl OwnershipView for Known {
+    fn lease_here(&self) -> Option<bool> {
+        self.lease_here
+    }
+
+    fn other_owner(&self) -> Option<NodeId> {
+        self.owner
+    }
+
+    fn is_expected(&self) -> bool {
+        self.expected
+    }
+}
+
+/// A call with one item, and what its shell keeps.
+struct Scenario {
+    call: PendingCall,
+    /// Time since the call became pending.
+    now: Duration,
+    known: Known,
+    unknown: UnknownAttempts,
+}
+
+impl Machine for Scenario {
+    /// * `call hops= deadline=`: becomes pending. `clock DURATION`: time passes.
+    /// * What the node knows: `owned lease=holds` or `lease=over`, `routes owner=NODE`, `routes owner=none`, each with
+    ///   `expected` while a handover to the node is in progress.
+    /// * `evaluate`, `watch`, `abandoned`.
+    /// * `served` and `response`: no item stays pending; `served blocked=REFUSAL` and `response refused=REFUSAL`: some
+    ///   are not.
+    /// * `epoch callers= mine= confirmed=`: the epoch to serve an item under, with the time of the newest request to
+    ///   the store with a response, counted from when the call became pending.
+    fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
+        match command.name() {
+            "call" => {
+                let (hops, deadline) = (command.get("hops"), command.get("deadline"));
+                self.call = PendingCall::new(SECTION, hops, clocks(), deadline, CallTimeouts::DEFAULTS);
+                self.now = Duration::ZERO;
+                self.unknown = UnknownAttempts::default();
+            }
+            "clock" => {
+                self.now += command.word::<Duration>();
+                *out += &format!("now {:?}\n", self.now);
+            }
+            "owned" => {
+                let lease = match command.get::<String>("lease").as_str() {
+                    "holds" => true,
+                    "over" => false,
+                    other => command.fail(&format!("`{other}` is no state of a lease")),
+                };
+                self.known = Known { lease_here: Some(lease), owner: None, expected: false };
+            }
+            "routes" => {
+                let Owner(owner) = command.get("owner");
+                self.known = Known { lease_here: None, owner, expected: command.has("expected") };
+            }
+            "evaluate" => {
+                let step = self.call.evaluate(self.now, &self.known);
+                *out += &self.describe_step(step);
+            }
+            "served" => {
+                let rest = self.call.on_served(self.now, command.find("blocked"));
+                *out += &self.describe_rest(rest);
+            }
+            "response" => {
+                let rest = self.call.on_response(self.now, command.find("refused"));
+                *out += &self.describe_rest(rest);
+            }
+            "watch" => {
+                let watch = self.call.watch(self.now, self.known.owner);
+                *out += &self.describe_watch(watch);
+            }
+            "abandoned" => self.call.on_abandoned(),
+            "epoch" => *out += &self.epoch(command),
+            _ => command.unknown(),
+        }
+        if self.call.take_renewal() {
+            *out += "renew now\n";
+        }
+    }
+}
+
+impl Scenario {
+    fn epoch(&self, command: &Command<'_>) -> String {
+        let confirmed = command.get::<String>("confirmed");
+        // A request that was sent before the call arrived has a sign of subtraction.
+        let confirmed = match confirmed.strip_prefix('-') {
+            Some(before) => ARRIVED.saturating_sub(Value::parse(before).unwrap_or_else(|| command.fail("no duration"))),
+            None => ARRIVED + Value::parse(&confirmed).unwrap_or_else(|| command.fail("no duration")),
+        };
+        let (callers, mine) = (command.get("callers"), command.get("mine"));
+        match self.call.epoch(callers, mine, confirmed.as_nanos() as u64) {
+            Ok(epoch) => format!("serve under epoch {epoch}\n"),
+            Err(refusal) => format!("blocked: {refusal}\n"),
+        }
+    }
+
+    fn describe_step(&self, step: Step) -> String {
+        match step {
+            Step::Serve => String::from("serve here\n"),
+            Step::Forward(to) => format!("forward to node {to}\n"),
+            Step::Rest(rest) => self.describe_rest(rest),
+        }
+    }
+
+    fn describe_rest(&self, rest: Rest) -> String {
+        match rest {
+            Rest::Done => format!("done{}\n", self.attempts()),
+            Rest::Wait(wait) => describe_wait(wait),
+            Rest::Refuse(refusal) => self.refuse(refusal),
+        }
+    }
+
+    fn describe_watch(&mut self, watch: Watch) -> String {
+        match watch {
+            Watch::Wait(wait) => describe_wait(wait),
+            Watch::Abandon(owner) => {
+                self.unknown.add(owner);
+                format!("abandon the request to node {owner}{}\n", self.attempts())
+            }
+            Watch::Refuse(owner, refusal) => {
+                self.unknown.add(owner);
+                format!("abandon the request to node {owner}{}\n{}", self.attempts(), self.refuse(refusal))
+            }
+        }
+    }
+
+    /// As the shell: with an unknown attempt the result may not be that no number was consumed.
+    fn refuse(&self, refusal: Refusal) -> String {
+        format!("refuse: {}\n", self.unknown.refusal(SECTION, refusal))
+    }
+
+    fn attempts(&self) -> String {
+        match self.unknown.count() {
+            0 => String::new(),
+            1 => String::from(", with 1 unknown attempt"),
+            count => format!(", with {count} unknown attempts"),
+        }
+    }
+}
+
+fn describe_wait(wait: Wait) -> String {
+    let Wait { until, awaits_owner, stalled } = wait;
+    let what = match (awaits_owner, stalled) {
+        (true, _) => " for an ownership update",
+        (false, true) => " for a raise or a handover",
+        (false, false) => "",
+    };
+    format!("wait{what} until {until:?}\n")
+}
+
+/// A node, or none.
+struct Owner(Option<NodeId>);
+
+impl Value for Owner {
+    const WHAT: &str = "a node, or none";
+
+    fn parse(text: &str) -> Option<Owner> {
+        if text == "none" { Some(Owner(None)) } else { Some(Owner(Some(NodeId::parse(text)?))) }
+    }
+}
+
+/// By the name of its variant.
+impl Value for Refusal {
+    const WHAT: &str = "a refusal";
+
+    fn parse(text: &str) -> Option<Refusal> {
+        let (section, owner) = (SECTION, NodeId(2));
+        Some(match text {
+            "NotOwner" => Refusal::NotOwner { section, owner: Some(owner) },
+            "Unserved" => Refusal::Unserved { section },
+            "OwnerUnreachable" => Refusal::OwnerUnreachable { section, owner },
+            "LeaseExpired" => Refusal::LeaseExpired { section },
+            "StaleEpoch" => Refusal::StaleEpoch { section, mine: Epoch(4), callers: Epoch(6) },
+            "CeilingStalled" => Refusal::CeilingStalled { section },
+            "ShuttingDown" => Refusal::ShuttingDown,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,384 @@
+//! Runs `testdata/owner`: what an AllocSvr's machine decides, with a lease as its shell keeps it.
+//!
+//! The node's set has four sections of 100 uids. All its clocks go at one rate, from zero.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::handover::{Commit, Handover, HandoverOffer, HandoverRequest};
+use super::*;
+use crate::id::SlotIndex;
+use crate::lease::Lease;
+use crate::route::{Route, RouteNode, RouteRun};
+use crate::section::{Distance, SectionCopy};
+use crate::testdata::{Command, Machine, Value, run_all};
+
+const TERMS: LeaseTerms = LeaseTerms::DEFAULTS;
+
+/// The nodes of the set.
+const NODES: [u32; 3] = [1, 2, 3];
+
+#[test]
+fn owners_decide_as_their_scenarios_state() {
+    run_all("owner", Scenario::new);
+}
+
+fn layout() -> Layout {
+    Layout::new(0..400, 100).expect("it is valid")
+}
+
+/// The machine, and what its shell keeps.
+struct Scenario {
+    owner: Owner,
+    lease: Lease,
+    now: Duration,
+    /// The last renewal, and when it was sent.
+    renewal: Option<(Renewal, Clocks)>,
+    /// The attempts of handovers from here, each with when its last request was sent.
+    attempts: Vec<(Handover, Clocks)>,
+}
+
+impl Machine for Scenario {
+    /// * `clock DURATION`: time passes.
+    /// * `registered node= incarnation=`, `session-over`, `leaving`, `restarted`: another process, with a machine of
+    ///   its own.
+    /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
+    ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
+    /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
+    ///   and `no-other-candidate`. ROUTES are `version=`, `base=` where they are not the whole table, and
+    ///   `routes=SECTION:NODE@EPOCH,..`.
+    /// * As a source, of the last attempt or of `attempt=`: `prepare-accepted`, `prepare-refused`, `copy-staged`,
+    ///   `copy-refused`, `commit made UPDATE`, `commit unknown`, `commit target-gone`, `commit lost`.
+    /// * As a target: `prepare OWNERSHIP attempt= incarnation=`, `stage` the same with `copy=SLOT:NUMBER,..`,
+    ///   `activate`.
+    /// * `owns`: shows what is served.
+    fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
+        let mut effects = Effects::new();
+        let result = match command.name() {
+            "clock" => {
+                self.now += command.word::<Duration>();
+                *out += &format!("now {:?}, {}\n", self.now, self.lease_left());
+                Ok(())
+            }
+            "owns" => {
+                *out += &self.owns();
+                Ok(())
+            }
+            "renew" => {
+                *out += &self.renew(command);
+                Ok(())
+            }
+            "prepare" | "stage" | "activate" => {
+                self.offered(command, &mut effects, out);
+                Ok(())
+            }
+            "prepare-accepted" | "prepare-refused" | "copy-staged" | "copy-refused" | "commit" => {
+                self.responded(command, &mut effects)
+            }
+            _ => self.notified(command, &mut effects),
+        };
+        for effect in effects {
+            *out += &format!("{}\n", self.carry_out_effect(&effect));
+        }
+        if let Err(error) = result {
+            *out += &format!("not adopted: {error}\n");
+        }
+    }
+}
+
+impl Scenario {
+    fn new() -> Scenario {
+        Scenario {
+            owner: Owner::new("s", layout(), TERMS),
+            lease: Lease::default(),
+            now: Duration::ZERO,
+            renewal: None,
+            attempts: Vec::new(),
+        }
+    }
+
+    fn clocks(&self) -> Clocks {
+        clocks(self.now)
+    }
+
+    /// What is neither a response nor an offer of a handover.
+    fn notified(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
+        let now = self.clocks();
+        match command.name() {
+            "registered" => {
+                self.owner
+                    .on_registered(Session { node: command.get("node"), incarnation: command.get("incarnation") });
+            }
+            "restarted" => *self = Scenario { now: self.now, ..Scenario::new() },
+            "leaving" => self.owner.leave(),
+            "session-over" => {
+                let session = self.session(command);
+                self.owner.on_session_over(session, effects);
+            }
+            "renewed" => {
+                let (renewal, sent) = self.renewal.clone().unwrap_or_else(|| command.fail("no renewal was sent"));
+                return self.owner.on_renewed(&renewal, sent, update(command), effects);
+            }
+            "raised" => {
+                let session = self.session(command);
+                self.owner.on_raised(&[command.word()]);
+                return self.owner.on_update(session, clocks(command.get("sent")), update(command), effects);
+            }
+            "raise-failed" => self.owner.on_raise_failed(&[command.word()], now),
+            "lost" => self.owner.on_lost(&[command.word()], effects),
+            "peer-routes" => {
+                let routes = routes(command).unwrap_or_else(|| command.fail("version= is missing"));
+                return self.owner.on_peer_routes(&routes, effects);
+            }
+            _ => command.unknown(),
+        }
+        Ok(())
+    }
+
+    /// The response to a request of a handover from here.
+    fn responded(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
+        let attempt = command.find::<u32>("attempt").map_or(self.attempts.len(), |number| number as usize);
+        let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
+        let (handover, sent) = *found.unwrap_or_else(|| command.fail("no such attempt"));
+        match command.name() {
+            "prepare-accepted" => self.owner.on_prepared(&handover, true, effects),
+            "prepare-refused" => self.owner.on_prepared(&handover, false, effects),
+            "copy-staged" => self.owner.on_staged(&handover, true, effects),
+            "copy-refused" => self.owner.on_staged(&handover, false, effects),
+            _ => {
+                let commit = match command.word::<String>().as_str() {
+                    "made" => Commit::Made(update(command)),
+                    "unknown" => Commit::Unknown,
+                    "target-gone" => Commit::TargetGone,
+                    "lost" => Commit::Lost,
+                    other => command.fail(&format!("`{other}` is no outcome of a commit")),
+                };
+                return self.owner.on_committed(&handover, sent, commit, effects);
+            }
+        }
+        Ok(())
+    }
+
+    /// A request of a peer that hands a section over to this node.
+    fn offered(&mut self, command: &Command<'_>, effects: &mut Effects, out: &mut String) {
+        let (section, epoch) = command.word();
+        let incarnation = command.get("incarnation");
+        let offer = HandoverOffer { section, epoch, handover_id: command.get("attempt"), incarnation };
+        let result = match command.name() {
+            "prepare" => self.owner.on_prepare(&offer),
+            "stage" => {
+                let distances = command.list("copy").into_iter().map(|Slot(slot, distance)| (slot, distance)).collect();
+                self.owner.on_stage(&offer, SectionCopy { base: Seq(0), distances })
+            }
+            _ => self.owner.on_activate(&offer, effects),
+        };
+        match result {
+            Ok(()) => *out += "accepted\n",
+            Err(refusal) => *out += &format!("refused: {refusal}\n"),
+        }
+    }
+
+    fn renew(&mut self, command: &Command<'_>) -> String {
+        let renewal = self.owner.renewal().unwrap_or_else(|| command.fail("there is no incarnation"));
+        let Renewal { session, renew_seq, route_version, .. } = renewal;
+        let mut text = format!("send renewal {renew_seq} of incarnation {}, ", session.incarnation);
+        text += &match route_version {
+            RouteVersion(0) => String::from("requesting all routes"),
+            version => format!("requesting routes after version {version}"),
+        };
+        for (index, (section, epoch)) in renewal.released.iter().enumerate() {
+            let what = if index == 0 { ", releasing" } else { " and" };
+            text += &format!("{what} section {section} epoch {epoch}");
+        }
+        text += if renewal.leaving { ", leaving\n" } else { "\n" };
+        self.renewal = Some((renewal, self.clocks()));
+        text
+    }
+
+    /// The incarnation that a command names, or the current one.
+    fn session(&self, command: &Command<'_>) -> Session {
+        let session = self.owner.session().or(self.renewal.as_ref().map(|(renewal, _)| renewal.session));
+        let session = session.unwrap_or_else(|| command.fail("there is no incarnation"));
+        Session { incarnation: command.find("incarnation").unwrap_or(session.incarnation), ..session }
+    }
+
+    fn lease_left(&self) -> String {
+        match self.lease.left(self.clocks()) {
+            Duration::ZERO => String::from("without a lease"),
+            left => format!("the lease lasts {left:?} more"),
+        }
+    }
+
+    fn owns(&self) -> String {
+        let owned: Vec<_> =
+            self.owner.owned().map(|(section, epoch)| format!("section {section} epoch {epoch}")).collect();
+        match (owned.is_empty(), self.owner.is_empty()) {
+            (false, _) => format!("{}\n", owned.join(", ")),
+            (true, false) => String::from("nothing, and the store has yet to apply what is released\n"),
+            (true, true) => String::from("nothing\n"),
+        }
+    }
+
+    /// As the shell: changes the lease, and notes what was sent.
+    fn carry_out_effect(&mut self, effect: &Effect) -> String {
+        match effect {
+            Effect::Table(effect) => self.describe_table(effect),
+            Effect::Lease(LeaseEffect::Extend { sent }) => {
+                let lasted = self.now + self.lease.left(self.clocks());
+                self.lease.extend(*sent, TERMS.served());
+                let sent = Duration::from_nanos(sent.boottime);
+                let end = sent + TERMS.served();
+                let already = match lasted {
+                    _ if end <= self.now => String::from(", which is over"),
+                    lasted if lasted > end => format!("; it lasts to {lasted:?} already"),
+                    _ => String::new(),
+                };
+                format!("extend the lease to {end:?}, counted from {sent:?}{already}")
+            }
+            Effect::Lease(LeaseEffect::End) => {
+                self.lease.end();
+                String::from("end the lease")
+            }
+            Effect::Send(request) => self.send(request),
+            Effect::RenewNow => String::from("renew now"),
+            Effect::CopyLost { section, epoch, why } => format!("copy lost: section {section} epoch {epoch}: {why}"),
+        }
+    }
+
+    fn describe_table(&self, effect: &TableEffect) -> String {
+        match effect {
+            TableEffect::Publish => {
+                let version = self.owner.routes().map_or(RouteVersion(0), |routes| routes.version());
+                format!("publish routes of version {version}")
+            }
+            TableEffect::Enter { section, epoch, ceiling, copy } => {
+                let start = copy.as_ref().map_or(String::from("every uid at the ceiling"), describe_copy);
+                format!("enter section {section} epoch {epoch}: ceiling {ceiling}, {start}")
+            }
+            TableEffect::Leave { section, epoch } => format!("leave section {section} epoch {epoch}"),
+            TableEffect::Thaw { section, epoch } => format!("thaw section {section} epoch {epoch}"),
+        }
+    }
+
+    fn send(&mut self, request: &HandoverRequest) -> String {
+        let (what, handover) = match request {
+            HandoverRequest::Prepare(handover) => ("prepare", handover),
+            HandoverRequest::Stage(handover) => ("freeze, copy and stage", handover),
+            HandoverRequest::Commit(handover) => ("commit", handover),
+            HandoverRequest::Activate(handover) => ("activate", handover),
+        };
+        let now = self.clocks();
+        let attempt = self.attempts.iter().position(|(one, _)| one == handover).unwrap_or(self.attempts.len());
+        if attempt == self.attempts.len() {
+            self.attempts.push((*handover, now));
+        }
+        self.attempts[attempt].1 = now;
+        let Handover { section, epoch, to, incarnation, .. } = handover;
+        let attempt = attempt + 1;
+        format!("{what} section {section} epoch {epoch} to node {to} incarnation {incarnation}, attempt {attempt}")
+    }
+}
+
+fn clocks(now: Duration) -> Clocks {
+    let nanos = now.as_nanos() as u64;
+    Clocks { boottime: nanos, raw: nanos, realtime: nanos }
+}
+
+fn describe_copy(copy: &SectionCopy) -> String {
+    let slots =
+        copy.distances.iter().map(|(slot, distance)| format!("slot {slot} at {}", copy.base.0 + distance.get()));
+    let slots: Vec<_> = slots.collect();
+    format!("{}, every other uid at {}", slots.join(", "), copy.base)
+}
+
+/// The ownership update of a response.
+fn update(command: &Command<'_>) -> OwnershipUpdate {
+    let planned = |Planned { ownership: (section, epoch), to, incarnation }: Planned| PlannedHandover {
+        section,
+        epoch,
+        from: NodeId(1),
+        to,
+        incarnation,
+    };
+    OwnershipUpdate {
+        routes: routes(command),
+        grants: command.list("grants"),
+        handovers: command.list("planned").into_iter().map(planned).collect(),
+        no_other_candidate: command.has("no-other-candidate"),
+        mark: Mark::default(),
+    }
+}
+
+fn routes(command: &Command<'_>) -> Option<RouteUpdate> {
+    let node = |id: u32| {
+        let name = format!("a{id}");
+        (NodeId(id), RouteNode { addr: name.clone() + ":1", name })
+    };
+    Some(RouteUpdate {
+        version: command.find("version")?,
+        set: command.find("set").unwrap_or_else(|| "s".to_string()),
+        layout: layout(),
+        base: command.find("base").unwrap_or_default(),
+        nodes: NODES.map(node).into(),
+        runs: command.list("routes").into_iter().map(|Routed(run)| run).collect(),
+    })
+}
+
+struct Routed(RouteRun);
+
+impl Value for Routed {
+    const WHAT: &str = "a route, as SECTION:NODE@EPOCH or SECTION:none@EPOCH";
+
+    fn parse(text: &str) -> Option<Routed> {
+        let (section, route) = text.split_once(':')?;
+        let (owner, epoch) = route.split_once('@')?;
+        let owner = if owner == "none" { None } else { Some(NodeId::parse(owner)?) };
+        let route = Route { owner, epoch: Epoch::parse(epoch)? };
+        Some(Routed(RouteRun { first: SectionId::parse(section)?, sections: 1, route }))
+    }
+}
+
+impl Value for Grant {
+    const WHAT: &str = "a grant, as SECTION@EPOCH:CEILING or SECTION@EPOCH:CEILING:ATTEMPT";
+
+    fn parse(text: &str) -> Option<Grant> {
+        let (ownership, rest) = text.split_once(':')?;
+        let (section, epoch) = Value::parse(ownership)?;
+        let (ceiling, attempt) = rest.split_once(':').unwrap_or((rest, "0"));
+        Some(Grant { section, epoch, ceiling: Seq(u64::parse(ceiling)?), handover_id: HandoverId::parse(attempt)? })
+    }
+}
+
+struct Planned {
+    ownership: (SectionId, Epoch),
+    to: NodeId,
+    incarnation: Incarnation,
+}
+
+impl Value for Planned {
+    const WHAT: &str = "a planned handover, as SECTION@EPOCH->NODE/INCARNATION";
+
+    fn parse(text: &str) -> Option<Planned> {
+        let (ownership, to) = text.split_once("->")?;
+        let (node, incarnation) = to.split_once('/')?;
+        Some(Planned {
+            ownership: Value::parse(ownership)?,
+            to: Value::parse(node)?,
+            incarnation: Value::parse(incarnation)?,
+        })
+    }
+}
+
+/// A touched slot of a copy whose base is 0.
+struct Slot(SlotIndex, Distance);
+
+impl Value for Slot {
+    const WHAT: &str = "a slot of a copy, as SLOT:NUMBER";
+
+    fn parse(text: &str) -> Option<Slot> {
+        let (slot, number) = text.split_once(':')?;
+        Some(Slot(SlotIndex(u32::parse(slot)?), Distance::new(u64::parse(number)?, false)?))
+    }
+}

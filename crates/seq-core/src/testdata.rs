@@ -1,0 +1,295 @@
+//! Scenario files: a story of one machine, as commands and what the machine decides after each.
+//!
+//! A block is one or more commands, a line each, then `----`, then what the machine decides, up to an empty line. An
+//! indented line continues the command above it. A line that starts with `#` is a comment. A command is a name, words
+//! and `key=value` pairs; which ones there are stands at the `carry_out` of each machine.
+//!
+//! **Invariant:** every word of a command is read, else the run fails: a misspelt key never goes unnoticed. With
+//! `UPDATE_EXPECT=1` the decisions in the files are replaced by those of this run.
+
+extern crate std;
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::time::Duration;
+use std::path::Path;
+
+use expect_test::expect_file;
+
+use crate::id::{Epoch, HandoverId, Incarnation, NodeId, RouteVersion, SectionId};
+
+/// Between the commands and the decisions of a block.
+const SEPARATOR: &str = "----";
+
+/// Shown where no decision was made.
+const NOTHING: &str = "nothing";
+
+/// A machine, and what its shell keeps of it.
+pub(crate) trait Machine {
+    /// Carries a command out, and writes one line for each decision.
+    fn carry_out(&mut self, command: &Command<'_>, out: &mut String);
+}
+
+/// Runs every scenario of `testdata/FOLDER`, each with a new machine.
+pub(crate) fn run_all<M: Machine>(folder: &str, new: impl Fn() -> M) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(folder);
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} holds no scenario", folder.display());
+    for file in files {
+        let name = file.display();
+        assert!(file.extension().is_some_and(|end| end == "txt"), "{name}: a scenario's name ends in .txt");
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let decided = run(&format!("{name}"), &text, &mut new());
+        expect_file![&file].assert_eq(&decided);
+    }
+}
+
+/// The text of a scenario with what the machine decides now.
+fn run(file: &str, text: &str, machine: &mut impl Machine) -> String {
+    let mut written = String::new();
+    let mut lines = text.lines().zip(1..).peekable();
+    while let Some((line, number)) = lines.next() {
+        if line.is_empty() || line.starts_with('#') {
+            written += &format!("{line}\n");
+            continue;
+        }
+        let mut commands: Vec<(String, usize)> = Vec::from([(line.to_owned(), number)]);
+        written += &format!("{line}\n");
+        while let Some((line, number)) = lines.next_if(|(line, _)| !line.is_empty() && *line != SEPARATOR) {
+            written += &format!("{line}\n");
+            match commands.last_mut().filter(|_| line.starts_with(' ')) {
+                Some((command, _)) => *command += &format!(" {}", line.trim()),
+                None => commands.push((line.to_owned(), number)),
+            }
+        }
+        while lines.next_if(|(line, _)| !line.is_empty()).is_some() {}
+        let mut decided = String::new();
+        for (text, line) in &commands {
+            let command = Command::new(file, *line, text);
+            machine.carry_out(&command, &mut decided);
+            command.assert_read();
+        }
+        if decided.is_empty() {
+            decided = format!("{NOTHING}\n");
+        }
+        written += &format!("{SEPARATOR}\n{decided}");
+    }
+    written
+}
+
+/// A command of a scenario.
+#[derive(Debug)]
+pub(crate) struct Command<'a> {
+    file: &'a str,
+    line: usize,
+    text: &'a str,
+    name: &'a str,
+    words: Vec<Word<'a>>,
+}
+
+#[derive(Debug)]
+struct Word<'a> {
+    /// Empty for a word without a value.
+    key: &'a str,
+    value: &'a str,
+    read: Cell<bool>,
+}
+
+impl<'a> Command<'a> {
+    fn new(file: &'a str, line: usize, text: &'a str) -> Command<'a> {
+        let mut words = text.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let word = |word: &'a str| {
+            let (key, value) = word.split_once('=').unwrap_or(("", word));
+            Word { key, value, read: Cell::new(false) }
+        };
+        Command { file, line, text, name, words: words.map(word).collect() }
+    }
+
+    /// What it is to be done.
+    pub(crate) fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Fails with the place of the command.
+    pub(crate) fn fail(&self, what: &str) -> ! {
+        panic!("{}:{}: `{}`: {what}", self.file, self.line, self.text)
+    }
+
+    /// Fails because the machine has no such command.
+    pub(crate) fn unknown(&self) -> ! {
+        self.fail("no such command")
+    }
+
+    /// Whether it has this word.
+    pub(crate) fn has(&self, word: &str) -> bool {
+        let found = self.words.iter().find(|one| one.key.is_empty() && one.value == word);
+        found.is_some_and(|one| !one.read.replace(true))
+    }
+
+    /// Its next word that is no pair.
+    pub(crate) fn word<T: Value>(&self) -> T {
+        let found = self.words.iter().find(|one| one.key.is_empty() && !one.read.replace(true));
+        found.map_or_else(|| self.fail(&format!("{} is missing", T::WHAT)), |word| self.parse(word.value))
+    }
+
+    /// The value of a key, if it is there.
+    pub(crate) fn find<T: Value>(&self, key: &str) -> Option<T> {
+        self.text_of(key).map(|value| self.parse(value))
+    }
+
+    /// The value of a key.
+    pub(crate) fn get<T: Value>(&self, key: &str) -> T {
+        self.find(key).unwrap_or_else(|| self.fail(&format!("{key}=, {}, is missing", T::WHAT)))
+    }
+
+    /// The values of a key, separated by commas; none without the key.
+    pub(crate) fn list<T: Value>(&self, key: &str) -> Vec<T> {
+        self.text_of(key).map_or_else(Vec::new, |values| values.split(',').map(|value| self.parse(value)).collect())
+    }
+
+    fn text_of(&self, key: &str) -> Option<&'a str> {
+        let found = self.words.iter().find(|word| word.key == key)?;
+        found.read.set(true);
+        Some(found.value)
+    }
+
+    fn parse<T: Value>(&self, value: &str) -> T {
+        T::parse(value).unwrap_or_else(|| self.fail(&format!("`{value}` is not {}", T::WHAT)))
+    }
+
+    fn assert_read(&self) {
+        if let Some(word) = self.words.iter().find(|word| !word.read.get()) {
+            let what = if word.key.is_empty() { word.value } else { word.key };
+            self.fail(&format!("`{what}` means nothing here"));
+        }
+    }
+}
+
+/// What a word of a command stands for.
+pub(crate) trait Value: Sized {
+    /// Names it in a message.
+    const WHAT: &str;
+
+    fn parse(text: &str) -> Option<Self>;
+}
+
+impl Value for String {
+    const WHAT: &str = "a word";
+
+    fn parse(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ident)*) => {$(
+        impl Value for $number {
+            const WHAT: &str = "a number";
+
+            fn parse(text: &str) -> Option<$number> {
+                text.parse().ok()
+            }
+        }
+    )*};
+}
+
+numbers! { u32 u64 }
+
+macro_rules! ids {
+    ($($id:ident: $what:literal,)*) => {$(
+        impl Value for $id {
+            const WHAT: &str = $what;
+
+            fn parse(text: &str) -> Option<$id> {
+                text.parse().ok().map($id)
+            }
+        }
+    )*};
+}
+
+ids! {
+    SectionId: "a section",
+    Epoch: "an epoch",
+    NodeId: "a node",
+    Incarnation: "an incarnation",
+    HandoverId: "a handover",
+    RouteVersion: "a version of the routes",
+}
+
+/// As `2.5s` or `25ms`, also with a sign of addition before it.
+impl Value for Duration {
+    const WHAT: &str = "a duration, as 2.5s or 25ms";
+
+    fn parse(text: &str) -> Option<Duration> {
+        let text = text.strip_prefix('+').unwrap_or(text);
+        let (number, seconds) = match text.strip_suffix("ms") {
+            Some(number) => (number, 0.001),
+            None => (text.strip_suffix('s')?, 1.0),
+        };
+        Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
+    }
+}
+
+/// An ownership, as `3@7`: section 3 under epoch 7.
+impl Value for (SectionId, Epoch) {
+    const WHAT: &str = "an ownership, as SECTION@EPOCH";
+
+    fn parse(text: &str) -> Option<(SectionId, Epoch)> {
+        let (section, epoch) = text.split_once('@')?;
+        Some((SectionId::parse(section)?, Epoch::parse(epoch)?))
+    }
+}
+
+mod tests {
+    use super::*;
+
+    /// Adds durations up.
+    struct Clock(Duration);
+
+    impl Machine for Clock {
+        fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
+            match command.name() {
+                "clock" => self.0 += command.word::<Duration>(),
+                "show" => *out += &format!("now {:?}\n", self.0),
+                _ => command.unknown(),
+            }
+        }
+    }
+
+    fn decide(text: &str) -> String {
+        run("story.txt", text, &mut Clock(Duration::ZERO))
+    }
+
+    #[test]
+    fn what_is_decided_replaces_what_stands_in_the_file() {
+        let text = "# A story.\n\nclock +2.5s\n----\nnothing\n\nclock\n  20ms\nshow\n----\nold\nlines\n";
+        let decided = "# A story.\n\nclock +2.5s\n----\nnothing\n\nclock\n  20ms\nshow\n----\nnow 2.52s\n";
+        assert_eq!(decide(text), decided);
+        assert_eq!(decide(decided), decided);
+        assert_eq!(decide("clock 1s\n\nshow"), "clock 1s\n----\nnothing\n\nshow\n----\nnow 1s\n");
+    }
+
+    #[test]
+    #[should_panic(expected = "story.txt:4: `clock 5`: `5` is not a duration, as 2.5s or 25ms")]
+    fn a_value_that_cannot_be_read_is_named_with_its_place() {
+        decide("show\n----\n\nclock 5\n----\n");
+    }
+
+    #[test]
+    #[should_panic(expected = "story.txt:1: `clock 5s lease=2s`: `lease` means nothing here")]
+    fn a_word_that_no_command_reads_fails() {
+        decide("clock 5s lease=2s\n----\n");
+    }
+
+    #[test]
+    #[should_panic(expected = "story.txt:2: `clok 5s`: no such command")]
+    fn an_unknown_command_fails() {
+        decide("clock 5s\nclok 5s\n----\n");
+    }
+}
