@@ -199,7 +199,7 @@ impl PendingCall {
         self.state = State::Ready;
         match view.lease_here() {
             Some(true) => Step::Serve,
-            Some(false) => Step::Rest(self.wait(now, Refusal::LeaseExpired { section: self.section })),
+            Some(false) => Step::Rest(self.wait(now, Refusal::LeaseExpired { section: self.section }, true)),
             None => self.elsewhere(now, view),
         }
     }
@@ -211,12 +211,16 @@ impl PendingCall {
         // The node that forwarded the call has other routes than this one: one of the two is old.
         self.renewal_due |= owner.is_none() || self.hops > 0;
         match owner {
-            None => Step::Rest(self.wait(now, Refusal::Unserved { section })),
+            None => Step::Rest(self.wait(now, Refusal::Unserved { section }, false)),
+            // Nothing was sent, so the refusal states that no number was consumed.
+            Some(owner) if now >= self.deadline => {
+                Step::Rest(Rest::Refuse(Refusal::OwnerUnreachable { section, owner }))
+            }
             Some(to) if self.hops < limits::MAX_HOPS => {
                 self.state = State::Forwarded(Forwarded { to, sent: now, replaced: None, suspected: false });
                 Step::Forward(to)
             }
-            Some(_) if view.is_expected() => Step::Rest(self.wait(now, Refusal::NotOwner { section, owner })),
+            Some(_) if view.is_expected() => Step::Rest(self.wait(now, Refusal::NotOwner { section, owner }, false)),
             // It waits better where it came from: that node may be granted the section at any moment, and would wait for
             // the response of this one.
             Some(_) => Step::Rest(Rest::Refuse(Refusal::NotOwner { section, owner })),
@@ -240,20 +244,20 @@ impl PendingCall {
 
     /// The items that could be served were. `blocked` is why the others could not; `None`: there is none.
     pub fn on_served(&mut self, now: Duration, blocked: Option<Refusal>) -> Rest {
-        self.remain(now, blocked)
+        self.remain(now, blocked, true)
     }
 
     /// The owner responded. `remaining` is the transient refusal of the items that stay pending; `None`: none does.
     pub fn on_response(&mut self, now: Duration, remaining: Option<Refusal>) -> Rest {
-        self.remain(now, remaining)
+        self.remain(now, remaining, false)
     }
 
-    fn remain(&mut self, now: Duration, reason: Option<Refusal>) -> Rest {
+    fn remain(&mut self, now: Duration, reason: Option<Refusal>, here: bool) -> Rest {
         self.state = State::Ready;
         let Some(reason) = reason else { return Rest::Done };
         self.renewal_due |=
             matches!(reason, Refusal::NotOwner { .. } | Refusal::Unserved { .. } | Refusal::StaleEpoch { .. });
-        self.wait(now, reason)
+        self.wait(now, reason, here)
     }
 
     /// Watches a request under way, by the section's newest owner. An owner that hands a section over responds to late calls
@@ -288,15 +292,15 @@ impl PendingCall {
         self.state = State::Ready;
     }
 
-    /// Waits for this reason, or refuses with it once the deadline is over.
-    fn wait(&mut self, now: Duration, reason: Refusal) -> Rest {
+    /// Waits for this reason, found here or at another node, or refuses with it once the deadline is over.
+    fn wait(&mut self, now: Duration, reason: Refusal, here: bool) -> Rest {
         if now >= self.deadline {
             return Rest::Refuse(reason);
         }
         let retry_at = (now + self.retry).min(self.deadline);
         self.state = State::Waiting(Waiting { reason, retry_at });
-        let stalled = matches!(reason, Refusal::CeilingStalled { .. });
-        let awaits_owner = !stalled && !matches!(reason, Refusal::LeaseExpired { .. });
+        let stalled = here && matches!(reason, Refusal::CeilingStalled { .. });
+        let awaits_owner = !here || matches!(reason, Refusal::StaleEpoch { .. });
         Rest::Wait(Wait { until: retry_at, awaits_owner, stalled })
     }
 }
