@@ -2,8 +2,9 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{Format, JsonFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 mod limit;
@@ -43,24 +44,27 @@ pub enum TelemetryError {
 /// # Errors
 /// [`TelemetryError`]
 pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), TelemetryError> {
-    let filter =
-        EnvFilter::try_new(filter).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
+    let registry = tracing_subscriber::registry().with(parse(filter)?);
     // Without the library's internal errors: it prints them to stderr, and panics if that pipe is closed.
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
-        LogFormat::Plain => builder
-            .with_ansi(color && std::io::stderr().is_terminal())
-            .event_format(Limit::new(Format::default(), false))
-            .finish()
-            .try_init(),
-        LogFormat::Json => builder
-            .fmt_fields(JsonFields::new())
-            .event_format(Limit::new(Format::default().json().flatten_event(true), true))
-            .finish()
-            .try_init(),
+        LogFormat::Plain => {
+            let ansi = color && std::io::stderr().is_terminal();
+            let layer = layer.with_ansi(ansi).event_format(Limit::new(Format::default(), false));
+            registry.with(layer).try_init()
+        }
+        LogFormat::Json => {
+            let limit = Limit::new(Format::default().json().flatten_event(true), true);
+            registry.with(layer.fmt_fields(JsonFields::new()).event_format(limit)).try_init()
+        }
     };
     started.map_err(TelemetryError::Twice)
+}
+
+/// Parses a filter. Targets and levels only: the patterns of spans and fields would cost the regular expressions of a large
+/// library, and no span is opened here.
+fn parse(filter: &str) -> Result<Targets, TelemetryError> {
+    filter.parse().map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
 }
 
 /// Validates a filter without starting to log.
@@ -68,7 +72,7 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), Telemetr
 /// # Errors
 /// [`TelemetryError::Filter`]
 pub fn check_filter(filter: &str) -> Result<(), TelemetryError> {
-    EnvFilter::try_new(filter).map(drop).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
+    parse(filter).map(drop)
 }
 
 #[cfg(test)]
