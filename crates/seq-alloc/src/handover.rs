@@ -90,7 +90,7 @@ enum Step {
 pub(crate) enum AnsweredStep {
     Prepare(Handover, Result<(), Status>),
     Stage(Handover, Result<(), Status>),
-    Commit(AnsweredCommit),
+    Commit(Box<AnsweredCommit>),
     Activate(Handover, Result<(), Status>),
 }
 
@@ -107,7 +107,7 @@ impl HandoverCall {
             Step::Stage(handover) => AnsweredStep::Stage(handover, shared.stage(&handover).await),
             Step::Commit(attempt) => {
                 let response = shared.commit(link, &attempt.handover).await;
-                AnsweredStep::Commit(AnsweredCommit { attempt, response })
+                AnsweredStep::Commit(Box::new(AnsweredCommit { attempt, response }))
             }
             Step::Activate(handover) => AnsweredStep::Activate(handover, shared.activate(&handover).await),
         }
@@ -176,7 +176,8 @@ impl Handovers {
                     shared.counters.handover(HandoverOutcome::Thawed);
                 }
             }
-            AnsweredStep::Commit(AnsweredCommit { mut attempt, response }) => {
+            AnsweredStep::Commit(answered) => {
+                let AnsweredCommit { mut attempt, response } = *answered;
                 if !self.on_commit_response(&attempt.handover, response) {
                     let at = Instant::now() + attempt.backoff.wait(fastrand::u32(..));
                     self.retries.push((at, attempt));
