@@ -30,7 +30,7 @@ use crate::raise_queue::RaiseInbox;
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::work::{Advance, Read, Take, Work};
-use crate::{handover, peer_routes, raise_loop, session, shared};
+use crate::{control_loop, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -120,10 +120,7 @@ impl Allocator {
             layout,
             options,
         });
-        group.spawn("session loop", Kind::Critical, session::run(shared.clone(), link.clone()));
-        group.spawn("handover loop", Kind::Critical, handover::run(shared.clone(), link.clone()));
-        group.spawn("peer routes loop", Kind::Critical, peer_routes::run(shared.clone()));
-        group.spawn("raise loop", Kind::Critical, raise_loop::run(shared.clone(), link));
+        group.spawn("control loop", Kind::Critical, control_loop::run(shared.clone(), link));
         group.spawn("metrics loop", Kind::Disposable, shared::metrics_loop(shared.clone()));
         Ok(Allocator { shared, arrivals: None })
     }

@@ -17,7 +17,7 @@ use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::allocator::Allocator;
-use crate::handover;
+use crate::handover_calls;
 
 /// How long an Activate waits for the grant: the store's response to one renewal, well before the source times out.
 const GRANT_TIME: Duration = Duration::from_millis(400);
@@ -74,7 +74,7 @@ impl HandoverService for Service {
         let offer = self.offer(first.offer.as_ref())?;
         // Before more is received than the first message.
         self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
-        let time = handover::stage_time(self.0.shared.layout.section_size() as usize);
+        let time = handover_calls::stage_time(self.0.shared.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
         let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
         self.0.shared.step(|owner, _| owner.on_stage(&offer, copy)).map_err(|refusal| self.refused(&refusal))?;

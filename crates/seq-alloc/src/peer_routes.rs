@@ -1,8 +1,8 @@
 //! Fetches newer routes from peer AllocSvrs while the lease is expired.
 //!
-//! A node that is cut off from the store alone keeps its sections without a lease, and their calls stay pending. Peers know
-//! whether the sections have other owners by now. Peer routes can only revoke sections, never grant one or extend the lease: a
-//! section that is routed elsewhere under a newer epoch leaves, and its calls are forwarded.
+//! A node that is cut off from the store alone keeps its sections without a lease, and their calls stay pending. Peers
+//! know whether the sections have other owners by now. Peer routes can only revoke sections, never grant one or extend
+//! the lease: a section that is routed elsewhere under a newer epoch leaves, and its calls are forwarded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,27 +11,59 @@ use seq_core::renewals::PEER_ROUTES_INTERVAL;
 use seq_core::route::RouteUpdate;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tokio::time::Instant;
 
 use crate::shared::Shared;
 
 /// How long one peer may take; it may be as far away as the store.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Fetches from the peers in turn, whenever the lease is over.
-pub(crate) async fn run(shared: Arc<Shared>) {
-    for turn in 0.. {
-        tokio::select! {
-            () = shared.shutdown.cancelled() => return,
-            () = tokio::time::sleep(PEER_ROUTES_INTERVAL) => {}
-        }
-        if shared.is_leased() {
-            continue;
-        }
-        if let Some(update) = fetch(&shared, turn).await
-            && let Err(error) = shared.step(|owner, effects| owner.on_peer_routes(&update, effects))
+/// Fetches from the peers in turn, while the lease is over.
+pub(crate) struct PeerRoutes {
+    shared: Arc<Shared>,
+    /// Counts the checks of the lease; chooses the peer.
+    turn: usize,
+    /// When the lease is checked next; `None` while a fetch is in flight.
+    due: Option<Instant>,
+}
+
+/// A fetch from the peer of a turn.
+pub(crate) struct PeerRoutesCall {
+    shared: Arc<Shared>,
+    turn: usize,
+}
+
+impl PeerRoutesCall {
+    pub(crate) async fn send(self) -> Option<RouteUpdate> {
+        fetch(&self.shared, self.turn).await
+    }
+}
+
+impl PeerRoutes {
+    /// The first check is due after the usual interval.
+    pub(crate) fn new(shared: Arc<Shared>) -> PeerRoutes {
+        PeerRoutes { shared, turn: 0, due: Some(Instant::now() + PEER_ROUTES_INTERVAL) }
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(crate) fn on_due(&mut self) -> Option<PeerRoutesCall> {
+        let (shared, turn) = (self.shared.clone(), self.turn);
+        self.turn = turn.wrapping_add(1);
+        let leased = shared.is_leased();
+        self.due = leased.then(|| Instant::now() + PEER_ROUTES_INTERVAL);
+        (!leased).then_some(PeerRoutesCall { shared, turn })
+    }
+
+    pub(crate) fn on_fetched(&mut self, update: Option<RouteUpdate>) {
+        if let Some(update) = update
+            && let Err(error) = self.shared.step(|owner, effects| owner.on_peer_routes(&update, effects))
         {
             tracing::warn!(%error, "cannot use the routes of a peer");
         }
+        self.due = Some(Instant::now() + PEER_ROUTES_INTERVAL);
     }
 }
 

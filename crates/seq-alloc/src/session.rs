@@ -1,11 +1,16 @@
 //! Keeps this process known to the store: registers it, renews, and gives each ownership update to the owner's machine.
 //!
-//! An incarnation lasts from a registration until the store reports a newer one. Then every section is dropped and a new
-//! incarnation begins with a new token. When a call is due is decided by `seq_core::renewals`.
+//! An incarnation lasts from a registration until the store reports a newer one. Then every section is dropped and a
+//! new incarnation begins with a new token. When a call is due is decided by `seq_core::renewals`; the control loop
+//! sends it.
+//!
+//! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next is
+//! sent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use seq_core::lease::Clocks;
 use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
 use seq_core::renewals::{Poll, Registrations, Renewals};
 use seq_core::{Incarnation, NodeId, RenewSeq, RouteVersion};
@@ -17,92 +22,200 @@ use tokio::time::Instant;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Registers and renews, incarnation after incarnation, until shutdown, or until this process may no longer serve.
-pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
-    let origin = Instant::now();
-    let mut registrations = Registrations::new(shared.options.renewals());
-    loop {
-        let incarnation = async {
-            let session = register(&shared, &link, &mut registrations).await;
-            registrations.on_registered(origin.elapsed(), session.incarnation);
-            renew(&shared, &link, session).await;
-            shared.end_session(session);
-            tokio::time::sleep(registrations.on_session_over(origin.elapsed(), fastrand::u32(..))).await;
-        };
-        tokio::select! {
-            biased;
-            () = shared.halt.wait() => break,
-            () = shared.shutdown.cancelled() => return,
-            () = incarnation => {}
-        }
-    }
-    let session = shared.ownership.machine().session();
-    if let Some(session) = session {
-        shared.end_session(session);
-    }
-    shared.note_fault(shared.halt.get().map(|halt| halt.to_string()));
-    shared.shutdown.cancelled().await;
+/// The incarnations of this process: what is registered, renewed, and repeated after a failure.
+pub(crate) struct Sessions {
+    shared: Arc<Shared>,
+    link: Arc<StoreLink>,
+    /// What the times of the machines count from.
+    origin: Instant,
+    registrations: Registrations,
+    renewals: Renewals,
+    state: State,
+    /// When the next registration or renewal is due; `None` while a call is in flight.
+    due: Option<Instant>,
 }
 
-/// Begins an incarnation. Repeated until it succeeds, with one token, so that a repeat is the same incarnation.
-async fn register(shared: &Shared, link: &StoreLink, registrations: &mut Registrations) -> Session {
-    let mut request = v1::RegisterRequest {
-        set: shared.set.clone(),
-        node: shared.name.clone(),
-        addr: shared.advertise.clone(),
-        token: fastrand::u64(1..),
-        lease_ms: u64::try_from(shared.options.lease.as_millis()).unwrap_or(u64::MAX),
-        follows: 0,
-        seen_revision: 0,
-        replace: shared.replace,
-    };
-    let mut repeats = Repeats::default();
-    loop {
-        request.follows = registrations.follows().0;
-        request.seen_revision = link.seen().revision.0;
-        match link.call(request.clone()).await {
-            Ok(response) => {
-                link.adopt_members(&response.stores);
-                shared.note_stores(response.stores);
-                let session =
-                    Session { node: NodeId(response.node_id), incarnation: Incarnation(response.incarnation) };
-                let (set, name) = (&shared.set, &shared.name);
-                let (node, incarnation) = (session.node.0, session.incarnation.0);
-                tracing::info!(set, name, node, incarnation, "registered");
-                shared.begin_session(session);
-                return session;
-            }
+enum State {
+    /// Between two incarnations, until a registration with a new token is due.
+    Paused,
+    /// Repeated until it succeeds, with one token, so that a repeat is the same incarnation.
+    Registering {
+        request: v1::RegisterRequest,
+        repeats: Repeats,
+    },
+    Registered {
+        session: Session,
+        fault: RenewalFault,
+    },
+    /// This process may no longer serve.
+    Halted,
+}
+
+/// A call to the store. One is in flight at a time.
+pub(crate) enum SessionCall {
+    Register(v1::RegisterRequest),
+    Renew(RenewalCall),
+}
+
+pub(crate) struct RenewalCall {
+    renewal: Renewal,
+    /// Read before the request is sent: what the response grants is counted from here.
+    sent: Clocks,
+}
+
+/// A renewal whose call ended.
+pub(crate) struct AnsweredRenewal {
+    renewal: Renewal,
+    sent: Clocks,
+    response: Result<v1::RenewResponse, StoreError>,
+}
+
+impl RenewalCall {
+    pub(crate) async fn send(self, link: &StoreLink) -> AnsweredRenewal {
+        let RenewalCall { renewal, sent } = self;
+        let response = link.call(request(&renewal)).await;
+        AnsweredRenewal { renewal, sent, response }
+    }
+}
+
+impl Sessions {
+    /// The first registration is due at once.
+    pub(crate) fn new(shared: Arc<Shared>, link: Arc<StoreLink>) -> Sessions {
+        let (origin, options) = (Instant::now(), shared.options.renewals());
+        let (registrations, renewals) = (Registrations::new(options), Renewals::new(options));
+        Sessions { shared, link, origin, registrations, renewals, state: State::Paused, due: Some(origin) }
+    }
+
+    pub(crate) fn registration_due(&self) -> Option<Instant> {
+        self.due.filter(|_| matches!(self.state, State::Paused | State::Registering { .. }))
+    }
+
+    pub(crate) fn renewal_due(&self) -> Option<Instant> {
+        self.due.filter(|_| matches!(self.state, State::Registered { .. }))
+    }
+
+    pub(crate) fn is_halted(&self) -> bool {
+        matches!(self.state, State::Halted)
+    }
+
+    /// Begins an incarnation, or repeats its registration.
+    pub(crate) fn on_registration_due(&mut self) -> Option<SessionCall> {
+        if let State::Paused = self.state {
+            let request = v1::RegisterRequest {
+                set: self.shared.set.clone(),
+                node: self.shared.name.clone(),
+                addr: self.shared.advertise.clone(),
+                token: fastrand::u64(1..),
+                lease_ms: u64::try_from(self.shared.options.lease.as_millis()).unwrap_or(u64::MAX),
+                follows: 0,
+                seen_revision: 0,
+                replace: self.shared.replace,
+            };
+            self.state = State::Registering { request, repeats: Repeats::default() };
+        }
+        self.register()
+    }
+
+    fn register(&mut self) -> Option<SessionCall> {
+        let State::Registering { request, .. } = &mut self.state else { return None };
+        request.follows = self.registrations.follows().0;
+        request.seen_revision = self.link.seen().revision.0;
+        self.due = None;
+        Some(SessionCall::Register(request.clone()))
+    }
+
+    /// Adopts the incarnation, whose first renewal is due at once, or has the registration repeated.
+    pub(crate) fn on_registration_done(
+        &mut self,
+        response: Result<v1::RegisterResponse, StoreError>,
+    ) -> Option<SessionCall> {
+        let State::Registering { request, repeats } = &mut self.state else { return None };
+        let shared = &self.shared;
+        match response {
+            Ok(response) => self.on_registered(response),
             // The store names the newest incarnation; the next attempt follows that one.
             Err(StoreError::Refused { reason, current, .. })
-                if reason == Reason::OtherPredecessor && registrations.on_newer(Incarnation(current)) => {}
+                if reason == Reason::OtherPredecessor && self.registrations.on_newer(Incarnation(current)) =>
+            {
+                self.register()
+            }
             Err(error) => {
                 shared.judge(Session { node: NodeId(0), incarnation: Incarnation(request.follows) }, &error);
                 if let Some(repeated) = repeats.admit() {
                     tracing::warn!(set = shared.set, name = shared.name, %error, repeated, "cannot register");
                 }
                 shared.note_fault(Some(error.to_string()));
-                tokio::time::sleep(registrations.on_failed(fastrand::u32(..))).await;
+                self.due = Some(Instant::now() + self.registrations.on_failed(fastrand::u32(..)));
+                None
             }
         }
     }
-}
 
-/// Renews until the incarnation is over. A renewal without a response is repeated under the same number.
-async fn renew(shared: &Shared, link: &StoreLink, session: Session) {
-    let origin = Instant::now();
-    let mut renewals = Renewals::new(shared.options.renewals());
-    let mut fault = RenewalFault::default();
-    renewals.on_registered();
-    loop {
-        shared.renewal_due(&mut renewals, origin).await;
-        let renewal = shared.ownership.machine().renewal().filter(|renewal| renewal.session == session);
-        let Some(renewal) = renewal else { return };
-        // Read before the request is sent: what the response grants is counted from here.
-        let sent = shared.clock.now();
-        match link.call(request(&renewal)).await {
+    fn on_registered(&mut self, response: v1::RegisterResponse) -> Option<SessionCall> {
+        let shared = &self.shared;
+        self.link.adopt_members(&response.stores);
+        shared.note_stores(response.stores);
+        let session = Session { node: NodeId(response.node_id), incarnation: Incarnation(response.incarnation) };
+        let (set, name) = (&shared.set, &shared.name);
+        let (node, incarnation) = (session.node.0, session.incarnation.0);
+        tracing::info!(set, name, node, incarnation, "registered");
+        shared.begin_session(session);
+        self.registrations.on_registered(self.origin.elapsed(), session.incarnation);
+        self.renewals.on_registered();
+        self.state = State::Registered { session, fault: RenewalFault::default() };
+        self.poll()
+    }
+
+    pub(crate) fn on_renewal_due(&mut self) -> Option<SessionCall> {
+        self.poll()
+    }
+
+    /// The routes known here proved stale.
+    pub(crate) fn on_routes_stale(&mut self) -> Option<SessionCall> {
+        self.renewals.on_stale();
+        self.poll()
+    }
+
+    /// A peer reports that a handover to this node is committed.
+    pub(crate) fn on_grant_reported(&mut self) -> Option<SessionCall> {
+        self.renewals.on_grant_reported();
+        self.poll()
+    }
+
+    /// Renews where that is due; else notes when it will be.
+    fn poll(&mut self) -> Option<SessionCall> {
+        let State::Registered { session, .. } = self.state else { return None };
+        let shared = &self.shared;
+        let expects = || shared.pending.await_owner() || shared.ownership.machine().expects_update();
+        self.due = match self.renewals.poll(self.origin.elapsed(), expects) {
+            Poll::Send => {
+                self.due = None;
+                return self.renew(session);
+            }
+            Poll::Wait(due) => Some(self.origin + due),
+            Poll::Idle => None,
+        };
+        None
+    }
+
+    fn renew(&mut self, session: Session) -> Option<SessionCall> {
+        let renewal = self.shared.ownership.machine().renewal().filter(|renewal| renewal.session == session);
+        let Some(renewal) = renewal else {
+            self.end(session);
+            return None;
+        };
+        Some(SessionCall::Renew(RenewalCall { renewal, sent: self.shared.clock.now() }))
+    }
+
+    /// Adopts a response. A renewal without one is repeated under the same number.
+    pub(crate) fn on_renewal_done(&mut self, answered: AnsweredRenewal) -> Option<SessionCall> {
+        let State::Registered { session, fault } = &mut self.state else { return None };
+        let (shared, session) = (&self.shared, *session);
+        let AnsweredRenewal { renewal, sent, response } = answered;
+        match response {
             Ok(response) => {
                 shared.counters.renewed(true);
-                link.adopt_members(&response.stores);
+                self.link.adopt_members(&response.stores);
                 shared.note_stores(response.stores);
                 let adopted = shared
                     .read_update(response.update.as_ref(), session.node)
@@ -116,20 +229,44 @@ async fn renew(shared: &Shared, link: &StoreLink, session: Session) {
                 }
                 shared.note_fault(adopted.err().map(|error| error.to_string()));
                 fault.end(shared, session);
-                renewals.on_response();
+                self.renewals.on_response();
             }
             Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
                 tracing::warn!(%error, "this incarnation is over; every section is dropped");
                 shared.judge(session, &error);
-                return;
+                self.end(session);
             }
             Err(error) => {
                 shared.counters.renewed(false);
                 fault.note(shared, session, &error);
                 shared.note_fault(Some(error.to_string()));
-                renewals.on_failed(origin.elapsed(), fastrand::u32(..));
+                self.renewals.on_failed(self.origin.elapsed(), fastrand::u32(..));
             }
         }
+        self.poll()
+    }
+
+    /// Ends an incarnation; the next registration is due after a pause.
+    fn end(&mut self, session: Session) {
+        self.shared.end_session(session);
+        self.renewals.on_session_over();
+        let pause = self.registrations.on_session_over(self.origin.elapsed(), fastrand::u32(..));
+        self.due = Some(Instant::now() + pause);
+        self.state = State::Paused;
+    }
+
+    /// This process may no longer serve: ends the incarnation, and begins no other. The response of a call in flight is
+    /// not adopted.
+    pub(crate) fn on_halted(&mut self) {
+        let shared = &self.shared;
+        let session = shared.ownership.machine().session();
+        if let Some(session) = session {
+            shared.end_session(session);
+        }
+        shared.note_fault(shared.halt.get().map(|halt| halt.to_string()));
+        self.renewals.on_session_over();
+        self.due = None;
+        self.state = State::Halted;
     }
 }
 
@@ -233,22 +370,5 @@ impl Shared {
         me: NodeId,
     ) -> Result<OwnershipUpdate, OwnershipUpdateError> {
         owners::update(update, &self.layout, me)
-    }
-
-    /// Completes when the next renewal is to be sent.
-    async fn renewal_due(&self, renewals: &mut Renewals, origin: Instant) {
-        loop {
-            let expects = || self.pending.await_owner() || self.ownership.machine().expects_update();
-            let due = match renewals.poll(origin.elapsed(), expects) {
-                Poll::Send => return,
-                Poll::Wait(due) => Some(origin + due),
-                Poll::Idle => None,
-            };
-            tokio::select! {
-                () = self.grants_due.notified() => renewals.on_grant_reported(),
-                () = self.renew_now.notified() => renewals.on_stale(),
-                () = tokio::time::sleep_until(due.unwrap_or(origin)), if due.is_some() => {}
-            }
-        }
     }
 }

@@ -1,0 +1,263 @@
+//! The one place where an AllocSvr waits: turns notifies, ended calls and one timer into an [`Event`].
+//!
+//! Each event is handled by a short method of the module that owns its subject: `session`, `raises`, `handover` and
+//! `peer_routes`. A handler never waits. It returns the calls that follow; they run as tasks, and the end of each is an
+//! event again, so a slow store or peer delays only what waits for its response. At the `trace` level the log of this
+//! module shows each event: why an AllocSvr wakes.
+//!
+//! Two things wait elsewhere. The metrics loop (`shared`) decides nothing, its walk over all pages takes milliseconds,
+//! and it may fail without ending the process. Pending calls wait for `ownership_changed` on the threads that serve
+//! them.
+//!
+//! **Invariant:** responses are adopted here alone, one at a time, in the order in which the calls ended. Once this
+//! process may no longer serve, no registration or renewal follows.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use seq_core::route::RouteUpdate;
+use seq_proto::v1::RegisterResponse;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use crate::handover::{AnsweredStep, Handovers};
+use crate::peer_routes::PeerRoutes;
+use crate::raises::{AnsweredRaise, Raises};
+use crate::session::{AnsweredRenewal, SessionCall, Sessions};
+use crate::shared::Shared;
+use crate::store_link::{StoreError, StoreLink};
+
+/// Why the control loop wakes.
+enum Event {
+    /// This process may no longer serve.
+    Halted,
+    /// The allocator shuts down.
+    ShutDown,
+    /// A registration is sent, or repeated.
+    RegistrationDue,
+    /// The call of a registration ended.
+    RegistrationDone(Result<RegisterResponse, StoreError>),
+    /// A renewal is sent, or repeated.
+    RenewalDue,
+    /// The call of a renewal ended.
+    RenewalDone(AnsweredRenewal),
+    /// The routes known here proved stale.
+    RoutesStale,
+    /// A peer reports that a handover to this node is committed.
+    GrantReported,
+    /// A section was queued to have its ceiling raised.
+    RaiseQueued,
+    /// The wait after a raise that failed is over.
+    RaiseRetryDue,
+    /// The call of a raise ended.
+    RaiseDone(AnsweredRaise),
+    /// The owner's machine requested a step of a handover.
+    HandoverRequested,
+    /// A commit of a handover without a definite response is repeated.
+    CommitRetryDue,
+    /// The call of a step of a handover ended.
+    HandoverStepDone(AnsweredStep),
+    /// The lease is checked, and routes are fetched from a peer where it is over.
+    PeerRoutesDue,
+    /// The fetch from a peer ended, with its routes where they are newer.
+    PeerRoutesFetched(Option<RouteUpdate>),
+}
+
+impl Event {
+    /// The variant, for the log. The data is left out: an ownership update can be megabytes.
+    fn name(&self) -> &'static str {
+        match self {
+            Event::Halted => "halted",
+            Event::ShutDown => "shut down",
+            Event::RegistrationDue => "registration due",
+            Event::RegistrationDone(_) => "registration done",
+            Event::RenewalDue => "renewal due",
+            Event::RenewalDone(_) => "renewal done",
+            Event::RoutesStale => "routes stale",
+            Event::GrantReported => "grant reported",
+            Event::RaiseQueued => "raise queued",
+            Event::RaiseRetryDue => "raise retry due",
+            Event::RaiseDone(_) => "raise done",
+            Event::HandoverRequested => "handover requested",
+            Event::CommitRetryDue => "commit retry due",
+            Event::HandoverStepDone(_) => "handover step done",
+            Event::PeerRoutesDue => "peer routes due",
+            Event::PeerRoutesFetched(_) => "peer routes fetched",
+        }
+    }
+}
+
+struct ControlLoop {
+    shared: Arc<Shared>,
+    link: Arc<StoreLink>,
+    sessions: Sessions,
+    raises: Raises,
+    handovers: Handovers,
+    peer_routes: PeerRoutes,
+    /// Calls in flight. Bounded by their subjects: one registration or renewal, the options' raises in flight, a step
+    /// of each handover under way, one fetch from a peer.
+    calls: JoinSet<Event>,
+    /// The registration or renewal among them, or the last one.
+    session_call: Option<AbortHandle>,
+}
+
+/// Registers, renews, raises, hands over and fetches routes until shutdown.
+pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
+    let mut control = ControlLoop {
+        sessions: Sessions::new(shared.clone(), link.clone()),
+        raises: Raises::new(shared.clone()),
+        handovers: Handovers::new(shared.clone()),
+        peer_routes: PeerRoutes::new(shared.clone()),
+        calls: JoinSet::new(),
+        session_call: None,
+        shared,
+        link,
+    };
+    loop {
+        let event = control.next_event().await;
+        tracing::trace!(set = control.shared.set, name = control.shared.name, event = event.name(), "woken");
+        if let Event::ShutDown = event {
+            break;
+        }
+        control.handle(event);
+    }
+    // Aborts the calls in flight: no response is adopted any more.
+    control.calls.shutdown().await;
+}
+
+impl ControlLoop {
+    /// Waits for the next event. Of several, what ends the work is first; then the timer and the ended calls, which are
+    /// paced; then the notifies, last the ones that any caller can cause, so that a flood of them delays nothing else.
+    async fn next_event(&mut self) -> Event {
+        loop {
+            let (at, due) = self.next_deadline().unzip();
+            let shared = &self.shared;
+            return tokio::select! {
+                biased;
+                () = shared.halt.wait(), if !self.sessions.is_halted() => Event::Halted,
+                () = shared.shutdown.cancelled() => Event::ShutDown,
+                () = sleep_until(at.unwrap_or_else(Instant::now)), if due.is_some() => due.expect("a timer"),
+                Some(ended) = self.calls.join_next() => match of_call(ended) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                () = shared.handovers.arrived() => Event::HandoverRequested,
+                () = shared.raises.arrived() => Event::RaiseQueued,
+                () = shared.grants_due.notified() => Event::GrantReported,
+                () = shared.renew_now.notified() => Event::RoutesStale,
+            };
+        }
+    }
+
+    /// The earliest time at which a subject has something to do, and what.
+    fn next_deadline(&self) -> Option<(Instant, Event)> {
+        let timers = [
+            (self.sessions.registration_due(), Event::RegistrationDue),
+            (self.sessions.renewal_due(), Event::RenewalDue),
+            (self.raises.retry_due(), Event::RaiseRetryDue),
+            (self.handovers.retry_due(), Event::CommitRetryDue),
+            (self.peer_routes.due(), Event::PeerRoutesDue),
+        ];
+        timers.into_iter().filter_map(|(at, event)| Some((at?, event))).min_by_key(|(at, _)| *at)
+    }
+
+    /// Hands an event to its subject, and starts the calls that follow.
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Halted => {
+                if let Some(call) = self.session_call.take() {
+                    call.abort();
+                }
+                self.sessions.on_halted();
+            }
+            // Ends the loop.
+            Event::ShutDown => {}
+            Event::RegistrationDue => self.in_session(Sessions::on_registration_due),
+            Event::RegistrationDone(response) => self.in_session(|sessions| sessions.on_registration_done(response)),
+            Event::RenewalDue => self.in_session(Sessions::on_renewal_due),
+            Event::RenewalDone(answered) => self.in_session(|sessions| sessions.on_renewal_done(answered)),
+            Event::RoutesStale => self.in_session(Sessions::on_routes_stale),
+            Event::GrantReported => self.in_session(Sessions::on_grant_reported),
+            Event::RaiseQueued | Event::RaiseRetryDue => self.start_raises(),
+            Event::RaiseDone(answered) => {
+                self.raises.on_done(answered);
+                self.start_raises();
+            }
+            Event::HandoverRequested | Event::CommitRetryDue => self.start_handover_steps(),
+            Event::HandoverStepDone(answered) => {
+                self.handovers.on_step_done(answered);
+                self.start_handover_steps();
+            }
+            Event::PeerRoutesDue => {
+                if let Some(call) = self.peer_routes.on_due() {
+                    self.calls.spawn(async move { Event::PeerRoutesFetched(call.send().await) });
+                }
+            }
+            Event::PeerRoutesFetched(update) => self.peer_routes.on_fetched(update),
+        }
+    }
+
+    fn in_session(&mut self, handler: impl FnOnce(&mut Sessions) -> Option<SessionCall>) {
+        let Some(call) = handler(&mut self.sessions) else { return };
+        let link = self.link.clone();
+        let started = self.calls.spawn(async move {
+            match call {
+                SessionCall::Register(request) => Event::RegistrationDone(link.call(request).await),
+                SessionCall::Renew(call) => Event::RenewalDone(call.send(&link).await),
+            }
+        });
+        self.session_call = Some(started);
+    }
+
+    fn start_raises(&mut self) {
+        while let Some(call) = self.raises.next_call() {
+            let link = self.link.clone();
+            self.calls.spawn(async move { Event::RaiseDone(call.send(&link).await) });
+        }
+    }
+
+    fn start_handover_steps(&mut self) {
+        while let Some(call) = self.handovers.next_call() {
+            let link = self.link.clone();
+            self.calls.spawn(async move { Event::HandoverStepDone(call.send(&link).await) });
+        }
+    }
+}
+
+/// The event of a call that ended; `None` where it was aborted. A panic goes on here: the process needs this loop.
+fn of_call(ended: Result<Event, JoinError>) -> Option<Event> {
+    match ended {
+        Ok(event) => Some(event),
+        Err(error) => {
+            if let Ok(panic) = error.try_into_panic() {
+                resume_unwind(panic);
+            }
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_was_aborted_is_no_event() {
+        let mut calls: JoinSet<Event> = JoinSet::new();
+        calls.spawn(pending()).abort();
+        assert!(of_call(calls.join_next().await.unwrap()).is_none());
+        calls.spawn(async { Event::PeerRoutesFetched(None) });
+        let event = of_call(calls.join_next().await.unwrap()).unwrap();
+        assert_eq!(event.name(), "peer routes fetched");
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "a fault of a call")]
+    async fn a_panic_of_a_call_is_one_of_the_loop() {
+        let mut calls: JoinSet<Event> = JoinSet::new();
+        calls.spawn(async { panic!("a fault of a call") });
+        of_call(calls.join_next().await.unwrap());
+    }
+}

@@ -1,0 +1,124 @@
+//! The calls of a handover's source: prepare, stage and activate to the target, commit to the store.
+//!
+//! **Invariant:** a call decides nothing; its outcome is adopted in `handover`. Each has a deadline of its own, because
+//! from the freeze to the commit callers of the section wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::NodeId;
+use seq_core::lease::Clocks;
+use seq_core::owner::Session;
+use seq_core::owner::handover::{Handover, HandoverOffer};
+use seq_core::section::SectionCopy;
+use seq_proto::v1::handover_service_client::HandoverServiceClient;
+use seq_proto::{owners, v1};
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use crate::ownership::OwnedSection;
+use crate::shared::Shared;
+use crate::store_link::{StoreError, StoreLink};
+
+/// How long a target may take to expect a section or to start it: a round trip, and a busy core.
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a target may take to receive the smallest copy: a round trip, and a busy core. Callers of the section wait
+/// all the while, so a target that stopped must not keep it frozen for much longer.
+const STAGE_TIME: Duration = Duration::from_millis(200);
+
+/// How much of a copy a target receives in a millisecond at least: 4,000 touched uids are some 50 KB on the wire, which
+/// half a gigabit a second carries.
+const STAGED_SLOTS_PER_MS: usize = 4_000;
+
+/// Largest section, in uids, that is frozen and copied on a thread that also renews: 2 MiB of slots, less than a
+/// millisecond. A larger one goes to a thread of its own, so that no renewal waits behind it.
+const FROZEN_INLINE: u32 = 262_144;
+
+/// How long a copy of so many touched uids may take to be received.
+pub(crate) fn stage_time(slots: usize) -> Duration {
+    STAGE_TIME + Duration::from_millis((slots / STAGED_SLOTS_PER_MS) as u64)
+}
+
+/// The store's response to one attempt to commit a handover.
+pub(crate) struct CommitResponse {
+    /// Read before the request is sent: what the response grants is counted from here.
+    pub(crate) sent: Clocks,
+    pub(crate) response: Result<v1::TransferResponse, StoreError>,
+}
+
+impl Shared {
+    pub(crate) async fn prepare(&self, handover: &Handover) -> Result<(), Status> {
+        let request = v1::PrepareRequest { offer: Some(self.offer(handover)) };
+        let mut target = self.target(handover.to)?;
+        within(RESPONSE_TIMEOUT, request, async |request| target.prepare(request).await.map(drop)).await
+    }
+
+    /// Freezes the section and sends its copy.
+    pub(crate) async fn stage(&self, handover: &Handover) -> Result<(), Status> {
+        let served =
+            self.ownership.owned().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned();
+        let Some(owned) = served else { return Err(Status::aborted("the section left")) };
+        let mut target = self.target(handover.to)?;
+        let copy = freeze(owned).await?;
+        let time = stage_time(copy.distances.len());
+        let messages = owners::to_stage(self.offer(handover), copy);
+        within(time, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
+    }
+
+    /// One attempt to have the store commit a handover.
+    pub(crate) async fn commit(&self, link: &StoreLink, handover: &Handover) -> CommitResponse {
+        let Session { node, incarnation } = handover.session;
+        let sent = self.clock.now();
+        let request = v1::TransferRequest {
+            node_id: node.0,
+            incarnation: incarnation.0,
+            section: handover.section.0,
+            epoch: handover.epoch.0,
+            to_node_id: handover.to.0,
+            to_incarnation: handover.incarnation.0,
+            handover_id: handover.handover_id.0,
+            route_version: self.known_version().0,
+        };
+        CommitResponse { sent, response: link.call(request).await }
+    }
+
+    pub(crate) async fn activate(&self, handover: &Handover) -> Result<(), Status> {
+        let request = v1::ActivateRequest { offer: Some(self.offer(handover)) };
+        let mut target = self.target(handover.to)?;
+        within(RESPONSE_TIMEOUT, request, async |request| target.activate(request).await.map(drop)).await
+    }
+
+    fn offer(&self, handover: &Handover) -> v1::HandoverOffer {
+        let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
+        owners::to_offer(&HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation }, &self.set)
+    }
+
+    fn target(&self, to: NodeId) -> Result<HandoverServiceClient<Channel>, Status> {
+        let channel = self.channel(to).ok_or_else(|| Status::unavailable("the target's address is not known"))?;
+        Ok(HandoverServiceClient::new(channel))
+    }
+}
+
+/// Freezes a section, and copies it.
+async fn freeze(owned: Arc<OwnedSection>) -> Result<SectionCopy, Status> {
+    if owned.uids() <= FROZEN_INLINE {
+        return Ok(owned.freeze());
+    }
+    let frozen = tokio::task::spawn_blocking(move || owned.freeze()).await;
+    frozen.map_err(|error| Status::aborted(format!("the section was not frozen: {error}")))
+}
+
+/// Makes a call that carries its own deadline.
+async fn within<M>(
+    time: Duration,
+    message: M,
+    call: impl AsyncFnOnce(Request<M>) -> Result<(), Status>,
+) -> Result<(), Status> {
+    let mut request = Request::new(message);
+    request.set_timeout(time);
+    match tokio::time::timeout(time, call(request)).await {
+        Ok(response) => response,
+        Err(_) => Err(Status::deadline_exceeded(format!("no response within {time:?}"))),
+    }
+}

@@ -1,0 +1,171 @@
+//! The calls that the raise queue of `seq_core::raises` decides on, and their outcome.
+//!
+//! **Invariant:** a response is given to the queue, and its ceilings to the sections, before its ownership update is
+//! adopted.
+
+use std::sync::Arc;
+
+use seq_core::lease::Clocks;
+use seq_core::owner::Session;
+use seq_core::raises::{RaiseBatch, RaiseOutcome as Outcome, RaiseQueue, RaisedSection};
+use seq_core::section::RaiseTicket;
+use seq_core::{Epoch, SectionId, Seq};
+use seq_proto::v1;
+use tokio::time::Instant;
+
+use crate::counters::RaiseOutcome;
+use crate::ownership::OwnedSection;
+use crate::shared::Shared;
+use crate::store_link::{StoreError, StoreLink};
+
+impl RaisedSection for OwnedSection {
+    fn id(&self) -> SectionId {
+        self.id
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn ceiling(&self) -> Seq {
+        OwnedSection::ceiling(self)
+    }
+
+    fn raise_target(&self) -> Option<Seq> {
+        OwnedSection::raise_target(self)
+    }
+
+    fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
+        let next = OwnedSection::raised(self, committed);
+        self.changed.notify_waiters();
+        next
+    }
+}
+
+type Queue = RaiseQueue<Arc<OwnedSection>>;
+
+type Batch = RaiseBatch<Arc<OwnedSection>>;
+
+/// Keeps ceilings ahead of the numbers.
+pub(crate) struct Raises {
+    shared: Arc<Shared>,
+    /// What the times of the queue count from.
+    origin: Instant,
+    queue: Queue,
+}
+
+/// A batch to be sent.
+pub(crate) struct RaiseCall {
+    shared: Arc<Shared>,
+    batch: Batch,
+    /// Read before the request is sent: a raise renews the lease, counted from here.
+    sent: Clocks,
+}
+
+/// A batch whose call ended.
+pub(crate) struct AnsweredRaise {
+    batch: Batch,
+    sent: Clocks,
+    response: Result<v1::RaiseCeilingsResponse, StoreError>,
+}
+
+impl RaiseCall {
+    pub(crate) async fn send(self, link: &StoreLink) -> AnsweredRaise {
+        let RaiseCall { shared, batch, sent } = self;
+        let started = Instant::now();
+        let Session { node, incarnation } = batch.session();
+        let request = v1::RaiseCeilingsRequest {
+            node_id: node.0,
+            incarnation: incarnation.0,
+            sections: batch.raises().map(|raise| raise.section.0).collect(),
+            epochs: batch.raises().map(|raise| raise.epoch.0).collect(),
+            ceilings: batch.raises().map(|raise| raise.to.0).collect(),
+            route_version: shared.known_version().0,
+        };
+        let response = link.call(request).await;
+        shared.counters.raise_took(started.elapsed(), batch.sections());
+        AnsweredRaise { batch, sent, response }
+    }
+}
+
+impl Raises {
+    /// Nothing queued.
+    pub(crate) fn new(shared: Arc<Shared>) -> Raises {
+        let queue = RaiseQueue::new(shared.options.raises());
+        Raises { shared, origin: Instant::now(), queue }
+    }
+
+    /// When calls may follow although nothing was queued or answered.
+    pub(crate) fn retry_due(&self) -> Option<Instant> {
+        self.queue.next_deadline().map(|at| self.origin + at)
+    }
+
+    /// The batch to send now; `None` when there is none, or it must wait.
+    pub(crate) fn next_call(&mut self) -> Option<RaiseCall> {
+        let shared = &self.shared;
+        // First the tickets, then the table: a section was in the table before its ticket was issued.
+        shared.raises.drain_into(&mut self.queue);
+        let (session, table) = shared.ownership.session_and_table();
+        let batch = self.queue.next_batch(self.origin.elapsed(), session, |owned| table.has(owned))?;
+        Some(RaiseCall { shared: shared.clone(), batch, sent: shared.clock.now() })
+    }
+
+    /// Gives the queue the outcome of a call, and adopts what the store reports of owners after the ceilings.
+    pub(crate) fn on_done(&mut self, answered: AnsweredRaise) {
+        let AnsweredRaise { batch, sent, response } = answered;
+        let (session, sections) = (batch.session(), batch.sections());
+        match response {
+            Ok(v1::RaiseCeilingsResponse { ceilings, update, .. }) => {
+                let ceilings: Vec<_> = ceilings.into_iter().map(|to| (to > 0).then_some(Seq(to))).collect();
+                if !batch.fits(&ceilings) {
+                    tracing::error!("the store's response to a raise does not fit the request");
+                    return self.fail(batch);
+                }
+                let outcome = self.queue.on_response(batch, &ceilings);
+                self.settle(outcome);
+                let shared = &self.shared;
+                let update = shared.read_update(update.as_ref(), session.node);
+                let adopted =
+                    update.map(|update| shared.step(|owner, effects| owner.on_update(session, sent, update, effects)));
+                if !matches!(adopted, Ok(Ok(()))) {
+                    tracing::error!(?adopted, "cannot use the store's ownership update");
+                }
+            }
+            Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
+                tracing::warn!(%error, "a raise was refused because this incarnation is over");
+                self.shared.judge(session, &error);
+                self.shared.counters.raise(RaiseOutcome::Refused, sections);
+                self.queue.on_session_over(batch);
+                self.shared.end_session(session);
+            }
+            Err(error) => {
+                tracing::warn!(%error, sections, "cannot raise ceilings");
+                self.fail(batch);
+            }
+        }
+    }
+
+    /// Reports to the owner's machine which ceilings are committed and which ownerships are over.
+    fn settle(&self, outcome: Outcome) {
+        let Outcome { raised, distances, lost } = outcome;
+        let shared = &self.shared;
+        distances.iter().for_each(|distance| shared.counters.raise_moved(*distance));
+        shared.counters.raise(RaiseOutcome::Raised, raised.len());
+        shared.step(|owner, effects| {
+            owner.on_raised(&raised);
+            owner.on_lost(&lost, effects);
+        });
+        if !lost.is_empty() {
+            shared.counters.raise(RaiseOutcome::Refused, lost.len());
+            tracing::info!(sections = lost.len(), "sections have another owner now");
+            shared.renew_now.notify_one();
+        }
+    }
+
+    fn fail(&mut self, batch: Batch) {
+        self.shared.counters.raise(RaiseOutcome::Failed, batch.sections());
+        let failed = self.queue.on_failed(batch, self.origin.elapsed(), fastrand::u32(..));
+        let now = self.shared.clock.now();
+        self.shared.step(|owner, _| owner.on_raise_failed(&failed, now));
+    }
+}
