@@ -246,7 +246,7 @@ impl Bench {
         peer.stop().await
     }
 
-    /// The store's example prints one line for each case: proposers, raises in an entry, entries/s, raises/s, p50 and
+    /// The store's example prints one line for each case: proposers, raises in a call, calls/s, raises/s, p50 and
     /// p99 in ms.
     async fn store(&mut self) -> anyhow::Result<()> {
         let propose = self.me.with_file_name("examples").join("propose");

@@ -100,7 +100,7 @@ catalogue! {
     RAFT_APPLIED_INDEX = "seqsvr_raft_applied_index", Gauge, Count, ["set", "node"];
     /// Index that a member's newest snapshot covers.
     RAFT_SNAPSHOT_INDEX = "seqsvr_raft_snapshot_index", Gauge, Count, ["set", "node"];
-    /// Time from the proposal of an entry to its result from the state machine, on the leader.
+    /// Time from the proposal of a command to its output from the state machine, on the leader.
     RAFT_COMMIT_SECONDS = "seqsvr_raft_commit_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Time of one sync of the store's log to disk.
     STORAGE_SYNC_SECONDS = "seqsvr_storage_sync_seconds", Histogram, Seconds, ["set", "node"], DISK;

@@ -46,6 +46,23 @@ pub(crate) fn read_command<M: StateMachine>(record: &[u8]) -> Result<M::Command,
     M::decode_command(opened.version, opened.body()).map_err(|malformed| opened.malformed(malformed.0))
 }
 
+/// Reads the commands of one entry, in order.
+///
+/// # Errors
+/// That of the first command which cannot be read; no command at all is one.
+pub(crate) fn read_batch<M: StateMachine>(records: &[u8]) -> Result<Vec<M::Command>, ReadError> {
+    let mut commands = Vec::new();
+    let mut rest = records;
+    while commands.is_empty() || !rest.is_empty() {
+        // What is no whole record is refused by its reader.
+        let whole = envelope::record_len(rest).and_then(|len| rest.split_at_checked(len));
+        let (record, next) = whole.unwrap_or((rest, &[]));
+        commands.push(read_command::<M>(record)?);
+        rest = next;
+    }
+    Ok(commands)
+}
+
 pub(crate) fn write_entry(entry: &Entry) -> Vec<u8> {
     envelope::seal(Kind::Entry, newest::VERSION, &newest::Entry::from(entry))
 }

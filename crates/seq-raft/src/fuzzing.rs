@@ -24,8 +24,8 @@ const MAX_CONTENT: usize = u16::MAX as usize;
 /// Whether a record can be read.
 type Reader = fn(&[u8]) -> bool;
 
-/// Every kind of record, with its reader and the format that is written.
-fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 9] {
+/// Every kind of record, and several commands in one entry, with its reader and the format that is written.
+fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     let log = newest::VERSION;
     [
         (Kind::Command, M::FORMAT, |record| encoding::read_command::<M>(record).is_ok()),
@@ -37,6 +37,7 @@ fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 9] {
         (Kind::Snapshot, log, |record| encoding::read_snapshot(record).is_ok()),
         (Kind::Identity, log, |record| encoding::read_identity(record).is_ok()),
         (Kind::Watermark, log, |record| encoding::read_watermark(record).is_ok()),
+        (Kind::Command, M::FORMAT, |records| encoding::read_batch::<M>(records).is_ok()),
     ]
 }
 

@@ -25,7 +25,7 @@ use crate::leadership::slow_disk;
 use crate::membership::changes::MemberChanges;
 use crate::membership::probe::{self, PeerProbe, Prober};
 use crate::membership::service::MemberAdmin;
-use crate::propose::Proposer;
+use crate::propose::{Batches, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status;
 use crate::storage::{self, AppliedState, Closed, Observer, Opened, Prepared, Raft, Stall};
@@ -100,7 +100,8 @@ impl RaftNode {
             .await
             .map_err(|error| StartError::raft(&error))?;
         network.membership().watch(&raft);
-        let proposer = Proposer::new(raft.clone(), &config.set, peers, config.options.commit_timeout, stopping);
+        let (proposer, batches) =
+            Proposer::new(raft.clone(), &config.set, peers, config.options.commit_timeout, stopping);
         let names = (&*config.set, &*config.node);
         let quorum = Quorum::new(raft.clone(), names, &config.options, network.round_trips());
         let prober = Prober { me: me.clone(), dial: config.dial.clone() };
@@ -109,7 +110,7 @@ impl RaftNode {
         let receiver = server::Receiver::new(&raft, &replica, &reader, &network);
         let dial = config.dial.clone();
         let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts };
-        Ok(LoadedNode { config, me, handle, network, server, receiver, members, unreached, stall, closed })
+        Ok(LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed })
     }
 }
 
@@ -118,6 +119,7 @@ pub struct LoadedNode<M: StateMachine> {
     config: RaftConfig,
     me: Identity,
     handle: RaftHandle<M>,
+    batches: Batches,
     network: Network,
     server: RaftServer,
     receiver: server::Receiver,
@@ -136,7 +138,8 @@ impl<M: StateMachine> LoadedNode<M> {
 
     /// Opens the services and starts the Raft library. When the member cannot go on, the group shuts down.
     pub fn run(self, tasks: &TaskGroup) -> RunningNode<M> {
-        let LoadedNode { config, me, handle, network, server, receiver, members, unreached, stall, closed } = self;
+        let LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed } =
+            self;
         let RaftHandle { raft, quorum, changes, proposer, .. } = handle.clone();
         server.gate.open(receiver);
         let set = config.set.as_str().into();
@@ -156,6 +159,7 @@ impl<M: StateMachine> LoadedNode<M> {
             evictions,
         };
         spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), evicted.clone(), tasks.clone()));
+        spawn(tasks, "store proposals", Kind::Critical, batches.run());
         spawn(tasks, "store quorum", Kind::Critical, quorum.clone().watch());
         spawn(tasks, "store probe", Kind::Critical, probe.run());
         spawn(tasks, "store members", Kind::Critical, changes.complete_joint_changes());

@@ -1,8 +1,10 @@
 //! Proposals: the one way into the log. A command is appended, committed and applied; its output is returned.
 //!
-//! Many proposals are in flight at once; the Raft library batches those that wait into one append and one sync. Their number
-//! is bounded, and so is the time that each waits. A proposal that timed out may still be committed: every command can be
-//! repeated.
+//! Many proposals are in flight at once; those that wait at the same time share an entry ([`Batches`]). Their number
+//! is bounded, and so is the time that each waits. A proposal that timed out may still be committed, once: every command
+//! can be repeated.
+
+mod batches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +16,18 @@ use openraft::errors::{ClientWriteError, ForwardToLeader, RaftError};
 use seq_api::metrics::RAFT_COMMIT_SECONDS;
 use seq_proto::reason::{Reason, Retry, key};
 use seq_proto::status;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
+pub(crate) use self::batches::Batches;
+use self::batches::Waiting;
 use crate::encoding::CommandTooLarge;
 use crate::storage::Raft;
 use crate::types::{EncodedCommand, Member, Output, TypeConfig};
 
-/// Proposals in flight: at 128 KiB each they hold 512 MiB at the very worst, and a thousandth of that with the raises of
-/// one call of an AllocSvr each.
+/// Proposals in flight, those included whose caller went away: at 128 KiB each they hold 512 MiB at the very worst, and a
+/// thousandth of that with the raises of one call of an AllocSvr each.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// Proposes commands. Clones share the bound on proposals in flight.
@@ -35,6 +39,8 @@ pub(crate) struct Proposer {
     /// Addresses of the set file; newer than those of the group's own membership.
     addrs: Arc<BTreeMap<u64, String>>,
     permits: Arc<Semaphore>,
+    /// To the task that makes entries. There is room for as many as there are permits.
+    queue: mpsc::Sender<Waiting>,
     timeout: Duration,
     stopping: CancellationToken,
     /// The member that leadership was transferred to, while this one cannot lead.
@@ -42,17 +48,21 @@ pub(crate) struct Proposer {
 }
 
 impl Proposer {
+    /// The proposer, and the task that makes entries of what is proposed.
     pub(crate) fn new(
         raft: Raft,
         set: &str,
         addrs: BTreeMap<u64, String>,
         timeout: Duration,
         stopping: CancellationToken,
-    ) -> Proposer {
+    ) -> (Proposer, Batches) {
         let commits = metrics::histogram!(RAFT_COMMIT_SECONDS, "set" => set.to_owned());
         let permits = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
         let redirected = Arc::new(watch::Sender::new(None));
-        Proposer { raft, commits, addrs: Arc::new(addrs), permits, timeout, stopping, redirected }
+        let (queue, waiting) = mpsc::channel(MAX_IN_FLIGHT);
+        let batches = Batches::new(raft.clone(), waiting, timeout);
+        let addrs = Arc::new(addrs);
+        (Proposer { raft, commits, addrs, permits, queue, timeout, stopping, redirected }, batches)
     }
 
     /// Redirects all proposals to another member, those that wait as well, until it is called with `None`. The Raft library
@@ -63,23 +73,42 @@ impl Proposer {
 
     /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be committed.
     pub(crate) async fn propose(&self, command: EncodedCommand) -> Result<Output, ProposeError> {
-        let _permit = self.permits.try_acquire().map_err(|_| ProposeError::Busy)?;
-        let proposed = Instant::now();
         let mut redirected = self.redirected.subscribe();
+        let leader = *redirected.borrow();
+        if let Some(leader) = leader {
+            // It would only hold a permit until the disk has recovered.
+            return Err(self.leader_changed(leader));
+        }
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| ProposeError::Busy)?;
+        let proposed = Instant::now();
+        let (respond, response) = oneshot::channel();
+        // There is room for each permit, and the task ends only when the member stops.
+        self.queue.try_send(Waiting { command, respond, _permit: permit }).map_err(|_| ProposeError::Stopping)?;
         let written = tokio::select! {
             () = self.stopping.cancelled() => return Err(ProposeError::Stopping),
             () = tokio::time::sleep(self.timeout) => return Err(ProposeError::TimedOut { after: self.timeout }),
-            Ok(leader) = redirected.wait_for(Option::is_some) => {
-                let metrics = self.raft.server_metrics();
-                let metrics = metrics.borrow_watched();
-                let member = |id: u64| self.addr(id, metrics.membership_config.membership().get_node(&id));
-                return Err(ProposeError::LeaderChanged { leader: leader.and_then(member) });
+            leader = redirected.wait_for(Option::is_some) => {
+                let leader = leader.ok().and_then(|leader| *leader);
+                return Err(leader.map_or(ProposeError::Stopping, |leader| self.leader_changed(leader)));
             }
-            written = self.raft.client_write(command) => written,
+            written = response => match written {
+                Ok(written) => written,
+                Err(_) if self.stopping.is_cancelled() => return Err(ProposeError::Stopping),
+                // Its entry has timed out.
+                Err(_) => return Err(ProposeError::TimedOut { after: self.timeout }),
+            },
         };
-        let response = written.map_err(|error| self.read_error(error))?;
+        let output = written.map_err(|error| self.read_error(error))?;
         self.commits.record(proposed.elapsed());
-        Ok(response.data)
+        Ok(output)
+    }
+
+    /// The refusal while proposals are redirected to this member.
+    fn leader_changed(&self, leader: u64) -> ProposeError {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let member = metrics.membership_config.membership().get_node(&leader);
+        ProposeError::LeaderChanged { leader: self.addr(leader, member) }
     }
 
     /// The error of a write, with the leader's address where it is known.

@@ -8,7 +8,7 @@
 /// Encodings are bodies of records: the log puts a frame with kind, format, length and checksum around each, so a body that
 /// is decoded is the one that was encoded, or comes from a hostile member.
 pub trait StateMachine: Clone + Default + Send + Sync + 'static {
-    /// An entry of the log.
+    /// What is proposed; an entry of the log holds one or more.
     type Command: Send + Sync;
 
     /// What applying a command returns to its proposer. It never leaves the process.

@@ -177,7 +177,9 @@ impl Prepared {
         };
         let state = AppliedState::new(contents, observe);
         let machine = Machine::new(state.replica(), Snapshots::new(files, io.clone(), current));
-        let log = LogStore::new(io, loaded, counters, |command| encoding::read_command::<M>(command).map(drop));
+        let log = LogStore::new(io, loaded, counters, |records| {
+            encoding::read_batch::<M>(records).map(|commands| commands.len())
+        });
         Ok(Opened { log, machine, state, nonce, stall, closed: Closed { wait, thread } })
     }
 }

@@ -15,8 +15,8 @@ use crate::runtime::Runtime;
 openraft::declare_raft_types!(
     /// The Raft library's parameters.
     pub(crate) TypeConfig:
-        D = EncodedCommand,
-        R = Output,
+        D = EncodedBatch,
+        R = Outputs,
         NodeId = u64,
         Node = Member,
         AsyncRuntime = Runtime,
@@ -41,9 +41,18 @@ pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<TypeConfig>;
 /// A snapshot with its bytes.
 pub(crate) type Snapshot = alias::SnapshotOf<TypeConfig, Bytes>;
 
-/// Largest encoded command, envelope included. The log's own limits (parts of a record, batches of replication) are derived
-/// from it.
+/// Largest encoded command, envelope included, and so the largest payload of an entry: a batch of several commands is
+/// smaller. The log's own limits (parts of a record, batches of replication) are derived from it.
 pub(crate) const MAX_COMMAND_BYTES: usize = 128 * 1024;
+
+/// Most commands in one entry. Applying an entry locks the state once, so readers wait for all of its commands. And
+/// entries, not commands, trigger snapshots: a restart applies up to this many times as many commands.
+pub(crate) const MAX_BATCH_COMMANDS: usize = 32;
+
+/// Most bytes of an entry with several commands; a larger command is an entry of its own. The log is also held in
+/// memory: 25,000 entries of batches are 200 MiB at most.
+pub(crate) const MAX_BATCH_BYTES: usize = 8 * 1024;
+const _: () = assert!(MAX_BATCH_BYTES <= MAX_COMMAND_BYTES);
 
 /// A member of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -62,8 +71,8 @@ impl fmt::Display for Member {
     }
 }
 
-/// A command as its proposer encoded it, envelope included.
-#[derive(Clone, PartialEq, Eq)]
+/// A command as its proposer encoded it, envelope included; up to [`MAX_COMMAND_BYTES`].
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EncodedCommand(Bytes);
 
 impl EncodedCommand {
@@ -72,47 +81,71 @@ impl EncodedCommand {
         &self.0
     }
 
-    /// Takes bytes from the log or the wire as they are; they are checked where they are decoded.
+    /// Takes a record of kind `Command`.
     pub(crate) fn from_bytes(bytes: Bytes) -> EncodedCommand {
         EncodedCommand(bytes)
     }
 }
 
-impl fmt::Debug for EncodedCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EncodedCommand({} bytes)", self.0.len())
+/// The commands of one entry, at least one: their records one behind the other, in the order in which they are applied.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct EncodedBatch(Bytes);
+
+impl EncodedBatch {
+    /// An entry of these commands. A single one is not copied.
+    pub(crate) fn of(commands: &[EncodedCommand]) -> EncodedBatch {
+        match commands {
+            [command] => EncodedBatch(command.0.clone()),
+            commands => EncodedBatch(commands.iter().map(|command| &command.0[..]).collect::<Vec<_>>().concat().into()),
+        }
+    }
+
+    /// The records.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Takes bytes from the log or the wire as they are; they are checked where they are decoded.
+    pub(crate) fn from_bytes(bytes: Bytes) -> EncodedBatch {
+        EncodedBatch(bytes)
     }
 }
 
-impl fmt::Display for EncodedCommand {
+impl fmt::Debug for EncodedBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "command of {} bytes", self.0.len())
+        write!(f, "EncodedBatch({} bytes)", self.0.len())
     }
 }
 
-impl serde::Serialize for EncodedCommand {
+impl fmt::Display for EncodedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "commands of {} bytes", self.0.len())
+    }
+}
+
+impl serde::Serialize for EncodedBatch {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.0)
     }
 }
 
-impl<'de> serde::Deserialize<'de> for EncodedCommand {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<EncodedCommand, D::Error> {
+impl<'de> serde::Deserialize<'de> for EncodedBatch {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<EncodedBatch, D::Error> {
         struct BytesVisitor;
 
         impl serde::de::Visitor<'_> for BytesVisitor {
-            type Value = EncodedCommand;
+            type Value = EncodedBatch;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the bytes of an encoded command")
+                f.write_str("the bytes of encoded commands")
             }
 
-            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<EncodedCommand, E> {
-                Ok(EncodedCommand(Bytes::copy_from_slice(bytes)))
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<EncodedBatch, E> {
+                Ok(EncodedBatch(Bytes::copy_from_slice(bytes)))
             }
 
-            fn visit_byte_buf<E: serde::de::Error>(self, bytes: Vec<u8>) -> Result<EncodedCommand, E> {
-                Ok(EncodedCommand(bytes.into()))
+            fn visit_byte_buf<E: serde::de::Error>(self, bytes: Vec<u8>) -> Result<EncodedBatch, E> {
+                Ok(EncodedBatch(bytes.into()))
             }
         }
 
@@ -120,19 +153,14 @@ impl<'de> serde::Deserialize<'de> for EncodedCommand {
     }
 }
 
-/// What applying an entry returns: the output of a command, without its type, or nothing for an entry of Raft's own. The
-/// library's parameters do not depend on the state machine, so only the code that proposes and applies is generic.
-pub(crate) struct Output(Option<Box<dyn Any + Send + Sync>>);
+/// What applying a command returns, without its type. The library's parameters do not depend on the state machine, so
+/// only the code that proposes and applies is generic.
+pub(crate) struct Output(Box<dyn Any + Send + Sync>);
 
 impl Output {
     /// The output of a command.
     pub(crate) fn of<T: Send + Sync + 'static>(output: T) -> Output {
-        Output(Some(Box::new(output)))
-    }
-
-    /// Of a new leader's first entry, or of a change of members.
-    pub(crate) fn none() -> Output {
-        Output(None)
+        Output(Box::new(output))
     }
 
     /// The output with its type.
@@ -140,28 +168,31 @@ impl Output {
     /// # Panics
     /// When a command of another state machine was applied: there is one for each log.
     pub(crate) fn downcast<T: 'static>(self) -> T {
-        let output = self.0.and_then(|output| output.downcast().ok());
-        *output.expect("the state machine that proposes is the one that applies")
+        *self.0.downcast().expect("the state machine that proposes is the one that applies")
     }
 }
 
 impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Output(command)" } else { "Output(none)" })
+        f.write_str("Output")
     }
 }
+
+/// What applying an entry returns: the output of each of its commands, in order; none for an entry of Raft's own.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs(pub(crate) Vec<Output>);
 
 /// Error of the two conversions that the Raft library's bounds require and nothing calls.
 const OUTPUT_IS_LOCAL: &str = "the output of a command never leaves its process";
 
-impl serde::Serialize for Output {
+impl serde::Serialize for Outputs {
     fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
         Err(serde::ser::Error::custom(OUTPUT_IS_LOCAL))
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Output {
-    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Output, D::Error> {
+impl<'de> serde::Deserialize<'de> for Outputs {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Outputs, D::Error> {
         Err(serde::de::Error::custom(OUTPUT_IS_LOCAL))
     }
 }

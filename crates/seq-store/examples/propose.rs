@@ -77,7 +77,7 @@ async fn main() -> Result<(), Error> {
 
     println!(
         "{:>9} {:>13} {:>10} {:>12} {:>9} {:>9}",
-        "proposers", "raises/entry", "entries/s", "raises/s", "p50 ms", "p99 ms"
+        "proposers", "raises/call", "calls/s", "raises/s", "p50 ms", "p99 ms"
     );
     let cases = std::env::args().nth(2);
     let cases = cases.as_deref().unwrap_or("1x1,16x1,256x1,1x64,16x64,256x64").to_owned();
@@ -88,9 +88,9 @@ async fn main() -> Result<(), Error> {
             let mut times = measure(&channels, &session, proposers, raises, Duration::from_secs(seconds)).await;
             times.sort_unstable();
             let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-            let entries = times.len() as f64 / seconds as f64;
-            let raised = entries * raises as f64;
-            println!("{proposers:>9} {raises:>13} {entries:>10.0} {raised:>12.0} {:>9.2} {:>9.2}", at(0.5), at(0.99));
+            let calls = times.len() as f64 / seconds as f64;
+            let raised = calls * raises as f64;
+            println!("{proposers:>9} {raises:>13} {calls:>10.0} {raised:>12.0} {:>9.2} {:>9.2}", at(0.5), at(0.99));
         }
     }
     for (handle, tasks) in members {

@@ -30,7 +30,7 @@ const CRC_AT: usize = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// A command of an entry, as its proposer encoded it.
+    /// A command, as its proposer encoded it; an entry holds one or more.
     Command = 1,
     /// An entry of the log.
     Entry = 2,

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::nonce::Fingerprint;
 use crate::test_machine::{Command, Journal};
-use crate::types::{LeaderId, Member, Membership, Payload, StoredMembership};
+use crate::types::{EncodedBatch, LeaderId, Member, Membership, Payload, StoredMembership};
 
 fn hex(bytes: &[u8]) -> String {
     let line = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -62,6 +62,27 @@ fn a_command_is_a_body_in_a_frame_and_bounded() {
 }
 
 #[test]
+fn commands_of_an_entry_are_records_one_behind_the_other() {
+    let commands = [Command::Append(vec![0xab; 3]), Command::ClaimId(9), Command::Append(vec![])];
+    let encoded = commands.each_ref().map(|command| write_command::<Journal>(command).unwrap());
+    let batch = EncodedBatch::of(&encoded);
+    expect![[r#"
+        5351535201000300040000001eba57e000ababab535153520100030009000000
+        bbd301de0109000000000000005351535201000300010000006c97096b00"#]]
+    .assert_eq(&hex(batch.bytes()));
+    assert_eq!(read_batch::<Journal>(batch.bytes()).unwrap(), commands);
+    refuses_every_flip(batch.bytes(), |records| read_batch::<Journal>(records).map(drop));
+    assert_eq!(EncodedBatch::of(&encoded[..1]).bytes(), encoded[0].bytes());
+
+    let ends: Vec<usize> = (1..=3).map(|count| EncodedBatch::of(&encoded[..count]).bytes().len()).collect();
+    for cut in 0..batch.bytes().len() {
+        assert_eq!(read_batch::<Journal>(&batch.bytes()[..cut]).is_ok(), ends.contains(&cut), "cut at {cut}");
+    }
+    let trailing = [&batch.bytes()[..], &[0]].concat();
+    assert!(read_batch::<Journal>(&trailing).is_err());
+}
+
+#[test]
 fn entries() {
     let check = |payload: Payload, expected: Expect| {
         let entry = Entry { log_id: log_id(7, 2, 41), payload };
@@ -78,7 +99,7 @@ fn entries() {
             000000000000000000000000000000000000000000000000"#]],
     );
     check(
-        Payload::Normal(EncodedCommand::from_bytes(vec![1, 2, 3].into())),
+        Payload::Normal(EncodedBatch::from_bytes(vec![1, 2, 3].into())),
         expect![[r#"
             5351535202000300500000001eb4b49001020300000000000700000000000000
             0200000000000000290000000000000001000000dcffffff0300000000000000
@@ -198,6 +219,7 @@ fn the_format_of_unreleased_programs_is_refused_by_name() {
 /// Reads anything as every kind of record.
 fn read_as_everything(record: &[u8]) {
     let _ = read_command::<Journal>(record);
+    let _ = read_batch::<Journal>(record);
     let _ = read_entry(record);
     let _ = read_vote(record);
     let _ = read_log_id(Kind::Committed, record);

@@ -15,6 +15,7 @@ use super::*;
 use crate::config::Peer;
 use crate::leadership::quorum::QuorumStatus;
 use crate::options::RaftOptions;
+use crate::propose::ProposeError;
 use crate::storage::{DataDir, MemoryDisk};
 use crate::test_machine::{Command, Journal, unobserved};
 use crate::types::{Membership, Payload};
@@ -101,6 +102,66 @@ async fn a_command_is_applied_by_every_member_and_its_output_returned() {
     let follower = members.iter().map(RunningNode::handle).find(|member| member.id() != leader.id()).unwrap();
     let refusal = follower.propose(&Command::Append(b"three".to_vec())).await.unwrap_err();
     assert_eq!(refusal, follower.not_leader());
+    stop(members, &tasks).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proposals_that_wait_share_entries_and_each_has_its_own_output() {
+    const PROPOSALS: usize = 500;
+    let tasks = TaskGroup::new();
+    let members = three(&tasks).await;
+    let leader = leader(&members).await;
+    let word = |number: usize| format!("word {number}").into_bytes();
+    let before = until(leader, |member| member.state().last_applied()).await;
+    let too_large = Command::Append(vec![0; crate::types::MAX_COMMAND_BYTES]);
+    let commands: Vec<Command> = (0..PROPOSALS)
+        .map(|number| if number == 7 { too_large.clone() } else { Command::Append(word(number)) })
+        .collect();
+    let mut outputs = futures::future::join_all(commands.iter().map(|command| leader.propose(command))).await;
+    // Refused alone.
+    assert!(matches!(outputs.remove(7), Err(ProposeError::TooLarge(_))));
+    // They arrive in this order, and nothing else is proposed.
+    let expected: Vec<_> = (1..PROPOSALS).map(Ok).collect();
+    assert_eq!(outputs, expected);
+    let words: Vec<_> = (0..PROPOSALS).filter(|number| *number != 7).map(word).collect();
+    assert_eq!(leader.state().read(|journal| journal.words.clone()), words);
+    let entries = leader.state().last_applied().unwrap() - before;
+    assert!(entries < PROPOSALS as u64 / 4, "{entries} entries");
+    stop(members, &tasks).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proposal_whose_leader_changes_is_applied_once_at_most() {
+    const PROPOSALS: usize = 300;
+    let tasks = TaskGroup::new();
+    let members = three(&tasks).await;
+    let leader = leader(&members).await;
+    let commands: Vec<Command> =
+        (0..PROPOSALS).map(|number| Command::Append(format!("word {number}").into_bytes())).collect();
+    let propose = |command| leader.propose(command);
+    let first = futures::future::join_all(commands[..PROPOSALS / 2].iter().map(propose));
+    let transfer = leader.transfer_leadership();
+    let second = futures::future::join_all(commands[PROPOSALS / 2..].iter().map(propose));
+    let (first, transferred, second) = tokio::join!(first, transfer, second);
+    let next = transferred.unwrap();
+    let next = members.iter().map(RunningNode::handle).find(|member| member.id() == next).unwrap();
+    until(next, |member| (member.quorum() == QuorumStatus::Leads).then_some(())).await;
+    // Applied behind all that the former leader has committed.
+    next.propose(&Command::Append(b"last".to_vec())).await.unwrap();
+    let mut words = next.state().read(|journal| journal.words.clone());
+    for (command, outcome) in commands.iter().zip(first.into_iter().chain(second)) {
+        let Command::Append(word) = command else { unreachable!("all append") };
+        match outcome {
+            Ok(output) => assert_eq!(&words[output - 1], word),
+            Err(ProposeError::NotLeader { .. } | ProposeError::LeaderChanged { .. }) => {}
+            Err(ProposeError::TimedOut { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let applied = words.len();
+    words.sort_unstable();
+    words.dedup();
+    assert_eq!(words.len(), applied, "no word is applied twice");
     stop(members, &tasks).await;
 }
 

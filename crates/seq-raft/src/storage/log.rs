@@ -17,14 +17,14 @@ use super::abort::abort_on_io_error;
 use super::io::{Counters, Io, Op};
 use super::loaded::Loaded;
 use crate::encoding::envelope::ReadError;
-use crate::types::{EncodedCommand, Entry, LogId, Payload, TypeConfig, Vote};
+use crate::types::{EncodedBatch, Entry, LogId, Payload, TypeConfig, Vote};
 
 /// Most bytes of commands in one batch of replication, but at least one entry: one message stays well below the limit of
 /// the port, and a follower's heartbeat does not wait behind it.
 const REPLICATION_BYTES: usize = 1024 * 1024;
 
-/// Whether a command can be decoded: the state machine's own decoder, without its type.
-pub(crate) type CheckCommand = fn(&[u8]) -> Result<(), ReadError>;
+/// Whether the commands of an entry can be decoded, and how many they are: the state machine's own decoder, without its type.
+pub(crate) type CheckCommands = fn(&[u8]) -> Result<usize, ReadError>;
 
 /// The log and the vote.
 pub(crate) struct LogStore {
@@ -32,14 +32,14 @@ pub(crate) struct LogStore {
     mirror: Arc<RwLock<Mirror>>,
     #[cfg_attr(not(test), expect(dead_code, reason = "tests count appends and syncs"))]
     counters: Arc<Counters>,
-    check_command: CheckCommand,
+    check_commands: CheckCommands,
 }
 
 /// Reads the log.
 #[derive(Clone)]
 pub(crate) struct LogReader {
     mirror: Arc<RwLock<Mirror>>,
-    check_command: CheckCommand,
+    check_commands: CheckCommands,
 }
 
 /// Position of a log, durable or queued.
@@ -64,9 +64,9 @@ impl LogReader {
         self.mirror.read().id_at(index)
     }
 
-    /// Whether a command of the log or the wire can be applied.
-    pub(crate) fn check_command(&self, command: &EncodedCommand) -> Result<(), ReadError> {
-        (self.check_command)(command.bytes())
+    /// Whether the commands of an entry can be applied, and how many they are.
+    pub(crate) fn check_commands(&self, commands: &EncodedBatch) -> Result<usize, ReadError> {
+        (self.check_commands)(commands.bytes())
     }
 
     /// Whether an entry is in the log, or may have been before it was purged.
@@ -159,16 +159,16 @@ struct CommittedLost {
 }
 
 impl LogStore {
-    pub(crate) fn new(io: Io, loaded: Loaded, counters: Arc<Counters>, check_command: CheckCommand) -> LogStore {
+    pub(crate) fn new(io: Io, loaded: Loaded, counters: Arc<Counters>, check_commands: CheckCommands) -> LogStore {
         let covered = loaded.snapshot_end();
         let Loaded { vote, committed, purged, entries, manifest: _ } = loaded;
         let mirror = Mirror { vote, committed, purged, covered, entries };
-        LogStore { io, mirror: Arc::new(RwLock::new(mirror)), counters, check_command }
+        LogStore { io, mirror: Arc::new(RwLock::new(mirror)), counters, check_commands }
     }
 
     /// A reader of the same log.
     pub(crate) fn reader(&self) -> LogReader {
-        LogReader { mirror: self.mirror.clone(), check_command: self.check_command }
+        LogReader { mirror: self.mirror.clone(), check_commands: self.check_commands }
     }
 
     /// How many batches were appended and how many syncs it took, since the start.
@@ -195,8 +195,8 @@ impl RaftLogReader<TypeConfig> for LogReader {
         let mut bytes = 0;
         let mut fits = |entry: &&Entry| {
             let first = bytes == 0;
-            // The length of an entry without a command does not matter, but it is not nothing.
-            bytes += 1 + if let Payload::Normal(command) = &entry.payload { command.bytes().len() } else { 0 };
+            // The length of an entry without commands does not matter, but it is not nothing.
+            bytes += 1 + if let Payload::Normal(commands) = &entry.payload { commands.bytes().len() } else { 0 };
             first || bytes <= REPLICATION_BYTES
         };
         Ok(self.mirror.read().range(&(start..end)).take_while(|entry| fits(entry)).cloned().collect())

@@ -18,7 +18,7 @@ use super::snapshot::{Contents, SnapshotError, Snapshots, decode_announced};
 use crate::encoding::{self, CommandTooLarge};
 use crate::state_machine::StateMachine;
 use crate::types::{
-    EncodedCommand, Entry, LogId, Output, Payload, Snapshot, SnapshotMeta, StoredMembership, TypeConfig,
+    EncodedCommand, Entry, LogId, Output, Outputs, Payload, Snapshot, SnapshotMeta, StoredMembership, TypeConfig,
 };
 
 /// The Raft library's instance over this storage.
@@ -77,8 +77,8 @@ pub(crate) type Install = Box<dyn FnOnce() + Send>;
 
 /// The applied state without the type of its state machine.
 pub(crate) trait Replica: Send + Sync {
-    /// Applies one committed entry.
-    fn apply(&self, entry: Entry) -> Output;
+    /// Applies one committed entry, all of its commands under one lock: a state is never seen within an entry.
+    fn apply(&self, entry: Entry) -> Outputs;
 
     /// The last entry that the state covers, and the list of members as of it.
     fn applied(&self) -> (Option<LogId>, StoredMembership);
@@ -111,7 +111,7 @@ impl dyn Replica + '_ {
 }
 
 impl<M: StateMachine> Replica for Shared<M> {
-    fn apply(&self, entry: Entry) -> Output {
+    fn apply(&self, entry: Entry) -> Outputs {
         /// A broken invariant inside `apply` leaves the state half changed: it must not be read again.
         struct StopOnPanic(LogId);
 
@@ -124,12 +124,12 @@ impl<M: StateMachine> Replica for Shared<M> {
             }
         }
 
-        let command = match &entry.payload {
-            // Skipping it would make this member differ from the others.
-            Payload::Normal(command) => Some(encoding::read_command::<M>(command.bytes()).unwrap_or_else(|error| {
+        let commands = match &entry.payload {
+            // Skipping one would make this member differ from the others.
+            Payload::Normal(commands) => encoding::read_batch::<M>(commands.bytes()).unwrap_or_else(|error| {
                 abort_on_io_error(&format!("applying log entry {}", entry.log_id), &error);
-            })),
-            Payload::Blank | Payload::Membership(_) => None,
+            }),
+            Payload::Blank | Payload::Membership(_) => Vec::new(),
         };
         let mut applied = self.contents.write();
         // Behind the lock, so that it is still held when the process stops.
@@ -139,10 +139,12 @@ impl<M: StateMachine> Replica for Shared<M> {
         if let Payload::Membership(members) = entry.payload {
             applied.membership = StoredMembership::new(Some(entry.log_id), members);
         }
-        let Some(command) = command else { return Output::none() };
-        let output = applied.state.apply(&command);
-        (self.observe)(&output);
-        Output::of(output)
+        let apply = |command| {
+            let output = applied.state.apply(command);
+            (self.observe)(&output);
+            Output::of(output)
+        };
+        Outputs(commands.iter().map(apply).collect())
     }
 
     fn applied(&self) -> (Option<LogId>, StoredMembership) {
@@ -217,9 +219,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
         Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + Send,
     {
         while let Some((entry, responder)) = entries.try_next().await? {
-            let output = self.replica.apply(entry);
+            let outputs = self.replica.apply(entry);
             if let Some(responder) = responder {
-                responder.send(output);
+                responder.send(outputs);
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use openraft::type_config::alias::OneshotReceiverOf;
 use super::*;
 use crate::encoding;
 use crate::test_machine::{Command, Journal, unobserved};
-use crate::types::{EncodedCommand, Entry, LeaderId, LogId, Payload, TypeConfig, Vote};
+use crate::types::{EncodedBatch, Entry, LeaderId, LogId, Payload, TypeConfig, Vote};
 
 mod child;
 mod crash;
@@ -62,7 +62,7 @@ fn raise(term: u64, index: u64, raises: usize) -> Entry {
 
 fn command_entry(term: u64, index: u64, command: &Command) -> Entry {
     let command = encoding::write_command::<Journal>(command).unwrap();
-    Entry { log_id: log_id(term, index), payload: Payload::Normal(command) }
+    Entry { log_id: log_id(term, index), payload: Payload::Normal(EncodedBatch::of(&[command])) }
 }
 
 fn first_command() -> Command {
@@ -86,6 +86,19 @@ async fn entries(log: &mut LogStore) -> Vec<Entry> {
 
 async fn read_vote(log: &mut LogStore) -> Option<Vote> {
     log.get_log_reader().await.read_vote().await.unwrap()
+}
+
+#[test]
+fn the_commands_of_an_entry_are_applied_in_order_with_an_output_each() {
+    let opened = open(&DataDir::Memory(MemoryDisk::new())).unwrap();
+    let words = [b"one", b"two", b"six"].map(|word| Command::Append(word.to_vec()));
+    let commands = words.each_ref().map(|command| encoding::write_command::<Journal>(command).unwrap());
+    let payload = Payload::Normal(EncodedBatch::of(&commands));
+    let outputs = opened.state.replica().apply(Entry { log_id: log_id(1, 0), payload }).0;
+    assert_eq!(outputs.into_iter().map(crate::types::Output::downcast::<usize>).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(opened.state.read(|journal| journal.words.clone()), [b"one", b"two", b"six"]);
+    assert_eq!(opened.state.last_applied(), Some(0));
+    assert!(opened.state.replica().apply(blank(1, 1)).0.is_empty());
 }
 
 async fn apply(machine: &mut Machine, entries: Vec<Entry>) {

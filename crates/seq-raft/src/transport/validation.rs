@@ -19,7 +19,7 @@ use super::client::{SnapshotHeader, TransferLeader};
 use crate::encoding::envelope::ReadError;
 use crate::nonce::Fingerprint;
 use crate::storage::LogReader;
-use crate::types::{Entry, LogId, MAX_COMMAND_BYTES, Membership, Payload, TypeConfig, Vote};
+use crate::types::{Entry, LogId, MAX_BATCH_COMMANDS, MAX_COMMAND_BYTES, Membership, Payload, TypeConfig, Vote};
 
 /// How far a term or an index of a message may be above this member's own. No store comes near it between two messages
 /// of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.
@@ -46,9 +46,11 @@ pub(crate) enum Invalid {
     TermFalls { earlier: LogId, later: LogId },
     #[error("{id} is of a later leader than the vote {vote} it comes with")]
     BeyondVote { id: LogId, vote: Vote },
-    #[error("the command of entry {index} has {bytes} bytes, more than {MAX_COMMAND_BYTES}")]
-    CommandTooLarge { index: u64, bytes: usize },
-    #[error("the command of entry {index} cannot be applied: {source}")]
+    #[error("the commands of entry {index} have {bytes} bytes, more than {MAX_COMMAND_BYTES}")]
+    BatchTooLarge { index: u64, bytes: usize },
+    #[error("entry {index} has {commands} commands, more than {MAX_BATCH_COMMANDS}")]
+    BatchTooLong { index: u64, commands: usize },
+    #[error("a command of entry {index} cannot be applied: {source}")]
     Command { index: u64, source: ReadError },
     #[error("a list of members is malformed: {what}")]
     Members { what: &'static str },
@@ -252,13 +254,15 @@ fn check_entry(before: Option<&LogId>, entry: &Entry, vote: &Vote, log: &LogRead
     }
     match &entry.payload {
         Payload::Blank => Ok(()),
-        Payload::Normal(command) if command.bytes().len() > MAX_COMMAND_BYTES => {
-            Err(Invalid::CommandTooLarge { index: id.index, bytes: command.bytes().len() })
+        Payload::Normal(commands) if commands.bytes().len() > MAX_COMMAND_BYTES => {
+            Err(Invalid::BatchTooLarge { index: id.index, bytes: commands.bytes().len() })
         }
-        // Decoded again where it is applied: there it must not fail.
-        Payload::Normal(command) => {
-            log.check_command(command).map_err(|source| Invalid::Command { index: id.index, source })
-        }
+        // Decoded again where they are applied: there it must not fail.
+        Payload::Normal(commands) => match log.check_commands(commands) {
+            Ok(commands) if commands > MAX_BATCH_COMMANDS => Err(Invalid::BatchTooLong { index: id.index, commands }),
+            Ok(_) => Ok(()),
+            Err(source) => Err(Invalid::Command { index: id.index, source }),
+        },
         Payload::Membership(members) => check_members(members),
     }
 }

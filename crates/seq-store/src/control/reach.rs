@@ -7,7 +7,7 @@
 //! **Invariant:** stopped AllocSvrs cause no transfers. A leader keeps leadership for longer than the arbiter beside it takes
 //! to find an incarnation dead, and without a live incarnation it keeps it for good.
 //!
-//! [`watch`] supplies the clock, the live incarnations of the arbiter's plan, and the transfer.
+//! [`watch()`] supplies the clock, the live incarnations of the arbiter's plan, and the transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

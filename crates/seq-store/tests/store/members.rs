@@ -251,7 +251,8 @@ async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
         assert_eq!(reason(change(&cluster, &[absent], &[3]).await), "NOT_CAUGHT_UP");
         let seen = list(&cluster).await;
         let learner = seen.members.iter().find(|member| member.id == absent).unwrap();
-        assert!(!learner.voter && !learner.live && !learner.caught_up && learner.lag > 1_000, "{learner:?}");
+        // In entries: the raises of the four sections may share one.
+        assert!(!learner.voter && !learner.live && !learner.caught_up && learner.lag > 200, "{learner:?}");
         assert_eq!(change(&cluster, &[], &[absent]).await.unwrap(), [1, 2, 3]);
         load.more(50).await;
     })

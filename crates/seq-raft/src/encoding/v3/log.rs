@@ -7,7 +7,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 
 use super::Malformed;
 use crate::nonce::{FINGERPRINT_BYTES, Fingerprint};
-use crate::types::{self, EncodedCommand, LeaderId, Member, Payload};
+use crate::types::{self, EncodedBatch, LeaderId, Member, Payload};
 
 /// Position of an entry.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,8 @@ pub(crate) struct Entry {
 #[derive(Archive, Serialize, Deserialize, Debug)]
 enum EntryPayload {
     Blank,
-    Command(Vec<u8>),
+    /// Records of commands, one behind the other.
+    Commands(Vec<u8>),
     Membership(Membership),
 }
 
@@ -133,7 +134,7 @@ impl From<&types::Entry> for Entry {
     fn from(entry: &types::Entry) -> Entry {
         let payload = match &entry.payload {
             Payload::Blank => EntryPayload::Blank,
-            Payload::Normal(command) => EntryPayload::Command(command.bytes().to_vec()),
+            Payload::Normal(commands) => EntryPayload::Commands(commands.bytes().to_vec()),
             Payload::Membership(members) => EntryPayload::Membership(members.into()),
         };
         Entry { log_id: LogId::from(&entry.log_id), payload }
@@ -144,7 +145,7 @@ impl Entry {
     pub(crate) fn into_library(self) -> Result<types::Entry, Malformed> {
         let payload = match self.payload {
             EntryPayload::Blank => Payload::Blank,
-            EntryPayload::Command(bytes) => Payload::Normal(EncodedCommand::from_bytes(Bytes::from(bytes))),
+            EntryPayload::Commands(bytes) => Payload::Normal(EncodedBatch::from_bytes(Bytes::from(bytes))),
             EntryPayload::Membership(members) => Payload::Membership(members.into_library()?),
         };
         Ok(types::Entry { log_id: self.log_id.into_library(), payload })

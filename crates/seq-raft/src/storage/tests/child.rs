@@ -99,7 +99,7 @@ async fn run(task: Task, dir: &Path) {
         }
         Task::OpenFiles => open_files(opened).await,
         Task::Undecodable => {
-            let payload = Payload::Normal(EncodedCommand::from_bytes(vec![1, 2, 3].into()));
+            let payload = Payload::Normal(EncodedBatch::from_bytes(vec![1, 2, 3].into()));
             let mut machine = opened.machine;
             apply(&mut machine, vec![Entry { log_id: log_id(1, 0), payload }]).await;
         }

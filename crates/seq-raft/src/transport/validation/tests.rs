@@ -9,7 +9,7 @@ use crate::encoding;
 use crate::storage::{self, DataDir, LogStore, MemoryDisk};
 use crate::test_machine::{Command, Journal, unobserved};
 use crate::transport::client;
-use crate::types::{EncodedCommand, LeaderId, Member, SnapshotMeta, StoredMembership};
+use crate::types::{EncodedBatch, LeaderId, Member, SnapshotMeta, StoredMembership};
 
 /// A store of members 1 to 3, whose log has entries 0 to 9 of leader 1 in term 3, up to 6 committed, and 7 to 9 purged
 /// nowhere.
@@ -107,12 +107,14 @@ async fn votes() {
 #[tokio::test]
 async fn appends() {
     let (_log, log) = log().await;
-    let command = |bytes: Vec<u8>| Payload::Normal(EncodedCommand::from_bytes(bytes.into()));
+    let command = |bytes: Vec<u8>| Payload::Normal(EncodedBatch::from_bytes(bytes.into()));
     let good = encoding::write_command::<Journal>(&Command::ClaimId(9)).unwrap().bytes().to_vec();
     let last = id(3, 1, 9);
     let whole = vec![blank(3, 1, 10), entry(id(4, 1, 11), command(good.clone())), blank(4, 1, 12)];
     assert_eq!(reason(&append(last, whole), &log), "valid");
     assert_eq!(reason(&append(last, vec![entry(id(4, 1, 10), Payload::Membership(list(|_| {})))]), &log), "valid");
+    let full = entry(id(4, 1, 10), command(good.repeat(MAX_BATCH_COMMANDS)));
+    assert_eq!(reason(&append(last, vec![full]), &log), "valid");
     // Not committed here: a later leader may have other entries.
     assert_eq!(reason(&append(id(3, 1, 6), vec![blank(4, 1, 7)]), &log), "valid");
     let damaged = [&good[..good.len() - 1], &[good[good.len() - 1] ^ 1]].concat();
@@ -133,15 +135,23 @@ async fn appends() {
         ),
         (
             append(last, vec![entry(id(4, 1, 10), command(vec![]))]),
-            "the command of entry 10 cannot be applied: command record of 0 bytes",
+            "a command of entry 10 cannot be applied: command record of 0 bytes",
         ),
         (
             append(last, vec![entry(id(4, 1, 10), command(damaged))]),
-            "the command of entry 10 cannot be applied: command record of",
+            "a command of entry 10 cannot be applied: command record of",
         ),
         (
             append(last, vec![entry(id(4, 1, 10), command(vec![0; MAX_COMMAND_BYTES + 1]))]),
-            "the command of entry 10 has 131073 bytes, more than 131072",
+            "the commands of entry 10 have 131073 bytes, more than 131072",
+        ),
+        (
+            append(last, vec![entry(id(4, 1, 10), command([&good[..], &good[1..]].concat()))]),
+            "a command of entry 10 cannot be applied: command record of",
+        ),
+        (
+            append(last, vec![entry(id(4, 1, 10), command(good.repeat(MAX_BATCH_COMMANDS + 1)))]),
+            "entry 10 has 33 commands, more than 32",
         ),
         (
             append(id(2, 1, 5), vec![]),

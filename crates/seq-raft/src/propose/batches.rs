@@ -1,0 +1,161 @@
+//! Group commit of proposals: commands that wait at the same time share an entry of the log.
+//!
+//! While fewer than [`ENTRIES_IN_FLIGHT`] entries are in flight, a command is proposed at once. Otherwise it waits for
+//! the first of them to be applied, and the next entry carries all that wait, up to the bounds of a batch. A full batch
+//! does not wait, so the number of entries in flight bounds no throughput.
+//!
+//! **Invariant:** commands are proposed in the order of their arrival, each in one entry at most, and each has its own
+//! output or the error of its entry as the response.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use openraft::errors::{ClientWriteError, RaftError};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::storage::Raft;
+use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
+
+/// Entries in flight beside which a command that does not fill a batch waits. One is replicated and synced while the
+/// next one is made; each more makes batches smaller.
+const ENTRIES_IN_FLIGHT: usize = 2;
+
+/// Why an entry was not applied.
+pub(super) type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
+
+/// A command that waits for its entry, and for what becomes of it.
+pub(super) struct Waiting {
+    pub(super) command: EncodedCommand,
+    /// Closed when the caller went away.
+    pub(super) respond: oneshot::Sender<Result<Output, WriteError>>,
+    /// Held until the entry is applied or given up, so the bound on proposals covers those whose caller went away.
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+/// The task that makes entries of the commands that are proposed.
+pub(crate) struct Batches {
+    raft: Raft,
+    arriving: mpsc::Receiver<Waiting>,
+    /// How long an entry may take. Its callers started to wait before, so each has timed out by then.
+    timeout: Duration,
+}
+
+impl Batches {
+    pub(super) fn new(raft: Raft, arriving: mpsc::Receiver<Waiting>, timeout: Duration) -> Batches {
+        Batches { raft, arriving, timeout }
+    }
+
+    /// Proposes until all proposers are dropped.
+    pub(crate) async fn run(self) {
+        let Batches { raft, arriving, timeout } = self;
+        let leads = || raft.is_leader();
+        let write = |batch: EncodedBatch| {
+            let raft = &raft;
+            async move {
+                let written = tokio::time::timeout(timeout, raft.client_write(batch)).await.ok()?;
+                Some(written.map(|response| response.data))
+            }
+        };
+        run(arriving, leads, write).await;
+    }
+}
+
+/// [`Batches::run`] without the Raft library: `write` proposes an entry, and returns nothing when that timed out.
+async fn run<W>(mut arriving: mpsc::Receiver<Waiting>, leads: impl Fn() -> bool, write: impl Fn(EncodedBatch) -> W)
+where
+    W: Future<Output = Option<Result<Outputs, WriteError>>>,
+{
+    let mut queue = Queue::default();
+    let mut in_flight = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(()) = in_flight.next() => {}
+            first = arriving.recv() => {
+                let Some(first) = first else { return };
+                queue.push(first);
+                // Callers that are ready to run enqueue before the entry is made.
+                tokio::task::yield_now().await;
+            }
+        }
+        while let Ok(next) = arriving.try_recv() {
+            queue.push(next);
+        }
+        // A member that does not lead refuses at once, whatever became of its entries.
+        while queue.is_full() || (!queue.is_empty() && (in_flight.len() < ENTRIES_IN_FLIGHT || !leads())) {
+            let batch = queue.next_batch();
+            if !batch.is_empty() {
+                let commands: Vec<EncodedCommand> = batch.iter().map(|waiting| waiting.command.clone()).collect();
+                let written = write(EncodedBatch::of(&commands));
+                in_flight.push(async move { respond(batch, written.await) });
+            }
+        }
+    }
+}
+
+/// Gives each caller its own output, or the error of the entry.
+fn respond(batch: Vec<Waiting>, written: Option<Result<Outputs, WriteError>>) {
+    // The callers have timed out, too.
+    let Some(written) = written else { return };
+    match written {
+        Ok(Outputs(outputs)) => {
+            assert_eq!(outputs.len(), batch.len(), "each command of an entry has an output");
+            for (waiting, output) in batch.into_iter().zip(outputs) {
+                // The caller may have gone away.
+                let _ = waiting.respond.send(Ok(output));
+            }
+        }
+        Err(error) => {
+            for waiting in batch {
+                let _ = waiting.respond.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+/// Commands that are not proposed yet, in order of their arrival. Less than a full batch between two turns of the task.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+impl Queue {
+    fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.command.bytes().len();
+        self.waiting.push_back(waiting);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether later commands could not enlarge the next batch much.
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= MAX_BATCH_COMMANDS || self.bytes >= MAX_BATCH_BYTES
+    }
+
+    /// Takes the commands of one entry. Those whose caller went away are dropped; so the batch may be empty.
+    fn next_batch(&mut self) -> Vec<Waiting> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = self.waiting.pop_front() {
+            let length = next.command.bytes().len();
+            let fits = batch.len() < MAX_BATCH_COMMANDS && bytes + length <= MAX_BATCH_BYTES;
+            if !next.respond.is_closed() {
+                if !batch.is_empty() && !fits {
+                    self.waiting.push_front(next);
+                    break;
+                }
+                bytes += length;
+                batch.push(next);
+            }
+            self.bytes -= length;
+        }
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests;
