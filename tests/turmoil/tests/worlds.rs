@@ -42,7 +42,7 @@ fn acknowledged_ceilings_are_never_lost() {
         "members crashed",
         "raises acknowledged",
         "calls to a member that does not lead",
-        "calls of an earlier life refused",
+        "requests of an earlier session refused",
         "raises of an earlier epoch refused",
         "links held",
     ];
