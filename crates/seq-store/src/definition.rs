@@ -72,6 +72,8 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
                 // The state shows whether these or another leader's terms were set.
                 if let Err(error) = set.propose(SetTerms { replaces: None, terms: given }).await {
                     tracing::debug!(%error, "the lease terms could not be set yet");
+                    // A refusal can change the metrics of this member, which would end the wait below at once.
+                    tokio::time::sleep(RETRY).await;
                 }
             }
             None => {}
