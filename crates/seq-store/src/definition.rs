@@ -72,7 +72,7 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
                 // The state shows whether these or another leader's terms were set.
                 if let Err(error) = set.propose(SetTerms { replaces: None, terms: given }).await {
                     tracing::debug!(%error, "the lease terms could not be set yet");
-                    // A refusal can change the metrics of this member, which would end the wait below at once.
+                    // A member that was elected and cannot write yet would otherwise propose in a tight loop.
                     tokio::time::sleep(RETRY).await;
                 }
             }
