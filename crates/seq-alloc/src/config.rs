@@ -110,9 +110,7 @@ impl AllocOptions {
 
     /// Intervals of renewals.
     pub(crate) fn renewals(&self) -> RenewalOptions {
-        let AllocOptions {
-            renew_interval, min_renew_interval: min_interval, retry_min, retry_max, ..
-        } = *self;
+        let AllocOptions { renew_interval, min_renew_interval: min_interval, retry_min, retry_max, .. } = *self;
         RenewalOptions { renew_interval, min_interval, retry_min, retry_max }
     }
 
