@@ -60,7 +60,7 @@ pub(crate) async fn measure(addrs: &[String], work: Work, clients: usize, time: 
         per_second: done.get() as f64 / time.as_secs_f64(),
         p50_us: Some(took.value_at_quantile(0.5)),
         p99_us: Some(took.value_at_quantile(0.99)),
-        cpu_us: None,
+        ..Figure::default()
     })
 }
 

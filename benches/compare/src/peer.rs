@@ -69,6 +69,11 @@ impl Peer {
         self.beside = Some(Box::new(other));
     }
 
+    /// Process id of the first one.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.processes.first()?.id()
+    }
+
     /// CPU seconds used by the processes.
     pub(crate) fn cpu(&self) -> f64 {
         self.processes.iter().filter_map(|child| tree_cpu(child.id()?)).sum()

@@ -33,6 +33,9 @@ pub(crate) enum Suite {
     Etcd,
     /// Three members of a store on this machine, syncing each entry.
     Store,
+    /// Instructions of the allocator for each number, counted by valgrind: on a machine whose speed drifts they show a
+    /// change of some percent.
+    Instructions,
 }
 
 /// The state of a run.
@@ -56,6 +59,19 @@ const WIRE: [(&str, &str); 4] = [
     ("stream, 100 uids a message", "--endpoint stream --connections 8 --concurrency 8 --pipeline 16 --batch 100"),
 ];
 
+/// Name of the row, flags and number of calls of a count of instructions: some seconds each under valgrind.
+const INSTRUCTIONS: [(&str, &str, u64); 5] = [
+    ("unary", "--endpoint grpc --connections 4 --concurrency 16", 3_000),
+    ("unary, 100 uids", "--endpoint many --batch 100 --connections 4 --concurrency 16", 3_000),
+    ("stream, 1 uid a message", "--endpoint stream --connections 4 --concurrency 4 --pipeline 128", 100_000),
+    (
+        "stream, 100 uids a message",
+        "--endpoint stream --connections 4 --concurrency 4 --pipeline 16 --batch 100",
+        10_000,
+    ),
+    ("SDK, calls share messages", "--endpoint sdk --concurrency 64", 40_000),
+];
+
 /// Name of the row, pipeline depth and threads of redis-benchmark, and the number of commands for each second of a run.
 /// Without a pipeline one thread of the client is the limit of every server here.
 const REDIS: [(&str, u32, u32, u64); 4] = [
@@ -67,7 +83,10 @@ const REDIS: [(&str, u32, u32, u64); 4] = [
 
 impl Bench {
     fn add(&mut self, name: String, figure: Figure) {
-        eprintln!("  {name}: {:.0}/s, {:.3} us", figure.per_second, figure.cpu_us.unwrap_or(f64::NAN));
+        match figure.instructions {
+            Some(instructions) => eprintln!("  {name}: {instructions:.1} instructions"),
+            None => eprintln!("  {name}: {:.0}/s, {:.3} us", figure.per_second, figure.cpu_us.unwrap_or(f64::NAN)),
+        }
         match self.rows.iter_mut().find(|row| row.name == name) {
             Some(row) => row.runs.push(figure),
             None => self.rows.push(Row { name, runs: vec![figure] }),
@@ -85,6 +104,7 @@ impl Bench {
             Suite::Mariadb => self.mariadb(dir.path()).await,
             Suite::Etcd => self.etcd(dir.path()).await,
             Suite::Store => self.store().await,
+            Suite::Instructions => self.instructions(dir.path()).await,
         }
     }
 
@@ -101,13 +121,14 @@ impl Bench {
         for (build, seqsvr) in self.builds() {
             let dir = dir.join(build);
             std::fs::create_dir(&dir)?;
-            let (peer, redis) = self.cluster(&seqsvr, &dir).await.context(build)?;
+            let (peer, redis) = self.cluster(&seqsvr, &dir, &[]).await.context(build)?;
             all.push((build, peer, redis));
         }
         Ok(all)
     }
 
-    async fn cluster(&self, seqsvr: &Path, dir: &Path) -> anyhow::Result<(Peer, String)> {
+    /// `under` is a program, with its arguments, that runs the allocator.
+    async fn cluster(&self, seqsvr: &Path, dir: &Path, under: &[&str]) -> anyhow::Result<(Peer, String)> {
         let ports: Vec<u16> = (0..5).map(|_| free_port()).collect::<Result<_, _>>()?;
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
         let set = dir.join("set.toml");
@@ -125,7 +146,9 @@ impl Bench {
         let mut store = Peer::new(dir);
         store.start(seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data, "--form"], &at(0)).await?;
         let mut peer = Peer::new(dir);
-        peer.start(seqsvr, &["alloc", "--set", &set, "--name", "a1", "--cores", "1"], &at(2)).await?;
+        let program = seqsvr.to_string_lossy();
+        let command = [under, &[&*program, "alloc", "--set", &set, "--name", "a1", "--cores", "1"]].concat();
+        peer.start(Path::new(command[0]), &command[1..], &at(2)).await?;
         let url = format!("http://{}", at(2));
         let mut tries = 0;
         // The first number is allocated once the allocator owns its sections.
@@ -300,7 +323,29 @@ impl Bench {
                 let [p50_us, p99_us] = [p50, p99].map(|millis| Some((millis * 1e3) as u64));
                 let numbers = (per_second * f64::from(self.seconds)) as u64;
                 let name = format!("{build} store, {proposers} x {raises} raises");
-                self.add(name, Figure { numbers, per_second, p50_us, p99_us, cpu_us: None });
+                self.add(name, Figure { numbers, per_second, p50_us, p99_us, ..Figure::default() });
+            }
+        }
+        Ok(())
+    }
+
+    /// A fixed number of calls: the allocator takes a hundred times as long as otherwise.
+    async fn instructions(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let (valgrind, control) = (find("valgrind")?, find("callgrind_control")?);
+        for (build, seqsvr) in self.builds() {
+            for (index, (name, flags, calls)) in INSTRUCTIONS.into_iter().enumerate() {
+                let dir = dir.join(format!("{build}-{index}"));
+                std::fs::create_dir(&dir)?;
+                let out = format!("--callgrind-out-file={}", dir.join("callgrind").display());
+                let under = [&*valgrind.to_string_lossy(), "--tool=callgrind", &out];
+                let (peer, _) = self.cluster(&seqsvr, &dir, &under).await.context(build)?;
+                let pid = peer.pid().context("the allocator ended")?.to_string();
+                tool::output(&control, &["--zero", &pid]).await?;
+                let numbers = tool::bench_calls(&self.seqsvr, &peer.addrs[0], calls, flags).await?;
+                tool::output(&control, &["--dump", &pid]).await?;
+                peer.stop().await?;
+                let instructions = Some(tool::instructions(&dir)? as f64 / numbers as f64);
+                self.add(format!("{build} {name}, counted"), Figure { numbers, instructions, ..Figure::default() });
             }
         }
         Ok(())

@@ -40,6 +40,10 @@ impl Row {
         median(self.runs.iter().filter_map(|run| run.cpu_us))
     }
 
+    fn instructions(&self) -> Option<f64> {
+        median(self.runs.iter().filter_map(|run| run.instructions))
+    }
+
     fn p50(&self) -> Option<f64> {
         median(self.runs.iter().filter_map(|run| run.p50_us).map(|us| us as f64))
     }
@@ -51,12 +55,14 @@ impl Row {
 
 /// All rows, as a Markdown table.
 pub(crate) fn rows(rows: &[Row]) -> String {
-    let mut table = table(["what", "numbers/s", "server CPU us", "p50 us", "p99 us", "runs"]);
+    let mut table = table(["what", "numbers/s", "server CPU us", "p50 us", "p99 us", "instructions", "runs"]);
     for row in rows {
         let whole = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
         let cpu = row.cpu().map_or("-".to_owned(), |cpu| format!("{cpu:.3}"));
         let runs = row.runs.len().to_string();
-        table.add_row([row.name.clone(), rate(row.rate()), cpu, whole(row.p50()), whole(row.p99()), runs]);
+        let instructions = whole(row.instructions());
+        let rate = rate(row.rate().filter(|rate| *rate > 0.0));
+        table.add_row([row.name.clone(), rate, cpu, whole(row.p50()), whole(row.p99()), instructions, runs]);
     }
     table.to_string()
 }
@@ -89,7 +95,7 @@ pub(crate) fn goals(rows: &[Row], goals: &[Goal]) -> (String, bool) {
 
 /// The rows of two builds of the server beside each other: medians of the ratios within each run, as a Markdown table.
 pub(crate) fn ratios(rows: &[Row], ours: &str, baseline: &str) -> String {
-    let mut table = table(["what", "numbers/s", "server CPU", "p50", "p99", "runs"]);
+    let mut table = table(["what", "numbers/s", "server CPU", "p50", "p99", "instructions", "runs"]);
     for row in rows {
         let Some(what) = row.name.strip_prefix(ours) else { continue };
         let Some(other) = rows.iter().find(|other| other.name.strip_prefix(baseline) == Some(what)) else { continue };
@@ -100,10 +106,11 @@ pub(crate) fn ratios(rows: &[Row], ours: &str, baseline: &str) -> String {
         };
         table.add_row([
             what.trim_start().to_owned(),
-            ratio(|run| Some(run.per_second)),
+            ratio(|run| Some(run.per_second).filter(|rate| *rate > 0.0)),
             ratio(|run| run.cpu_us),
             ratio(|run| run.p50_us.map(|us| us as f64)),
             ratio(|run| run.p99_us.map(|us| us as f64)),
+            ratio(|run| run.instructions),
             row.runs.len().min(other.runs.len()).to_string(),
         ]);
     }

@@ -16,6 +16,8 @@ pub(crate) struct Figure {
     pub(crate) p99_us: Option<u64>,
     /// CPU time of the server for each number, in microseconds.
     pub(crate) cpu_us: Option<f64>,
+    /// Instructions of the server for each number, where they were counted; no time was measured then.
+    pub(crate) instructions: Option<f64>,
 }
 
 /// Runs a program to its end; returns its standard output.
@@ -31,21 +33,53 @@ pub(crate) async fn output(program: &Path, args: &[&str]) -> anyhow::Result<Stri
 
 /// `seqsvr bench` with these flags. The CPU time is the one that the server reports.
 pub(crate) async fn bench(seqsvr: &Path, addr: &str, seconds: u32, flags: &str) -> anyhow::Result<Figure> {
-    let (addr, seconds) = (format!("http://{addr}"), seconds.to_string());
-    let mut args = vec!["bench", "--addr", &addr, "--duration-s", &seconds, "--uids", "1000000", "-o", "json"];
-    args.extend(flags.split_whitespace());
-    let report: Value = serde_json::from_str(&output(seqsvr, &args).await?)?;
-    let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("the report has no {name}"));
-    if report["failed"] != 0 {
-        bail!("{flags}: calls failed: {}", report["failed_items"]);
-    }
+    let report = report(seqsvr, addr, &["--duration-s", &seconds.to_string()], flags).await?;
     Ok(Figure {
         numbers: number(&report["numbers"], "numbers")? as u64,
         per_second: number(&report["numbers_per_second"], "numbers_per_second")?,
         p50_us: report["latency"]["p50_us"].as_u64(),
         p99_us: report["latency"]["p99_us"].as_u64(),
         cpu_us: report["cpu_us_per_number"].as_f64(),
+        instructions: None,
     })
+}
+
+/// `seqsvr bench` with these flags and a number of calls. Returns the numbers that were allocated.
+pub(crate) async fn bench_calls(seqsvr: &Path, addr: &str, calls: u64, flags: &str) -> anyhow::Result<u64> {
+    let report = report(seqsvr, addr, &["--calls", &calls.to_string()], flags).await?;
+    Ok(number(&report["numbers"], "numbers")? as u64)
+}
+
+async fn report(seqsvr: &Path, addr: &str, end: &[&str], flags: &str) -> anyhow::Result<Value> {
+    let addr = format!("http://{addr}");
+    let mut args = vec!["bench", "--addr", &addr, "--uids", "1000000", "-o", "json"];
+    args.extend(end);
+    args.extend(flags.split_whitespace());
+    let report: Value = serde_json::from_str(&output(seqsvr, &args).await?)?;
+    if report["failed"] != 0 {
+        bail!("{flags}: calls failed: {}", report["failed_items"]);
+    }
+    Ok(report)
+}
+
+fn number(value: &Value, name: &str) -> anyhow::Result<f64> {
+    value.as_f64().with_context(|| format!("the report has no {name}"))
+}
+
+/// The instructions of the files that callgrind wrote into a directory: of the one between its zeroing and its dump.
+pub(crate) fn instructions(dir: &Path) -> anyhow::Result<u64> {
+    let mut most = None;
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("callgrind")) {
+            continue;
+        }
+        // Lines of names are in the encoding of the program's symbols.
+        let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+        let total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse::<u64>().ok());
+        most = most.max(total);
+    }
+    most.with_context(|| format!("callgrind wrote no totals into {}", dir.display()))
 }
 
 /// `redis-benchmark` with random keys out of a million. Returns also its result line.
@@ -63,7 +97,7 @@ pub(crate) async fn redis(port: &str, pipeline: u32, threads: u32, numbers: u64)
     let fields: Vec<f64> = row.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();
     let micros = |at: usize| fields.get(at).map(|millis| (millis * 1e3) as u64);
     let per_second = *fields.first().context("redis-benchmark printed no rate")?;
-    Ok((Figure { numbers, per_second, p50_us: micros(3), p99_us: micros(5), cpu_us: None }, row.to_owned()))
+    Ok((Figure { numbers, per_second, p50_us: micros(3), p99_us: micros(5), ..Figure::default() }, row.to_owned()))
 }
 
 /// `pgbench` with a script of one statement.
@@ -78,7 +112,7 @@ pub(crate) async fn pgbench(port: &str, script: &Path, clients: u32, seconds: u3
     let per_second = after("tps = ").context("pgbench printed no rate")?;
     let numbers = after("number of transactions actually processed: ").context("pgbench printed no count")? as u64;
     let mean = after("latency average = ").map(|millis| (millis * 1e3) as u64);
-    Ok(Figure { numbers, per_second, p50_us: mean, p99_us: None, cpu_us: None })
+    Ok(Figure { numbers, per_second, p50_us: mean, ..Figure::default() })
 }
 
 /// `mariadb-slap` with one statement; the rate is computed from its mean time. It exits with 0 even if it could not
