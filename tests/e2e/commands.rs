@@ -24,6 +24,13 @@ impl Running {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
+    /// Whether the process handles a signal by now.
+    fn handles(&self, signal: Signal) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map_or("0", str::trim);
+        (u64::from_str_radix(mask, 16).unwrap() >> (signal.as_raw() - 1)) & 1 == 1
+    }
+
     fn code(&mut self) -> Option<i32> {
         eventually("the process ends", || self.0.try_wait().unwrap()).code()
     }
@@ -125,22 +132,45 @@ fn a_uid_outside_is_refused_with_the_known_uids() {
 }
 
 #[test]
-fn a_wrong_port_is_recognised() {
+fn a_wrong_port_is_named_by_every_command() {
     let place = Place::new();
     let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json"]);
     let ready = server.ready();
     let port = |value: &Value| value.as_str().unwrap().to_owned();
-    let (store, redis) = (port(&ready["stores"][0]["grpc"]), port(&ready["allocs"][0]["redis"]));
-    for (addr, words) in [
-        (port(&ready["http"]), "speaks HTTP but not gRPC"),
-        (redis, "does not speak HTTP/2; it may be a port for clients of Redis"),
-        (store, "it is a store, or another gRPC server"),
-    ] {
-        let (code, _, stderr) = ended(&seqsvr(&["next", "42", "--addr", &addr]));
-        assert_eq!(code, Some(2), "{stderr}");
-        assert!(stderr.contains(words) && stderr.contains("AllocSvr"), "{stderr}");
-        assert!(!stderr.contains("is the cluster running"), "{stderr}");
+    let (grpc, redis) = (port(&ready["allocs"][0]["grpc"]), port(&ready["allocs"][0]["redis"]));
+    let (store, http) = (port(&ready["stores"][0]["grpc"]), port(&ready["http"]));
+    let other = port(&ready["allocs"][1]["grpc"]);
+    let refused = |args: &[&str], words: &str| {
+        let (code, stdout, stderr) = ended(&seqsvr(args));
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");
+        assert!(stderr.contains(words), "{args:?}: {stderr}");
+        assert!(!stderr.contains("is the cluster running") && !stderr.contains("h2"), "{args:?}: {stderr}");
+    };
+    let (metrics, of_redis) = ("is a port for metrics and probes", "is a port for clients of Redis");
+    let commands: [&[&str]; 7] = [
+        &["next", "42"],
+        &["current", "42", "43"],
+        &["status"],
+        &["health"],
+        &["services"],
+        &["node", "list"],
+        &["store", "members"],
+    ];
+    for command in commands {
+        refused(&[command, &["--addr", &http]].concat(), metrics);
+        refused(&[command, &["--addr", &redis]].concat(), of_redis);
     }
+    let of_store = |words: &str| format!("is store s1 of set dev\nhint: {words}");
+    refused(&["next", "42", "--addr", &store], &of_store("name an AllocSvr of the set with --addr: "));
+    assert!(ended(&seqsvr(&["next", "42", "--addr", &store])).2.contains(&other));
+    for endpoint in ["sdk", "grpc", "many", "stream", "json"] {
+        refused(&["bench", "--endpoint", endpoint, "--addr", &store], "is store s1 of set dev");
+        refused(&["bench", "--endpoint", endpoint, "--addr", &redis], of_redis);
+    }
+    let resp = |redis: &str, words| refused(&["bench", "--endpoint", "resp", "--addr", &grpc, "--redis", redis], words);
+    resp(http.trim_start_matches("http://"), metrics);
+    resp(grpc.trim_start_matches("http://"), "is the gRPC port of an AllocSvr");
+    resp(&http, "it is not of the form host:port");
 }
 
 #[test]
@@ -187,6 +217,35 @@ fn an_interrupted_measurement_is_marked() {
     }
     let whole = seqsvr_json(&["bench", "--addr", &addr, "--calls", "10", "--warmup-s", "0"]);
     assert_eq!(whole["interrupted"], false);
+}
+
+#[test]
+fn a_second_signal_ends_a_measurement_at_once() {
+    // It accepts connections and never responds: the calls in flight last until their deadline.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    let mut bench = Running::start(&["bench", "--endpoint", "grpc", "--addr", &addr, "--deadline-ms", "600000"]);
+    eventually("it handles SIGTERM", || bench.handles(Signal::TERM).then_some(()));
+    bench.signal(Signal::TERM);
+    let code = eventually("a second signal ends it", || {
+        bench.signal(Signal::INT);
+        bench.0.try_wait().unwrap()
+    });
+    assert_eq!(code.code(), Some(130));
+}
+
+#[test]
+fn a_load_with_failed_calls_fails_unless_they_are_expected() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    // Half of the uids are in no set.
+    let run = ["bench", "--addr", &addr, "--first-uid", "999900", "--uids", "200", "--calls", "200", "--warmup-s", "0"];
+    let (code, stdout, stderr) = ended(&seqsvr(&run));
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    let failed = stdout.lines().find(|line| line.starts_with("failed ")).unwrap();
+    assert!(failed.ends_with("FAIL") && stdout.contains("UID_OUTSIDE"), "{stdout}");
+    let (code, stdout, _) = ended(&seqsvr(&[&run[..], &["--expect", "failed<=200"]].concat()));
+    assert_eq!(code, Some(0), "{stdout}");
 }
 
 #[test]

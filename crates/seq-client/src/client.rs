@@ -156,6 +156,36 @@ impl Client {
         self.batch::<NextMany>(&uids, &counts).await
     }
 
+    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it: for imports. Idempotent.
+    ///
+    /// # Errors
+    /// [`CallError`]; refused as `ALREADY_PAST` if the uid is above the number, which it also is when an attempt of this
+    /// call that is counted by [`CallError::may_have_applied`] raised it and another call then took a number.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may have raised the uid.
+    pub async fn advance(&self, uid: u64, to: u64) -> Result<(), CallError> {
+        let mut attempts = self.attempts();
+        self.refresh_if_outside(uid, &attempts).await;
+        loop {
+            let mut target = attempts.target(uid)?;
+            let request = attempts.request(v1::AdvanceRequest {
+                uid,
+                to,
+                route_version: Some(target.route_version),
+                epoch: target.epoch,
+                hops: 0,
+            });
+            match attempts.attempt(target.client.advance(request)).await {
+                Ok(response) => {
+                    attempts.adopt(response.routes.as_ref(), &target.addr);
+                    return Ok(());
+                }
+                Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
+            }
+        }
+    }
+
     /// Reads the last number of a uid. Moves nothing, so [`CallError::may_have_applied`] has no meaning for it.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ pub enum LayoutError {
         end: u64,
     },
     /// A section of no or too many uids.
-    #[error("section size {section_size} is not in 1..={}", limits::MAX_SECTION_SIZE)]
+    #[error("section size {section_size} is not from 1 to {}", limits::MAX_SECTION_SIZE)]
     SectionSize {
         /// The size asked for.
         section_size: u32,

@@ -87,7 +87,7 @@ pub enum SpecProblem {
     #[error(transparent)]
     Layout(LayoutError),
     /// A step of nothing, or too far.
-    #[error("step {step} is not in 1..={}", limits::MAX_STEP)]
+    #[error("step {step} is not from 1 to {}", limits::MAX_STEP)]
     Step {
         /// The step.
         step: u64,
@@ -121,7 +121,7 @@ pub enum SpecProblem {
         problem: AddrProblem,
     },
     /// A share of nothing, or too large.
-    #[error("weight {weight} is not in 1..={}; weights are relative to each other", limits::MAX_WEIGHT)]
+    #[error("weight {weight} is not from 1 to {}; weights are relative to each other", limits::MAX_WEIGHT)]
     Weight {
         /// The weight.
         weight: u32,
@@ -163,7 +163,7 @@ pub enum AddrProblem {
     #[error("is not host:port")]
     NoPort,
     /// The port is no number up to 65,535, or 0, which cannot be dialled.
-    #[error("has no port in 1..=65535")]
+    #[error("has no port from 1 to 65535")]
     Port,
     /// The host is neither a name nor an IP address.
     #[error("has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets")]

@@ -268,20 +268,73 @@ pub enum ConfigError {
     },
 }
 
-/// A deserialiser's error with the names of Rust types replaced by their ranges.
+/// A deserialiser's error in the words of the file: no names of types, and the nearest of the known keys.
 #[must_use]
 pub fn readable_reason(reason: &str) -> String {
-    const TYPES: [(&str, &str); 5] = [
-        ("u8", "a whole number from 0 to 255"),
-        ("u16", "a whole number from 0 to 65535"),
-        ("u32", "a whole number from 0 to 4294967295"),
-        ("u64", "a whole number from 0"),
-        ("usize", "a whole number from 0"),
-    ];
-    let of = |(name, words): (&str, &str)| {
-        Some(format!("{}expected {words}", reason.strip_suffix(name)?.strip_suffix("expected ")?))
-    };
-    TYPES.into_iter().find_map(of).unwrap_or_else(|| reason.to_owned())
+    if let Some(rest) = reason.strip_prefix("invalid type: ").or_else(|| reason.strip_prefix("invalid value: "))
+        && let Some((found, expected)) = rest.split_once(", expected ")
+    {
+        return format!("{} is not {}", found_in_words(found), expected_in_words(expected));
+    }
+    if let Some(rest) = reason.strip_prefix("unknown field `")
+        && let Some((key, known)) = rest.split_once("`, expected ")
+    {
+        let near = |known: &&str| strsim::normalized_levenshtein(known, key);
+        let nearest = quoted(known).max_by(|one, other| near(one).total_cmp(&near(other)));
+        return format!(
+            "{key}: unknown key{}",
+            nearest.map(|key| format!("; the nearest is {key}")).unwrap_or_default()
+        );
+    }
+    if let Some(rest) = reason.strip_prefix("unknown variant `")
+        && let Some((value, known)) = rest.split_once("`, expected ")
+    {
+        return format!("{value:?} is none of {}", quoted(known).collect::<Vec<_>>().join(", "));
+    }
+    if let Some(key) = reason.strip_prefix("missing field `") {
+        return format!("the key {} is missing", key.trim_end_matches('`'));
+    }
+    // What the parser prints for a value that is no number, no date and not in quotes.
+    if reason.starts_with("string values must be quoted") {
+        return "a text must be in quotes".to_owned();
+    }
+    reason.to_owned()
+}
+
+/// The words between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// A value as a deserialiser describes it, without the name of its type.
+fn found_in_words(found: &str) -> String {
+    let value = ["integer `", "floating point `", "boolean `", "character `"];
+    match found {
+        "sequence" => "a list".to_owned(),
+        "map" => "a table".to_owned(),
+        _ => match value.iter().find_map(|kind| found.strip_prefix(kind)) {
+            Some(value) => value.trim_end_matches('`').to_owned(),
+            None => found.strip_prefix("string ").unwrap_or(found).to_owned(),
+        },
+    }
+}
+
+/// The expectation of a deserialiser, with the ranges of types for their names.
+fn expected_in_words(expected: &str) -> &str {
+    match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65,535",
+        "u32" => "a whole number from 0 to 4,294,967,295",
+        "u64" | "usize" => "a whole number from 0",
+        "i64" => "a whole number",
+        "f64" => "a number",
+        "a string" => "a text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        _ if expected.starts_with("struct ") => "a table",
+        _ => expected,
+    }
 }
 
 /// The line, from 1, of a byte of a text.

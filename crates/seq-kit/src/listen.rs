@@ -35,7 +35,9 @@ pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
         }
         Ok(listeners)
     };
-    bind().map_err(|error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {addr}: {error}")))
+    let threads = if sockets > 1 { format!(" with {sockets} threads") } else { String::new() };
+    bind()
+        .map_err(|error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {addr}{threads}: {error}")))
 }
 
 fn socket(addr: SocketAddr) -> io::Result<Socket> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use seq_channel::{Pool, PoolError};
 use seq_client::{Client, ConnectError};
-use seq_proto::reason::{Outcome, Reason};
+use seq_proto::reason::{Outcome, Reason, code_name};
 use seq_proto::status;
 use serde::Serialize;
 use tonic::{Code, Status};
@@ -182,7 +182,7 @@ fn failed(status: &Status) -> Reply {
     // Refusals of this service advance no counter, except when the owner did not respond; errors of others may have.
     let unknown = |reason| Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown);
     let moved = reason.as_deref().is_none_or(unknown);
-    failure(&reason.unwrap_or_else(|| format!("{:?}", status.code()).to_uppercase()), status.message(), moved)
+    failure(&reason.unwrap_or_else(|| code_name(status.code())), status.message(), moved)
 }
 
 /// The reply for a refused item of a batch.

@@ -6,6 +6,7 @@ use seq_client::{Allocation, CallError, Current};
 use seq_core::Seq;
 use seq_order::{Outcome, Reading};
 use seq_proto::Reason;
+use seq_proto::reason::ClientReason;
 use tonic::Status;
 
 use crate::reply::{Failure, Reply};
@@ -39,14 +40,16 @@ pub fn failure(error: &CallError) -> Failure {
 /// The reason of an error in capitals, and the attempts of the call.
 fn reason(error: &CallError) -> (&str, u32) {
     match error {
-        CallError::UidOutside { .. } => ("UID_OUTSIDE", 0),
+        CallError::UidOutside { .. } => (ClientReason::UidOutside.name(), 0),
         CallError::CountOutOfRange { .. } => (Reason::CountOutOfRange.name(), 0),
-        CallError::Refused(refused) if refused.reason.is_empty() => ("REFUSED_BY_OTHERS", refused.attempts),
+        CallError::Refused(refused) if refused.reason.is_empty() => {
+            (ClientReason::RefusedByOthers.name(), refused.attempts)
+        }
         CallError::Refused(refused) => (&*refused.reason, refused.attempts),
-        CallError::Unreachable(unreachable) => ("UNREACHABLE", unreachable.attempts),
-        CallError::DeadlineExceeded { attempts, .. } => ("DEADLINE_EXCEEDED", *attempts),
-        CallError::BadAnswer { .. } => ("BAD_ANSWER", 1),
-        _ => ("OTHER", 1),
+        CallError::Unreachable(unreachable) => (ClientReason::Unreachable.name(), unreachable.attempts),
+        CallError::DeadlineExceeded { attempts, .. } => (ClientReason::DeadlineExceeded.name(), *attempts),
+        CallError::BadAnswer { .. } => (ClientReason::BadAnswer.name(), 1),
+        _ => (ClientReason::Other.name(), 1),
     }
 }
 
@@ -72,6 +75,19 @@ pub fn reading(result: &Result<Current, CallError>) -> Reading {
     }
 }
 
+/// The text of an error without the numbers that the standard library appends, as ` (os error 111)`.
+#[must_use]
+pub fn without_os_error(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        kept.push_str(before);
+        let digits = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        rest = digits.strip_prefix(')').unwrap_or(digits);
+    }
+    kept + rest
+}
+
 /// An error with its causes on one line.
 #[derive(Debug)]
 pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
@@ -83,6 +99,7 @@ impl std::fmt::Display for Chain<'_> {
             // The Display of a status includes debug details; its message is the readable part.
             let text =
                 error.downcast_ref().map_or_else(|| error.to_string(), |status: &Status| status.message().to_owned());
+            let text = without_os_error(&text);
             // The layers of the transport repeat the same message.
             if text == "transport error" || last.ends_with(&text) {
                 continue;
@@ -98,6 +115,12 @@ impl std::fmt::Display for Chain<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_are_without_their_numbers() {
+        assert_eq!(without_os_error("a: No such file (os error 2): b (os error 13)"), "a: No such file: b");
+        assert_eq!(without_os_error("nothing to remove"), "nothing to remove");
+    }
 
     #[test]
     fn a_failure_counts_attempts_that_may_have_advanced_the_counter() {

@@ -17,6 +17,9 @@ pub struct Threshold {
 /// The result of checking a threshold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
+    /// The figure's path in the report.
+    #[serde(skip)]
+    figure: String,
     /// The threshold, as `--expect` gave it.
     expected: String,
     /// The figure; `None` if the report has no such number.
@@ -50,11 +53,16 @@ impl Threshold {
     pub fn check(&self, report: &Value) -> Verdict {
         let got = self.figure.split('.').try_fold(report, |value, key| value.get(key)).and_then(Value::as_f64);
         let pass = got.is_some_and(|got| if self.at_least { got >= self.bound } else { got <= self.bound });
-        Verdict { expected: self.to_string(), got, pass }
+        Verdict { figure: self.figure.clone(), expected: self.to_string(), got, pass }
     }
 }
 
 impl Verdict {
+    /// The figure's path in the report, as `latency.p99_us`.
+    pub fn figure(&self) -> &str {
+        &self.figure
+    }
+
     /// Whether it holds.
     pub fn pass(&self) -> bool {
         self.pass

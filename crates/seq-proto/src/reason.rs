@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use tonic::Code;
 
+pub use client::ClientReason;
+
+mod client;
+
 /// Keys of the metadata that a refusal carries beside its reason.
 pub mod key {
     /// Decimal number on record that the refusal is about: an incarnation or a renewal; 0 where there is none.
@@ -379,6 +383,19 @@ reasons! {
         /// A snapshot of this sender, or as many of others as may be, are being received already.
         SnapshotUnderWay = "SNAPSHOT_UNDER_WAY", [ResourceExhausted], Never, Unchanged;
     }
+}
+
+/// The name of a code in gRPC's own spelling, as `OUT_OF_RANGE`.
+#[must_use]
+pub fn code_name(code: Code) -> String {
+    let mut name = String::new();
+    for letter in format!("{code:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
 }
 
 impl fmt::Display for Reason {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use seq_api::metrics::{
@@ -33,6 +34,9 @@ pub struct MemberStatus {
     pub live: bool,
     /// The last measured round trip to it; on the leader only.
     pub round_trip: Option<Duration>,
+    /// Time since it last acknowledged the reporting leader; `None` on followers, for the leader itself, and if it never
+    /// did.
+    pub silent: Option<Duration>,
 }
 
 /// One member's status.
@@ -93,6 +97,11 @@ fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStat
         }
         metrics.replication.as_ref().and_then(|all| all.get(id)).map_or(0, |matched| index(*matched))
     };
+    let silent = |id: &u64| {
+        let acknowledged =
+            metrics.heartbeat.as_ref().filter(|_| leads && *id != metrics.id)?.get(id).copied().flatten()?;
+        Some(acknowledged.elapsed())
+    };
     let member = |(id, member): (&u64, &crate::types::Member)| MemberStatus {
         id: *id,
         name: member.name.clone(),
@@ -101,6 +110,7 @@ fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStat
         matched_index: matched(id),
         live: leads && live.contains(id),
         round_trip: quorum.round_trip(*id).filter(|_| leads),
+        silent: silent(id),
     };
     membership.nodes().map(member).collect()
 }

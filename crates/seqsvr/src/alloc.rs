@@ -14,7 +14,9 @@ use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1")]
+#[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1\n\n\
+                        Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file or settings, 66 \
+                        another process has its name, 130 a second signal.")]
 pub(crate) struct AllocArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use seq_load::endpoint::{AnyTransport, Endpoint, EndpointOptions};
 use seq_load::key_distribution::Distribution;
 use seq_load::load::{End, Load, Outcome, Plan};
@@ -19,6 +19,7 @@ use seq_load::time_series::TimeSeries;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, grouped};
+use crate::signals::{self, Interrupts};
 use crate::target::{self, Target};
 
 pub(crate) mod report;
@@ -79,7 +80,10 @@ enum DistributionArg {
     after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --endpoint stream --pipeline 64 --batch 100 -o json\n  \
                         seqsvr bench --endpoint resp --concurrency 50 --pipeline 16\n  \
                         seqsvr bench --rate 20000 --expect 'p99_us<=5000' --expect 'failed<=0'\n  \
-                        seqsvr bench --seamless    (beside `seqsvr node drain`)"
+                        seqsvr bench --seamless    (beside `seqsvr node drain`)\n\n\
+                        Exit codes: 0 numbers were allocated, no call failed, and everything checked held; 1 not so (with \
+                        --expect 'failed<=N' that bound decides on failed calls); 2 wrong flags or addresses; 4 no node \
+                        responded; 7 the deadline of connecting passed; 130 interrupted, and the order held."
 )]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
@@ -88,7 +92,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_enum, default_value_t = EndpointArg::Sdk)]
     endpoint: EndpointArg,
     /// Address of the Redis port, for --endpoint resp [default: 127.0.0.1:7179]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = target::host_and_port)]
     redis: Option<String>,
     /// Prefix of the keys, for --endpoint resp [default: seq:]
     #[arg(long, value_name = "TEXT")]
@@ -259,7 +263,7 @@ pub(crate) async fn measure(
     let mut raises = target::raise_watch(&options.addrs);
     raises.poll().await;
     let load = Load::new(transports, plan)?;
-    let interrupted = watch(&load, progress_bar(output, plan)).await;
+    let interrupted = watch(&load, plan, output, Interrupts::new()?).await;
     raises.poll().await;
     let outcome = load.into_outcome();
     Ok((Report::new(endpoint, plan, &outcome, &raises, interrupted), outcome))
@@ -289,27 +293,36 @@ impl From<DistributionArg> for Distribution {
     }
 }
 
-/// Runs the load with its progress bar; Ctrl-C ends it early. Returns whether it did.
-async fn watch(load: &Load<AnyTransport>, bar: ProgressBar) -> bool {
+/// Runs the load with its progress bar; a signal ends it early, and a second one the process. Returns whether one did.
+async fn watch(load: &Load<AnyTransport>, plan: Plan, output: &Output, mut interrupts: Interrupts) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);
-    let (running, ctrl_c) = (load.run(), tokio::signal::ctrl_c());
-    tokio::pin!(running, ctrl_c);
+    let running = load.run();
+    tokio::pin!(running);
+    // The warm-up has no part in the rate.
+    let mut bar = output.progress_line();
+    bar.set_message("warm-up");
     let mut has_begun = false;
     loop {
         tokio::select! {
             () = &mut running => break,
-            _ = &mut ctrl_c, if !interrupted => {
-                interrupted = true;
+            _ = interrupts.next() => {
+                if std::mem::replace(&mut interrupted, true) {
+                    signals::exit_at_once();
+                }
                 load.stop();
             }
             _ = ticks.tick() => {
                 let progress = load.progress();
-                // The rate does not include the warm-up.
                 if progress > 0 && !std::mem::replace(&mut has_begun, true) {
-                    bar.reset_eta();
+                    bar.finish_and_clear();
+                    bar = progress_bar(output, plan);
                 }
-                bar.set_position(progress);
+                if has_begun {
+                    bar.set_position(progress);
+                } else {
+                    bar.tick();
+                }
             }
         }
     }
@@ -318,11 +331,8 @@ async fn watch(load: &Load<AnyTransport>, bar: ProgressBar) -> bool {
 }
 
 fn progress_bar(output: &Output, plan: Plan) -> ProgressBar {
-    let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let (length, template) = match plan.end {
-        End::After(duration) => (duration.as_millis() as u64, "[{wide_bar}] {percent} %  ETA {eta}"),
-        End::Calls(calls) => (calls, "[{wide_bar}] {human_pos}/{human_len} calls  {per_sec:0}  ETA {eta}"),
-    };
-    let style = ProgressStyle::with_template(template).expect("the template is well-formed").progress_chars("##-");
-    ProgressBar::with_draw_target(Some(length), target).with_style(style)
+    match plan.end {
+        End::After(duration) => output.progress_bar(duration.as_millis() as u64, "{percent} %  ETA {eta}"),
+        End::Calls(calls) => output.progress_bar(calls, "{human_pos}/{human_len} calls  {per_sec:0}  ETA {eta}"),
+    }
 }

@@ -19,7 +19,9 @@ pub(crate) enum CheckCommand {
         after_help = "Examples:\n  seqsvr check perf\n  seqsvr check perf --load large --duration-s 60 -o json\n\n\
                       It passes when 99 % of the scheduled calls complete in time, none fails, p99 and the slowest call \
                       stay below their bounds, and every number is above the last one of its user. It takes numbers of the uids \
-                      0 ..= 99,999, or those from --first-uid."
+                      0 to 99,999, or those from --first-uid.\n\n\
+                      Exit codes: 0 PASS, 1 FAIL, 2 a wrong address, 4 no node responded, 7 the deadline of connecting \
+                      passed, 130 interrupted, and the order held."
     )]
     Perf(PerfArgs),
 }

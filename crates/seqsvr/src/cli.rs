@@ -9,6 +9,7 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::alloc::AllocArgs;
@@ -17,9 +18,12 @@ use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
 use crate::environment;
-use crate::next_command::{CurrentArgs, NextArgs};
+use crate::explain::ExplainArgs;
+use crate::health::HealthArgs;
+use crate::man::ManArgs;
+use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
-use crate::output::Format;
+use crate::output::{Format, grouped};
 use crate::replay::ReplayArgs;
 use crate::services::ServicesArgs;
 use crate::sim::SimCommand;
@@ -52,10 +56,14 @@ pub(crate) enum Command {
     Store(StoreArgs),
     /// Runs one allocator of a set: it allocates the numbers.
     Alloc(AllocArgs),
-    /// Allocates the next number of a user.
+    /// Allocates the next number of users, or several.
     Next(NextArgs),
     /// Reads the last number of users; changes nothing.
     Current(CurrentArgs),
+    /// Raises a user to a number, for imports; never lowers one.
+    Advance(AdvanceArgs),
+    /// Reports whether nodes serve, for scripts and probes.
+    Health(HealthArgs),
     /// Shows sets, stores and allocators: leaders, owners, numbers allocated.
     Status(StatusArgs),
     /// Lists a set's allocators; drains one, and lets it serve again.
@@ -76,6 +84,10 @@ pub(crate) enum Command {
     /// Checks, shows or prints configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Explains the reason of a refusal.
+    Explain(ExplainArgs),
+    /// Prints a manual page, or writes all of them.
+    Man(ManArgs),
     /// Prints a completion script for a shell.
     #[command(after_help = "Example:\n  seqsvr completions bash > /etc/bash_completion.d/seqsvr")]
     Completions {
@@ -83,6 +95,7 @@ pub(crate) enum Command {
         shell: clap_complete::Shell,
     },
     /// Prints the version and source revision.
+    #[command(after_help = "Example:\n  seqsvr version -o json")]
     Version,
 }
 
@@ -123,7 +136,29 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
 fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Error> {
     let mut command = prepare(Cli::command(), environment);
     let mut matches = command.try_get_matches_from_mut(words)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let has_format = matches.value_source("output") == Some(ValueSource::CommandLine);
+    let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
+    match cli.command.without_format().filter(|_| has_format && cli.output != Format::Plain) {
+        Some(prints) => {
+            let message = format!("--output has no effect here: the command prints {prints}\n");
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, message).with_cmd(&command))
+        }
+        None => Ok(cli),
+    }
+}
+
+impl Command {
+    /// What a command prints that has only one format.
+    fn without_format(&self) -> Option<&'static str> {
+        match self {
+            Command::Alloc(_) => Some("nothing but its log"),
+            Command::Store(args) if args.is_server() => Some("nothing but its log"),
+            Command::Completions { .. } => Some("a script"),
+            Command::Config(ConfigCommand::Sample) => Some("a settings file"),
+            Command::Man(args) if args.prints_page() => Some("a manual page"),
+            _ => None,
+        }
+    }
 }
 
 /// Lets every argument accept negative numbers, so its own parser rejects them, and unbinds variables that are empty.
@@ -155,9 +190,21 @@ fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     own.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
 }
 
-/// Rewords an integer parse error: not a number, too large, or negative.
+/// Rewords `7 is not in 1..=5`, the parser's text for a number outside of its range.
+fn range_in_words(text: &str) -> Option<String> {
+    let (_, range) = text.split_once(" is not in ")?;
+    let (least, most) = range.split_once("..")?;
+    let number = |text: &str| text.trim_start_matches('=').parse::<u64>().ok();
+    // The largest number of a type is no bound that the command chose.
+    Some(match (number(least)?, number(most).filter(|most| *most < i64::MAX.unsigned_abs())) {
+        (least, Some(most)) => format!("it must be from {} to {}", grouped(least), grouped(most)),
+        (least, None) => format!("it must be {} or more", grouped(least)),
+    })
+}
+
+/// Rewords an error about a number: none, too large, negative, or out of range.
 fn plain_number_error(error: clap::Error) -> clap::Error {
-    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ParseIntError>());
+    let source = std::error::Error::source(&error);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -167,11 +214,17 @@ fn plain_number_error(error: clap::Error) -> clap::Error {
     else {
         return error;
     };
-    let why = match source.kind() {
-        IntErrorKind::PosOverflow => "it is too large",
-        IntErrorKind::NegOverflow => "it must not be negative",
-        _ if value.strip_prefix('-').is_some_and(|rest| rest.parse::<u128>().is_ok()) => "it must not be negative",
-        _ => "it is not a whole number",
+    let why = match source.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
+        None => match range_in_words(&source.to_string()) {
+            Some(why) => why,
+            None => return error,
+        },
+        Some(IntErrorKind::PosOverflow) => "it is too large".to_owned(),
+        Some(IntErrorKind::NegOverflow) => "it must not be negative".to_owned(),
+        _ if value.strip_prefix('-').is_some_and(|rest| rest.parse::<u128>().is_ok()) => {
+            "it must not be negative".to_owned()
+        }
+        _ => "it is not a whole number".to_owned(),
     };
     let message = format!("invalid value '{value}' for '{argument}': {why}\n\nFor more information, try '--help'.\n");
     clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(&Cli::command())
@@ -188,6 +241,34 @@ mod tests {
             let name = command.get_name();
             assert!(docs.contains(&format!("`seqsvr {name}")), "{name} is not in docs/operations.md");
         }
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_its_exit_codes() {
+        fn check(command: &clap::Command) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_bin_name().unwrap_or_default();
+            let has_own =
+                command.get_subcommands().next().is_none() || command.is_args_conflicts_with_subcommands_set();
+            assert!(!has_own || after.contains(name), "no example in the help of {name}: {after}");
+            let always_done = ["seqsvr completions", "seqsvr version"].contains(&name);
+            assert!(
+                !has_own || always_done || after.contains("Exit code"),
+                "no exit codes in the help of {name}: {after}"
+            );
+            command.get_subcommands().for_each(check);
+        }
+        let mut command = Cli::command().disable_help_subcommand(true);
+        command.build();
+        check(&command);
+    }
+
+    #[test]
+    fn a_range_is_in_words() {
+        let words = |text| range_in_words(text).unwrap();
+        assert_eq!(words("70000 is not in 1..=65535"), "it must be from 1 to 65,535");
+        assert_eq!(words("0 is not in 1..=18446744073709551615"), "it must be 1 or more");
+        assert_eq!(range_in_words("something else"), None);
     }
 
     #[test]

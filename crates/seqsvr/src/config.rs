@@ -15,15 +15,17 @@ use crate::settings::{self, Settings, SettingsArgs};
 pub(crate) enum ConfigCommand {
     /// Checks set files and server settings: file:line, key and reason of every problem; exit 2 if there is one.
     #[command(
-        after_help = "Examples:\n  seqsvr config check sets/dev.toml\n  seqsvr config check sets/ --config seqsvr.toml"
+        after_help = "Examples:\n  seqsvr config check sets/dev.toml\n  seqsvr config check sets/ --config seqsvr.toml\n\n\
+                      Exit codes: 0 no problem, 2 problems, one on each line."
     )]
     Check(CheckArgs),
     /// Prints the effective settings of a server started here.
     #[command(after_help = "Examples:\n  SEQSVR_LOG_FILTER=debug seqsvr config show --origin\n  \
-                      seqsvr config show --config seqsvr.toml -o json | jq '.items[] | {key, value}'")]
+                      seqsvr config show --config seqsvr.toml -o json | jq '.items[] | {key, value}'\n\n\
+                      Exit codes: 0 shown, 2 the settings are wrong.")]
     Show(ShowArgs),
     /// Prints a settings file with every key, its default and its meaning.
-    #[command(after_help = "Example:\n  seqsvr config sample > seqsvr.toml")]
+    #[command(after_help = "Example:\n  seqsvr config sample > seqsvr.toml\n\nExit code 0.")]
     Sample,
 }
 
@@ -77,6 +79,9 @@ struct ProblemView {
     file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
+    /// The key, with the indexes of the file: `alloc[1].addr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     what: String,
     /// The whole message, as plain output prints it.
     text: String,
@@ -89,6 +94,7 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
         .map(|problem| ProblemView {
             file: Some(problem.path().display().to_string()),
             line: problem.line(),
+            key: problem.key().map(str::to_owned),
             what: problem.what().to_owned(),
             text: problem.to_string(),
         })
@@ -97,7 +103,7 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
         Ok(loaded) => loaded.warnings,
         Err(error) => {
             let text = error.to_string();
-            problems.push(ProblemView { file: None, line: None, what: text.clone(), text });
+            problems.push(ProblemView { file: None, line: None, key: None, what: text.clone(), text });
             Vec::new()
         }
     };

@@ -14,7 +14,7 @@ use seq_core::set_spec::SetSpec;
 use seq_kit::http::Checks;
 use seq_store::{DataDir, Store, StoreConfig};
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 use crate::process;
 use crate::serve::{Process, Stage, alloc_node, bind_one};
@@ -41,7 +41,9 @@ const WAIT_NOTICE: Duration = Duration::from_secs(10);
 const DEV_LOG_FILTER: &str = "warn,openraft=off";
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json")]
+#[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json\n\n\
+                        Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings or data, 130 a \
+                        second signal.")]
 pub(crate) struct DevArgs {
     /// Directory of the data; without it, a temporary directory that is removed on exit.
     #[arg(long, value_name = "DIR")]
@@ -98,6 +100,9 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
     let set = set_file::parse("sets/dev.toml".as_ref(), set_file::DEV)
         .map_err(|problems| set_file::failure(Exit::Config, &problems))?;
+    if let Some(dir) = args.data.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
+        return Err(Failure::new(Exit::Usage, format!("--data {}: it is not a directory", dir.display())).into());
+    }
     let data = match &args.data {
         Some(dir) => Data::Kept(dir.clone()),
         None => Data::Temporary(tempfile::Builder::new().prefix("seqsvr-dev-").tempdir()?),

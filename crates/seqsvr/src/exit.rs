@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use seq_load::outcome::without_os_error;
+
 use crate::output::{Color, heading, note};
 
 /// The exit code of a command.
@@ -74,6 +76,11 @@ impl Failure {
         Failure { exit, message: message.into(), hint: None }
     }
 
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
     /// Replaces the exit code.
     pub(crate) fn ending(mut self, exit: Exit) -> Failure {
         self.exit = exit;
@@ -103,7 +110,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
         // The reader of the pipe has exited, as `head` does.
         return Exit::Ok;
     }
-    report_error(&format_args!("{error:#}"));
+    report_error(&without_os_error(&format!("{error:#}")));
     let Some(failure) = error.downcast_ref::<Failure>() else { return Exit::Failed };
     if let Some(hint) = &failure.hint {
         note(format_args!("{} {hint}", heading("hint:", Color::Green)));

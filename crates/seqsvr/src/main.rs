@@ -4,6 +4,7 @@
 //! runtime and maps the outcome to an exit code. The environment is read in [`environment`] alone.
 
 mod alloc;
+mod alloc_state;
 mod bench;
 mod check;
 mod cli;
@@ -11,11 +12,16 @@ mod config;
 mod dev;
 mod environment;
 mod exit;
+mod explain;
+mod health;
+mod item_report;
+mod man;
 mod next_command;
 mod node;
 mod order_report;
 mod output;
 mod panic;
+mod port_kind;
 mod process;
 mod replay;
 mod serve;
@@ -58,6 +64,8 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Alloc(args) => alloc::run(&args),
         Command::Next(args) => client_runtime()?.block_on(next_command::next(args, output)),
         Command::Current(args) => client_runtime()?.block_on(next_command::current(args, output)),
+        Command::Advance(args) => client_runtime()?.block_on(next_command::advance(args, output)),
+        Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
@@ -66,6 +74,8 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Check(command) => client_runtime()?.block_on(check::run(command, output)),
         Command::Sim(command) => sim::run(command, output),
         Command::Config(command) => config::run(command, output),
+        Command::Explain(args) => explain::run(&args, output),
+        Command::Man(args) => man::run(&args, output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "seqsvr", &mut script);

@@ -1,42 +1,58 @@
-//! The commands `next` and `current`: one request each, and its response.
-//!
-//! As JSON both print one object with `items`, one for each uid in the order of the command line, whether it succeeded
-//! or was refused.
+//! The commands `next`, `current` and `advance`: one call each, and its results.
 
 use std::time::Duration;
 
 use clap::Args;
 use seq_client::{Allocation, CallError, Client, Current};
-use seq_load::outcome;
+use seq_core::limits::{MAX_ADVANCE, MAX_COUNT};
+use seq_proto::Reason;
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure, report_error};
-use crate::output::{Output, Table, digits};
-use crate::target::{Chain, Target};
+use crate::exit::{Exit, Failure};
+use crate::item_report::items;
+use crate::node::confirmed;
+use crate::output::{Output, Table, digits, grouped};
+use crate::target::Target;
 
-/// Limit on the refusals of one call in plain output; JSON has all of them.
-const REFUSALS_SHOWN: usize = 10;
+/// The deadline of a call.
+#[derive(Clone, Copy, Debug, Args)]
+struct Deadline {
+    /// Deadline of connecting and of the call, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    deadline_ms: u64,
+}
+
+impl Deadline {
+    async fn connect(self, target: &Target) -> anyhow::Result<Client> {
+        target.connect(Duration::from_millis(self.deadline_ms)).await
+    }
+}
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100\n  \
-                        seqsvr next 42 -o json | jq -r '.items[].value'")]
+#[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100      first and last of 100 numbers\n  \
+                        seqsvr next 42 43 44       one number each, behind its user\n  \
+                        seqsvr next 42 -o json | jq -r '.items[].value'\n\n\
+                        Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
+                        responded, 5 some users were refused and others not, 7 the deadline passed. An error states \
+                        whether numbers may have been consumed: they are a gap, never a duplicate.")]
 pub(crate) struct NextArgs {
-    /// The user.
-    uid: u64,
-    /// How many numbers, 1 to 1,000,000; more than one are printed as first..=last.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    /// The users. One that is named twice gets two numbers.
+    #[arg(required = true, value_name = "UID")]
+    uids: Vec<u64>,
+    /// How many numbers for each user; of several the first and the last are printed.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = count)]
     count: u32,
     #[command(flatten)]
     target: Target,
-    /// Deadline of connecting and of the call, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
-    deadline_ms: u64,
+    #[command(flatten)]
+    deadline: Deadline,
 }
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n\n\
-                        Where some of the users are refused and others are not, the exit code is 5."
+                        Exit codes: 0 read, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
+                        responded, 5 some users were refused and others not, 7 the deadline passed."
 )]
 pub(crate) struct CurrentArgs {
     /// The users.
@@ -44,37 +60,45 @@ pub(crate) struct CurrentArgs {
     uids: Vec<u64>,
     #[command(flatten)]
     target: Target,
-    /// Deadline of connecting and of the call, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
-    deadline_ms: u64,
+    #[command(flatten)]
+    deadline: Deadline,
 }
 
-/// The result of one uid.
-#[derive(Serialize)]
-struct Item<T> {
-    #[serde(serialize_with = "digits")]
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr advance 42 1000 --dry-run\n  seqsvr advance 42 1000\n  \
+                        seqsvr advance 42 1000 --yes -o json    (in scripts)\n\n\
+                        The section's ceiling is raised with the user, and after a crash of the owner every user of the \
+                        section continues at the ceiling.\n\n\
+                        Exit codes: 0 the user is at the number or above it, 1 refused (ALREADY_PAST, ADVANCE_TOO_FAR), 2 \
+                        a user outside of the sets, or no terminal to confirm on, 3 refused for now, 4 no node responded, \
+                        6 declined, 7 the deadline passed. Repeating the command is harmless.")]
+pub(crate) struct AdvanceArgs {
+    /// The user.
+    #[arg(value_name = "UID")]
     uid: u64,
-    #[serde(flatten)]
-    outcome: Outcome<T>,
+    /// The number to raise the user to; the next one allocated is above it.
+    #[arg(value_name = "NUMBER", value_parser = advance_target)]
+    to: u64,
+    /// Changes nothing; shows how far the user would be raised.
+    #[arg(long)]
+    dry_run: bool,
+    /// Skips the confirmation.
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    deadline: Deadline,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Outcome<T> {
-    Ok(T),
-    Refused { error: Refusal },
+fn count(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| (1..=MAX_COUNT).contains(count));
+    count.ok_or_else(|| "it must be from 1 to 1,000,000".to_owned())
 }
 
-/// The refusal of an item, as the SDK reports it.
-#[derive(Serialize)]
-struct Refusal {
-    /// In capitals: of the SDK, such as `UID_OUTSIDE`, or of the server.
-    reason: String,
-    message: String,
-    /// Whether the same request can succeed later.
-    retryable: bool,
-    /// Whether numbers may have been consumed, which leaves a gap.
-    may_have_applied: bool,
+fn advance_target(text: &str) -> Result<u64, String> {
+    let to = text.parse().ok().filter(|to| *to <= MAX_ADVANCE);
+    to.ok_or_else(|| format!("it must be from 0 to {}", grouped(MAX_ADVANCE)))
 }
 
 #[derive(Serialize)]
@@ -99,41 +123,119 @@ struct Read {
     epoch: u64,
 }
 
+/// An advance that was made, or would be.
+#[derive(Serialize)]
+struct Advanced {
+    /// The last number before, or an upper bound of it.
+    #[serde(serialize_with = "digits")]
+    from: u64,
+    exactness: &'static str,
+    #[serde(serialize_with = "digits")]
+    to: u64,
+    dry_run: bool,
+}
+
 pub(crate) async fn next(args: NextArgs, output: &Output) -> anyhow::Result<Exit> {
-    let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
-    let result = client.next_n(args.uid, args.count).await.map(Taken::from);
-    let items = items(&[args.uid], vec![result], &client, output)?;
-    for (uid, Taken { first, value, prev, epoch, .. }) in items.replies {
-        let numbers = if args.count == 1 { value.to_string() } else { format!("{first}..={value}") };
-        if output.is_wide() {
-            let mut table = Table::new(&["uid", "numbers", "prev", "epoch"]);
-            table.row([uid.to_string(), numbers, prev.to_string(), epoch.to_string()]);
-            output.table(&table)?;
-        } else {
-            output.line(numbers)?;
+    let client = args.deadline.connect(&args.target).await?;
+    let results = match args.uids.as_slice() {
+        [uid] => vec![client.next_n(*uid, args.count).await],
+        uids => {
+            let batch: Vec<(u64, u32)> = uids.iter().map(|uid| (*uid, args.count)).collect();
+            client.next_many_n(&batch).await.unwrap_or_else(|error| uids.iter().map(|_| Err(error.clone())).collect())
         }
+    };
+    let results = results.into_iter().map(|result| result.map(Taken::from)).collect();
+    let (replies, end) = items(&args.uids, results, &client, output)?.split();
+    if !replies.is_empty() {
+        let heading: &[&str] = if output.is_wide() { &["uid", "first", "last", "prev", "epoch"] } else { &[] };
+        let mut table = Table::new(heading);
+        for (uid, Taken { first, value, prev, epoch, .. }) in replies {
+            let uid = (args.uids.len() > 1 || output.is_wide()).then_some(uid);
+            let first = (args.count > 1 || output.is_wide()).then_some(first);
+            let more = output.is_wide().then_some([prev, epoch]).into_iter().flatten();
+            table.row(uid.into_iter().chain(first).chain([value]).chain(more).map(|number| number.to_string()));
+        }
+        output.table(&table)?;
     }
-    items.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into()))
+    end
 }
 
 pub(crate) async fn current(args: CurrentArgs, output: &Output) -> anyhow::Result<Exit> {
-    let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
+    let client = args.deadline.connect(&args.target).await?;
     let results = match client.current_many(&args.uids).await {
         Ok(results) => results.into_iter().map(|result| result.map(Read::from)).collect(),
         Err(error) => args.uids.iter().map(|_| Err(error.clone())).collect(),
     };
-    let items = items(&args.uids, results, &client, output)?;
-    if !items.replies.is_empty() {
+    let (replies, end) = items(&args.uids, results, &client, output)?.split();
+    if !replies.is_empty() {
         let heading: &[&str] = if output.is_wide() { &["uid", "value", "exactness", "epoch"] } else { &[] };
         let mut table = Table::new(heading);
-        for (uid, Read { value, exactness, epoch }) in items.replies {
+        for (uid, Read { value, exactness, epoch }) in replies {
             let epoch = output.is_wide().then(|| epoch.to_string());
             let uid = (args.uids.len() > 1 || output.is_wide()).then(|| uid.to_string());
             table.row(uid.into_iter().chain([value.to_string(), exactness.to_owned()]).chain(epoch));
         }
         output.table(&table)?;
     }
-    items.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into()))
+    end
+}
+
+pub(crate) async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit> {
+    let AdvanceArgs { uid, to, dry_run, yes, .. } = args;
+    let client = args.deadline.connect(&args.target).await?;
+    let result = match client.current(uid).await {
+        Ok(current) => {
+            let read = Read::from(current);
+            let advanced = Advanced { from: read.value, exactness: read.exactness, to, dry_run };
+            if !dry_run && !yes && !(current.exact && current.value >= to) && !confirmed(&advanced.question(uid))? {
+                return Ok(Exit::Declined);
+            }
+            if dry_run {
+                check_dry_run(uid, current, to)?;
+                Ok(advanced)
+            } else {
+                client.advance(uid, to).await.map(|()| advanced)
+            }
+        }
+        Err(error) => Err::<_, CallError>(error),
+    };
+    let (replies, end) = items(&[uid], vec![result], &client, output)?.split();
+    for (uid, advanced) in replies {
+        output.line(advanced.text(uid))?;
+    }
+    end
+}
+
+/// Fails as the advance would, as far as a read foresees it.
+fn check_dry_run(uid: u64, current: Current, to: u64) -> Result<(), Failure> {
+    if current.exact && current.value > to {
+        let message = format!("uid {uid} is at {}, past {to} ({})", current.value, Reason::AlreadyPast);
+        return Err(Failure::new(Exit::Failed, message));
+    }
+    Ok(())
+}
+
+impl Advanced {
+    fn is_there(&self) -> bool {
+        self.exactness == EXACT && self.from == self.to
+    }
+
+    fn question(&self, uid: u64) -> String {
+        let bound = if self.exactness == EXACT { "" } else { "at most " };
+        format!("raise uid {uid} from {bound}{} to {}, for good", self.from, self.to)
+    }
+
+    fn text(&self, uid: u64) -> String {
+        let Advanced { from, to, dry_run, .. } = self;
+        match (self.is_there(), dry_run, self.exactness == EXACT) {
+            (true, ..) => format!("nothing to do: uid {uid} is at {to}"),
+            (false, true, true) => format!("uid {uid} would be raised from {from} to {to}"),
+            (false, true, false) => {
+                format!("uid {uid} would be raised to {to}, unless it is past that: it is at {from} at most")
+            }
+            (false, false, _) => format!("uid {uid} is at {to}, or above by other calls"),
+        }
+    }
 }
 
 impl From<Allocation> for Taken {
@@ -143,88 +245,10 @@ impl From<Allocation> for Taken {
     }
 }
 
+const EXACT: &str = "exact";
+
 impl From<Current> for Read {
     fn from(Current { value, exact, epoch }: Current) -> Read {
-        Read { value, exactness: if exact { "exact" } else { "upper_bound" }, epoch }
-    }
-}
-
-/// The items still to print in plain output, and the failure of the command.
-struct Printable<T> {
-    replies: Vec<(u64, T)>,
-    failure: Option<Failure>,
-}
-
-/// Prints all items as JSON if requested, and determines the failure of the command.
-fn items<T: Serialize>(
-    uids: &[u64],
-    results: Vec<Result<T, CallError>>,
-    client: &Client,
-    output: &Output,
-) -> anyhow::Result<Printable<T>> {
-    let refused: Vec<CallError> = results.iter().filter_map(|result| result.as_ref().err().cloned()).collect();
-    let failure = failure_of(&refused, results.len(), client);
-    let pairs = uids.iter().copied().zip(results);
-    if output.is_json() {
-        let item = |(uid, result)| Item { uid, outcome: outcome(result) };
-        output.json_items(&pairs.map(item).collect::<Vec<_>>())?;
-        return Ok(Printable { replies: Vec::new(), failure });
-    }
-    let replies = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
-    Ok(Printable { replies, failure })
-}
-
-fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
-    match result {
-        Ok(reply) => Outcome::Ok(reply),
-        Err(error) => {
-            let failure = outcome::failure(&error);
-            Outcome::Refused {
-                error: Refusal {
-                    reason: failure.reason,
-                    message: failure.message,
-                    retryable: failure.retryable,
-                    may_have_applied: error.may_have_applied(),
-                },
-            }
-        }
-    }
-}
-
-/// The failure of a call for `items` uids: the refusal if all items were refused, partly done if some were, none
-/// otherwise.
-fn failure_of(refused: &[CallError], items: usize, client: &Client) -> Option<Failure> {
-    let exit = if refused.len() < items { Exit::Partial } else { exit_of(refused.first()?) };
-    let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];
-    // One line each; the last one has a hint.
-    let (last, others) = shown.split_last()?;
-    for error in others {
-        report_error(&Chain(error));
-    }
-    let failure = call_failure(last, client).ending(exit);
-    let unseen = refused.len() - shown.len();
-    Some(if unseen > 0 { failure.hint(format!("{unseen} more were refused; `-o json` lists all")) } else { failure })
-}
-
-fn exit_of(error: &CallError) -> Exit {
-    match error {
-        CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => Exit::Usage,
-        CallError::Unreachable(_) => Exit::CannotConnect,
-        CallError::DeadlineExceeded { .. } => Exit::Deadline,
-        CallError::Refused(refused) if refused.is_retryable() => Exit::Unhealthy,
-        _ => Exit::Failed,
-    }
-}
-
-fn call_failure(error: &CallError, client: &Client) -> Failure {
-    let failure = Failure::new(exit_of(error), Chain(error).to_string());
-    if error.may_have_applied() {
-        failure.hint("numbers may have been consumed; calling again leaves a gap, never a duplicate")
-    } else if matches!(error, CallError::UidOutside { .. }) {
-        let known: Vec<String> =
-            client.known_uids().iter().map(|uids| format!("{}..{}", uids.start, uids.end)).collect();
-        failure.hint(format!("the sets of this cluster have the uids {}, their ends excluded", known.join(", ")))
-    } else {
-        failure
+        Read { value, exactness: if exact { EXACT } else { "upper_bound" }, epoch }
     }
 }

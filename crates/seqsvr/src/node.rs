@@ -7,12 +7,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seq_proto::v1::{ListNodesResponse, NodeState};
 use serde::Serialize;
 
+use crate::alloc_state::AllocState;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, grouped};
+use crate::signals::Interrupts;
 use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
 
 /// Interval between requests for the progress of a drain.
@@ -22,7 +23,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// Lists the allocators as the store sees them.
-    #[command(after_help = "Example:\n  seqsvr node list --set sets/three-node.toml")]
+    #[command(after_help = "Example:\n  seqsvr node list --set sets/three-node.toml\n\n\
+                            Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no majority, 4 no node \
+                            responded, 7 not done within --timeout-s.")]
     List(ListArgs),
     /// Hands over all sections of an allocator while requests are served, and gives it none until it is undrained.
     Drain(DrainArgs),
@@ -41,7 +44,9 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr node drain a2\n  seqsvr node drain a2 --dry-run\n  \
                         seqsvr node drain a2 --yes -o json    (in scripts)\n\n\
-                        If interrupted, the drain continues at the store; repeating the command shows its progress.")]
+                        If interrupted, the drain continues at the store; repeating the command shows its progress.\n\n\
+                        Exit codes: 0 drained, 1 refused (LAST_NODE), 2 no terminal to confirm on, 3 the store has no \
+                        majority, 4 no node responded, 6 declined, 7 still under way after --timeout-s, 130 interrupted.")]
 pub(crate) struct DrainArgs {
     /// Name of the allocator.
     #[arg(value_name = "NODE")]
@@ -60,7 +65,9 @@ pub(crate) struct DrainArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr node undrain a2")]
+#[command(after_help = "Example:\n  seqsvr node undrain a2\n\n\
+                        Exit codes: 0 it may own sections, 1 refused, 2 a wrong file or address, 3 the store has no \
+                        majority, 4 no node responded, 7 not done within --timeout-s.")]
 pub(crate) struct UndrainArgs {
     /// Name of the allocator.
     #[arg(value_name = "NODE")]
@@ -103,7 +110,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut table = Table::new(&["node", "addr", "sections", "to move", "state"]).right(&[2, 3]);
     for node in &list.nodes {
         let (sections, to_move) = (grouped(node.sections.into()), grouped(node.to_move.into()));
-        table.row([node.name.clone(), node.addr.clone(), sections, to_move, state(node).to_owned()]);
+        table.row([node.name.clone(), node.addr.clone(), sections, to_move, state(node).name().to_owned()]);
     }
     output.table(&table)?;
     if list.unowned > 0 {
@@ -114,8 +121,10 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 
 async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut client = args.target.client(Duration::from_secs(args.timeout_s))?;
-    let set = client.nodes().await?.set;
-    let node = args.node.as_str();
+    let list = client.nodes().await?;
+    let (set, node) = (list.set, args.node.as_str());
+    let was_drained = list.nodes.iter().any(|state| state.name == node && state.drained);
+    // A refusal comes before the confirmation.
     let sections = client.drain(node, true, true).await?.sections;
     let outcome = |changed, seconds| Outcome {
         set: &set,
@@ -126,9 +135,12 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
         sections,
         seconds,
     };
-    if args.dry_run {
+    let is_over = was_drained && sections == 0;
+    if is_over || args.dry_run {
         if output.is_json() {
             output.json(&outcome(false, 0.0))?;
+        } else if is_over {
+            output.line(format_args!("nothing to do: {node} is drained"))?;
         } else {
             output.line(format_args!(
                 "{} sections of set {set} would be moved away from {node}",
@@ -137,7 +149,8 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Ok);
     }
-    if !args.yes && !confirmed(&format!("move {sections} sections of set {set} away from {node}"))? {
+    // A drain that is under way is only watched.
+    if !was_drained && !args.yes && !confirmed(&format!("move {sections} sections of set {set} away from {node}"))? {
         return Ok(Exit::Declined);
     }
     client.restart_time();
@@ -177,7 +190,8 @@ async fn wait_drained(
     sections: u32,
     output: &Output,
 ) -> anyhow::Result<()> {
-    let bar = bar(output, sections.into());
+    let bar = output.progress_bar(sections.into(), "{pos}/{len} sections  {per_sec:0}  ETA {eta}  (Ctrl-C detaches)");
+    let mut interrupts = Interrupts::new()?;
     let (since, timeout) = (Instant::now(), Duration::from_secs(args.timeout_s));
     loop {
         let list = client.nodes().await?;
@@ -193,17 +207,16 @@ async fn wait_drained(
             let hint = "the drain continues at the store: repeat the command to watch it, or cancel it with `seqsvr node undrain`";
             return Err(Failure::new(Exit::Deadline, message).hint(hint).into());
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        tokio::select! {
+            _ = interrupts.next() => {
+                bar.finish_and_clear();
+                let message = format!("detached: the drain of {} continues at the store", args.node);
+                let hint = "repeat the command to watch it, or cancel it with `seqsvr node undrain`";
+                return Err(Failure::new(Exit::Interrupted, message).hint(hint).into());
+            }
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+        }
     }
-}
-
-fn bar(output: &Output, sections: u64) -> ProgressBar {
-    let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style =
-        ProgressStyle::with_template("[{bar:20}] {pos}/{len} sections   {per_sec}   ETA {eta}   (Ctrl-C detaches)")
-            .expect("the template is well-formed")
-            .progress_chars("##-");
-    ProgressBar::with_draw_target(Some(sections), target).with_style(style)
 }
 
 /// Prompts for confirmation; an error where stdin is no terminal.
@@ -219,12 +232,12 @@ pub(crate) fn confirmed(what: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn state(node: &NodeState) -> &'static str {
-    match node {
-        NodeState { living: false, .. } => "silent",
-        NodeState { leaving: true, .. } => "leaving",
-        NodeState { drained: true, .. } => "drained",
-        _ => "serves",
+fn state(node: &NodeState) -> AllocState {
+    let NodeState { living, drained, leaving, sections, .. } = *node;
+    if living {
+        AllocState::of_live(drained, leaving, sections)
+    } else {
+        AllocState::of_silent(drained, leaving, sections)
     }
 }
 
@@ -243,7 +256,7 @@ struct NodeView<'a> {
     incarnation: u64,
     sections: u32,
     to_move: u32,
-    state: &'static str,
+    state: AllocState,
     drained: bool,
 }
 

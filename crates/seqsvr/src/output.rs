@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Serialize, Serializer};
 
 use crate::environment;
@@ -40,9 +41,14 @@ impl Output {
         self.format == Format::Wide
     }
 
-    /// Whether a progress bar may be drawn on stderr.
-    pub(crate) fn draws_progress(&self) -> bool {
-        io::stderr().is_terminal()
+    /// A progress bar as wide as the terminal, with `figures` after the bar; hidden where stderr is no terminal.
+    pub(crate) fn progress_bar(&self, length: u64, figures: &str) -> ProgressBar {
+        progress(Some(length), &format!("[{{wide_bar}}] {figures}"))
+    }
+
+    /// A progress line with a message that is cut at the width of the terminal; hidden where stderr is no terminal.
+    pub(crate) fn progress_line(&self) -> ProgressBar {
+        progress(None, "{spinner} {elapsed:>4}  {wide_msg}")
     }
 
     /// Prints one line of a result.
@@ -59,6 +65,19 @@ impl Output {
     /// When stdout cannot be written.
     pub(crate) fn text(&self, text: &str) -> io::Result<()> {
         io::stdout().lock().write_all(text.as_bytes())
+    }
+
+    /// Begins a new page of a repeated display: clears a terminal. Elsewhere pages are separated by an empty line, and
+    /// JSON objects are lines of their own.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub(crate) fn clear_screen(&self) -> io::Result<()> {
+        match (self.is_json(), io::stdout().is_terminal()) {
+            (true, _) => Ok(()),
+            (false, true) => self.text("\x1b[H\x1b[2J"),
+            (false, false) => self.text("\n"),
+        }
     }
 
     /// Prints a table.
@@ -91,6 +110,12 @@ impl Output {
         stdout.write_all(b"\n")?;
         stdout.flush()
     }
+}
+
+fn progress(length: Option<u64>, template: &str) -> ProgressBar {
+    let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template(template).expect("the template is well-formed").progress_chars("##-");
+    ProgressBar::with_draw_target(length, target).with_style(style)
 }
 
 /// Prints a line to stderr, apart from the results. Ignores a closed stderr.

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use seq_core::Seq;
 use seq_core::limits::MAX_ITEMS;
 use seq_load::endpoint::{AnyTransport, Endpoint, EndpointOptions};
@@ -19,6 +19,7 @@ use seq_order::Checker;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::signals::{self, Interrupts};
 use crate::target::{self, Target};
 
 mod report;
@@ -32,7 +33,9 @@ const TICK: Duration = Duration::from_millis(250);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  seqsvr replay messages.csv.gz\n  seqsvr replay messages.csv --limit 1000 -o json\n  \
-                        zstdcat messages.csv.zst | seqsvr replay -"
+                        zstdcat messages.csv.zst | seqsvr replay -\n\n\
+                        Exit codes: 0 every message was sent and the order held, 1 not so, 2 a wrong file or address, 4 no \
+                        node responded, 7 the deadline of connecting passed, 130 interrupted, and the order held."
 )]
 pub(crate) struct ReplayArgs {
     /// The trace: CSV with the header second,group,sender, plain or gzip; - for standard input.
@@ -114,7 +117,8 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
     let mut raises = target::raise_watch(&endpoint.addrs);
     raises.poll().await;
     let drive = Drive::new(&trace, transports, options, checker);
-    let interrupted = watch(&drive, &mut raises, progress_bar(output, limit)).await;
+    let bar = output.progress_bar(limit, "{human_pos}/{human_len} messages  {per_sec:0}  ETA {eta}");
+    let interrupted = watch(&drive, &mut raises, bar, Interrupts::new()?).await;
     raises.poll().await;
     let seconds = drive.elapsed();
     let state = drive.into_state();
@@ -131,17 +135,25 @@ fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context(format!("cannot write {}", file.display()))
 }
 
-/// Runs the replay with its progress bar, the polls of the raises and Ctrl-C. Returns whether it was interrupted.
-async fn watch(drive: &Drive<'_, AnyTransport>, raises: &mut RaiseWatch, bar: ProgressBar) -> bool {
+/// Runs the replay with its progress bar and the polls of the raises; a signal ends it early, and a second one the
+/// process. Returns whether one did.
+async fn watch(
+    drive: &Drive<'_, AnyTransport>,
+    raises: &mut RaiseWatch,
+    bar: ProgressBar,
+    mut interrupts: Interrupts,
+) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);
-    let (replay, ctrl_c) = (drive.run(), tokio::signal::ctrl_c());
-    tokio::pin!(replay, ctrl_c);
+    let replay = drive.run();
+    tokio::pin!(replay);
     loop {
         tokio::select! {
             () = &mut replay => break,
-            _ = &mut ctrl_c, if !interrupted => {
-                interrupted = true;
+            _ = interrupts.next() => {
+                if std::mem::replace(&mut interrupted, true) {
+                    signals::exit_at_once();
+                }
                 drive.stop();
             }
             _ = ticks.tick() => {
@@ -155,14 +167,6 @@ async fn watch(drive: &Drive<'_, AnyTransport>, raises: &mut RaiseWatch, bar: Pr
     }
     bar.finish_and_clear();
     interrupted
-}
-
-fn progress_bar(output: &Output, messages: u64) -> ProgressBar {
-    let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("[{wide_bar}] {human_pos}/{human_len} messages  {per_sec:0}  ETA {eta}")
-        .expect("the template is well-formed")
-        .progress_chars("##-");
-    ProgressBar::with_draw_target(Some(messages), target).with_style(style)
 }
 
 /// The high-water marks after a run: those of the run for the trace's uids, the loaded ones for all others.

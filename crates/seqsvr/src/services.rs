@@ -13,13 +13,16 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::target::{Target, host_port, wrong_port};
+use crate::port_kind::{self, Needed};
+use crate::target::{Chain, Target, host_port};
 
 /// Timeout of the request.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr services --addr http://127.0.0.1:7201")]
+#[command(after_help = "Example:\n  seqsvr services --addr http://127.0.0.1:7201\n\n\
+                        Exit codes: 0 listed, 1 the server cannot list them, 2 the address is no gRPC port, 4 no response, \
+                        7 the deadline passed.")]
 pub(crate) struct ServicesArgs {
     #[command(flatten)]
     target: Target,
@@ -58,16 +61,14 @@ async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
         let requests = futures::stream::iter([request]);
         client.server_reflection_info(Request::new(requests)).await?.into_inner().message().await
     };
-    let unreachable = |status: Status| {
-        wrong_port(addr, &status).unwrap_or_else(|| {
-            Failure::new(Exit::CannotConnect, format!("{addr} does not respond: {}", status.message()))
-                .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
-        })
+    let response = match tokio::time::timeout(DEADLINE, call).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(status)) => return Err(unreachable(addr, &status).await.into()),
+        Err(_) => {
+            let message = format!("no response from {addr} within {DEADLINE:?}");
+            return Err(Failure::new(Exit::Deadline, message).into());
+        }
     };
-    let response = tokio::time::timeout(DEADLINE, call)
-        .await
-        .map_err(|_| Failure::new(Exit::Deadline, format!("no response from {addr} within {DEADLINE:?}")))?
-        .map_err(unreachable)?;
     match response.and_then(|response| response.message_response) {
         Some(MessageResponse::ListServicesResponse(list)) => {
             let mut names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
@@ -76,4 +77,12 @@ async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
         }
         _ => Err(Failure::new(Exit::Failed, format!("{addr} did not list its services")).into()),
     }
+}
+
+async fn unreachable(addr: &str, status: &Status) -> Failure {
+    let kind = port_kind::identify(addr).await;
+    kind.and_then(|kind| kind.failure(addr, Needed::Node)).unwrap_or_else(|| {
+        Failure::new(Exit::CannotConnect, format!("{addr} does not respond: {}", Chain(status)))
+            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+    })
 }

@@ -7,8 +7,9 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec, check_sets};
+use seq_core::set_spec::{AllocSpec, SetSpec, SpecError, SpecProblem, StoreSpec, check_sets};
 use seq_kit::config::{line_of, readable_reason};
+use seq_load::outcome::without_os_error;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -26,8 +27,16 @@ pub(crate) struct SetFile {
     /// The key `cluster`: sets with the same value, or all without one, form one deployment and must not overlap in
     /// uids.
     deployment: Option<String>,
-    /// Line of each key, such as `uids` or `alloc[1].addr`; indexes are those of the spec.
+    index: Index,
+}
+
+/// Where the keys of a spec are in its file. The spec sorts its lists, so the indexes differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Index {
+    /// Line of each key, such as `uids` or `alloc[1].addr`, with the indexes of the spec.
     lines: BTreeMap<String, usize>,
+    /// For each list entry of the spec, such as `alloc[1]`, the one of the file.
+    in_file: BTreeMap<String, String>,
 }
 
 /// A problem in a set file.
@@ -35,6 +44,8 @@ pub(crate) struct SetFile {
 pub(crate) struct Problem {
     path: PathBuf,
     line: Option<usize>,
+    /// The key, such as `step` or `alloc[1].addr`, with the indexes of the file; `None` for a problem of the file.
+    key: Option<String>,
     what: String,
 }
 
@@ -47,6 +58,11 @@ impl Problem {
     /// Its line, from 1, where the problem has one.
     pub(crate) fn line(&self) -> Option<usize> {
         self.line
+    }
+
+    /// The key, where the problem has one.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
 
     /// The key and the reason.
@@ -67,8 +83,7 @@ impl fmt::Display for Problem {
 
 /// Reads and checks one set file.
 pub(crate) fn load(path: &Path) -> Result<SetFile, Vec<Problem>> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| vec![at_file(path, format!("cannot be read: {error}"))])?;
+    let text = std::fs::read_to_string(path).map_err(|error| vec![at_file(path, cannot_be_read(&error))])?;
     parse(path, &text)
 }
 
@@ -100,7 +115,7 @@ pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
                     }
                 }
             }
-            Err(error) => problems.push(at_file(path, format!("cannot be read: {error}"))),
+            Err(error) => problems.push(at_file(path, cannot_be_read(&error))),
         }
     }
     problems.extend(check_deployments(&sets));
@@ -118,8 +133,7 @@ fn check_deployments(sets: &[SetFile]) -> Vec<Problem> {
         let specs: Vec<SetSpec> = sets.iter().map(|set| set.spec.clone()).collect();
         for (index, error) in check_sets(&specs).err().unwrap_or_default() {
             let set = sets[index];
-            let line = nearest(&set.lines, &error.key);
-            problems.push(Problem { path: set.path.clone(), line, what: error.to_string() });
+            problems.push(set.index.problem(&set.path, &set.spec, &error, &sets));
         }
     }
     problems
@@ -188,26 +202,27 @@ fn one() -> u32 {
 
 /// Reads the text of a set file and checks it; `path` is for messages.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
-    let at =
-        |offset: usize, what: String| vec![Problem { path: path.to_owned(), line: Some(line_of(text, offset)), what }];
+    let at = |offset: usize, key: Option<String>, reason: String| {
+        let what = key.as_ref().map_or_else(|| reason.clone(), |key| format!("{key}: {reason}"));
+        vec![Problem { path: path.to_owned(), line: Some(line_of(text, offset)), key, what }]
+    };
     let syntax = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
-        let reason = readable_reason(&error.message().trim().replace('\n', ", "));
-        at(offset, key_at(text, offset).map_or_else(|| reason.clone(), |key| format!("{key}: {reason}")))
+        at(offset, key_at(text, offset), readable_reason(&error.message().trim().replace('\n', ", ")))
     };
     let raw: RawSet = toml::from_str(text).map_err(syntax)?;
-    let uids = parse_uids(raw.uids.get_ref()).map_err(|reason| at(raw.uids.span().start, format!("uids: {reason}")))?;
+    let range = parse_uids(raw.uids.get_ref());
+    let uids = range.map_err(|reason| at(raw.uids.span().start, Some("uids".to_owned()), reason))?;
 
-    let mut lines = BTreeMap::new();
+    let mut index = Index::default();
     let table = DeTable::parse(text).map_err(syntax)?;
-    collect_lines(text, "", table.get_ref(), &mut lines);
-    // The spec sorts its lists; the line numbers are reordered with them.
+    collect_lines(text, "", table.get_ref(), &mut index.lines);
     let mut stores: Vec<_> = raw.store.into_iter().enumerate().collect();
     stores.sort_by_key(|(_, store)| store.id);
-    reorder(&mut lines, "store", stores.iter().map(|(index, _)| *index));
+    index.reorder("store", stores.iter().map(|(index, _)| *index));
     let mut allocs: Vec<_> = raw.alloc.into_iter().enumerate().collect();
     allocs.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
-    reorder(&mut lines, "alloc", allocs.iter().map(|(index, _)| *index));
+    index.reorder("alloc", allocs.iter().map(|(index, _)| *index));
 
     let spec = SetSpec {
         name: raw.name,
@@ -223,15 +238,9 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
             .map(|(_, RawAlloc { name, addr, http, redis, weight })| AllocSpec { name, addr, http, redis, weight })
             .collect(),
     };
-    spec.validate().map_err(|errors| {
-        let problem = |error: &seq_core::set_spec::SpecError| Problem {
-            path: path.to_owned(),
-            line: nearest(&lines, &error.key),
-            what: error.to_string(),
-        };
-        errors.iter().map(problem).collect::<Vec<_>>()
-    })?;
-    Ok(SetFile { path: path.to_owned(), spec, deployment: raw.cluster, lines })
+    spec.validate()
+        .map_err(|errors| errors.iter().map(|error| index.problem(path, &spec, error, &[])).collect::<Vec<_>>())?;
+    Ok(SetFile { path: path.to_owned(), spec, deployment: raw.cluster, index })
 }
 
 /// Reads "0..1_000_000", the end exclusive.
@@ -281,28 +290,82 @@ fn key_at(text: &str, offset: usize) -> Option<String> {
     in_table(DeTable::parse(text).ok()?.get_ref(), offset)
 }
 
-/// Renumbers a list's entries: the one at `old[i]` in the file has index `i` in the spec.
-fn reorder(lines: &mut BTreeMap<String, usize>, list: &str, old: impl Iterator<Item = usize>) {
-    let mut moved = BTreeMap::new();
-    for (new, old) in old.enumerate() {
-        let prefix = format!("{list}[{old}]");
-        for (key, line) in lines.iter() {
-            if let Some(rest) = key.strip_prefix(&prefix) {
-                moved.insert(format!("{list}[{new}]{rest}"), *line);
+impl Index {
+    /// Renumbers a list's entries: the one at `old[i]` in the file has index `i` in the spec.
+    fn reorder(&mut self, list: &str, old: impl Iterator<Item = usize>) {
+        let mut moved = BTreeMap::new();
+        for (new, old) in old.enumerate() {
+            let (new, old) = (format!("{list}[{new}]"), format!("{list}[{old}]"));
+            for (key, line) in &self.lines {
+                if let Some(rest) = key.strip_prefix(&old) {
+                    moved.insert(format!("{new}{rest}"), *line);
+                }
             }
+            self.in_file.insert(new, old);
+        }
+        self.lines.extend(moved);
+    }
+
+    /// The line of a key, or of the nearest list or table around it that the file has.
+    fn line(&self, key: &str) -> Option<usize> {
+        let parents = std::iter::successors(Some(key), |key| key.rfind(['.', '[']).map(|end| &key[..end]));
+        parents.into_iter().find_map(|key| self.lines.get(key).copied())
+    }
+
+    /// A problem of the spec as one of its file. `others` are the sets that it may collide with.
+    fn problem(&self, path: &Path, spec: &SetSpec, error: &SpecError, others: &[&SetFile]) -> Problem {
+        let place = match entry_of(spec, &error.key) {
+            Some((entry, field)) => format!("{entry}: {field}"),
+            None => error.key.clone(),
+        };
+        let reason = match &error.problem {
+            SpecProblem::Taken { value, by } => format!("{value:?} is taken by {}", self.holder(spec, by, others)),
+            problem => problem.to_string(),
+        };
+        let (path, line) = (path.to_owned(), self.line(&error.key));
+        Problem { path, line, key: Some(self.in_file(&error.key)), what: format!("{place}: {reason}") }
+    }
+
+    /// A key of the spec with the index of the file.
+    fn in_file(&self, key: &str) -> String {
+        let entry = key.split_inclusive(']').next().unwrap_or(key);
+        self.in_file.get(entry).map_or_else(|| key.to_owned(), |old| format!("{old}{}", &key[entry.len()..]))
+    }
+
+    /// The key that has a value first, in words: of this file, or `... of set NAME` of another one.
+    fn holder(&self, spec: &SetSpec, by: &str, others: &[&SetFile]) -> String {
+        let (key, other) = match by.split_once(" of set ") {
+            Some((key, name)) => (key, others.iter().find(|set| set.spec.name == name)),
+            None => (by, None),
+        };
+        let (index, spec) = other.map_or((self, spec), |set| (&set.index, &set.spec));
+        let Some((entry, field)) = entry_of(spec, key) else { return by.to_owned() };
+        let line = index.line(key).map_or_else(String::new, |line| line.to_string());
+        match other {
+            Some(set) => format!("{field} of {entry} of set {} ({}:{line})", spec.name, set.path.display()),
+            None => format!("{field} of {entry} (line {line})"),
         }
     }
-    lines.extend(moved);
 }
 
-/// The line of a key, or of the nearest list or table around it that the file has.
-fn nearest(lines: &BTreeMap<String, usize>, key: &str) -> Option<usize> {
-    let parents = std::iter::successors(Some(key), |key| key.rfind(['.', '[']).map(|end| &key[..end]));
-    parents.into_iter().find_map(|key| lines.get(key).copied())
+/// The list entry of a key by name, as `alloc "a1"`, and its field.
+fn entry_of<'a>(spec: &SetSpec, key: &'a str) -> Option<(String, &'a str)> {
+    let (entry, field) = key.split_once("].")?;
+    let (list, index) = entry.split_once('[')?;
+    let index: usize = index.parse().ok()?;
+    let name = match list {
+        "store" => &spec.stores.get(index)?.name,
+        _ => &spec.allocs.get(index)?.name,
+    };
+    Some((format!("{list} {name:?}"), field))
+}
+
+fn cannot_be_read(error: &std::io::Error) -> String {
+    format!("cannot be read: {}", without_os_error(&error.to_string()))
 }
 
 fn at_file(path: &Path, what: String) -> Problem {
-    Problem { path: path.to_owned(), line: None, what }
+    Problem { path: path.to_owned(), line: None, key: None, what }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use seq_alloc::AllocOptions;
 use seq_gateway::resp::RespConfig;
-use seq_kit::config::{self, ConfigError, Key, Layers, Section, durations};
+use seq_kit::config::{self, ConfigError, Key, Layers, Origin, Section, durations};
 use seq_kit::telemetry::{self, LogFormat};
 use seq_kit::{cores, options};
 use seq_store::StoreOptions;
@@ -243,7 +243,7 @@ impl SettingsArgs {
                 layers = layers.on_defaults(&defaults.clone().wan().sections());
             }
             let value = Settings::read(&layers)?;
-            value.validate()?;
+            value.validate().map_err(|error| anyhow::anyhow!(with_origins(&format!("{error:#}"), &layers.keys())))?;
             Ok(Loaded { value, keys: layers.keys(), warnings: layers.warnings() })
         };
         let loaded = load().map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
@@ -252,6 +252,27 @@ impl SettingsArgs {
         }
         Ok(loaded)
     }
+}
+
+/// An error about settings, such as `alloc: lease ...`, with the origin of each key in it that is not a default.
+fn with_origins(error: &str, keys: &[Key]) -> String {
+    let words: Vec<&str> = error
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+        .map(|word| word.trim_end_matches('.'))
+        .collect();
+    let section = words.first().copied().unwrap_or_default();
+    let is_named = |key: &Key| {
+        let field = key.name.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
+        // Errors name a duration without its unit.
+        let short = field.map(|field| field.trim_end_matches("_ms"));
+        words.iter().any(|word| *word == key.name || Some(*word) == field || Some(*word) == short)
+    };
+    let set: Vec<String> = keys
+        .iter()
+        .filter(|key| key.origin != Origin::Default && is_named(key))
+        .map(|key| format!("{} is set by {}", key.name, key.origin))
+        .collect();
+    if set.is_empty() { error.to_owned() } else { format!("{error} ({})", set.join(", ")) }
 }
 
 /// Whether a variable with the prefix is no settings key: it belongs to another part of the program, or Kubernetes sets
@@ -281,7 +302,6 @@ mod tests {
     use std::path::Path;
 
     use expect_test::expect_file;
-    use seq_kit::config::Origin;
 
     use super::*;
 
@@ -331,6 +351,22 @@ mod tests {
             let name = key.name.replace('.', "_").to_uppercase();
             assert!(!is_kubernetes_service(&name, "tcp://x"), "{name}");
         }
+    }
+
+    #[test]
+    fn an_error_of_a_relation_names_the_origin_of_its_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.toml");
+        let failure = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let args = SettingsArgs { config: Some(path.clone()), ..SettingsArgs::default() };
+            args.load(&Settings::default(), Ok).unwrap_err().to_string()
+        };
+        let text = failure("[log]\nformat = \"json\"\n[alloc]\nretry_min_ms = 9000\nrenew_interval_ms = 300\n");
+        let origin = format!("(alloc.retry_min_ms is set by {}:4)", path.display());
+        assert!(text.starts_with("alloc: retry_min") && text.ends_with(&origin), "{text}");
+        let text = failure("[alloc]\ncores = 99999\n");
+        assert!(text.ends_with(&format!("(alloc.cores is set by {}:2)", path.display())), "{text}");
     }
 
     #[test]

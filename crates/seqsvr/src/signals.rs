@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first starts an orderly shutdown, the second exits at once.
+//! SIGINT and SIGTERM: the first ends the process in order, the second at once.
 
 use std::io;
 use std::time::Duration;
@@ -10,9 +10,46 @@ use tokio::time::Instant;
 /// Exit code after a second signal; the code that a shell reports for SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Signals within this time of the first one are duplicates: `timeout` and wrappers that forward signals send them to
+/// Signals within this time of one are its duplicates: `timeout` and wrappers that forward signals send them to
 /// the process and to its group. Shorter than the time between two presses of Ctrl-C.
 const REPEAT_WINDOW: Duration = Duration::from_millis(100);
+
+/// The signals that end a process, without duplicates.
+pub(crate) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+    last: Option<Instant>,
+}
+
+impl Interrupts {
+    /// Handles SIGINT and SIGTERM from now on.
+    ///
+    /// # Errors
+    /// When the system refuses the handlers.
+    pub(crate) fn new() -> io::Result<Interrupts> {
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Interrupts { interrupt, terminate, last: None })
+    }
+
+    /// The name of the next signal; duplicates of the one before are skipped. Cancel safe.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        loop {
+            let name = tokio::select! {
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.terminate.recv() => "SIGTERM",
+            };
+            if self.last.is_none_or(|last| last.elapsed() >= REPEAT_WINDOW) {
+                self.last = Some(Instant::now());
+                return name;
+            }
+        }
+    }
+}
+
+/// Ends the process at a second signal, without an orderly shutdown.
+pub(crate) fn exit_at_once() -> ! {
+    std::process::exit(EXIT_INTERRUPTED)
+}
 
 /// Cancels `process` at the first signal and exits at the second. The handler runs on the current runtime, in the group
 /// `signals`, which must be shut down last: the second signal ends a shutdown that hangs.
@@ -20,32 +57,18 @@ const REPEAT_WINDOW: Duration = Duration::from_millis(100);
 /// # Errors
 /// When the system refuses the handlers.
 pub(crate) fn watch(process: &TaskGroup, signals: &TaskGroup) -> io::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupts = Interrupts::new()?;
     let (process, end) = (process.clone(), signals.token());
     let handler = async move {
-        let name = either(&mut interrupt, &mut terminate).await;
+        let name = interrupts.next().await;
         tracing::info!(signal = name, "shutting down; a second signal exits at once");
-        let first = Instant::now();
         process.cancel();
-        loop {
-            let name = either(&mut interrupt, &mut terminate).await;
-            if first.elapsed() < REPEAT_WINDOW {
-                continue;
-            }
-            tracing::warn!(signal = name, "exiting at once");
-            std::process::exit(EXIT_INTERRUPTED);
-        }
+        let name = interrupts.next().await;
+        tracing::warn!(signal = name, "exiting at once");
+        exit_at_once();
     };
     signals.spawn("signals", Kind::Disposable, async move {
         let _: Option<()> = end.run_until_cancelled(handler).await;
     });
     Ok(())
-}
-
-async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> &'static str {
-    tokio::select! {
-        _ = interrupt.recv() => "SIGINT",
-        _ = terminate.recv() => "SIGTERM",
-    }
 }

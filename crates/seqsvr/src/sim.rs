@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seq_kit::cores;
 use seq_sim::{Bug, Coverage, Run, Situation};
 use serde::Serialize;
@@ -21,18 +20,24 @@ const HUNTS: u64 = 5;
 /// Distance between the first seeds of two searches: more than one search ever takes.
 const HUNT_STRIDE: u64 = 1_000_000;
 
+/// The figures of a progress bar.
+const FIGURES: &str = "{human_pos}/{human_len}  {per_sec:0}  ETA {eta}";
+
 /// The simulator commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
     /// Runs many seeds; stops at a violation and shrinks its faults.
-    #[command(after_help = "Examples:\n  seqsvr sim run\n  seqsvr sim run --seeds 10000 --from 200 -o json")]
+    #[command(after_help = "Examples:\n  seqsvr sim run\n  seqsvr sim run --seeds 10000 --from 200 -o json\n\n\
+                            Exit codes: 0 no promise was broken, 1 one was.")]
     Run(RunArgs),
     /// Replays one seed and prints its events.
     #[command(after_help = "Examples:\n  seqsvr sim replay --seed 17\n  seqsvr sim replay --seed 17 --faults 3,5\n  \
-                            seqsvr sim replay --seed 102 --bug expiry-from-answer")]
+                            seqsvr sim replay --seed 102 --bug expiry-from-answer\n\n\
+                            Exit codes: 0 no promise was broken, 1 one was.")]
     Replay(ReplayArgs),
     /// Measures how many seeds it takes to find each planted bug; exit 1 if one is not found.
-    #[command(after_help = "Example:\n  seqsvr sim bugs --most 10000")]
+    #[command(after_help = "Example:\n  seqsvr sim bugs --most 10000\n\n\
+                            Exit codes: 0 every search found its bug, 1 one did not.")]
     Bugs(BugsArgs),
 }
 
@@ -112,7 +117,7 @@ fn run_seeds(args: &RunArgs, output: &Output) -> anyhow::Result<Exit> {
     let began = Instant::now();
     let end = args.from.checked_add(args.seeds).filter(|_| args.seeds > 0);
     let end = end.ok_or_else(|| Failure::new(Exit::Usage, "no seeds between --from and the end"))?;
-    let bar = bar(output, args.seeds);
+    let bar = output.progress_bar(args.seeds, FIGURES);
     let (next, stop) = (AtomicU64::new(args.from), AtomicBool::new(false));
     let sums = Mutex::new((Coverage::default(), 0.0, None::<Broken>));
     let work = || {
@@ -243,7 +248,7 @@ struct Hunted {
 
 fn bugs(args: BugsArgs, output: &Output) -> anyhow::Result<Exit> {
     let wanted = if args.bugs.is_empty() { Bug::ALL.to_vec() } else { args.bugs };
-    let bar = bar(output, wanted.len() as u64 * HUNTS);
+    let bar = output.progress_bar(wanted.len() as u64 * HUNTS, FIGURES);
     let mut missed = false;
     let mut all = Vec::new();
     for bug in wanted {
@@ -273,12 +278,4 @@ fn bugs(args: BugsArgs, output: &Output) -> anyhow::Result<Exit> {
         output.json_items(&all)?;
     }
     Ok(if missed { Exit::Failed } else { Exit::Ok })
-}
-
-fn bar(output: &Output, length: u64) -> ProgressBar {
-    let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("[{bar:40}] {human_pos}/{human_len}  {per_sec}  ETA {eta}")
-        .expect("the template is well-formed")
-        .progress_chars("##-");
-    ProgressBar::with_draw_target(Some(length), target).with_style(style)
 }

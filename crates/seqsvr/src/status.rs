@@ -4,7 +4,7 @@
 //! member that was removed from its store does not count as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use futures::future::join_all;
@@ -14,27 +14,63 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{GetRoutesRequest, StatusRequest, StatusResponse};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, report_error};
 use crate::output::Output;
-use crate::target::{Target, host_port};
+use crate::port_kind::{self, Needed};
+use crate::store_client::{Node, SetAddress};
+use crate::target::Chain;
 
 mod verdict;
 mod view;
 
+use verdict::State;
 use view::View;
 
 /// Limit on the nodes queried: bounds the effect of a wrong response.
 const MAX_NODES: usize = 4_096;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr status\n  seqsvr status --addr http://127.0.0.1:7301 -o json\n\n\
-                        Exit codes: 0 all served, 3 something is missing, 4 no node responded.")]
+#[command(after_help = "Examples:\n  seqsvr status\n  seqsvr status --set sets/three-node.toml --watch\n  \
+                        seqsvr status --addr http://127.0.0.1:7301 -o json\n  \
+                        seqsvr status --fail-on unserved || page-someone\n\n\
+                        Numbers and raises count from the start of each process; `up` is the time since then.\n\n\
+                        Exit codes: 0 all sections are served and all nodes respond, 3 not so (see --fail-on), 4 no node \
+                        responded.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    target: Target,
+    target: SetAddress,
     /// Timeout of each node, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
+    /// Repeats until interrupted, every S seconds, with the rates between two samples [default: 2]
+    #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    watch: Option<u64>,
+    /// The mildest state that is exit code 3.
+    #[arg(long, value_enum, value_name = "STATE", default_value_t = FailOn::Degraded)]
+    fail_on: FailOn,
+}
+
+/// A state of a set that is a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    /// All sections are served, and a node does not respond.
+    Degraded,
+    /// Some sections are not served.
+    Unserved,
+    /// The store has no majority.
+    NoQuorum,
+}
+
+impl FailOn {
+    fn exit(self, worst: State) -> Exit {
+        let mildest = match self {
+            FailOn::Degraded => State::Degraded,
+            FailOn::Unserved => State::Unserved,
+            FailOn::NoQuorum => State::NoQuorum,
+        };
+        if worst <= mildest { Exit::Unhealthy } else { Exit::Ok }
+    }
 }
 
 /// The response of one node, or the error.
@@ -42,22 +78,55 @@ type StatusResult = Result<StatusResponse, String>;
 
 pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
     let pool = Pool::with_connections(1);
-    let seeds: BTreeSet<String> = args.target.addrs.iter().map(|addr| host_port(addr).to_owned()).collect();
-    let responses = query_all(&pool, seeds.clone(), Duration::from_millis(args.timeout_ms)).await;
+    let seeds = args.target.nodes()?;
+    let timeout = Duration::from_millis(args.timeout_ms);
+    let Some(seconds) = args.watch else {
+        let view = sample(&pool, &seeds, timeout).await?;
+        print(&view, output)?;
+        return Ok(args.fail_on.exit(view.worst()));
+    };
+    let mut ticks = tokio::time::interval(Duration::from_secs(seconds));
+    let mut before: Option<(Instant, View)> = None;
+    loop {
+        ticks.tick().await;
+        let now = Instant::now();
+        match sample(&pool, &seeds, timeout).await {
+            Ok(mut view) => {
+                if let Some((at, before)) = &before {
+                    view.add_rates(before, now - *at);
+                }
+                output.clear_screen()?;
+                print(&view, output)?;
+                before = Some((now, view));
+            }
+            // The wrong port stays wrong; a cluster may come back.
+            Err(failure) if failure.exit() == Exit::Usage => return Err(failure.into()),
+            Err(failure) => report_error(&failure),
+        }
+    }
+}
+
+fn print(view: &View, output: &Output) -> std::io::Result<()> {
+    if output.is_json() { output.json(view) } else { output.text(&view.render(output.is_wide())) }
+}
+
+/// Queries all nodes once. Fails if none responds, and at an address that is no node's.
+async fn sample(pool: &Pool, seeds: &[Node], timeout: Duration) -> Result<View, Failure> {
+    let addrs: BTreeSet<String> = seeds.iter().map(|seed| seed.addr.clone()).collect();
+    let responses = query_all(pool, addrs, timeout).await;
+    for seed in seeds.iter().filter(|seed| responses[&seed.addr].is_err()) {
+        let kind = port_kind::identify(&seed.addr).await;
+        if let Some(failure) = kind.and_then(|kind| kind.failure(&seed.addr, Needed::Node)) {
+            return Err(failure);
+        }
+    }
     if responses.values().all(Result::is_err) {
         let (addr, why) = responses.iter().next().expect("at least one address is given");
         let why = why.as_ref().err().map_or("", String::as_str);
         return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}"))
-            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
-            .into());
+            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another"));
     }
-    let view = View::new(&responses, &seeds);
-    if output.is_json() {
-        output.json(&view)?;
-    } else {
-        output.text(&view.render(output.is_wide()))?;
-    }
-    Ok(if view.healthy { Exit::Ok } else { Exit::Unhealthy })
+    Ok(View::new(&responses, seeds))
 }
 
 /// Queries the seeds, then every node that a response lists and that was not queried yet.
@@ -86,7 +155,7 @@ async fn query(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Vec
     let mut admin = AdminServiceClient::new(channel.clone());
     let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
         Ok(Ok(response)) => response.into_inner(),
-        Ok(Err(status)) => return (Err(status.message().to_owned()), Vec::new()),
+        Ok(Err(status)) => return (Err(Chain(&status).to_string()), Vec::new()),
         Err(_) => return (Err(format!("no response within {timeout:?}")), Vec::new()),
     };
     let mut named = Vec::new();

@@ -22,7 +22,8 @@ use terms::TermsArgs;
     after_help = "Examples:\n  seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1\n  \
                   seqsvr store members --set sets/three-node.toml\n  \
                   seqsvr store replace 3 4 --set sets/three-node.toml\n\n\
-                  A member that was removed ends with exit code 65 and must not be started again."
+                  Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file, settings or data, 65 it was \
+                  removed and must not be started again, 130 a second signal."
 )]
 pub(crate) struct StoreArgs {
     #[command(subcommand)]
@@ -46,6 +47,13 @@ enum StoreCommand {
     Lead(LeadArgs),
     /// Shows the set's lease terms, or changes them.
     Terms(TermsArgs),
+}
+
+impl StoreArgs {
+    /// Whether it runs a member, rather than a command about them.
+    pub(crate) fn is_server(&self) -> bool {
+        self.command.is_none()
+    }
 }
 
 pub(crate) fn run(args: StoreArgs, output: &Output) -> anyhow::Result<Exit> {

@@ -27,8 +27,9 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use crate::exit::{Exit, Failure};
+use crate::port_kind::{self, Needed};
 use crate::set_file::{self, SetFile};
-use crate::target::{DEFAULT_ADDR, host_port};
+use crate::target::{Chain, DEFAULT_ADDR, host_port, node_url};
 
 /// Bound on the search for a leader while members respond: several elections, and a leader transfer in progress.
 const LEADER_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,7 +53,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Addrs {
     /// Address of a node of the set to start from, as http://host:port; repeat it for more.
-    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',')]
+    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', value_parser = node_url)]
     pub(crate) addrs: Vec<String>,
 }
 
@@ -66,7 +67,57 @@ pub(crate) struct SetAddress {
     addrs: Addrs,
 }
 
+/// A node that the command line names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Its name, where a set file has it.
+    pub(crate) name: Option<String>,
+    /// Its gRPC port, as `host:port`.
+    pub(crate) addr: String,
+    /// Its port for metrics and probes, where a set file has it.
+    pub(crate) http: Option<String>,
+    /// Its Redis port, where a set file has it.
+    pub(crate) redis: Option<String>,
+}
+
+impl Node {
+    /// A node of which only the address is known.
+    pub(crate) fn at(addr: &str) -> Node {
+        Node { name: None, addr: addr.to_owned(), http: None, redis: None }
+    }
+}
+
 impl SetAddress {
+    /// The nodes of the set file and the given addresses, or else the first allocator of a development cluster.
+    pub(crate) fn nodes(&self) -> anyhow::Result<Vec<Node>> {
+        let set = self.set.as_deref().map(load).transpose()?;
+        let mut nodes: Vec<Node> = Vec::new();
+        if let Some(SetFile { spec, .. }) = &set {
+            nodes.extend(spec.stores.iter().map(|store| Node {
+                name: Some(store.name.clone()),
+                http: Some(store.http.clone()),
+                ..Node::at(&store.addr)
+            }));
+            nodes.extend(spec.allocs.iter().map(|alloc| Node {
+                name: Some(alloc.name.clone()),
+                http: Some(alloc.http.clone()),
+                redis: alloc.redis.clone(),
+                ..Node::at(&alloc.addr)
+            }));
+        }
+        let mut add = |addr: &str| {
+            let addr = host_port(addr);
+            if !nodes.iter().any(|node| node.addr == addr) {
+                nodes.push(Node::at(addr));
+            }
+        };
+        self.addrs.addrs.iter().for_each(|addr| add(addr));
+        if set.is_none() && self.addrs.addrs.is_empty() {
+            add(DEFAULT_ADDR);
+        }
+        Ok(nodes)
+    }
+
     /// A client of the set's leader, for a command that may take up to `timeout`.
     pub(crate) fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
         let set = self.set.as_deref().map(load).transpose()?;
@@ -251,12 +302,16 @@ impl StoreClient {
                 }
                 (Some(_), Code::Unavailable | Code::Aborted | Code::DeadlineExceeded) => self.next_member(),
                 (None, _) => {
-                    search.silent.insert(place);
+                    let is_first = search.silent.insert(place);
+                    if is_first && let Some(failure) = wrong_port(&addr, &status).await {
+                        return Err(failure.into());
+                    }
                     self.next_member();
                 }
                 (Some(reason), _) => return Err(refused(reason, &status).into()),
             }
-            if self.left().is_zero() {
+            // A pause that leaves no time for another attempt is not made.
+            if self.left() <= RETRY_INTERVAL {
                 return Err(timed_out(self.timeout, &addr, &status).into());
             }
             if search.is_over(self.known.len()) {
@@ -265,7 +320,7 @@ impl StoreClient {
             if since.elapsed() > if responded { LEADER_SEARCH_TIMEOUT } else { CONNECT_TIMEOUT } {
                 return Err(no_leader(responded, &addr, &status).into());
             }
-            tokio::time::sleep(RETRY_INTERVAL.min(self.left())).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -336,17 +391,25 @@ fn refused(reason: &str, status: &Status) -> Failure {
 const START_SILENT_MEMBERS: &str =
     "restart the silent members, `seqsvr status` lists them; a change of members needs a majority that responds";
 
+/// The failure for an address that is no gRPC port of a node, as the response shows.
+async fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
+    if status.code() == Code::DeadlineExceeded {
+        return None;
+    }
+    port_kind::identify(addr).await?.failure(addr, Needed::Node)
+}
+
 fn no_majority(search: &Search, status: &Status) -> Failure {
     let (some, none) = (search.leaderless.len(), search.silent.len());
     let message = format!(
         "the store has no leader: {some} members respond and {none} do not; last error: {} (NO_MAJORITY)",
-        status.message()
+        Chain(status)
     );
     Failure::new(Exit::Unhealthy, message).hint(START_SILENT_MEMBERS)
 }
 
 fn timed_out(timeout: Duration, addr: &str, status: &Status) -> Failure {
-    let message = format!("not done within {timeout:?}; last error of {addr}: {}", status.message());
+    let message = format!("not done within {timeout:?}; last error of {addr}: {}", Chain(status));
     Failure::new(Exit::Deadline, message).hint(
         "the change may continue at the store: repeat the command, with a longer --timeout-s; `seqsvr status` shows which nodes respond",
     )
@@ -354,7 +417,7 @@ fn timed_out(timeout: Duration, addr: &str, status: &Status) -> Failure {
 
 fn no_leader(responded: bool, addr: &str, status: &Status) -> Failure {
     let exit = if responded { Exit::Unhealthy } else { Exit::CannotConnect };
-    let message = format!("no leader of the store responded; last error of {addr}: {}", status.message());
+    let message = format!("no leader of the store responded; last error of {addr}: {}", Chain(status));
     Failure::new(exit, message)
         .hint("`seqsvr status` shows which nodes respond; --set FILE or --addr URL names the store")
 }

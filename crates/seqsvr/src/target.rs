@@ -6,9 +6,10 @@ use seq_channel::Pool;
 use seq_client::{Client, ConnectError};
 use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
 use seq_load::raises::RaiseWatch;
-use tonic::{Code, Status};
+use tonic::Code;
 
 use crate::exit::{Exit, Failure};
+use crate::port_kind::{self, Needed, PortKind};
 
 pub(crate) use seq_load::endpoint::host_port;
 pub(crate) use seq_load::outcome::Chain;
@@ -30,25 +31,36 @@ impl Target {
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
         let settings = Client::builder().deadline(deadline);
         let settings = self.addrs.iter().fold(settings, |settings, addr| settings.seed(addr));
-        Ok(settings.connect().await.map_err(|error| connect_failure(&error, deadline))?)
+        match settings.connect().await {
+            Ok(client) => Ok(client),
+            Err(error) => Err(connect_failure(&error, deadline).await.into()),
+        }
     }
 }
 
+/// Validates the syntax of an address to connect to, without a scheme.
+pub(crate) fn host_and_port(text: &str) -> Result<String, String> {
+    if is_address(text) { Ok(text.to_owned()) } else { Err("it is not of the form host:port".to_owned()) }
+}
+
+fn is_address(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains(['/', '@', '?', '#']) && port.parse::<u16>().is_ok_and(|port| port > 0)
+    })
+}
+
 /// Validates the syntax of a node's URL.
-fn node_url(text: &str) -> Result<String, String> {
+pub(crate) fn node_url(text: &str) -> Result<String, String> {
     let addr = match text.split_once("://") {
         None => text,
         Some(("http", rest)) => rest.strip_suffix('/').unwrap_or(rest),
         Some(("https", _)) => return Err("TLS is not supported".to_owned()),
         Some(_) => return Err("only http:// is understood".to_owned()),
     };
-    let is_address = addr.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains(['/', '@', '?', '#']) && port.parse::<u16>().is_ok_and(|port| port > 0)
-    });
-    if is_address { Ok(text.to_owned()) } else { Err("it is not of the form http://host:port".to_owned()) }
+    if is_address(addr) { Ok(text.to_owned()) } else { Err("it is not of the form http://host:port".to_owned()) }
 }
 
-fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
+async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     let message = format!("{:#}", Chain(error));
     match error {
         // `Cancelled` is how the transport reports its own timeout.
@@ -58,10 +70,13 @@ fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
             Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
                 .hint("--deadline-ms gives it more time; `seqsvr status` shows which nodes respond")
         }
-        ConnectError::Unreachable { addr, source } => wrong_port(addr, source).unwrap_or_else(|| {
-            Failure::new(Exit::CannotConnect, message)
-                .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
-        }),
+        ConnectError::Unreachable { addr, .. } => {
+            let kind = port_kind::identify(addr).await;
+            kind.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
+                Failure::new(Exit::CannotConnect, message)
+                    .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+            })
+        }
         ConnectError::NoRoutes { .. } => Failure::new(Exit::Deadline, message)
             .hint("the cluster is starting, or its store has no leader: `seqsvr status`"),
         ConnectError::BadRoutes { .. } => Failure::new(Exit::Failed, message),
@@ -69,34 +84,40 @@ fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     }
 }
 
-/// The failure of a request to a port of another service, if the response identifies it.
-pub(crate) fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
-    let text = Chain(status).to_string();
-    let found = if status.message().starts_with("grpc-status header missing") {
-        "speaks HTTP but not gRPC; it may be a port for metrics and probes"
-    } else if text.contains("http2 error") {
-        "does not speak HTTP/2; it may be a port for clients of Redis"
-    } else if status.code() == Code::Unimplemented {
-        "does not allocate sequence numbers; it is a store, or another gRPC server"
-    } else {
-        return None;
-    };
-    let hint = "name the gRPC port of an AllocSvr: `addr` of an [[alloc]] in the set file";
-    Some(Failure::new(Exit::Usage, format!("{addr} {found}")).hint(hint))
-}
-
-/// Opens the transports of a load.
+/// Opens the transports of a load, after a check that the addresses have the endpoint.
 pub(crate) async fn open(
     endpoint: Endpoint,
     options: &EndpointOptions,
     workers: usize,
 ) -> Result<Vec<AnyTransport>, Failure> {
-    endpoint::open(endpoint, options, workers).await.map_err(|error| match error {
-        OpenError::Address(error) => Failure::new(Exit::Usage, error.to_string()),
-        OpenError::Connect(error) => connect_failure(&error, options.deadline),
-        OpenError::Refused { .. } => Failure::new(Exit::CannotConnect, error.to_string())
-            .hint("is the server running? --help names the addresses"),
-    })
+    check_ports(endpoint, options).await?;
+    match endpoint::open(endpoint, options, workers).await {
+        Ok(transports) => Ok(transports),
+        Err(OpenError::Address(error)) => Err(Failure::new(Exit::Usage, error.to_string())),
+        Err(OpenError::Connect(error)) => Err(connect_failure(&error, options.deadline).await),
+        Err(error @ OpenError::Refused { .. }) => Err(Failure::new(Exit::CannotConnect, Chain(&error).to_string())
+            .hint("is the server running? --help names the addresses")),
+    }
+}
+
+/// Refuses an address that is known to have another port: each call to it would fail. Servers that are not known are
+/// loaded as they are, and the SDK checks its seeds itself.
+async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<(), Failure> {
+    let (addrs, needed): (Vec<&str>, Needed) = match endpoint {
+        Endpoint::Sdk => return Ok(()),
+        Endpoint::Resp => (vec![&options.redis], Needed::Redis),
+        _ => (options.addrs.iter().map(|addr| host_port(addr)).collect(), Needed::Alloc),
+    };
+    for addr in addrs {
+        if needed == Needed::Redis && port_kind::speaks_redis(addr).await {
+            continue;
+        }
+        match port_kind::identify(addr).await {
+            None | Some(PortKind::Http | PortKind::Grpc | PortKind::Other) => {}
+            Some(known) => known.failure(addr, needed).map_or(Ok(()), Err)?,
+        }
+    }
+    Ok(())
 }
 
 /// Counts the ceiling raises of a cluster, over its own connections.
@@ -116,6 +137,7 @@ mod tests {
         for bad in ["", "h", "h:0", "h:65536", ":1", "http://h:1/path", "h:port", "http://a@h:1"] {
             assert_eq!(node_url(bad), Err("it is not of the form http://host:port".to_owned()), "{bad:?}");
         }
+        assert!(host_and_port("h:1").is_ok() && host_and_port("http://h:1").is_err() && host_and_port("h").is_err());
         assert_eq!(node_url("https://h:1"), Err("TLS is not supported".to_owned()));
         assert_eq!(node_url("redis://h:1"), Err("only http:// is understood".to_owned()));
     }
@@ -127,8 +149,7 @@ mod tests {
         let addr = format!("127.0.0.1:{}", socket.local_addr().unwrap().port());
         let target = Target { addrs: vec![addr.clone()] };
         let error = target.connect(Duration::from_secs(5)).await.unwrap_err();
-        let expected =
-            format!("no seed answered; {addr} failed last: tcp connect error: Connection refused (os error 111)");
+        let expected = format!("no seed answered; {addr} failed last: tcp connect error: Connection refused");
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -45,8 +45,10 @@ fn the_help_is_a_page() {
               dev          Starts a development cluster in one process: three stores and two allocators
               store        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
               alloc        Runs one allocator of a set: it allocates the numbers
-              next         Allocates the next number of a user
+              next         Allocates the next number of users, or several
               current      Reads the last number of users; changes nothing
+              advance      Raises a user to a number, for imports; never lowers one
+              health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
               services     Lists the gRPC services of a node
@@ -55,6 +57,8 @@ fn the_help_is_a_page() {
               check        Checks whether a running cluster sustains a load
               sim          Runs the protocol in a deterministic simulator, with faults, many thousand times faster than real time
               config       Checks, shows or prints configuration
+              explain      Explains the reason of a refusal
+              man          Prints a manual page, or writes all of them
               completions  Prints a completion script for a shell
               version      Prints the version and source revision
               help         Print this message or the help of the given subcommand(s)
@@ -78,28 +82,33 @@ fn the_help_is_a_page() {
     check(
         &["next", "-h"],
         expect![[r#"
-        Allocates the next number of a user
+            Allocates the next number of users, or several
 
-        Usage: seqsvr next [OPTIONS] <UID>
+            Usage: seqsvr next [OPTIONS] <UID>...
 
-        Arguments:
-          <UID>  The user
+            Arguments:
+              <UID>...  The users. One that is named twice gets two numbers
 
-        Options:
-          -n, --count <N>         How many numbers, 1 to 1,000,000; more than one are printed as first..=last [default: 1]
-              --addr <URL>        Address of a node, as http://host:port; repeat it for more nodes to start from [env:
-                                  SEQSVR_ADDR=] [default: http://127.0.0.1:7100]
-              --deadline-ms <MS>  Deadline of connecting and of the call, in milliseconds [default: 5000]
-          -o, --output <OUTPUT>   How to print: aligned columns, one JSON object, or columns with more of them [env:
-                                  SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
-          -h, --help              Print help (see more with '--help')
+            Options:
+              -n, --count <N>         How many numbers for each user; of several the first and the last are printed [default: 1]
+                  --addr <URL>        Address of a node, as http://host:port; repeat it for more nodes to start from [env:
+                                      SEQSVR_ADDR=] [default: http://127.0.0.1:7100]
+                  --deadline-ms <MS>  Deadline of connecting and of the call, in milliseconds [default: 5000]
+              -o, --output <OUTPUT>   How to print: aligned columns, one JSON object, or columns with more of them [env:
+                                      SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
+              -h, --help              Print help (see more with '--help')
 
-        Examples:
-          seqsvr next 42
-          seqsvr next 42 -n 100
-          seqsvr next 42 -o json | jq -r '.items[].value'
-        exit 0
-    "#]],
+            Examples:
+              seqsvr next 42
+              seqsvr next 42 -n 100      first and last of 100 numbers
+              seqsvr next 42 43 44       one number each, behind its user
+              seqsvr next 42 -o json | jq -r '.items[].value'
+
+            Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node responded, 5 some users
+            were refused and others not, 7 the deadline passed. An error states whether numbers may have been consumed: they are a
+            gap, never a duplicate.
+            exit 0
+        "#]],
     );
     check(
         &["store", "-h"],
@@ -143,16 +152,79 @@ fn the_help_is_a_page() {
 }
 
 #[test]
-fn every_command_has_an_example() {
-    for command in ["dev", "store", "alloc", "next", "current", "status", "services", "replay", "bench", "completions"]
+fn a_reason_is_explained_and_an_unknown_one_suggests_the_nearest() {
+    check(
+        &["explain", "unserved"],
+        expect![[r#"
+        UNSERVED
+          The section has no owner now.
+
+          subject   Allocation
+          code      UNAVAILABLE
+          retry     after 100 ms: the section gets an owner within about a renewal
+          outcome   the request changed nothing
+        exit 0
+    "#]],
+    );
+    check(
+        &["explain", "UNSERVD"],
+        expect![[r#"
+        error: UNSERVD is no reason; the nearest is UNSERVED
+        hint: `seqsvr explain` lists all
+        exit 2
+    "#]],
+    );
+    check(
+        &["explain", "NO_MAJORITY", "UNREACHABLE", "-o", "json"],
+        expect![[r#"
+        {"items":[{"reason":"NO_MAJORITY","subject":"Membership","codes":["FAILED_PRECONDITION"],"retryable":false,"outcome":"unchanged","metadata":[],"meaning":"Too few voters respond, now or after the change, for anything to be committed."},{"reason":"UNREACHABLE","subject":"Clients","codes":[],"retryable":true,"outcome":"unknown","metadata":[],"meaning":"Every connection failed before a response arrived."}]}
+        exit 0
+    "#]],
+    );
+    let all = run(Path::new("."), &["explain"], &[]);
+    assert!(all.starts_with("reason ") && all.contains("\nUNSERVED ") && all.contains("\nUID_OUTSIDE "), "{all}");
+}
+
+#[test]
+fn pages_of_the_manual_are_printed_or_written() {
+    let page = run(Path::new("."), &["man", "next"], &[("SEQSVR_ADDR", "http://secret:1")]);
+    for part in [".TH seqsvr-next 1", "SEQSVR_ADDR", ".SH EXAMPLES\n.nf\n  seqsvr next 42\n", ".SH \"EXIT STATUS\""] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    assert!(!page.contains("secret"), "{page}");
+    check(
+        &["man", "store", "ad"],
+        expect![[r#"
+        error: seqsvr store has no command "ad"
+        hint: its commands are members, add, remove, replace, lead, terms
+        exit 2
+    "#]],
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let written = run(dir.path(), &["man", "--dir", "."], &[]);
+    let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(written, format!("{} pages in .\nexit 0\n", files.len()));
+    assert!(files.contains(&"seqsvr.1".into()) && files.contains(&"seqsvr-store-add.1".into()), "{files:?}");
+    check(
+        &["man", "--dir", "none"],
+        expect![[r#"
+        error: cannot write none/seqsvr.1: No such file or directory
+        exit 1
+    "#]],
+    );
+}
+
+#[test]
+fn a_format_without_effect_is_a_mistake() {
+    for args in
+        [&["completions", "bash"][..], &["config", "sample"], &["man", "next"], &["alloc", "--set", "f", "--name", "a"]]
     {
-        let help = run(Path::new("."), &[command, "--help"], &[]);
-        assert!(help.contains(&format!("  seqsvr {command}")), "no example in the help of {command}:\n{help}");
+        let output = run(Path::new("."), &[args, &["-o", "json"]].concat(), &[]);
+        assert!(output.contains("--output has no effect here") && output.ends_with("exit 2\n"), "{args:?}: {output}");
     }
-    for command in ["members", "add", "remove", "replace", "lead"] {
-        let help = run(Path::new("."), &["store", command, "--help"], &[]);
-        assert!(help.contains(&format!("  seqsvr store {command}")), "no example in the help of {command}:\n{help}");
-    }
+    // The variable is for all commands.
+    let script = run(Path::new("."), &["completions", "bash"], &[("SEQSVR_OUTPUT", "json")]);
+    assert!(script.ends_with("exit 0\n"), "{script}");
 }
 
 #[test]
@@ -160,28 +232,28 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next"],
         expect![[r#"
-        error: the following required arguments were not provided:
-          <UID>
+            error: the following required arguments were not provided:
+              <UID>...
 
-        Usage: seqsvr next <UID>
+            Usage: seqsvr next <UID>...
 
-        For more information, try '--help'.
-        exit 2
-    "#]],
+            For more information, try '--help'.
+            exit 2
+        "#]],
     );
     check(
         &["next", "many"],
         expect![[r#"
-        error: invalid value 'many' for '<UID>': it is not a whole number
+            error: invalid value 'many' for '<UID>...': it is not a whole number
 
-        For more information, try '--help'.
-        exit 2
-    "#]],
+            For more information, try '--help'.
+            exit 2
+        "#]],
     );
     check(
         &["next", "-1"],
         expect![[r#"
-            error: invalid value '-1' for '<UID>': it must not be negative
+            error: invalid value '-1' for '<UID>...': it must not be negative
 
             For more information, try '--help'.
             exit 2
@@ -199,11 +271,47 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next", "1", "-n", "-5"],
         expect![[r#"
-            error: invalid value '-5' for '--count <N>': -5 is not in 0..=4294967295
+            error: invalid value '-5' for '--count <N>': it must be from 1 to 1,000,000
 
             For more information, try '--help'.
             exit 2
         "#]],
+    );
+    check(
+        &["current", "1", "--deadline-ms", "0"],
+        expect![[r#"
+        error: invalid value '0' for '--deadline-ms <MS>': it must be from 1 to 600,000
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    check(
+        &["bench", "--concurrency", "70000"],
+        expect![[r#"
+        error: invalid value '70000' for '--concurrency <N>': it must be from 1 to 16,384
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    check(
+        &["status", "--timeout-ms", "-1"],
+        expect![[r#"
+        error: invalid value '-1' for '--timeout-ms <MS>': it must not be negative
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    check(
+        &["advance", "1", "9223372036854775807"],
+        expect![[r#"
+        error: invalid value '9223372036854775807' for '<NUMBER>': it must be from 0 to 4,611,686,018,427,387,903
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
     );
     check(
         &["bench", "--rate", "-5"],
@@ -283,9 +391,9 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
         &[("SEQSVR_ADDR", "http://x:1"), ("SEQSVR_OUTPUT", "json")],
         expect![[r#"
             error: the following required arguments were not provided:
-              <UID>
+              <UID>...
 
-            Usage: seqsvr next <UID>
+            Usage: seqsvr next <UID>...
 
             For more information, try '--help'.
             exit 2
@@ -296,7 +404,7 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
     let unset = [("SEQSVR_ADDR", ""), ("SEQSVR_OUTPUT", ""), ("SEQSVR_CONFIG", "")];
     let output = run(Path::new("."), &["next", "42", "--addr", &addr], &unset).replace(&addr, "ADDR");
     expect![[r#"
-        error: no seed answered; ADDR failed last: tcp connect error: Connection refused (os error 111)
+        error: no seed answered; ADDR failed last: tcp connect error: Connection refused
         hint: is the cluster running? `seqsvr dev` starts one; --addr URL names another
         exit 4
     "#]]
@@ -411,16 +519,16 @@ fn changes_of_members_are_checked_before_any_request() {
     check(
         &["store", "members", "--set", "none.toml"],
         expect![[r#"
-        error: none.toml: cannot be read: No such file or directory (os error 2)
-        exit 2
-    "#]],
+            error: none.toml: cannot be read: No such file or directory
+            exit 2
+        "#]],
     );
     // No TCP port is likely to listen where the system just gave a UDP one.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap().to_string();
     let output = run(dir.path(), &["store", "members", "--addr", &addr], &[]).replace(&addr, "ADDR");
     expect![[r#"
-        error: no leader of the store responded; last error of ADDR: tcp connect error
+        error: no leader of the store responded; last error of ADDR: tcp connect error: Connection refused
         hint: `seqsvr status` shows which nodes respond; --set FILE or --addr URL names the store
         exit 4
     "#]]
@@ -456,9 +564,9 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
         &["store", "--set", "none.toml", "--id", "1", "--data", "data"],
         &[],
         expect![[r#"
-        error: none.toml: cannot be read: No such file or directory (os error 2)
-        exit 64
-    "#]],
+            error: none.toml: cannot be read: No such file or directory
+            exit 64
+        "#]],
     );
     std::fs::write(dir.path().join("seqsvr.toml"), "[store]\nheartbeat_ms = 1_000\n[lgo]\nfilter = \"info\"\n")
         .unwrap();
@@ -476,15 +584,15 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
         &[&alloc[..], &["--config", "seqsvr.toml"]].concat(),
         &[],
         expect![[r#"
-        error: store: heartbeat * 3 <= election_min does not hold: two lost heartbeats must not cost an election
-        exit 64
-    "#]],
+            error: store: heartbeat * 3 <= election_min does not hold: two lost heartbeats must not cost an election (store.heartbeat_ms is set by seqsvr.toml:2)
+            exit 64
+        "#]],
     );
     check(
         &[&alloc[..], &["--log-format", "xml"]].concat(),
         &[],
         expect![[r#"
-            error: --log-format: log.format: unknown variant `xml`, expected `plain` or `json`
+            error: --log-format: log.format: "xml" is none of plain, json
             exit 64
         "#]],
     );
@@ -492,7 +600,7 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
         &["dev"],
         &[("SEQSVR_ALLOC_CORES", "many")],
         expect![[r#"
-            error: $SEQSVR_ALLOC_CORES: alloc.cores: invalid type: string "many", expected a whole number from 0
+            error: $SEQSVR_ALLOC_CORES: alloc.cores: "many" is not a whole number from 0
             exit 64
         "#]],
     );
@@ -500,7 +608,7 @@ fn a_server_with_a_wrong_configuration_is_exit_64() {
         &["dev", "--cores", "99999"],
         &[],
         expect![[r#"
-            error: alloc.cores: 99999 is more than 1024
+            error: alloc.cores: 99999 is more than 1024 (alloc.cores is set by --cores)
             exit 64
         "#]],
     );
@@ -527,16 +635,16 @@ fn config_check_names_every_problem() {
         &["config", "check", "bad.toml", "unknown.toml"],
         expect![[r#"
             bad.toml:5: uids: uid range 9..1 is empty or reversed
-            bad.toml:26: store[1].id: "1" is taken by store[0].id
-            bad.toml:40: alloc[1].addr: address "127.0.0.1" is not host:port
-            unknown.toml:1: unknown field `nmae`, expected one of `name`, `cluster`, `uids`, `section_size`, `step`, `store`, `alloc`
+            bad.toml:26: store "s3": id: "1" is taken by id of store "s1" (line 14)
+            bad.toml:40: alloc "a2": addr: address "127.0.0.1" is not host:port
+            unknown.toml:1: nmae: unknown key; the nearest is name
             exit 2
         "#]],
     );
     check(
         &["config", "check", "bad.toml", "-o", "json"],
         expect![[r#"
-            {"sets":[],"problems":[{"file":"bad.toml","line":5,"what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":26,"what":"store[1].id: \"1\" is taken by store[0].id","text":"bad.toml:26: store[1].id: \"1\" is taken by store[0].id"},{"file":"bad.toml","line":40,"what":"alloc[1].addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:40: alloc[1].addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
+            {"sets":[],"problems":[{"file":"bad.toml","line":5,"key":"uids","what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":26,"key":"store[2].id","what":"store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 14)","text":"bad.toml:26: store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 14)"},{"file":"bad.toml","line":40,"key":"alloc[1].addr","what":"alloc \"a2\": addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:40: alloc \"a2\": addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
             exit 2
         "#]],
     );

@@ -1,5 +1,7 @@
 //! Single calls: their targets, their results, and the adoption of newer routes.
 
+use seq_proto::Reason;
+
 use crate::allocation::{Allocation, Current};
 use crate::error::CallError;
 use crate::fake::FakeServer;
@@ -67,6 +69,28 @@ async fn reads_after_a_crash_are_bounds_until_the_next_number() {
     let next = client.next(7).await.unwrap();
     assert_eq!(next, Allocation { value: bound.value + 1, prev: 0, epoch: 2, count: 1, lost: 0 });
     assert_eq!(client.current(7).await.unwrap(), Current { value: next.value, exact: true, epoch: 2 });
+}
+
+#[tokio::test]
+async fn an_advance_goes_to_the_owner_and_is_retried() {
+    let servers = servers("a", 0..100, 2);
+    let client = client([&servers[0]]).await;
+    client.next(15).await.unwrap();
+    servers[1].refuse([Reason::Unserved.status("a refusal that is retried")]);
+    client.advance(15, 1_000).await.unwrap();
+    client.advance(15, 1_000).await.unwrap();
+    assert_eq!(requested(&servers[1]), [[15], [15], [15], [15]]);
+    assert_eq!(client.next(15).await.unwrap().value, 1_001);
+    match client.advance(15, 1_000).await.unwrap_err() {
+        CallError::Refused(refused) => {
+            assert_eq!(refused.reason, Reason::AlreadyPast.name());
+            assert!(!refused.is_retryable() && !refused.may_have_applied);
+        }
+        error => panic!("{error}"),
+    }
+    let outside = client.advance(100, 1).await.unwrap_err();
+    assert!(matches!(outside, CallError::UidOutside { uid: 100 }), "{outside}");
+    assert_eq!(requested(&servers[0]), [[]; 0]);
 }
 
 #[tokio::test]

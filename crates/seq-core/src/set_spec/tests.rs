@@ -146,13 +146,13 @@ fn bad_numbers() {
             store[2].id: "1" is taken by store[0].id
             uids: uid range 7..7 is empty or reversed
             uids: uid range 9..7 is empty or reversed
-            section_size: section size 0 is not in 1..=16777216
-            section_size: section size 4294967295 is not in 1..=16777216
+            section_size: section size 0 is not from 1 to 16777216
+            section_size: section size 4294967295 is not from 1 to 16777216
             section_size: 184467440737096 sections are more than the 1048576 a set may have; use larger sections or more sets
-            step: step 0 is not in 1..=4294967296
-            step: step 4294967297 is not in 1..=4294967296
-            alloc[0].weight: weight 0 is not in 1..=32; weights are relative to each other
-            alloc[1].weight: weight 33 is not in 1..=32; weights are relative to each other
+            step: step 0 is not from 1 to 4294967296
+            step: step 4294967297 is not from 1 to 4294967296
+            alloc[0].weight: weight 0 is not from 1 to 32; weights are relative to each other
+            alloc[1].weight: weight 33 is not from 1 to 32; weights are relative to each other
         "#]],
     );
 }
@@ -204,10 +204,10 @@ fn bad_addresses() {
         &expect![[r#"
             alloc[1].addr: address "" is not host:port
             alloc[1].addr: address "a2.example.com" is not host:port
-            alloc[1].addr: address "a2.example.com:" has no port in 1..=65535
-            alloc[1].addr: address "a2.example.com:0" has no port in 1..=65535
-            alloc[1].addr: address "a2.example.com:65536" has no port in 1..=65535
-            alloc[1].addr: address "a2.example.com:+80" has no port in 1..=65535
+            alloc[1].addr: address "a2.example.com:" has no port from 1 to 65535
+            alloc[1].addr: address "a2.example.com:0" has no port from 1 to 65535
+            alloc[1].addr: address "a2.example.com:65536" has no port from 1 to 65535
+            alloc[1].addr: address "a2.example.com:+80" has no port from 1 to 65535
             alloc[1].addr: address ":7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
             alloc[1].addr: address "a 2:7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
             alloc[1].addr: address "http://a2:7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
@@ -258,13 +258,13 @@ fn every_problem_is_named_at_once() {
         &expect![[r#"
             name: name "DEV" is not a DNS label: 1 to 63 of a-z, 0-9 and '-', with no '-' at either end
             uids: uid range 9..7 is empty or reversed
-            section_size: section size 0 is not in 1..=16777216
-            step: step 0 is not in 1..=4294967296
+            section_size: section size 0 is not from 1 to 16777216
+            step: step 0 is not from 1 to 4294967296
             store: a store has 1, 3 or 5 members, not 2: an even number survives no more failures than one less, and every member past five slows each write
             store[1].id: "1" is taken by store[0].id
             store[1].addr: address "nowhere" is not host:port
             alloc[1].name: "a1" is taken by alloc[0].name
-            alloc[1].weight: weight 0 is not in 1..=32; weights are relative to each other
+            alloc[1].weight: weight 0 is not from 1 to 32; weights are relative to each other
         "#]],
     );
 }

@@ -117,13 +117,13 @@ fn errors_name_their_origin_and_key() {
     check(
         file("[log]\nlines = \"many\"\n"),
         expect![[r#"
-            seqsvr.toml:2: log.lines: invalid type: string "many", expected a whole number from 0 to 65535
+            seqsvr.toml:2: log.lines: "many" is not a whole number from 0 to 65,535
         "#]],
     );
     check(
         file("[log]\nlines = 70000\n"),
         expect![[r#"
-            seqsvr.toml:2: log.lines: invalid value: integer `70000`, expected a whole number from 0 to 65535
+            seqsvr.toml:2: log.lines: 70000 is not a whole number from 0 to 65,535
         "#]],
     );
     check(
@@ -141,7 +141,7 @@ fn errors_name_their_origin_and_key() {
     check(
         layers().environment("T_", |_, _| false, variables(&[("T_LOG_LINES", "many")])),
         expect![[r#"
-            $T_LOG_LINES: log.lines: invalid type: string "many", expected a whole number from 0 to 65535
+            $T_LOG_LINES: log.lines: "many" is not a whole number from 0 to 65,535
         "#]],
     );
 }

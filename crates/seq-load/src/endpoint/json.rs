@@ -10,6 +10,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use seq_core::Seq;
+use seq_proto::reason::ClientReason;
 use tokio::net::TcpStream;
 
 use super::{EndpointOptions, failure};
@@ -80,8 +81,8 @@ impl super::Transport for Transport {
                     replies.extend(received);
                     continue;
                 }
-                Ok(Err(error)) => failure("CONNECTION_LOST", &error.to_string(), true),
-                Err(_) => failure("DEADLINE_EXCEEDED", "no reply in time", true),
+                Ok(Err(error)) => failure(ClientReason::ConnectionLost.name(), &error.to_string(), true),
+                Err(_) => failure(ClientReason::DeadlineExceeded.name(), "no reply in time", true),
             };
             self.open = None;
             replies.extend(std::iter::repeat_n(error, uids.len()));

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use seq_core::Seq;
+use seq_proto::reason::ClientReason;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -94,8 +95,8 @@ impl super::Transport for Transport {
         let ended = tokio::time::timeout(self.deadline, self.exchange(uids, replies)).await;
         let error = match ended {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => failure("CONNECTION_LOST", &error.to_string(), true),
-            Err(_) => failure("DEADLINE_EXCEEDED", "no reply in time", true),
+            Ok(Err(error)) => failure(ClientReason::ConnectionLost.name(), &error.to_string(), true),
+            Err(_) => failure(ClientReason::DeadlineExceeded.name(), "no reply in time", true),
         };
         // Late replies belong to this round: the next one reconnects.
         self.stream = None;

@@ -15,18 +15,6 @@ and plain text over HTTP in the header `seq-reason`. Codes after the first are t
 request may have taken effect. Metadata: keys in the `ErrorInfo`.
 ";
 
-/// The name of a code in gRPC's own spelling.
-fn code_name(code: Code) -> String {
-    let mut name = String::new();
-    for letter in format!("{code:?}").chars() {
-        if letter.is_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(letter.to_ascii_uppercase());
-    }
-    name
-}
-
 fn or_dash(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }
@@ -47,6 +35,15 @@ fn the_reference_lists_every_reason() {
         let keys = or_dash(reason.metadata().iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" "));
         writeln!(text, "| `{reason}` | {codes} | {retry} | {outcome} | {keys} | {} |", reason.doc()).unwrap();
     }
+    text.push_str(
+        "\n## Clients\n\nReported by clients and commands where no server of the service refused the request.\n\n",
+    );
+    text.push_str("| reason | retry | outcome | meaning |\n|---|---|---|---|\n");
+    for reason in ClientReason::ALL {
+        let retry = if reason.is_retryable() { "yes" } else { "-" };
+        let outcome = format!("{:?}", reason.outcome()).to_lowercase();
+        writeln!(text, "| `{reason}` | {retry} | {outcome} | {} |", reason.doc()).unwrap();
+    }
     expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/reasons.md")].assert_eq(&text);
 }
 
@@ -63,6 +60,22 @@ fn names_are_unique_and_parsed() {
     }
     assert_eq!(Reason::parse("REASON_OF_A_LATER_VERSION"), None);
     assert_eq!(Reason::parse(""), None);
+}
+
+#[test]
+fn reasons_of_clients_have_names_of_their_own() {
+    for reason in ClientReason::ALL {
+        assert_eq!(ClientReason::parse(reason.name()), Some(reason));
+        assert_eq!(Reason::parse(reason.name()), None);
+        assert!(reason.doc().ends_with('.'), "{reason}");
+    }
+    assert_eq!(ClientReason::parse(Reason::Unserved.name()), None);
+}
+
+#[test]
+fn codes_have_the_names_of_grpc() {
+    let names = [Code::Ok, Code::OutOfRange, Code::DeadlineExceeded].map(code_name);
+    assert_eq!(names, ["OK", "OUT_OF_RANGE", "DEADLINE_EXCEEDED"]);
 }
 
 /// A code that promises that a retry can succeed has a retry hint, except where a peer retries by its own schedule.

@@ -166,6 +166,7 @@ fn member(member: MemberStatus) -> StoreMember {
         matched_index: member.matched_index,
         live: member.live,
         round_trip_us: member.round_trip.map_or(0, us),
+        silent_ms: member.silent.map_or(0, ms),
     }
 }
 
@@ -183,6 +184,8 @@ fn allocs(state: &State) -> Vec<AllocMember> {
         incarnation: node.incarnation.0,
         renew_seq: node.renew_seq.0,
         sections,
+        drained: node.drained,
+        leaving: node.leaving,
     };
     state.nodes().zip(owned).map(member).collect()
 }

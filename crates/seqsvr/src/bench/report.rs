@@ -122,7 +122,9 @@ impl Report {
             output
                 .line(format_args!("offered         {rate}; {} calls were due and not sent", grouped(self.unsent)))?;
         }
-        output.line(format_args!("failed          {} items; longest silence {silence}", grouped(self.failed)))?;
+        let verdict = if self.has_failed() { "  FAIL" } else { "" };
+        output
+            .line(format_args!("failed          {} items; longest silence {silence}{verdict}", grouped(self.failed)))?;
         for (reason, items) in &self.failed_items {
             output.line(format_args!("  {reason:<24} {}", grouped(*items)))?;
         }
@@ -144,15 +146,21 @@ impl Report {
         Ok(())
     }
 
-    /// Ok if numbers were allocated, the order held if it was checked, and every threshold was met. An interrupted run
-    /// is only checked for the order.
+    /// Whether failed calls fail the run: unless a threshold on them decides, or the run was interrupted.
+    fn has_failed(&self) -> bool {
+        let is_judged = self.expected.iter().any(|verdict| verdict.figure() == "failed");
+        self.failed > 0 && !is_judged && !self.interrupted
+    }
+
+    /// Ok if numbers were allocated, no call failed, the order held if it was checked, and every threshold was met. An
+    /// interrupted run is only checked for the order.
     pub(crate) fn exit(&self) -> Exit {
         let order = self.order.as_ref().is_none_or(Verdict::pass);
         let expected = self.expected.iter().all(thresholds::Verdict::pass);
         match (order, self.interrupted) {
             (false, _) => Exit::Failed,
             (true, true) => Exit::Interrupted,
-            (true, false) if expected && self.numbers > 0 => Exit::Ok,
+            (true, false) if expected && self.numbers > 0 && !self.has_failed() => Exit::Ok,
             (true, false) => Exit::Failed,
         }
     }

@@ -61,38 +61,38 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("step = 10", "stepp = 10"),
         expect![[r#"
-        im.toml:4: unknown field `stepp`, expected one of `name`, `cluster`, `uids`, `section_size`, `step`, `store`, `alloc`
-    "#]],
+            im.toml:4: stepp: unknown key; the nearest is step
+        "#]],
     );
     check(
         &with("step = 10\n", ""),
         expect![[r#"
-        im.toml:1: missing field `step`
-    "#]],
+            im.toml:1: the key step is missing
+        "#]],
     );
     check(
         &with("weight = 2", "wait = 2"),
         expect![[r#"
-            im.toml:17: unknown field `wait`, expected one of `name`, `addr`, `http`, `redis`, `weight`
+            im.toml:17: wait: unknown key; the nearest is weight
         "#]],
     );
     check(
         &with("step = 10", "step = \"ten\""),
         expect![[r#"
-            im.toml:4: step: invalid type: string "ten", expected a whole number from 0
+            im.toml:4: step: "ten" is not a whole number from 0
         "#]],
     );
     check(
         &with("weight = 2", "weight = -2"),
         expect![[r#"
-            im.toml:17: alloc[1].weight: invalid value: integer `-2`, expected a whole number from 0 to 4294967295
+            im.toml:17: alloc[1].weight: -2 is not a whole number from 0 to 4,294,967,295
         "#]],
     );
     check(
         &with("step = 10", "step = "),
         expect![[r#"
-        im.toml:4: string values must be quoted, expected literal string
-    "#]],
+            im.toml:4: a text must be in quotes
+        "#]],
     );
     check(
         &with("0..1_000", "0-1_000"),
@@ -109,21 +109,21 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("h:6", "h"),
         expect![[r#"
-        im.toml:15: alloc[0].http: address "h" is not host:port
-    "#]],
+            im.toml:15: alloc "a": http: address "h" is not host:port
+        "#]],
     );
     check(
         &with("h:5", "h:3").replace("step = 10", "step = 0"),
         expect![[r#"
-        im.toml:4: step: step 0 is not in 1..=4294967296
-        im.toml:9: alloc[1].addr: "h:3" is taken by alloc[0].addr
-    "#]],
+            im.toml:4: step: step 0 is not from 1 to 4294967296
+            im.toml:9: alloc "b": addr: "h:3" is taken by addr of alloc "a" (line 14)
+        "#]],
     );
     check(
         &with("id = 1", "id = 0"),
         expect![[r#"
-        im.toml:5: store[0].id: id 0 means no member; ids start at 1
-    "#]],
+            im.toml:5: store "s1": id: id 0 means no member; ids start at 1
+        "#]],
     );
 }
 
@@ -133,14 +133,14 @@ fn a_port_for_clients_of_redis_is_an_address_of_its_own() {
     check(
         &with("h:7", "h:0"),
         expect![[r#"
-        im.toml:16: alloc[0].redis: address "h:0" has no port in 1..=65535
-    "#]],
+            im.toml:16: alloc "a": redis: address "h:0" has no port from 1 to 65535
+        "#]],
     );
     check(
         &with("h:7", "h:4"),
         expect![[r#"
-        im.toml:10: alloc[1].http: "h:4" is taken by alloc[0].redis
-    "#]],
+            im.toml:10: alloc "b": http: "h:4" is taken by redis of alloc "a" (line 16)
+        "#]],
     );
 }
 

@@ -1,14 +1,19 @@
 //! Merges the responses of many nodes into one view.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use seq_proto::v1::status_response::Role;
-use seq_proto::v1::{AllocStatus, StatusResponse, StoreMember, StoreStatus};
+use seq_proto::v1::{AllocMember, AllocStatus, StatusResponse, StoreMember, StoreStatus};
 use serde::Serialize;
 
 use super::StatusResult;
-use super::verdict::{Facts, State, age};
-use crate::output::{Table, digits, grouped};
+use super::verdict::{Facts, State};
+use crate::alloc_state::AllocState;
+use crate::output::digits;
+use crate::store_client::Node;
+
+mod render;
 
 /// The merged responses; sets and nodes sorted by name.
 #[derive(Debug, Serialize)]
@@ -41,15 +46,23 @@ struct SetView {
     stores: usize,
     allocs: usize,
     route_version: u64,
+    /// Since the allocators started.
     allocations: u64,
+    /// Since the allocators started.
     raises: u64,
+    /// Between this sample and the one before, with `--watch`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    numbers_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raises_per_second: Option<f64>,
     #[serde(skip)]
     facts: Facts,
     /// The members as listed by the most up-to-date store, with its rank.
     #[serde(skip)]
     members: Option<((bool, u64, u64), Vec<Voter>)>,
+    /// The allocators by address, as listed by the same store.
     #[serde(skip)]
-    allocs_named: BTreeMap<String, String>,
+    registered: BTreeMap<String, Registered>,
 }
 
 #[derive(Debug)]
@@ -57,6 +70,16 @@ struct Voter {
     name: String,
     addr: String,
     voter: bool,
+    silent_ms: u64,
+}
+
+/// An allocator's record in the store.
+#[derive(Debug)]
+struct Registered {
+    name: String,
+    drained: bool,
+    leaving: bool,
+    sections: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,6 +100,9 @@ struct StoreView {
     applied_index: u64,
     snapshot_index: u64,
     raises_applied: u64,
+    /// Of the set file, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<String>,
     uptime_ms: u64,
     version: String,
     revision: String,
@@ -87,6 +113,7 @@ struct AllocView {
     set: String,
     name: String,
     addr: String,
+    state: AllocState,
     incarnation: u64,
     sections: u32,
     lease_remaining_ms: u64,
@@ -97,6 +124,11 @@ struct AllocView {
     raises_refused: u64,
     route_version: u64,
     slot_bytes: u64,
+    /// Of the set file, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis: Option<String>,
     uptime_ms: u64,
     version: String,
     revision: String,
@@ -105,16 +137,30 @@ struct AllocView {
 #[derive(Debug, Serialize)]
 struct Unreachable {
     addr: String,
-    /// Name of the node, if a response has it.
+    /// Name of the node, if a response or the set file has it.
     name: Option<String>,
-    /// Whether no responding store lists it as a member any more.
+    /// Name of its set, if a response has it.
+    set: Option<String>,
+    /// `silent`, `stopped` in order, or `removed`: no responding store lists it any more.
+    state: Absence,
     removed: bool,
+    /// Milliseconds since it last acknowledged the leader of the store, if that is known.
+    silent_ms: Option<u64>,
     why: String,
+}
+
+/// Why a node may not respond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Absence {
+    Silent,
+    Stopped,
+    Removed,
 }
 
 impl View {
     /// Builds the view from the responses of all queried nodes; `seeds` are those that the user named.
-    pub(super) fn new(responses: &BTreeMap<String, StatusResult>, seeds: &BTreeSet<String>) -> View {
+    pub(super) fn new(responses: &BTreeMap<String, StatusResult>, seeds: &[Node]) -> View {
         let (sets, stores, allocs, unreachable) = Default::default();
         let mut view = View { healthy: true, verdict: String::new(), sets, stores, allocs, unreachable };
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
@@ -127,18 +173,26 @@ impl View {
                 None => {}
             }
         }
+        for alloc in &mut view.allocs {
+            let record = sets.get(&*alloc.set).and_then(|set| set.registered.get(&alloc.addr));
+            alloc.state = alloc.state_of(record);
+            let seed = seeds.iter().find(|seed| seed.addr == alloc.addr);
+            (alloc.http, alloc.redis) = seed.map(|seed| (seed.http.clone(), seed.redis.clone())).unwrap_or_default();
+        }
+        for store in &mut view.stores {
+            store.http = seeds.iter().find(|seed| seed.addr == store.addr).and_then(|seed| seed.http.clone());
+        }
         for (addr, response) in responses {
             let Err(why) = response else { continue };
-            let name = sets.values().find_map(|set| set.name_of(addr));
-            // An address of an outdated set file; a store with a quorum does not list it.
-            let removed = name.is_none() && !seeds.contains(addr) && sets.values().all(|set| set.facts.quorum);
-            if !removed {
-                let silent = name.as_ref().map_or_else(|| addr.clone(), |name| format!("{name} ({addr})"));
+            let seed = seeds.iter().find(|seed| seed.addr == *addr);
+            let absent = absent(addr, why, seed, &sets);
+            if absent.state == Absence::Silent {
+                let silent = absent.name.as_ref().map_or_else(|| addr.clone(), |name| format!("{name} ({addr})"));
                 // The set of an unknown node is not known: it is missing in all of them.
-                let missing = sets.values_mut().filter(|set| name.is_none() || set.name_of(addr).is_some());
-                missing.for_each(|set| set.facts.silent.push(silent.clone()));
+                let missing = sets.iter_mut().filter(|(set, _)| absent.set.as_deref().is_none_or(|own| own == **set));
+                missing.for_each(|(_, set)| set.facts.silent.push(silent.clone()));
             }
-            view.unreachable.push(Unreachable { addr: addr.clone(), name, removed, why: why.clone() });
+            view.unreachable.push(absent);
         }
         view.sets = sets.into_iter().map(|(name, set)| set.with_verdict(name, responses)).collect();
         view.stores.sort_by(|one, other| (&one.set, one.id).cmp(&(&other.set, other.id)));
@@ -148,110 +202,25 @@ impl View {
         view
     }
 
-    pub(super) fn render(&self, wide: bool) -> String {
-        let mut sets = Table::new(&["set", "uids", "served", "stores", "allocs", "numbers", "raises", "routes"]);
-        for set in &self.sets {
-            sets.row([
-                set.name.clone(),
-                if set.sections == 0 {
-                    "?".to_owned()
-                } else {
-                    format!("{}..{}", grouped(set.uid_start), grouped(set.uid_end))
-                },
-                format!(
-                    "{}/{}",
-                    set.sections_served,
-                    if set.sections == 0 { "?".to_owned() } else { set.sections.to_string() }
-                ),
-                set.stores.to_string(),
-                set.allocs.to_string(),
-                grouped(set.allocations),
-                grouped(set.raises),
-                format!("v{}", set.route_version),
-            ]);
-        }
-        let mut text = sets.render();
-        if !self.stores.is_empty() {
-            text.push('\n');
-            text.push_str(&self.render_stores(wide));
-        }
-        if !self.allocs.is_empty() {
-            text.push('\n');
-            text.push_str(&self.render_allocs(wide));
-        }
-        if !self.unreachable.is_empty() {
-            let mut table = Table::new(&["no response", "addr", "why"]);
-            for Unreachable { addr, name, removed, why } in &self.unreachable {
-                let name = if *removed { "removed" } else { name.as_deref().unwrap_or("?") };
-                table.row([name.to_owned(), addr.clone(), why.clone()]);
+    /// The state of the worst set.
+    pub(super) fn worst(&self) -> State {
+        self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum)
+    }
+
+    /// Adds the rates since an earlier sample. A node that restarted meanwhile counts from its restart.
+    pub(super) fn add_rates(&mut self, before: &View, elapsed: Duration) {
+        let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        for set in &mut self.sets {
+            let (mut numbers, mut raises) = (0, 0);
+            for alloc in self.allocs.iter().filter(|alloc| alloc.set == set.name) {
+                let same = |old: &&AllocView| old.set == alloc.set && old.name == alloc.name && old.addr == alloc.addr;
+                let old = before.allocs.iter().find(same).filter(|old| old.uptime_ms <= alloc.uptime_ms);
+                numbers += alloc.allocations.saturating_sub(old.map_or(0, |old| old.allocations));
+                raises += alloc.raises.saturating_sub(old.map_or(0, |old| old.raises));
             }
-            text.push('\n');
-            text.push_str(&table.render());
+            set.numbers_per_second = Some((numbers as f64 / seconds * 10.0).round() / 10.0);
+            set.raises_per_second = Some((raises as f64 / seconds * 10.0).round() / 10.0);
         }
-        text.push('\n');
-        for set in &self.sets {
-            text.push_str(&format!("{}: {}\n", set.name, set.verdict));
-        }
-        text
-    }
-
-    fn render_stores(&self, wide: bool) -> String {
-        let narrow = ["store", "set", "addr", "term", "applied", "log", "snapshot", "raises"];
-        let mut table =
-            heading(&narrow, &["id", "quorum", "round trips", "uptime", "version"], wide).right(&[3, 4, 5, 6, 7]);
-        for store in &self.stores {
-            let cells = [
-                format!("{}{}", store.name, if store.leader { "*" } else { "" }),
-                store.set.clone(),
-                store.addr.clone(),
-                store.term.to_string(),
-                grouped(store.applied_index),
-                grouped(store.last_log_index),
-                grouped(store.snapshot_index),
-                grouped(store.raises_applied),
-            ];
-            let more = [
-                store.id.to_string(),
-                if store.quorum { "yes".to_owned() } else { format!("no, {}", age(store.quorum_lost_ms)) },
-                trips(&store.round_trip_us),
-                uptime(store.uptime_ms),
-                build(&store.version, &store.revision),
-            ];
-            table.row(cells.into_iter().chain(more.into_iter().filter(|_| wide)));
-        }
-        table.render()
-    }
-
-    fn render_allocs(&self, wide: bool) -> String {
-        let narrow = ["alloc", "set", "addr", "sections", "lease", "numbers", "forwarded", "raises", "routes"];
-        let more = ["incarnation", "refused", "memory", "uptime", "version"];
-        let mut table = heading(&narrow, &more, wide).right(&[3, 5, 6, 7, 8]);
-        for alloc in &self.allocs {
-            let cells = [
-                alloc.name.clone(),
-                alloc.set.clone(),
-                alloc.addr.clone(),
-                alloc.sections.to_string(),
-                match (alloc.lease_remaining_ms, alloc.lease_ended_ms) {
-                    (0, 0) => "none".to_owned(),
-                    (0, ended) => format!("ended {} ago", age(ended)),
-                    _ => "held".to_owned(),
-                },
-                grouped(alloc.allocations),
-                grouped(alloc.forwarded),
-                grouped(alloc.raises),
-                format!("v{}", alloc.route_version),
-            ];
-            let more = [
-                alloc.incarnation.to_string(),
-                grouped(alloc.raises_refused),
-                format!("{} KiB", grouped(alloc.slot_bytes / 1_024)),
-                uptime(alloc.uptime_ms),
-                build(&alloc.version, &alloc.revision),
-            ];
-            table.row(cells.into_iter().chain(more.into_iter().filter(|_| wide)));
-        }
-        table.render()
     }
 }
 
@@ -260,7 +229,21 @@ impl SetView {
     fn name_of(&self, addr: &str) -> Option<String> {
         let members = self.members.iter().flat_map(|(_, members)| members);
         let store = members.into_iter().find(|member| member.addr == addr).map(|member| member.name.clone());
-        store.or_else(|| self.allocs_named.get(addr).cloned())
+        store.or_else(|| self.registered.get(addr).map(|alloc| alloc.name.clone()))
+    }
+
+    /// Milliseconds since the member at an address last acknowledged the leader, if that is known.
+    fn silent_ms(&self, addr: &str) -> Option<u64> {
+        let mut members = self.members.iter().flat_map(|(_, members)| members);
+        members.find(|member| member.addr == addr).map(|member| member.silent_ms).filter(|silent| *silent > 0)
+    }
+
+    /// Whether an operator drained the allocator at an address before it stopped: its absence is no fault.
+    fn is_stopped(&self, addr: &str) -> bool {
+        let record = self.registered.get(addr).filter(|alloc| alloc.drained);
+        record.is_some_and(|alloc| {
+            AllocState::of_silent(alloc.drained, alloc.leaving, alloc.sections) == AllocState::Stopped
+        })
     }
 
     /// Adds the verdict, from all responses.
@@ -287,9 +270,16 @@ impl SetView {
                 name: member.name.clone(),
                 addr: member.addr.clone(),
                 voter: member.voter,
+                silent_ms: member.silent_ms,
             };
             self.members = Some((rank, store.members.iter().map(member).collect()));
-            self.allocs_named = store.allocs.iter().map(|alloc| (alloc.addr.clone(), alloc.name.clone())).collect();
+            let registered = |alloc: &AllocMember| Registered {
+                name: alloc.name.clone(),
+                drained: alloc.drained,
+                leaving: alloc.leaving,
+                sections: alloc.sections,
+            };
+            self.registered = store.allocs.iter().map(|alloc| (alloc.addr.clone(), registered(alloc))).collect();
         }
         // A follower with a leader counts: the leader may be unreachable only from here.
         self.facts.quorum |= store.quorum;
@@ -313,6 +303,7 @@ impl SetView {
             applied_index: store.applied_index,
             snapshot_index: store.snapshot_index,
             raises_applied: store.raises_applied,
+            http: None,
             uptime_ms: response.uptime_ms,
             version: response.version.clone(),
             revision: response.revision.clone(),
@@ -341,6 +332,8 @@ impl SetView {
             set: response.set.clone(),
             name: response.node.clone(),
             addr: addr.to_owned(),
+            // Of the record in the store, once all responses are merged.
+            state: AllocState::Serves,
             incarnation: alloc.incarnation,
             sections: alloc.sections,
             lease_remaining_ms: alloc.lease_remaining_ms,
@@ -351,6 +344,8 @@ impl SetView {
             raises_refused: alloc.raises_refused,
             route_version: alloc.route_version,
             slot_bytes: alloc.slot_bytes,
+            http: None,
+            redis: None,
             uptime_ms: response.uptime_ms,
             version: response.version.clone(),
             revision: response.revision.clone(),
@@ -358,30 +353,35 @@ impl SetView {
     }
 }
 
-fn heading(narrow: &[&str], more: &[&str], wide: bool) -> Table {
-    let columns: Vec<&str> = narrow.iter().chain(more.iter().filter(|_| wide)).copied().collect();
-    Table::new(&columns)
-}
-
-/// Formats the round trips measured by a leader, in milliseconds.
-fn trips(trips: &BTreeMap<String, u64>) -> String {
-    let one = |(name, us): (&String, &u64)| format!("{name} {:.1} ms", *us as f64 / 1_000.0);
-    trips.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// Formats an uptime in its two largest units.
-fn uptime(ms: u64) -> String {
-    let seconds = ms / 1_000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
+impl AllocView {
+    /// The state of an allocator that responds. The section count is its own: the record is behind during a drain.
+    fn state_of(&self, record: Option<&Registered>) -> AllocState {
+        let (drained, leaving) = record.map_or((false, false), |record| (record.drained, record.leaving));
+        match AllocState::of_live(drained, leaving, self.sections) {
+            AllocState::Serves if self.lease_remaining_ms == 0 => AllocState::NoLease,
+            state => state,
+        }
     }
 }
 
-fn build(version: &str, revision: &str) -> String {
-    format!("{version} ({revision})")
+/// A node that does not respond, as the sets know it; `seed` is set if the user named it.
+fn absent(addr: &str, why: &str, seed: Option<&Node>, sets: &BTreeMap<&str, SetView>) -> Unreachable {
+    let known = sets.iter().find_map(|(name, set)| Some((*name, set, set.name_of(addr)?)));
+    let state = match &known {
+        Some((_, set, _)) if set.is_stopped(addr) => Absence::Stopped,
+        // An address of an outdated set file; a store with a quorum does not list it.
+        None if seed.is_none() && sets.values().all(|set| set.facts.quorum) => Absence::Removed,
+        _ => Absence::Silent,
+    };
+    Unreachable {
+        addr: addr.to_owned(),
+        silent_ms: known.as_ref().and_then(|(_, set, _)| set.silent_ms(addr)),
+        set: known.as_ref().map(|(set, ..)| (*set).to_owned()),
+        name: known.map(|(_, _, name)| name).or_else(|| seed.and_then(|seed| seed.name.clone())),
+        removed: state == Absence::Removed,
+        state,
+        why: why.to_owned(),
+    }
 }
 
 #[cfg(test)]

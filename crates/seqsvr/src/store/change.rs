@@ -44,7 +44,8 @@ struct ChangeOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr store members --set sets/three-node.toml\n  \
                         seqsvr store members --addr http://127.0.0.1:7301 -o json\n\n\
-                        Exit code 3: the leader has no majority, so nothing can be committed.")]
+                        Exit codes: 0 listed, 2 a wrong file or address, 3 the leader has no majority, so nothing can be \
+                        committed, 4 no node responded, 7 not done within --timeout-s.")]
 pub(super) struct MembersArgs {
     #[command(flatten)]
     target: SetAddress,
@@ -55,7 +56,11 @@ pub(super) struct MembersArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example, from three members to five:\n  \
                         seqsvr store --set five.toml --id 4 --data /var/lib/seqsvr/s4 --join   (and 5)\n  \
-                        seqsvr store add 4 5 --set five.toml")]
+                        seqsvr store add 4 5 --set five.toml\n\n\
+                        A member that was added has used its id for good, even if it never voted.\n\n\
+                        Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, 3 the store has \
+                        no majority, 4 no node responded, 7 a new member has not caught up within --timeout-s, 130 \
+                        interrupted.")]
 pub(super) struct AddArgs {
     /// Ids of the new members, never used before.
     #[arg(value_name = "ID", required = true)]
@@ -72,7 +77,10 @@ pub(super) struct AddArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples, from five members to three:\n  seqsvr store remove 4 5 --set sets/five.toml\n  \
                         seqsvr store remove 4 5 --set sets/five.toml --yes    (in scripts)\n\n\
-                        A removed member never comes back: its id is retired. A change after which a majority of the voters would not respond is always refused.")]
+                        A removed member never comes back: its id is retired. A change after which a majority of the voters would not respond is always refused.\n\n\
+                        Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, or no terminal to \
+                        confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not done within \
+                        --timeout-s.")]
 pub(super) struct RemoveArgs {
     /// Ids of the members to take out.
     #[arg(value_name = "ID", required = true)]
@@ -94,7 +102,11 @@ pub(super) struct RemoveArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example, after store 3 lost its disk:\n  \
                         seqsvr store --set new.toml --id 4 --data /var/lib/seqsvr/s4 --join\n  \
-                        seqsvr store replace 3 4 --set new.toml")]
+                        seqsvr store replace 3 4 --set new.toml\n\n\
+                        A member that was added has used its id for good, even if it never voted.\n\n\
+                        Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, 3 the store has \
+                        no majority, 4 no node responded, 7 the new member has not caught up within --timeout-s, 130 \
+                        interrupted.")]
 pub(super) struct ReplaceArgs {
     /// Id of the member to remove.
     #[arg(value_name = "OLD")]
@@ -112,7 +124,9 @@ pub(super) struct ReplaceArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr store lead --to 2 --set sets/three-node.toml")]
+#[command(after_help = "Example:\n  seqsvr store lead --to 2 --set sets/three-node.toml\n\n\
+                        Exit codes: 0 the member leads, 1 refused, 2 a wrong file or address, 3 the store has no majority, \
+                        4 no node responded, 7 not done within --timeout-s.")]
 pub(super) struct LeadArgs {
     /// Id of the new leader.
     #[arg(long, value_name = "ID")]

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seq_proto::v1::{ListMembersResponse, MemberState};
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, grouped};
+use crate::signals::Interrupts;
 use crate::store_client::StoreClient;
 
 /// Interval between requests for the members' progress.
@@ -19,7 +19,8 @@ pub(super) async fn caught_up(
     timeout: Duration,
     output: &Output,
 ) -> anyhow::Result<()> {
-    let line = line(output);
+    let line = output.progress_line();
+    let mut interrupts = Interrupts::new()?;
     let since = Instant::now();
     loop {
         let list = client.list().await?;
@@ -30,29 +31,37 @@ pub(super) async fn caught_up(
             return Ok(());
         }
         let text = behind.iter().map(|member| describe(member, &list)).collect::<Vec<_>>().join("; ");
+        let names = behind.iter().map(|member| member.id.to_string()).collect::<Vec<_>>().join(" ");
         if since.elapsed() > timeout {
             line.finish_and_clear();
-            let names = behind.iter().map(|member| member.id.to_string()).collect::<Vec<_>>().join(" ");
             return Err(Failure::new(Exit::Deadline, format!("not caught up within {timeout:?}: {text}"))
-                .hint(format!(
-                    "is it running, with --join? Repeat the command to continue, or give up with `seqsvr store remove {names}`"
-                ))
+                .hint(format!("is it running, with --join? Repeat the command to continue. {}", give_up(&names)))
                 .into());
         }
-        line.set_message(text);
+        line.set_message(text.clone());
         line.tick();
-        tokio::time::sleep(POLL_INTERVAL).await;
+        tokio::select! {
+            _ = interrupts.next() => {
+                line.finish_and_clear();
+                let message = format!("interrupted: no vote has changed, and the log is still sent to the new member: {text}");
+                let hint = format!("repeat the command to continue. {}", give_up(&names));
+                return Err(Failure::new(Exit::Interrupted, message).hint(hint).into());
+            }
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+        }
     }
+}
+
+/// The command that takes new members out again, and its price: an id belongs to one disk for good.
+fn give_up(names: &str) -> String {
+    format!(
+        "`seqsvr store remove {names}` gives up and retires the id for good, with its name in the set file and its data \
+         directory: the next attempt needs an id that was never used"
+    )
 }
 
 fn describe(member: &MemberState, list: &ListMembersResponse) -> String {
     let state = if member.live { "catches up" } else { "does not respond" };
     let log = grouped(list.last_log_index + 1);
     format!("store {} {state}, {} of {log} entries to go", member.id, grouped(member.lag))
-}
-
-fn line(output: &Output) -> ProgressBar {
-    let target = if output.draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}").expect("the template is well-formed");
-    ProgressBar::with_draw_target(None, target).with_style(style)
 }

@@ -23,6 +23,66 @@ fn member(id: u64) -> StoreMember {
     StoreMember { id, name, addr, voter: true, ..StoreMember::default() }
 }
 
+#[test]
+fn an_allocator_has_a_state_and_a_stopped_one_that_was_drained_is_no_fault() {
+    let with = |change: fn(&mut AllocMember)| store_with(2, |status| change(&mut status.allocs[1]));
+    let state = |store: StatusResult, a2: StatusResult| {
+        let view = view([("h:1", store_with(1, |_| {})), ("h:2", store), ("h:7", alloc("a1", 10)), ("h:8", a2)]);
+        view.allocs.iter().find(|alloc| alloc.name == "a2").unwrap().state
+    };
+    assert_eq!(state(store(2), alloc("a2", 0)), AllocState::Serves);
+    assert_eq!(state(store(2), unleased("a2", 0, 900)), AllocState::NoLease);
+    assert_eq!(state(with(|a2| a2.drained = true), alloc("a2", 3)), AllocState::Draining);
+    assert_eq!(state(with(|a2| a2.drained = true), alloc("a2", 0)), AllocState::Drained);
+    assert_eq!(state(with(|a2| a2.leaving = true), alloc("a2", 0)), AllocState::Leaving);
+
+    let gone = || Err("Connection refused".to_owned());
+    let absent =
+        |store| view([("h:1", store_with(1, |_| {})), ("h:2", store), ("h:7", alloc("a1", 10)), ("h:8", gone())]);
+    let stopped = absent(with(|a2| a2.drained = true));
+    assert!(stopped.healthy && stopped.unreachable[0].state == Absence::Stopped, "{}", stopped.verdict);
+    let crashed = absent(with(|a2| (a2.drained, a2.sections) = (true, 5)));
+    assert!(!crashed.healthy && crashed.unreachable[0].state == Absence::Silent, "{}", crashed.verdict);
+    let ended = absent(with(|a2| a2.leaving = true));
+    assert!(!ended.healthy, "it was not drained: a node is missing");
+}
+
+#[test]
+fn a_silent_member_is_named_with_its_time() {
+    let leader = store_with(2, |status| status.members[0].silent_ms = 93_000);
+    let view = view([("h:1", Err("Connection refused".to_owned())), ("h:2", leader), ("h:7", alloc("a1", 10))]);
+    let absent = &view.unreachable[0];
+    assert_eq!(
+        (absent.name.as_deref(), absent.set.as_deref(), absent.silent_ms),
+        (Some("s1"), Some("dev"), Some(93_000))
+    );
+    assert!(
+        view.render(false).contains("s1           dev  h:1   silent  93 s  Connection refused"),
+        "{}",
+        view.render(false)
+    );
+}
+
+#[test]
+fn rates_are_those_between_two_samples() {
+    let sample = |numbers: u64, uptime_ms: u64| {
+        let mut response = alloc("a1", 10).unwrap();
+        response.uptime_ms = uptime_ms;
+        if let Some(Role::Alloc(alloc)) = &mut response.role {
+            (alloc.allocations, alloc.raises) = (numbers, numbers / 1_000);
+        }
+        view([("h:2", store(2)), ("h:7", Ok(response))])
+    };
+    let before = sample(10_000, 60_000);
+    let mut after = sample(14_000, 62_000);
+    after.add_rates(&before, Duration::from_secs(2));
+    assert_eq!((after.sets[0].numbers_per_second, after.sets[0].raises_per_second), (Some(2_000.0), Some(2.0)));
+    assert!(after.render(false).contains("dev: 2,000 numbers/s, 2.0 raises/s\n"), "{}", after.render(false));
+    let mut restarted = sample(500, 1_000);
+    restarted.add_rates(&before, Duration::from_secs(2));
+    assert_eq!(restarted.sets[0].numbers_per_second, Some(250.0), "it counts from its restart");
+}
+
 fn registered((addr, name): (&str, &str)) -> AllocMember {
     AllocMember { name: name.to_owned(), addr: addr.to_owned(), ..AllocMember::default() }
 }
@@ -94,7 +154,7 @@ fn view_of<const N: usize>(
     seeds: [&str; N],
 ) -> View {
     let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
-    View::new(&responses, &seeds.map(str::to_owned).into())
+    View::new(&responses, &seeds.map(Node::at))
 }
 
 #[test]
@@ -105,13 +165,13 @@ fn a_healthy_set_is_a_page_of_columns() {
         set  uids          served  stores  allocs  numbers     raises  routes
         dev  0..1,000,000  10/10   2       2       30,882,520  3,062   v4
 
-        store  set  addr  term  applied    log  snapshot  raises
-        s1     dev  h:1      3    1,204  1,204         0   1,531
-        s2*    dev  h:2      3    1,204  1,204         0   1,531
+        store  set  addr  term  applied    log  snapshot  raises     up  version
+        s1     dev  h:1      3    1,204  1,204         0   1,531  1h02m  0.1.0
+        s2*    dev  h:2      3    1,204  1,204         0   1,531  1h02m  0.1.0
 
-        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes
-        a1     dev  h:7          5  held   15,441,260          0   1,531      v4
-        a2     dev  h:8          5  held   15,441,260          0   1,531      v4
+        alloc  set  addr  state   sections  lease     numbers  forwarded  raises  routes     up  version
+        a1     dev  h:7   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0
+        a2     dev  h:8   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0
 
         dev: ok: 10 of 10 sections are served; 2 of 2 voters answer
     "#]]
@@ -120,13 +180,13 @@ fn a_healthy_set_is_a_page_of_columns() {
         set  uids          served  stores  allocs  numbers     raises  routes
         dev  0..1,000,000  10/10   2       2       30,882,520  3,062   v4
 
-        store  set  addr  term  applied    log  snapshot  raises  id  quorum  round trips  uptime  version
-        s1     dev  h:1      3    1,204  1,204         0   1,531  1   yes                  1h02m   0.1.0 (3f1c2aa)
-        s2*    dev  h:2      3    1,204  1,204         0   1,531  2   yes                  1h02m   0.1.0 (3f1c2aa)
+        store  set  addr  term  applied    log  snapshot  raises     up  version  id  quorum  round trips  http  revision
+        s1     dev  h:1      3    1,204  1,204         0   1,531  1h02m  0.1.0    1   yes     -            -     3f1c2aa
+        s2*    dev  h:2      3    1,204  1,204         0   1,531  1h02m  0.1.0    2   yes     -            -     3f1c2aa
 
-        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes  incarnation  refused  memory  uptime  version
-        a1     dev  h:7          5  held   15,441,260          0   1,531      v4  1            0        64 KiB  1h02m   0.1.0 (3f1c2aa)
-        a2     dev  h:8          5  held   15,441,260          0   1,531      v4  1            0        64 KiB  1h02m   0.1.0 (3f1c2aa)
+        alloc  set  addr  state   sections  lease     numbers  forwarded  raises  routes     up  version  incarnation  refused  memory  http  redis  revision
+        a1     dev  h:7   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      3f1c2aa
+        a2     dev  h:8   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      3f1c2aa
 
         dev: ok: 10 of 10 sections are served; 2 of 2 voters answer
     "#]].assert_eq(&view.render(true));
@@ -141,14 +201,14 @@ fn what_is_missing_is_shown_and_unhealthy() {
         set  uids          served  stores  allocs  numbers     raises  routes
         dev  0..1,000,000  10/10   1       1       15,441,260  1,531   v4
 
-        store  set  addr  term  applied    log  snapshot  raises
-        s2*    dev  h:2      3    1,204  1,204         0   1,531
+        store  set  addr  term  applied    log  snapshot  raises     up  version
+        s2*    dev  h:2      3    1,204  1,204         0   1,531  1h02m  0.1.0
 
-        alloc  set  addr  sections  lease     numbers  forwarded  raises  routes
-        a1     dev  h:7         10  held   15,441,260          0   1,531      v4
+        alloc  set  addr  state   sections  lease     numbers  forwarded  raises  routes     up  version
+        a1     dev  h:7   serves        10  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0
 
-        no response  addr  why
-        a2           h:8   connection refused
+        no response  set  addr  state   for  why
+        a2           dev  h:8   silent  -    connection refused
 
         dev: DEGRADED: 10 of 10 sections are served; no response of a2 (h:8); next: start it again, or `seqsvr store replace`, `seqsvr node drain`
     "#]]
@@ -180,16 +240,16 @@ fn a_lost_quorum_is_the_verdict_and_no_section_counts_as_served() {
         set  uids          served  stores  allocs  numbers     raises  routes
         dev  0..1,000,000  0/10    1       2       30,882,520  3,062   v4
 
-        store  set  addr  term  applied    log  snapshot  raises
-        s2*    dev  h:2      3    1,204  1,204         0   1,531
+        store  set  addr  term  applied    log  snapshot  raises     up  version
+        s2*    dev  h:2      3    1,204  1,204         0   1,531  1h02m  0.1.0
 
-        alloc  set  addr  sections  lease               numbers  forwarded  raises  routes
-        a1     dev  h:7          5  ended 6.0 s ago  15,441,260          0   1,531      v4
-        a2     dev  h:8          5  ended 6.3 s ago  15,441,260          0   1,531      v4
+        alloc  set  addr  state     sections  lease               numbers  forwarded  raises  routes     up  version
+        a1     dev  h:7   no lease         5  ended 6.0 s ago  15,441,260          0   1,531      v4  1h02m  0.1.0
+        a2     dev  h:8   no lease         5  ended 6.3 s ago  15,441,260          0   1,531      v4  1h02m  0.1.0
 
-        no response  addr  why
-        s1           h:1   tcp connect error
-        s3           h:3   tcp connect error
+        no response  set  addr  state   for  why
+        s1           dev  h:1   silent  -    tcp connect error
+        s3           dev  h:3   silent  -    tcp connect error
 
         dev: NO QUORUM: 1 of 3 voters answers, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again
     "#]]
@@ -207,7 +267,7 @@ fn a_removed_member_is_not_missing() {
         || [("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("h:9", Err("gone".to_owned()))];
     let view = view_of(responses(), ["h:7"]);
     assert!(view.healthy, "{}", view.verdict);
-    assert!(view.render(false).contains("removed      h:9   gone"), "{}", view.render(false));
+    assert!(view.render(false).contains("h:9   removed  -    gone"), "{}", view.render(false));
     // A node that the user named counts as missing in any case.
     assert!(!view_of(responses(), ["h:7", "h:9"]).healthy);
 }

@@ -1,0 +1,98 @@
+//! The reasons of failures that a client reports itself, because no server refused the request.
+//!
+//! **Invariant:** no name is one of a [`Reason`](super::Reason): a report has both in one field.
+
+use std::fmt;
+
+use super::Outcome;
+
+/// Why a call failed without a refusal of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientReason {
+    /// The uid is in no set that the seeds know.
+    UidOutside,
+    /// Every connection failed before a response.
+    Unreachable,
+    /// The connection broke before a response.
+    ConnectionLost,
+    /// The deadline passed before a response.
+    DeadlineExceeded,
+    /// Another server or a proxy refused the request.
+    RefusedByOthers,
+    /// The response does not match the request.
+    BadAnswer,
+    /// An error of another kind.
+    Other,
+}
+
+impl ClientReason {
+    /// Every reason.
+    pub const ALL: [ClientReason; 7] = [
+        ClientReason::UidOutside,
+        ClientReason::Unreachable,
+        ClientReason::ConnectionLost,
+        ClientReason::DeadlineExceeded,
+        ClientReason::RefusedByOthers,
+        ClientReason::BadAnswer,
+        ClientReason::Other,
+    ];
+
+    /// The name in reports, in capitals.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ClientReason::UidOutside => "UID_OUTSIDE",
+            ClientReason::Unreachable => "UNREACHABLE",
+            ClientReason::ConnectionLost => "CONNECTION_LOST",
+            ClientReason::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            ClientReason::RefusedByOthers => "REFUSED_BY_OTHERS",
+            ClientReason::BadAnswer => "BAD_ANSWER",
+            ClientReason::Other => "OTHER",
+        }
+    }
+
+    /// The reason of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<ClientReason> {
+        ClientReason::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
+    /// Whether the same call can succeed later.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, ClientReason::Unreachable | ClientReason::ConnectionLost | ClientReason::DeadlineExceeded)
+    }
+
+    /// Whether the request may have taken effect.
+    #[must_use]
+    pub const fn outcome(self) -> Outcome {
+        match self {
+            ClientReason::UidOutside => Outcome::Unchanged,
+            _ => Outcome::Unknown,
+        }
+    }
+
+    /// The description, as in the reference.
+    #[must_use]
+    pub const fn doc(self) -> &'static str {
+        match self {
+            ClientReason::UidOutside => "The uid is in no set that the given nodes know; nothing was sent.",
+            ClientReason::Unreachable => "Every connection failed before a response arrived.",
+            ClientReason::ConnectionLost => "The connection broke before a response arrived.",
+            ClientReason::DeadlineExceeded => "The deadline passed before a response arrived.",
+            ClientReason::RefusedByOthers => {
+                "The refusal is not the sequence service's own: another server or a proxy sent it."
+            }
+            ClientReason::BadAnswer => {
+                "The response does not match the request: the server implements another protocol, or has a bug."
+            }
+            ClientReason::Other => "The client reported an error of another kind; its message describes it.",
+        }
+    }
+}
+
+impl fmt::Display for ClientReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,73 @@
+//! The state of an AllocSvr, in one word for every command that lists them.
+
+use serde::Serialize;
+
+/// What an AllocSvr does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AllocState {
+    /// It may own sections.
+    Serves,
+    /// An operator drains it, and it still owns sections.
+    Draining,
+    /// An operator drained it; it owns nothing.
+    Drained,
+    /// Its process is about to exit.
+    Leaving,
+    /// It ended in order, or while it was drained: it owns nothing.
+    Stopped,
+    /// It has no lease, and serves nothing.
+    NoLease,
+    /// It has not renewed within the lease wait, or does not respond.
+    Silent,
+}
+
+impl AllocState {
+    /// The state of a live node, from its record in the store.
+    pub(crate) fn of_live(drained: bool, leaving: bool, sections: u32) -> AllocState {
+        match (leaving, drained, sections) {
+            (true, ..) => AllocState::Leaving,
+            (false, true, 0) => AllocState::Drained,
+            (false, true, _) => AllocState::Draining,
+            (false, false, _) => AllocState::Serves,
+        }
+    }
+
+    /// The state of a node that is not live, from its record in the store.
+    pub(crate) fn of_silent(drained: bool, leaving: bool, sections: u32) -> AllocState {
+        if (drained || leaving) && sections == 0 { AllocState::Stopped } else { AllocState::Silent }
+    }
+
+    /// The word in a column.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            AllocState::Serves => "serves",
+            AllocState::Draining => "draining",
+            AllocState::Drained => "drained",
+            AllocState::Leaving => "leaving",
+            AllocState::Stopped => "stopped",
+            AllocState::NoLease => "no lease",
+            AllocState::Silent => "silent",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_drained_once_it_owns_nothing() {
+        let live = |drained, leaving, sections| AllocState::of_live(drained, leaving, sections).name();
+        assert_eq!([live(false, false, 0), live(false, false, 5)], ["serves", "serves"]);
+        assert_eq!([live(true, false, 5), live(true, false, 0)], ["draining", "drained"]);
+        assert_eq!([live(false, true, 5), live(true, true, 0)], ["leaving", "leaving"]);
+    }
+
+    #[test]
+    fn a_silent_node_is_stopped_if_it_left_its_sections() {
+        let silent = |drained, leaving, sections| AllocState::of_silent(drained, leaving, sections).name();
+        assert_eq!([silent(false, false, 0), silent(true, false, 5)], ["silent", "silent"]);
+        assert_eq!([silent(true, false, 0), silent(false, true, 0)], ["stopped", "stopped"]);
+    }
+}

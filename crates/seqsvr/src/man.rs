@@ -1,0 +1,183 @@
+//! The command `man`: prints the manual page of a command, or writes the pages of all of them.
+//!
+//! The pages are generated from the command line's own definition, so they agree with `--help`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_mangen::Man;
+use serde::Serialize;
+
+use crate::cli::Cli;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr man | man -l -\n  seqsvr man store replace | man -l -\n  \
+                        seqsvr man --dir /usr/local/share/man/man1\n\n\
+                        Exit codes: 0 printed or written, 1 a file cannot be written, 2 there is no such command.")]
+pub(crate) struct ManArgs {
+    /// The command, as in `seqsvr man store replace`; without one, the page of the program.
+    #[arg(value_name = "COMMAND", conflicts_with = "dir")]
+    command: Vec<String>,
+    /// Writes the pages of all commands into this directory, as seqsvr.1, seqsvr-next.1 and so on.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl ManArgs {
+    /// Whether it prints a page, rather than writing files.
+    pub(crate) fn prints_page(&self) -> bool {
+        self.dir.is_none()
+    }
+}
+
+#[derive(Serialize)]
+struct Written {
+    dir: String,
+    pages: Vec<String>,
+}
+
+pub(crate) fn run(args: &ManArgs, output: &Output) -> anyhow::Result<Exit> {
+    let Some(dir) = &args.dir else {
+        let page = page(find(&args.command)?)?;
+        output.text(&page)?;
+        return Ok(Exit::Ok);
+    };
+    let pages = write_all(dir)?;
+    if output.is_json() {
+        output.json(&Written { dir: dir.display().to_string(), pages })?;
+    } else {
+        output.line(format_args!("{} pages in {}", pages.len(), dir.display()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The whole command line, with the names of the pages. `help` has none: it prints the text of the others.
+fn program() -> clap::Command {
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    program
+}
+
+fn find(words: &[String]) -> Result<clap::Command, Failure> {
+    let mut command = program();
+    for word in words {
+        let Some(inner) = command.find_subcommand(word) else {
+            let commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            let name = command.get_bin_name().unwrap_or_default().to_owned();
+            let message = format!("{name} has no command {word:?}");
+            let failure = Failure::new(Exit::Usage, message);
+            return Err(if commands.is_empty() {
+                failure
+            } else {
+                failure.hint(format!("its commands are {}", commands.join(", ")))
+            });
+        };
+        command = inner.clone();
+    }
+    Ok(command)
+}
+
+/// Writes one file for each command; returns their names in order.
+fn write_all(dir: &Path) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut left = vec![program()];
+    while let Some(command) = left.pop() {
+        left.extend(command.get_subcommands().cloned());
+        let name = format!("{}.1", command.get_display_name().unwrap_or(command.get_name()));
+        let path = dir.join(&name);
+        fs::write(&path, page(command)?).with_context(|| format!("cannot write {}", path.display()))?;
+        names.push(name);
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The page of one command in roff. The text after the help becomes sections, with examples line for line.
+fn page(command: clap::Command) -> anyhow::Result<String> {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let has_commands = command.has_subcommands();
+    let man = Man::new(command).manual("seqsvr").source(format!("seqsvr {}", crate::version::VERSION));
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if has_commands {
+        man.render_subcommands_section(&mut page)?;
+    }
+    let mut page = String::from_utf8(page)?;
+    page.push_str(&sections(&after));
+    Ok(page)
+}
+
+/// The paragraphs after the help as sections of a page.
+fn sections(after: &str) -> String {
+    let mut sections = String::new();
+    for paragraph in after.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
+        let (first, rest) = paragraph.split_once('\n').unwrap_or((paragraph, ""));
+        if first.starts_with("Example") {
+            // Without filling: a line of an example stays a line.
+            sections.push_str(&format!(".SH EXAMPLES\n.nf\n{}.fi\n", escaped(rest)));
+        } else if let Some(codes) = paragraph.strip_prefix("Exit code") {
+            let codes = codes.trim_start_matches('s').trim_start_matches([':', ' ']);
+            sections.push_str(&format!(".SH \"EXIT STATUS\"\n{}", escaped(codes)));
+        } else {
+            sections.push_str(&format!(".SH NOTES\n{}", escaped(paragraph)));
+        }
+    }
+    sections
+}
+
+/// Text in which roff finds no command and no escape.
+fn escaped(text: &str) -> String {
+    let line = |line: &str| {
+        let text = line.replace('\\', "\\e").replace('-', "\\-");
+        if text.starts_with(['.', '\'']) { format!("\\&{text}\n") } else { format!("{text}\n") }
+    };
+    text.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = write_all(dir.path()).unwrap();
+        for name in ["seqsvr.1", "seqsvr-next.1", "seqsvr-store.1", "seqsvr-store-replace.1", "seqsvr-man.1"] {
+            assert!(names.contains(&name.to_owned()), "{name} is not in {names:?}");
+        }
+        assert!(!names.iter().any(|name| name.contains("-help")), "{names:?}");
+        for name in &names {
+            let page = fs::read_to_string(dir.path().join(name)).unwrap();
+            assert!(page.contains(".TH ") && page.contains(".SH NAME"), "{name}: {page}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_the_examples_line_for_line() {
+        let words = ["store".to_owned(), "members".to_owned()];
+        let page = page(find(&words).unwrap()).unwrap();
+        let examples = ".SH EXAMPLES\n.nf\n  seqsvr store members \\-\\-set sets/three\\-node.toml\n  seqsvr store members \
+                        \\-\\-addr http://127.0.0.1:7301 \\-o json\n.fi\n";
+        assert!(page.contains(examples) && page.contains(".SH \"EXIT STATUS\""), "{page}");
+        assert!(page.contains("SEQSVR_ADDR"), "{page}");
+    }
+
+    #[test]
+    fn roff_finds_no_command_in_a_text() {
+        assert_eq!(escaped(".so /etc/passwd\na\\b -x\n'ft"), "\\&.so /etc/passwd\na\\eb \\-x\n\\&'ft\n");
+    }
+
+    #[test]
+    fn an_unknown_command_is_named() {
+        let error = find(&["store".to_owned(), "ad".to_owned()]).unwrap_err();
+        assert_eq!(error.to_string(), "seqsvr store has no command \"ad\"");
+    }
+}

@@ -1,0 +1,144 @@
+//! Identifies what listens at an address that did not respond as a command expects: a user who named the wrong port of
+//! a node gets its name instead of the transport's error.
+//!
+//! **Invariant:** the probes change nothing: a status request, `GET /livez` and `PING`.
+
+use std::time::Duration;
+
+use seq_channel::Pool;
+use seq_proto::v1::StatusRequest;
+use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::status_response::Role;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::{Code, Status};
+
+use crate::exit::{Exit, Failure};
+use crate::target::Chain;
+
+/// Timeout of one probe: the address has just responded to something else, or refused it.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Limit on the bytes of a probe's reply that are read: its first line.
+const REPLY_BYTES: usize = 256;
+
+/// What listens at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PortKind {
+    /// The gRPC port of an AllocSvr.
+    Alloc,
+    /// The gRPC port of a StoreSvr, with the addresses of its set's AllocSvrs.
+    Store { name: String, set: String, allocs: Vec<String> },
+    /// The port for metrics and probes of a node.
+    Metrics,
+    /// A port that speaks the Redis protocol.
+    Redis,
+    /// Another HTTP server.
+    Http,
+    /// Another gRPC server.
+    Grpc,
+    /// A server that does not speak HTTP/2.
+    Other,
+}
+
+/// The port that a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needed {
+    /// The gRPC port of an AllocSvr.
+    Alloc,
+    /// The gRPC port of any node.
+    Node,
+    /// A Redis port.
+    Redis,
+}
+
+/// Identifies what listens at `host:port`; `None` if nothing does, or it does not respond in time.
+pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
+    // Held until the response: a pool that is dropped closes its connections.
+    let pool = Pool::with_connections(1);
+    let mut admin = AdminServiceClient::new(pool.get(addr).ok()?);
+    let status = match tokio::time::timeout(PROBE_TIMEOUT, admin.status(StatusRequest {})).await.ok()? {
+        Ok(response) => {
+            let response = response.into_inner();
+            return Some(match response.role {
+                Some(Role::Store(store)) => PortKind::Store {
+                    name: response.node,
+                    set: response.set,
+                    allocs: store.allocs.into_iter().map(|alloc| alloc.addr).collect(),
+                },
+                _ => PortKind::Alloc,
+            });
+        }
+        Err(status) => status,
+    };
+    if status.message().starts_with("grpc-status header missing") {
+        let reply = exchange(addr, b"GET /livez HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n").await;
+        let is_metrics = reply.is_some_and(|reply| reply.starts_with(b"HTTP/1.1 200"));
+        return Some(if is_metrics { PortKind::Metrics } else { PortKind::Http });
+    }
+    if is_no_http2(&status) {
+        return Some(if speaks_redis(addr).await { PortKind::Redis } else { PortKind::Other });
+    }
+    (status.code() == Code::Unimplemented).then_some(PortKind::Grpc)
+}
+
+/// Whether a server at `host:port` replies to `PING` as Redis does, with or without a password.
+pub(crate) async fn speaks_redis(addr: &str) -> bool {
+    let reply = exchange(addr, b"PING\r\n").await.unwrap_or_default();
+    reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
+}
+
+/// Whether the peer broke the connection because it does not speak HTTP/2.
+fn is_no_http2(status: &Status) -> bool {
+    let text = Chain(status).to_string();
+    text.contains("http2 error") || text.contains("h2 protocol error")
+}
+
+/// Sends bytes and returns the first bytes of the reply.
+async fn exchange(addr: &str, request: &[u8]) -> Option<Vec<u8>> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(addr).await.ok()?;
+        stream.write_all(request).await.ok()?;
+        let mut reply = vec![0; REPLY_BYTES];
+        let length = stream.read(&mut reply).await.ok()?;
+        reply.truncate(length);
+        Some(reply)
+    };
+    tokio::time::timeout(PROBE_TIMEOUT, exchange).await.ok()?
+}
+
+impl PortKind {
+    /// What is wrong with the address, as a sentence without it; `None` if it is a port that the command can use.
+    pub(crate) fn mismatch(&self, needed: Needed) -> Option<String> {
+        Some(match (self, needed) {
+            (PortKind::Alloc | PortKind::Store { .. }, Needed::Node)
+            | (PortKind::Alloc, Needed::Alloc)
+            | (PortKind::Redis, Needed::Redis) => return None,
+            (PortKind::Alloc, Needed::Redis) => "is the gRPC port of an AllocSvr".to_owned(),
+            (PortKind::Store { name, set, .. }, _) => format!("is store {name} of set {set}"),
+            (PortKind::Metrics, _) => "is a port for metrics and probes".to_owned(),
+            (PortKind::Redis, _) => "is a port for clients of Redis".to_owned(),
+            (PortKind::Http, _) => "is an HTTP server of another kind".to_owned(),
+            (PortKind::Grpc, _) => "is a gRPC server of another kind".to_owned(),
+            (PortKind::Other, _) => "does not speak HTTP/2".to_owned(),
+        })
+    }
+
+    /// The failure of a command at an address that has the wrong port.
+    pub(crate) fn failure(&self, addr: &str, needed: Needed) -> Option<Failure> {
+        let hint = match (self, needed) {
+            (PortKind::Store { allocs, .. }, Needed::Alloc) if !allocs.is_empty() => {
+                let urls: Vec<String> = allocs.iter().map(|alloc| format!("http://{alloc}")).collect();
+                format!("name an AllocSvr of the set with --addr: {}", urls.join(", "))
+            }
+            (_, Needed::Alloc) => {
+                "name the gRPC port of an AllocSvr: `addr` of an [[alloc]] in the set file".to_owned()
+            }
+            (_, Needed::Node) => "name the gRPC port of a node: its `addr` in the set file".to_owned(),
+            (_, Needed::Redis) => {
+                "name the port for clients of Redis: `redis` of an [[alloc]] in the set file".to_owned()
+            }
+        };
+        Some(Failure::new(Exit::Usage, format!("{addr} {}", self.mismatch(needed)?)).hint(hint))
+    }
+}
