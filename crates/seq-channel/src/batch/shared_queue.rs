@@ -25,11 +25,12 @@ impl SharedQueue {
     /// pending.
     pub(super) fn end(&self, generation: Generation, end: StreamEnd) -> Option<Generation> {
         let ended = self.calls.lock().end(generation, &end);
-        for (mut call, sent) in ended.failed {
-            call.complete(match &end {
-                StreamEnd::Broke(status) | StreamEnd::NeverSent(status) | StreamEnd::RuntimeGone(status) => {
-                    Outcome::Failed { status: status.clone(), sent }
-                }
+        for (waiter, sent) in ended.failed {
+            waiter.complete(match &end {
+                StreamEnd::Broke(status)
+                | StreamEnd::Closed(status)
+                | StreamEnd::NeverSent(status)
+                | StreamEnd::RuntimeGone(status) => Outcome::Failed { status: status.clone(), sent },
                 StreamEnd::Unsupported { .. } => Outcome::Unsupported,
             });
         }
