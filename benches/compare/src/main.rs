@@ -55,6 +55,9 @@ struct RunArgs {
     /// The server binary; by default `seqsvr` in the directory of this program.
     #[arg(long, value_name = "FILE")]
     seqsvr: Option<PathBuf>,
+    /// Another build of the server to measure in turn with it; its `propose` is in `examples` beside it.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -68,7 +71,11 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
     let me = std::env::current_exe()?;
     let seqsvr = args.seqsvr.unwrap_or_else(|| me.with_file_name("seqsvr"));
     anyhow::ensure!(seqsvr.is_file(), "{} is not there: cargo build --profile dist", seqsvr.display());
-    let mut bench = Bench { seqsvr, me, seconds: args.seconds, rows: Vec::new() };
+    if let Some(baseline) = &args.baseline {
+        anyhow::ensure!(baseline.is_file(), "--baseline: {} is not there", baseline.display());
+    }
+    let baseline = args.baseline;
+    let mut bench = Bench { seqsvr, baseline, me, seconds: args.seconds, rows: Vec::new() };
     let suites = if args.only.is_empty() { Suite::value_variants().to_vec() } else { args.only };
     for run in 1..=args.runs {
         for suite in &suites {
@@ -78,6 +85,9 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
     }
     let (goals, met) = table::goals(&bench.rows, &suite::goals());
     println!("{}\n\n{goals}", table::rows(&bench.rows));
+    if bench.baseline.is_some() {
+        println!("\n{}", table::ratios(&bench.rows, suite::OURS, suite::BASELINE));
+    }
     anyhow::ensure!(met, "goals were missed");
     Ok(())
 }

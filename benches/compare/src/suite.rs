@@ -10,6 +10,12 @@ use crate::peer::{Peer, find, free_port};
 use crate::table::{Goal, Row};
 use crate::tool::{self, Figure};
 
+/// First word of the rows of the server.
+pub(crate) const OURS: &str = "seqsvr";
+
+/// First word of the rows of the other build.
+pub(crate) const BASELINE: &str = "baseline";
+
 /// A group of servers measured in turn, ours and theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Suite {
@@ -33,6 +39,8 @@ pub(crate) enum Suite {
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) seqsvr: PathBuf,
+    /// Another build of the server, measured in turn with it under the load of the same client.
+    pub(crate) baseline: Option<PathBuf>,
     /// This program, to start the bare wire.
     pub(crate) me: PathBuf,
     pub(crate) seconds: u32,
@@ -48,8 +56,14 @@ const WIRE: [(&str, &str); 4] = [
     ("stream, 100 uids a message", "--endpoint stream --connections 8 --concurrency 8 --pipeline 16 --batch 100"),
 ];
 
-/// Pipeline depths of redis-benchmark, and the number of commands for each second of a run.
-const PIPELINES: [(u32, u64); 3] = [(1, 60_000), (16, 600_000), (64, 1_200_000)];
+/// Name of the row, pipeline depth and threads of redis-benchmark, and the number of commands for each second of a run.
+/// Without a pipeline one thread of the client is the limit of every server here.
+const REDIS: [(&str, u32, u32, u64); 4] = [
+    ("pipeline 1", 1, 1, 60_000),
+    ("pipeline 1, two client threads", 1, 2, 60_000),
+    ("pipeline 16", 16, 1, 600_000),
+    ("pipeline 64", 64, 1, 1_200_000),
+];
 
 impl Bench {
     fn add(&mut self, name: String, figure: Figure) {
@@ -74,9 +88,26 @@ impl Bench {
         }
     }
 
-    /// Starts one store and one allocator with one serving thread, as separate processes. The allocator is the measured
-    /// one.
-    async fn ours(&self, dir: &Path) -> anyhow::Result<(Peer, String)> {
+    /// The builds of the server, by the first word of their rows.
+    fn builds(&self) -> Vec<(&'static str, PathBuf)> {
+        let baseline = self.baseline.clone().map(|file| (BASELINE, file));
+        [(OURS, self.seqsvr.clone())].into_iter().chain(baseline).collect()
+    }
+
+    /// Starts one store and one allocator with one serving thread, as separate processes, of each build. The allocator
+    /// is the measured one. Returns also its Redis address.
+    async fn ours(&self, dir: &Path) -> anyhow::Result<Vec<(&'static str, Peer, String)>> {
+        let mut all = Vec::new();
+        for (build, seqsvr) in self.builds() {
+            let dir = dir.join(build);
+            std::fs::create_dir(&dir)?;
+            let (peer, redis) = self.cluster(&seqsvr, &dir).await.context(build)?;
+            all.push((build, peer, redis));
+        }
+        Ok(all)
+    }
+
+    async fn cluster(&self, seqsvr: &Path, dir: &Path) -> anyhow::Result<(Peer, String)> {
         let ports: Vec<u16> = (0..5).map(|_| free_port()).collect::<Result<_, _>>()?;
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
         let set = dir.join("set.toml");
@@ -92,13 +123,13 @@ impl Bench {
         std::fs::write(&set, text)?;
         let (set, data) = (set.to_string_lossy().into_owned(), dir.join("s1").to_string_lossy().into_owned());
         let mut store = Peer::new(dir);
-        store.start(&self.seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data, "--form"], &at(0)).await?;
+        store.start(seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data, "--form"], &at(0)).await?;
         let mut peer = Peer::new(dir);
-        peer.start(&self.seqsvr, &["alloc", "--set", &set, "--name", "a1", "--cores", "1"], &at(2)).await?;
+        peer.start(seqsvr, &["alloc", "--set", &set, "--name", "a1", "--cores", "1"], &at(2)).await?;
         let url = format!("http://{}", at(2));
         let mut tries = 0;
         // The first number is allocated once the allocator owns its sections.
-        while let Err(error) = tool::output(&self.seqsvr, &["next", "0", "--addr", &url]).await {
+        while let Err(error) = tool::output(seqsvr, &["next", "0", "--addr", &url]).await {
             tries += 1;
             anyhow::ensure!(tries < 20, error.context("the cluster does not become ready"));
         }
@@ -111,29 +142,36 @@ impl Bench {
         let addr = format!("127.0.0.1:{}", free_port()?);
         let mut bare = Peer::new(dir);
         bare.start(&self.me, &["echo", "--addr", &addr], &addr).await?;
-        let (ours, _) = self.ours(dir).await?;
+        let ours = self.ours(dir).await?;
         for (name, flags) in WIRE {
-            for (side, peer) in [("bare", &bare), ("seqsvr", &ours)] {
+            let sides = ours.iter().map(|(build, peer, _)| (*build, peer));
+            for (side, peer) in [("bare", &bare)].into_iter().chain(sides) {
                 let figure = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, flags).await?;
                 self.add(format!("{side} {name}"), figure);
             }
         }
-        let json = tool::bench(&self.seqsvr, &ours.addrs[0], self.seconds, "--endpoint json --concurrency 64").await?;
-        self.add("seqsvr JSON over HTTP/1.1".to_owned(), json);
-        ours.stop().await?;
+        for (build, peer, _) in ours {
+            let json =
+                tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, "--endpoint json --concurrency 64").await?;
+            self.add(format!("{build} JSON over HTTP/1.1"), json);
+            peer.stop().await?;
+        }
         bare.stop().await
     }
 
     async fn sdk(&mut self, dir: &Path) -> anyhow::Result<()> {
-        let (ours, _) = self.ours(dir).await?;
-        for (name, flags) in
-            [("seqsvr SDK, one call a message", " --no-coalescing"), ("seqsvr SDK, calls share messages", "")]
-        {
+        let ours = self.ours(dir).await?;
+        for (name, flags) in [("SDK, one call a message", " --no-coalescing"), ("SDK, calls share messages", "")] {
             let flags = format!("--endpoint sdk --concurrency 256{flags}");
-            let figure = tool::bench(&self.seqsvr, &ours.addrs[0], self.seconds, &flags).await?;
-            self.add(name.to_owned(), figure);
+            for (build, peer, _) in &ours {
+                let figure = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, &flags).await?;
+                self.add(format!("{build} {name}"), figure);
+            }
         }
-        ours.stop().await
+        for (_, peer, _) in ours {
+            peer.stop().await?;
+        }
+        Ok(())
     }
 
     async fn redis(&mut self, dir: &Path) -> anyhow::Result<()> {
@@ -150,18 +188,20 @@ impl Bench {
             let args =
                 [&["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", &dir_text][..], durable].concat();
             peer.start(&server, &args, &format!("127.0.0.1:{port}")).await?;
-            peers.push((name, port, peer));
+            peers.push((name.to_owned(), port, peer));
         }
-        let (ours, redis) = self.ours(dir).await?;
-        let port = redis.rsplit_once(':').context("an address without a port")?.1.to_owned();
-        peers.push(("seqsvr RESP", port, ours));
-        for (pipeline, per_second) in PIPELINES {
+        for (build, peer, redis) in self.ours(dir).await? {
+            let port = redis.rsplit_once(':').context("an address without a port")?.1.to_owned();
+            peers.push((format!("{build} RESP"), port, peer));
+        }
+        for (case, pipeline, threads, per_second) in REDIS {
             for (name, port, peer) in &peers {
                 let before = peer.cpu();
-                let (figure, output) = tool::redis(port, pipeline, per_second * u64::from(self.seconds)).await?;
+                let numbers = per_second * u64::from(self.seconds);
+                let (figure, output) = tool::redis(port, pipeline, threads, numbers).await?;
                 let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
-                eprintln!("  {name} -P {pipeline}: {output}");
-                self.add(format!("{name}, pipeline {pipeline}"), Figure { cpu_us, ..figure });
+                eprintln!("  {name}, {case}: {output}");
+                self.add(format!("{name}, {case}"), Figure { cpu_us, ..figure });
             }
         }
         for (_, _, peer) in peers {
@@ -249,16 +289,19 @@ impl Bench {
     /// The store's example prints one line for each case: proposers, raises in a call, calls/s, raises/s, p50 and
     /// p99 in ms.
     async fn store(&mut self) -> anyhow::Result<()> {
-        let propose = self.me.with_file_name("examples").join("propose");
-        anyhow::ensure!(propose.is_file(), "cargo build --profile dist -p seq-store --example propose");
-        let output = tool::output(&propose, &[&self.seconds.to_string()]).await?;
-        for line in output.lines() {
-            let fields: Vec<f64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-            let [proposers, raises, _, per_second, p50, p99] = fields[..] else { continue };
-            let [p50_us, p99_us] = [p50, p99].map(|millis| Some((millis * 1e3) as u64));
-            let numbers = (per_second * f64::from(self.seconds)) as u64;
-            let name = format!("seqsvr store, {proposers} x {raises} raises");
-            self.add(name, Figure { numbers, per_second, p50_us, p99_us, cpu_us: None });
+        for (build, seqsvr) in self.builds() {
+            let propose = seqsvr.with_file_name("examples").join("propose");
+            let missing = || format!("{} is not there: cargo build -p seq-store --example propose", propose.display());
+            anyhow::ensure!(propose.is_file(), missing());
+            let output = tool::output(&propose, &[&self.seconds.to_string()]).await?;
+            for line in output.lines() {
+                let fields: Vec<f64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+                let [proposers, raises, _, per_second, p50, p99] = fields[..] else { continue };
+                let [p50_us, p99_us] = [p50, p99].map(|millis| Some((millis * 1e3) as u64));
+                let numbers = (per_second * f64::from(self.seconds)) as u64;
+                let name = format!("{build} store, {proposers} x {raises} raises");
+                self.add(name, Figure { numbers, per_second, p50_us, p99_us, cpu_us: None });
+            }
         }
         Ok(())
     }
@@ -330,10 +373,11 @@ pub(crate) fn goals() -> Vec<Goal> {
         goal("seqsvr store, 256 x 64 raises", "etcd put, members: 3", Some(20.0), None, None),
         goal("seqsvr SDK, calls share messages", "seqsvr SDK, one call a message", Some(10.0), None, Some(1.0)),
     ];
-    for (pipeline, plain, always, cpu) in [(1, 1.0, 1.2, 0.9), (16, 1.6, 3.0, 0.55), (64, 3.0, 5.0, 0.35)] {
-        let ours = format!("seqsvr RESP, pipeline {pipeline}");
-        goals.push(goal(&ours, &format!("Redis, pipeline {pipeline}"), Some(plain), Some(cpu), None));
-        goals.push(goal(&ours, &format!("Redis always, pipeline {pipeline}"), Some(always), None, None));
+    let ratios = [(1.0, 1.2, 0.9), (1.1, 1.2, 0.9), (1.6, 3.0, 0.55), (3.0, 5.0, 0.35)];
+    for ((case, ..), (plain, always, cpu)) in REDIS.into_iter().zip(ratios) {
+        let ours = format!("seqsvr RESP, {case}");
+        goals.push(goal(&ours, &format!("Redis, {case}"), Some(plain), Some(cpu), None));
+        goals.push(goal(&ours, &format!("Redis always, {case}"), Some(always), None, None));
     }
     goals
 }

@@ -87,6 +87,29 @@ pub(crate) fn goals(rows: &[Row], goals: &[Goal]) -> (String, bool) {
     (table.to_string(), all)
 }
 
+/// The rows of two builds of the server beside each other: medians of the ratios within each run, as a Markdown table.
+pub(crate) fn ratios(rows: &[Row], ours: &str, baseline: &str) -> String {
+    let mut table = table(["what", "numbers/s", "server CPU", "p50", "p99", "runs"]);
+    for row in rows {
+        let Some(what) = row.name.strip_prefix(ours) else { continue };
+        let Some(other) = rows.iter().find(|other| other.name.strip_prefix(baseline) == Some(what)) else { continue };
+        let ratio = |value: fn(&Figure) -> Option<f64>| {
+            let pairs = row.runs.iter().zip(&other.runs);
+            let ratio = median(pairs.filter_map(|(ours, theirs)| Some(value(ours)? / value(theirs)?)));
+            ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}x"))
+        };
+        table.add_row([
+            what.trim_start().to_owned(),
+            ratio(|run| Some(run.per_second)),
+            ratio(|run| run.cpu_us),
+            ratio(|run| run.p50_us.map(|us| us as f64)),
+            ratio(|run| run.p99_us.map(|us| us as f64)),
+            row.runs.len().min(other.runs.len()).to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
 /// An empty Markdown table.
 fn table<const COLUMNS: usize>(head: [&str; COLUMNS]) -> Table {
     let mut table = Table::new();
@@ -122,5 +145,17 @@ mod tests {
         let (text, met) = goals(&rows, &goal(0.91, 1.2));
         assert!(!met && text.contains("0.90x") && text.contains("FAIL") && text.contains("PASS"), "{text}");
         assert!(!goals(&rows, &goal(0.9, 1.1)).1);
+    }
+
+    #[test]
+    fn builds_are_compared_run_by_run() {
+        let rows = [
+            row("bare unary", &[1.0], 1.0),
+            row("seqsvr unary", &[50.0, 220.0, 90.0], 1.2),
+            row("baseline unary", &[100.0, 200.0, 100.0], 1.0),
+            row("seqsvr RESP", &[1.0], 1.0),
+        ];
+        let text = ratios(&rows, "seqsvr", "baseline");
+        assert!(text.contains("0.90x") && text.contains("1.20x") && !text.contains("RESP"), "{text}");
     }
 }

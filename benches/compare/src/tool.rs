@@ -49,11 +49,15 @@ pub(crate) async fn bench(seqsvr: &Path, addr: &str, seconds: u32, flags: &str) 
 }
 
 /// `redis-benchmark` with random keys out of a million. Returns also its result line.
-pub(crate) async fn redis(port: &str, pipeline: u32, numbers: u64) -> anyhow::Result<(Figure, String)> {
-    let (pipeline, count) = (pipeline.to_string(), numbers.to_string());
-    let args = ["-p", port, "-c", "50", "-P", &pipeline, "-n", &count, "-r", "1000000", "--csv"];
-    let text =
-        output(&crate::peer::find("redis-benchmark")?, &[&args[..], &["INCR", "seq:__rand_int__"]].concat()).await?;
+pub(crate) async fn redis(port: &str, pipeline: u32, threads: u32, numbers: u64) -> anyhow::Result<(Figure, String)> {
+    let (pipeline, threads, count) = (pipeline.to_string(), threads.to_string(), numbers.to_string());
+    let mut args = vec!["-p", port, "-c", "50", "-P", &pipeline, "-n", &count, "-r", "1000000", "--csv"];
+    // One thread is the tool's own loop; with `--threads 1` it starts another one.
+    if threads != "1" {
+        args.extend(["--threads", &threads]);
+    }
+    args.extend(["INCR", "seq:__rand_int__"]);
+    let text = output(&crate::peer::find("redis-benchmark")?, &args).await?;
     // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
     let row = text.lines().find(|line| line.contains("INCR")).context("redis-benchmark printed no line for INCR")?;
     let fields: Vec<f64> = row.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();

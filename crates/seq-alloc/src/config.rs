@@ -91,7 +91,7 @@ impl AllocOptions {
     pub const DEFAULTS: AllocOptions = AllocOptions {
         lease: LeaseTerms::DEFAULTS.lease,
         lease_margin: LeaseTerms::DEFAULTS.margin,
-        renew_interval: RenewalOptions::DEFAULTS.renew_every,
+        renew_interval: RenewalOptions::DEFAULTS.renew_interval,
         min_renew_interval: RenewalOptions::DEFAULTS.min_interval,
         store_timeout: DEFAULT_ATTEMPT_TIMEOUT,
         retry_min: RenewalOptions::DEFAULTS.retry_min,
@@ -110,10 +110,8 @@ impl AllocOptions {
 
     /// Intervals of renewals.
     pub(crate) fn renewals(&self) -> RenewalOptions {
-        let AllocOptions {
-            renew_interval: renew_every, min_renew_interval: min_interval, retry_min, retry_max, ..
-        } = *self;
-        RenewalOptions { renew_every, min_interval, retry_min, retry_max }
+        let AllocOptions { renew_interval, min_renew_interval: min_interval, retry_min, retry_max, .. } = *self;
+        RenewalOptions { renew_interval, min_interval, retry_min, retry_max }
     }
 
     /// Batches and intervals of raises.

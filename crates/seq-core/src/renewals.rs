@@ -30,7 +30,7 @@ pub const PEER_ROUTES_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenewalOptions {
     /// Time between renewals while no update is expected.
-    pub renew_every: Duration,
+    pub renew_interval: Duration,
     /// The least time between two renewals, and the time between them while an update is expected.
     pub min_interval: Duration,
     /// Wait after the first failed call; doubles with each further one.
@@ -42,7 +42,7 @@ pub struct RenewalOptions {
 impl RenewalOptions {
     /// What fits a network of one region.
     pub const DEFAULTS: RenewalOptions = RenewalOptions {
-        renew_every: LeaseTerms::DEFAULTS.renew_interval,
+        renew_interval: LeaseTerms::DEFAULTS.renew_interval,
         min_interval: Duration::from_millis(50),
         retry_min: Duration::from_millis(20),
         retry_max: Duration::from_millis(250),
@@ -118,7 +118,7 @@ impl Renewals {
 
     /// What to do now. `expects_update`: whether the next response may well bring what is waited for.
     pub fn poll(&mut self, now: Duration, expects_update: impl FnOnce() -> bool) -> Poll {
-        let RenewalOptions { renew_every, min_interval, .. } = self.options;
+        let RenewalOptions { renew_interval, min_interval, .. } = self.options;
         let due = match self.state {
             State::Ended | State::InFlight { .. } => return Poll::Idle,
             State::Retry(at) => at,
@@ -127,7 +127,7 @@ impl Renewals {
             // Asked no sooner than it matters: what is waited for changes quickly.
             State::Paced { last_sent: Some(sent) } if now < sent + min_interval => sent + min_interval,
             State::Paced { last_sent: Some(_) } if self.stale || expects_update() => now,
-            State::Paced { last_sent: Some(sent) } => sent + renew_every,
+            State::Paced { last_sent: Some(sent) } => sent + renew_interval,
         };
         if now < due {
             return Poll::Wait(due);

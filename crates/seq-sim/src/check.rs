@@ -113,9 +113,9 @@ impl Check {
 
     /// How many attempts of a call may have taken numbers without a response, if its response counts so many. A node
     /// that was given up may have repeated the call itself, so a caller that knows of one lost attempt may miss others.
-    pub(crate) fn lost(&mut self, call: u64, told: u32) -> u32 {
+    pub(crate) fn lost(&mut self, call: u64, counted: u32) -> u32 {
         let repeats = self.repeats.remove(&call).unwrap_or(0);
-        if told == 0 && !self.copied.contains(&call) { 0 } else { told.max(repeats) }
+        if counted == 0 && !self.copied.contains(&call) { 0 } else { counted.max(repeats) }
     }
 
     /// The same for a call without any response.

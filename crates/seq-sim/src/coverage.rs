@@ -38,11 +38,11 @@ situations! {
     StaleCopy: "stale copies ignored",
     /// A frozen section was thawed.
     Thawed: "thaws",
-    /// A commit was asked for again.
+    /// A commit was requested again.
     CommitRepeated: "commits repeated",
     /// An offer that a target refused.
     OfferRefused: "offers refused",
-    /// A stranger's Activate made a process ask its store.
+    /// A stranger's Activate made a process query its store.
     Forged: "forged Activates",
     /// A call came when the lease was over.
     LeaseExpired: "calls under an expired lease",
@@ -79,7 +79,7 @@ situations! {
     /// A deposed leader's entry that was applied all the same.
     LateEntry: "entries of a deposed leader applied",
     /// A response of the store to a process that had given up waiting.
-    LateAnswer: "answers that came too late",
+    LateAnswer: "responses that came too late",
     /// A process stalled while a call was between its check and its number.
     StalledInCall: "stalls between check and number",
     /// A machine was suspended.
@@ -95,7 +95,7 @@ situations! {
     /// A uid was past the number that it should be raised to.
     AdvancePast: "advances refused as past",
     /// A forwarded call was given up and retried, and its response counts the lost attempts.
-    LostCounted: "answers that count lost attempts",
+    LostCounted: "responses that count lost attempts",
     /// A member of the store stood still.
     MemberStalled: "members of the store that stood still",
     /// The store was put back to an earlier state.

@@ -42,9 +42,9 @@ pub(crate) enum Kind {
     /// A few messages are delivered up to 20 seconds later.
     Ancient(u64),
     /// Responses of the store are lost, so many in a thousand.
-    AnswersLost(u64),
+    ResponsesLost(u64),
     /// Responses of other AllocSvrs in handovers are lost, so many in a thousand.
-    PeerAnswersLost(u64),
+    PeerResponsesLost(u64),
     /// A process does nothing for a while.
     Stall(usize),
     /// A machine sleeps.
@@ -82,7 +82,7 @@ pub(crate) enum Kind {
     /// Commits of handovers of a name are lost.
     NoCommits(usize),
     /// The responses to them are lost.
-    NoCommitAnswers(usize),
+    NoCommitResponses(usize),
     /// Renewals of a name are lost.
     NoRenewals(usize),
     /// Forged messages of a handover are sent to a name.
@@ -174,7 +174,7 @@ impl Swarm {
                 add(restart, 150, Kind::Crash(other));
             }
             let moves = rng.between(200, 1_000);
-            add(moves + 30, moves + 30, Kind::NoCommitAnswers(name));
+            add(moves + 30, moves + 30, Kind::NoCommitResponses(name));
             add(moves, 4_000, Kind::Drain(name));
             add(moves - rng.between(10, 200), moves + 600, Kind::OnlyCommits(name));
         } else if rng.chance(800) {
@@ -293,7 +293,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
         // A handover whose commit gets no response, and the section is handed over again.
         3 => {
             add(0, rng.between(1_000, 4_000), Kind::Drain(name));
-            add(0, rng.between(600, 1_900), Kind::NoCommitAnswers(name));
+            add(0, rng.between(600, 1_900), Kind::NoCommitResponses(name));
             add(rng.between(100, 500), rng.between(2_000, 4_000), Kind::OnlyCommits(name));
             add(rng.between(300, 900), rng.between(1_000, 4_000), Kind::Drain(other));
             add(rng.between(300, 900), rng.between(100, 1_000), Kind::Crash(third));
@@ -309,7 +309,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
         // A move that fails after its copy arrived, and an owner that dies later.
         5 => {
             add(0, rng.between(500, 3_000), Kind::Drain(name));
-            add(rng.below(20), rng.between(100, 900), Kind::PeerAnswersLost(rng.between(300, 1_000)));
+            add(rng.below(20), rng.between(100, 900), Kind::PeerResponsesLost(rng.between(300, 1_000)));
             add(rng.between(400, 3_000), rng.between(2_600, 5_000), Kind::Crash(name));
         }
         // An owner whose raises alone fail.
@@ -333,8 +333,8 @@ fn stormy(rng: &mut Rng, kind: usize) -> Fault {
         4 => (Kind::Duplicates(most), 500, 6_000),
         5 => (Kind::Slow(rng.between(5, 600)), 500, 6_000),
         6 => (Kind::Ancient(most / 4), 500, 6_000),
-        7 => (Kind::AnswersLost(most * 2), 500, 5_000),
-        8 => (Kind::PeerAnswersLost(most * 2), 500, 8_000),
+        7 => (Kind::ResponsesLost(most * 2), 500, 5_000),
+        8 => (Kind::PeerResponsesLost(most * 2), 500, 8_000),
         9 => (Kind::Stall(name), 100, 6_000),
         10 => (Kind::Suspend(server), 500, 6_000),
         11 => (Kind::Crash(name), 100, 6_000),

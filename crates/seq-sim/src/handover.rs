@@ -11,8 +11,8 @@ use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
-use crate::net::{Address, Body, PeerAsk, Question, Told};
-use crate::session::About;
+use crate::net::{Address, Body, PeerRequest, StoreRequest, StoreResponse};
+use crate::session::Purpose;
 use crate::world::{Event, Step, World};
 
 /// The forged attempt.
@@ -40,7 +40,7 @@ impl World {
     pub(crate) fn send_handover(&mut self, p: usize, request: HandoverRequest) {
         match request {
             HandoverRequest::Prepare(handover) => {
-                self.ask_peer(p, handover, Phase::Prepare, PeerAsk::Prepare(offer(&handover)))
+                self.request_of_peer(p, handover, Phase::Prepare, PeerRequest::Prepare(offer(&handover)))
             }
             HandoverRequest::Stage(handover) => {
                 let served = self.procs[p].table.get(&handover.section).filter(|owned| owned.epoch == handover.epoch);
@@ -48,11 +48,16 @@ impl World {
                     self.step(p, |owner, effects| owner.on_staged(&handover, false, effects));
                     return;
                 };
-                self.ask_peer(p, handover, Phase::Stage, PeerAsk::Stage(offer(&handover), owned.copy(self.bug)));
+                self.request_of_peer(
+                    p,
+                    handover,
+                    Phase::Stage,
+                    PeerRequest::Stage(offer(&handover), owned.copy(self.bug)),
+                );
             }
             HandoverRequest::Commit(handover) => self.commit(p, handover),
             HandoverRequest::Activate(handover) => {
-                self.ask_peer(p, handover, Phase::Activate, PeerAsk::Activate(offer(&handover)))
+                self.request_of_peer(p, handover, Phase::Activate, PeerRequest::Activate(offer(&handover)))
             }
         }
     }
@@ -64,18 +69,18 @@ impl World {
         Some(Address::Port(name.parse().ok()?, port.parse().ok()?))
     }
 
-    fn ask_peer(&mut self, p: usize, handover: Handover, phase: Phase, ask: PeerAsk) {
+    fn request_of_peer(&mut self, p: usize, handover: Handover, phase: Phase, request: PeerRequest) {
         let id = self.fresh();
         self.procs[p].peer_calls.insert(id, PeerCall { handover, phase });
         if let Some(to) = self.address_of(p, handover.to) {
             let host = self.procs[p].name;
-            self.send(host, to, Body::Peer { process: p, id, ask: Rc::new(ask) });
+            self.send(host, to, Body::Peer { process: p, id, request: Rc::new(request) });
         }
         self.after(RESPONSE_TIMEOUT, Event::Step(p, Step::PeerTimeout(id)));
     }
 
     /// The target responded, or did not in time.
-    pub(crate) fn peer_told(&mut self, p: usize, id: u64, accepted: bool) {
+    pub(crate) fn peer_response(&mut self, p: usize, id: u64, accepted: bool) {
         let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {
             Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handover, accepted, effects)),
@@ -86,10 +91,10 @@ impl World {
     }
 
     /// A source sends a request to this process, as a target.
-    pub(crate) fn peer_asks(&mut self, p: usize, from: usize, id: u64, ask: &PeerAsk) {
-        let taken = match ask {
-            PeerAsk::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),
-            PeerAsk::Stage(offer, copy) => {
+    pub(crate) fn peer_request(&mut self, p: usize, from: usize, id: u64, request: &PeerRequest) {
+        let taken = match request {
+            PeerRequest::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),
+            PeerRequest::Stage(offer, copy) => {
                 let taken = self.step(p, |owner, _| owner.on_stage(offer, copy.clone()));
                 // Beside the machine: to see stale copies being passed over, and to plant a bug.
                 let known = self.procs[p].owner.owned().any(|owned| owned == (offer.section, offer.epoch));
@@ -99,7 +104,7 @@ impl World {
                 }
                 taken
             }
-            PeerAsk::Activate(offer) => {
+            PeerRequest::Activate(offer) => {
                 let taken = self.step(p, |owner, effects| owner.on_activate(offer, effects));
                 if taken.is_ok() && self.bug == Some(Bug::TrustsActivate) {
                     self.trust(p, offer);
@@ -117,7 +122,7 @@ impl World {
             self.coverage.saw(Situation::OfferRefused);
         }
         let host = self.procs[p].name;
-        self.send(host, Address::Process(from), Body::PeerTold { id, accepted: taken.is_ok() });
+        self.send(host, Address::Process(from), Body::PeerResponse { id, accepted: taken.is_ok() });
     }
 
     /// The planted bug: a target that starts an ownership on a peer's report.
@@ -142,11 +147,11 @@ impl World {
         let epoch = if self.rng.chance(200) { Epoch(u64::MAX) } else { next };
         let offer = HandoverOffer { section, epoch, handover_id: FORGED_ATTEMPT, incarnation: session.incarnation };
         let copy = SectionCopy { base: Seq(0), distances: Vec::new() };
-        let asks = [PeerAsk::Prepare(offer), PeerAsk::Stage(offer, copy), PeerAsk::Activate(offer)];
-        for (number, ask) in (1..).zip(asks) {
+        let requests = [PeerRequest::Prepare(offer), PeerRequest::Stage(offer, copy), PeerRequest::Activate(offer)];
+        for (number, request) in (1..).zip(requests) {
             let id = self.fresh();
             // The response goes nowhere: the process has no such request under way.
-            let body = Body::Peer { process: p, id, ask: Rc::new(ask) };
+            let body = Body::Peer { process: p, id, request: Rc::new(request) };
             self.after(number * MS, Event::Message { to: Address::Process(p), body });
         }
     }
@@ -161,7 +166,7 @@ impl World {
         let transfer =
             Transfer { section, epoch, from, incarnation: session.incarnation, to, to_incarnation, handover_id };
         let since = self.procs[p].owner.known_version();
-        self.ask(p, About::Commit(handover), Question::Transfer { transfer, since });
+        self.request(p, Purpose::Commit(handover), StoreRequest::Transfer { transfer, since });
     }
 
     /// No response: the request is repeated until there is one.
@@ -175,22 +180,24 @@ impl World {
         self.after(wait.as_nanos() as u64, Event::Step(p, Step::CommitAgain(handover)));
     }
 
-    pub(crate) fn commit_told(&mut self, p: usize, handover: Handover, sent: Clocks, told: &Told) {
-        if self.bug == Some(Bug::RefusedExtends) && matches!(told, Told::TargetGone(_) | Told::Lost) {
+    pub(crate) fn commit_response(&mut self, p: usize, handover: Handover, sent: Clocks, response: &StoreResponse) {
+        if self.bug == Some(Bug::RefusedExtends)
+            && matches!(response, StoreResponse::TargetGone(_) | StoreResponse::Lost)
+        {
             self.extend(p, sent);
         }
-        let commit = match told {
-            Told::Transferred(update) => Commit::Made(update.clone()),
-            Told::TargetGone(current) if self.shows_lost_target(&handover, *current) => {
+        let commit = match response {
+            StoreResponse::Transferred(update) => Commit::Made(update.clone()),
+            StoreResponse::TargetGone(current) if self.shows_lost_target(&handover, *current) => {
                 return self.stop(
                     p,
                     &format!("the target of a move is in incarnation {current}, behind {}", handover.incarnation),
                 );
             }
-            Told::TargetGone(_) => Commit::TargetGone,
-            Told::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
-            Told::Lost => Commit::Lost,
-            Told::SessionOver(_) => return self.end_session(p, handover.session),
+            StoreResponse::TargetGone(_) => Commit::TargetGone,
+            StoreResponse::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
+            StoreResponse::Lost => Commit::Lost,
+            StoreResponse::SessionOver(_) => return self.end_session(p, handover.session),
             _ => return self.commit_unknown(p, handover),
         };
         self.committed(p, handover, sent, commit);

@@ -133,8 +133,8 @@ impl World {
             Kind::Duplicates(permille) => self.net.duplicates = set(permille),
             Kind::Slow(ms) => self.net.slow_ms = set(ms),
             Kind::Ancient(permille) => self.net.ancient = set(permille),
-            Kind::AnswersLost(permille) => self.net.answers_lost = set(permille),
-            Kind::PeerAnswersLost(permille) => self.net.peer_answers_lost = set(permille),
+            Kind::ResponsesLost(permille) => self.net.responses_lost = set(permille),
+            Kind::PeerResponsesLost(permille) => self.net.peer_responses_lost = set(permille),
             Kind::Severed(name) => {
                 for member in 0..MEMBERS {
                     self.net.cut(name, NAMES + member, on);
@@ -146,7 +146,7 @@ impl World {
             Kind::NoRaises(name) => count(&mut self.net.no_raises[name]),
             Kind::NoRenewals(name) => count(&mut self.net.no_renewals[name]),
             Kind::NoCommits(name) => count(&mut self.net.no_commits[name]),
-            Kind::NoCommitAnswers(name) => count(&mut self.net.no_commit_answers[name]),
+            Kind::NoCommitResponses(name) => count(&mut self.net.no_commit_responses[name]),
             Kind::LateLook => count(&mut self.store.late_looks),
             Kind::LateReassign => count(&mut self.store.late_reassigns),
             Kind::LateNews => count(&mut self.store.late_news),

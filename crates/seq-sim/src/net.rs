@@ -31,7 +31,7 @@ pub(crate) enum Address {
 
 /// A request of an AllocSvr to the store.
 #[derive(Clone, Debug)]
-pub(crate) enum Question {
+pub(crate) enum StoreRequest {
     Register { name: usize, port: usize, token: u64, lease: Duration, follows: Incarnation, seen: Revision },
     Renew(Renewal),
     Raise { session: Session, raises: Vec<Raise>, since: RouteVersion },
@@ -40,7 +40,7 @@ pub(crate) enum Question {
 
 /// A response of the store.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum StoreResponse {
     NotLeader(usize),
     Registered(Session, Mark),
     /// The registration does not follow the newest incarnation, which this is.
@@ -58,12 +58,14 @@ pub(crate) enum Told {
     Refused,
 }
 
-impl Told {
+impl StoreResponse {
     /// The store's mark, in a response other than a refusal.
     pub(crate) fn mark(&self) -> Option<Mark> {
         match self {
-            Told::Registered(_, mark) => Some(*mark),
-            Told::Renewed(update) | Told::Raised(_, update) | Told::Transferred(update) => Some(update.mark),
+            StoreResponse::Registered(_, mark) => Some(*mark),
+            StoreResponse::Renewed(update) | StoreResponse::Raised(_, update) | StoreResponse::Transferred(update) => {
+                Some(update.mark)
+            }
             _ => None,
         }
     }
@@ -71,9 +73,9 @@ impl Told {
     /// The process' own record in a refusal.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
-            Told::SessionOver(refused) => Some(*refused),
-            Told::Behind => Some(Refused::Behind),
-            Told::Follow(newest) => Some(Refused::Incarnation(*newest)),
+            StoreResponse::SessionOver(refused) => Some(*refused),
+            StoreResponse::Behind => Some(Refused::Behind),
+            StoreResponse::Follow(newest) => Some(Refused::Incarnation(*newest)),
             _ => None,
         }
     }
@@ -81,7 +83,7 @@ impl Told {
 
 /// What a source asks a target.
 #[derive(Clone, Debug)]
-pub(crate) enum PeerAsk {
+pub(crate) enum PeerRequest {
     Prepare(HandoverOffer),
     Stage(HandoverOffer, SectionCopy),
     Activate(HandoverOffer),
@@ -90,25 +92,25 @@ pub(crate) enum PeerAsk {
 /// A message.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    Ask {
+    Request {
         process: usize,
         rpc: u64,
         attempt: u32,
-        question: Rc<Question>,
+        request: Rc<StoreRequest>,
     },
     /// With how often the store had been restored when it responded.
-    Told {
+    StoreResponse {
         rpc: u64,
         attempt: u32,
         rollbacks: u32,
-        told: Rc<Told>,
+        response: Rc<StoreResponse>,
     },
     Peer {
         process: usize,
         id: u64,
-        ask: Rc<PeerAsk>,
+        request: Rc<PeerRequest>,
     },
-    PeerTold {
+    PeerResponse {
         id: u64,
         accepted: bool,
     },
@@ -139,8 +141,8 @@ pub(crate) struct Net {
     pub(crate) duplicates: u64,
     pub(crate) slow_ms: u64,
     pub(crate) ancient: u64,
-    pub(crate) answers_lost: u64,
-    pub(crate) peer_answers_lost: u64,
+    pub(crate) responses_lost: u64,
+    pub(crate) peer_responses_lost: u64,
     /// How many faults keep the store's responses from a process, by name and port.
     pub(crate) mute: [[u32; 2]; NAMES],
     /// The same for what a name asks the store.
@@ -148,7 +150,7 @@ pub(crate) struct Net {
     pub(crate) no_raises: [u32; NAMES],
     pub(crate) no_renewals: [u32; NAMES],
     pub(crate) no_commits: [u32; NAMES],
-    pub(crate) no_commit_answers: [u32; NAMES],
+    pub(crate) no_commit_responses: [u32; NAMES],
 }
 
 impl Net {
@@ -159,14 +161,14 @@ impl Net {
             duplicates: 0,
             slow_ms: 0,
             ancient: 0,
-            answers_lost: 0,
-            peer_answers_lost: 0,
+            responses_lost: 0,
+            peer_responses_lost: 0,
             mute: [[0; 2]; NAMES],
             only_commits: [0; NAMES],
             no_raises: [0; NAMES],
             no_renewals: [0; NAMES],
             no_commits: [0; NAMES],
-            no_commit_answers: [0; NAMES],
+            no_commit_responses: [0; NAMES],
         }
     }
 
@@ -183,8 +185,8 @@ impl Net {
     /// How long a message takes; `None` when it is lost.
     fn delay(&self, rng: &mut Rng, body: &Body, from: usize, to: usize) -> Option<u64> {
         let lost = match body {
-            Body::Told { .. } => self.answers_lost,
-            Body::PeerTold { .. } => self.peer_answers_lost,
+            Body::StoreResponse { .. } => self.responses_lost,
+            Body::PeerResponse { .. } => self.peer_responses_lost,
             _ => 0,
         };
         if (self.cut[from][to] > 0 && from != to) || rng.chance(self.loss) || rng.chance(lost) {
@@ -202,18 +204,19 @@ impl World {
     /// Whether a fault is meant for this kind of message.
     fn is_swallowed(&self, to: Address, body: &Body) -> bool {
         match (body, to) {
-            (Body::Told { told, .. }, Address::Process(p)) => {
+            (Body::StoreResponse { response, .. }, Address::Process(p)) => {
                 let process = &self.procs[p];
-                let made = matches!(**told, Told::Transferred(..)) && self.net.no_commit_answers[process.name] > 0;
+                let made = matches!(**response, StoreResponse::Transferred(..))
+                    && self.net.no_commit_responses[process.name] > 0;
                 made || self.net.mute[process.name][process.port] > 0
             }
-            (Body::Ask { process, question, .. }, _) => {
+            (Body::Request { process, request, .. }, _) => {
                 let name = self.procs[*process].name;
-                match **question {
-                    Question::Renew(_) => self.net.only_commits[name] > 0 || self.net.no_renewals[name] > 0,
-                    Question::Raise { .. } => self.net.only_commits[name] > 0 || self.net.no_raises[name] > 0,
-                    Question::Transfer { .. } => self.net.no_commits[name] > 0,
-                    Question::Register { .. } => false,
+                match **request {
+                    StoreRequest::Renew(_) => self.net.only_commits[name] > 0 || self.net.no_renewals[name] > 0,
+                    StoreRequest::Raise { .. } => self.net.only_commits[name] > 0 || self.net.no_raises[name] > 0,
+                    StoreRequest::Transfer { .. } => self.net.no_commits[name] > 0,
+                    StoreRequest::Register { .. } => false,
                 }
             }
             _ => false,

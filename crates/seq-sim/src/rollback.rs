@@ -20,8 +20,8 @@ use seq_core::{Incarnation, RenewSeq, SectionId, Seq};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::{MEMBERS, MOST_BACK_MS, MS};
-use crate::net::{Address, Told};
-use crate::session::{About, Rpc};
+use crate::net::{Address, StoreResponse};
+use crate::session::{Purpose, Rpc};
 use crate::store::{Entry, Store};
 use crate::world::{Event, Queued, StoreStep, World};
 
@@ -75,14 +75,14 @@ impl World {
     }
 
     /// Whether a process may use a response of the store; if not, it has stopped.
-    pub(crate) fn may_use(&mut self, p: usize, rpc: &Rpc, rollbacks: u32, told: &Told) -> bool {
+    pub(crate) fn may_use(&mut self, p: usize, rpc: &Rpc, rollbacks: u32, response: &StoreResponse) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
-        let counts = !matches!(rpc.about, About::Register);
+        let counts = !matches!(rpc.purpose, Purpose::Register);
         let process = &mut self.procs[p];
         if process.stopped {
             return false;
         }
-        if let Some(mark) = told.mark() {
+        if let Some(mark) = response.mark() {
             let taken = process.water.on_response(rpc.seen, mark, counts);
             if let Err(behind) = taken
                 && !trusts
@@ -95,13 +95,13 @@ impl World {
             answered.revision = answered.revision.max(mark.revision);
             answered.liveness = answered.liveness.max(mark.liveness);
         }
-        let Some(refused) = told.refused() else { return true };
+        let Some(refused) = response.refused() else { return true };
         let process = &self.procs[p];
-        let session = match &rpc.about {
-            About::Register => None,
-            About::Renew(renewal) => Some(renewal.session),
-            About::Raise(batch) => Some(batch.session()),
-            About::Commit(handover) => Some(handover.session),
+        let session = match &rpc.purpose {
+            Purpose::Register => None,
+            Purpose::Renew(renewal) => Some(renewal.session),
+            Purpose::Raise(batch) => Some(batch.session()),
+            Purpose::Commit(handover) => Some(handover.session),
         };
         let incarnation = session.map_or(process.registrations.follows(), |session| session.incarnation);
         let renewal = process.owner.renewal().filter(|renewal| Some(renewal.session) == session);
@@ -109,7 +109,7 @@ impl World {
         if trusts || !refused.shows_loss(incarnation, renewed) {
             return true;
         }
-        if matches!(told, Told::Behind) {
+        if matches!(response, StoreResponse::Behind) {
             self.coverage.saw(Situation::SeenMore);
         }
         self.stop(p, &format!("{refused:?} for incarnation {incarnation} after {renewed} renewals"));

@@ -20,7 +20,7 @@ use seq_core::{Epoch, SectionId, Seq};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
-use crate::net::{Address, Body, Question, Told};
+use crate::net::{Address, Body, StoreRequest, StoreResponse};
 use crate::process::Owned;
 use crate::store::{LONG_LEASE, LONG_TERMS};
 use crate::world::{Event, Step, TERMS, World};
@@ -52,7 +52,7 @@ impl RaisedSection for Owned {
 
 /// What a request is for.
 #[derive(Debug)]
-pub(crate) enum About {
+pub(crate) enum Purpose {
     Register,
     Renew(Renewal),
     Raise(RaiseBatch<Rc<Owned>>),
@@ -62,8 +62,8 @@ pub(crate) enum About {
 /// A request under way.
 #[derive(Debug)]
 pub(crate) struct Rpc {
-    pub(crate) about: About,
-    question: Rc<Question>,
+    pub(crate) purpose: Purpose,
+    request: Rc<StoreRequest>,
     sent: Clocks,
     call: StoreCall<usize>,
     /// The high-water mark when the attempt was sent: the process', and the world's own.
@@ -82,7 +82,11 @@ impl World {
         process.terms = terms;
         let (name, port, token, follows) = (process.name, process.port, process.token, process.registrations.follows());
         let seen = process.water.mark().revision;
-        self.ask(p, About::Register, Question::Register { name, port, token, lease: terms.lease, follows, seen });
+        self.request(
+            p,
+            Purpose::Register,
+            StoreRequest::Register { name, port, token, lease: terms.lease, follows, seen },
+        );
     }
 
     /// The terms that a name registers with now: those of the first name are longer where the set's terms allow for it.
@@ -108,7 +112,7 @@ impl World {
         process.polled_at = process.polled_at.filter(|at| *at > now);
         let Some(renewal) = process.owner.renewal() else { return };
         match process.renewals.poll(now, || expects) {
-            Poll::Send => self.ask(p, About::Renew(renewal.clone()), Question::Renew(renewal)),
+            Poll::Send => self.request(p, Purpose::Renew(renewal.clone()), StoreRequest::Renew(renewal)),
             Poll::Wait(due) if process.polled_at.is_none_or(|at| due < at) => {
                 process.polled_at = Some(due);
                 self.after((due - now).as_nanos() as u64, Event::Step(p, Step::Renew));
@@ -130,11 +134,11 @@ impl World {
     }
 
     /// Sends a request to the store. The clocks are read here, before anything is sent.
-    pub(crate) fn ask(&mut self, p: usize, about: About, question: Question) {
+    pub(crate) fn request(&mut self, p: usize, purpose: Purpose, request: StoreRequest) {
         let id = self.fresh();
         let (sent, none) = (self.clock(p), Mark::default());
         let call = self.procs[p].members.begin();
-        let rpc = Rpc { about, question: Rc::new(question), sent, call, seen: none, answered: none };
+        let rpc = Rpc { purpose, request: Rc::new(request), sent, call, seen: none, answered: none };
         self.procs[p].rpcs.insert(id, rpc);
         self.send_attempt(p, id);
     }
@@ -143,14 +147,14 @@ impl World {
         let process = &mut self.procs[p];
         let rpc = process.rpcs.get_mut(&id).expect("it is under way");
         (rpc.seen, rpc.answered) = (process.water.mark(), process.answered);
-        let (attempt, question) = (rpc.call.attempt(), rpc.question.clone());
+        let (attempt, request) = (rpc.call.attempt(), rpc.request.clone());
         let (host, member) = (process.name, *rpc.call.member());
-        self.send(host, Address::Member(member), Body::Ask { process: p, rpc: id, attempt, question });
+        self.send(host, Address::Member(member), Body::Request { process: p, rpc: id, attempt, request });
         let timeout = DEFAULT_ATTEMPT_TIMEOUT.as_nanos() as u64;
-        self.after(timeout, Event::Step(p, Step::AskTimeout(id, attempt)));
+        self.after(timeout, Event::Step(p, Step::RequestTimeout(id, attempt)));
     }
 
-    pub(crate) fn ask_timed_out(&mut self, p: usize, id: u64, attempt: u32) {
+    pub(crate) fn request_timed_out(&mut self, p: usize, id: u64, attempt: u32) {
         if self.procs[p].rpcs.get(&id).is_some_and(|rpc| rpc.call.attempt() == attempt) {
             self.next_attempt(p, id, AttemptFailure::NoResponse);
         }
@@ -167,18 +171,18 @@ impl World {
             return self.send_attempt(p, id);
         }
         let rpc = process.rpcs.remove(&id).expect("it is under way");
-        self.request_failed(p, rpc.about);
+        self.request_failed(p, rpc.purpose);
     }
 
     /// No member responded as the leader.
-    fn request_failed(&mut self, p: usize, about: About) {
-        match about {
-            About::Register => {
+    fn request_failed(&mut self, p: usize, purpose: Purpose) {
+        match purpose {
+            Purpose::Register => {
                 let jitter = self.jitter();
                 let wait = self.procs[p].registrations.on_failed(jitter);
                 self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
             }
-            About::Renew(renewal) => {
+            Purpose::Renew(renewal) => {
                 let current = self.procs[p].owner.session() == Some(renewal.session);
                 if current && self.bug != Some(Bug::RenewsOnce) {
                     let (now, jitter) = (self.elapsed(), self.jitter());
@@ -186,10 +190,10 @@ impl World {
                     self.renew(p);
                 }
             }
-            About::Raise(batch) if self.bug == Some(Bug::ForgetsFailedRaise) => {
+            Purpose::Raise(batch) if self.bug == Some(Bug::ForgetsFailedRaise) => {
                 self.procs[p].raises.on_session_over(batch);
             }
-            About::Raise(batch) => {
+            Purpose::Raise(batch) => {
                 let (now, jitter) = (self.elapsed(), self.jitter());
                 let failed = self.procs[p].raises.on_failed(batch, now, jitter);
                 let clocks = self.clock(p);
@@ -197,48 +201,48 @@ impl World {
                 let due = self.procs[p].raises.next_deadline().expect("it waits after a failure");
                 self.after((due - now).as_nanos() as u64, Event::Step(p, Step::RaiseAgain));
             }
-            About::Commit(handover) => self.commit_unknown(p, handover),
+            Purpose::Commit(handover) => self.commit_unknown(p, handover),
         }
     }
 
     /// A response of a member arrived.
-    pub(crate) fn told(&mut self, p: usize, id: u64, attempt: u32, rollbacks: u32, told: &Rc<Told>) {
+    pub(crate) fn response(&mut self, p: usize, id: u64, attempt: u32, rollbacks: u32, response: &Rc<StoreResponse>) {
         let any_attempt = self.bug == Some(Bug::ClockPerAttempt);
         if self.procs[p].rpcs.get(&id).is_none_or(|rpc| rpc.call.attempt() != attempt && !any_attempt) {
             self.coverage.saw(Situation::LateAnswer);
             return;
         }
-        if let Told::NotLeader(leader) = **told {
+        if let StoreResponse::NotLeader(leader) = **response {
             return self.next_attempt(p, id, AttemptFailure::NotLeader(Some(leader)));
         }
         let process = &mut self.procs[p];
         let rpc = process.rpcs.remove(&id).expect("it is under way");
         process.members.on_response(&rpc.call);
-        if !self.may_use(p, &rpc, rollbacks, told) {
+        if !self.may_use(p, &rpc, rollbacks, response) {
             return;
         }
         if self.bug == Some(Bug::LeaseBeforeNews)
-            && matches!(**told, Told::Renewed(_) | Told::Raised(..))
+            && matches!(**response, StoreResponse::Renewed(_) | StoreResponse::Raised(..))
             && self.procs[p].owner.session().is_some()
         {
             self.extend(p, rpc.sent);
             let wait = self.rng.between(MS, 50 * MS);
-            return self.after(wait, Event::Step(p, Step::Settle(Box::new(rpc), told.clone())));
+            return self.after(wait, Event::Step(p, Step::Settle(Box::new(rpc), response.clone())));
         }
-        self.settle(p, rpc, told);
+        self.settle(p, rpc, response);
     }
 
     /// A response is adopted.
-    pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, told: &Told) {
-        match (rpc.about, told) {
-            (About::Register, Told::Registered(session, _)) => self.registered(p, *session),
-            (About::Register, Told::Follow(newest)) => {
+    pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, response: &StoreResponse) {
+        match (rpc.purpose, response) {
+            (Purpose::Register, StoreResponse::Registered(session, _)) => self.registered(p, *session),
+            (Purpose::Register, StoreResponse::Follow(newest)) => {
                 if !self.procs[p].registrations.on_newer(*newest) {
-                    return self.request_failed(p, About::Register);
+                    return self.request_failed(p, Purpose::Register);
                 }
                 self.after(0, Event::Step(p, Step::Register));
             }
-            (About::Renew(renewal), Told::Renewed(update)) => {
+            (Purpose::Renew(renewal), StoreResponse::Renewed(update)) => {
                 let (sent, update) = (rpc.sent, update.clone());
                 let taken = self.step(p, |owner, effects| owner.on_renewed(&renewal, sent, update, effects));
                 self.require_adopted(p, taken);
@@ -247,18 +251,18 @@ impl World {
                     self.renew(p);
                 }
             }
-            (About::Renew(renewal), Told::SessionOver(_)) => self.end_session(p, renewal.session),
-            (About::Raise(batch), Told::Raised(ceilings, update)) => {
+            (Purpose::Renew(renewal), StoreResponse::SessionOver(_)) => self.end_session(p, renewal.session),
+            (Purpose::Raise(batch), StoreResponse::Raised(ceilings, update)) => {
                 self.raised(p, batch, ceilings, rpc.sent, update.clone());
             }
-            (About::Raise(batch), Told::SessionOver(_)) => {
+            (Purpose::Raise(batch), StoreResponse::SessionOver(_)) => {
                 let session = batch.session();
                 self.procs[p].raises.on_session_over(batch);
                 self.coverage.saw(Situation::RaiseRefused);
                 self.end_session(p, session);
             }
-            (About::Commit(handover), told) => self.commit_told(p, handover, rpc.sent, told),
-            (about, _) => self.request_failed(p, about),
+            (Purpose::Commit(handover), response) => self.commit_response(p, handover, rpc.sent, response),
+            (purpose, _) => self.request_failed(p, purpose),
         }
     }
 
@@ -295,7 +299,7 @@ impl World {
                 }
             }
             let (session, since) = (batch.session(), process.owner.known_version());
-            self.ask(p, About::Raise(batch), Question::Raise { session, raises, since });
+            self.request(p, Purpose::Raise(batch), StoreRequest::Raise { session, raises, since });
         }
     }
 

@@ -19,7 +19,7 @@ use seq_core::{Epoch, Incarnation, Liveness, NodeId, Revision, Seq};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::{MEMBERS, MS, NAMES, SECOND, Weather};
-use crate::net::{Address, Body, Question, Told};
+use crate::net::{Address, Body, StoreRequest, StoreResponse};
 use crate::world::{Event, STEP, StoreStep, TERMS, World};
 
 /// Least time between two looks of an arbiter.
@@ -85,7 +85,7 @@ pub(crate) enum InHand {
 
 /// The sender of a request, for the response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     process: usize,
     rpc: u64,
     attempt: u32,
@@ -95,7 +95,7 @@ pub(crate) struct Asker {
 /// An entry of the log on its way.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    Asked(Rc<Question>, Option<Asker>),
+    Requested(Rc<StoreRequest>, Option<Requester>),
     Reassign(Vec<Reassign>, usize),
     Drain(usize, bool),
     Terms(Terms),
@@ -151,28 +151,35 @@ impl World {
         }
     }
 
-    /// A question reached a member.
-    pub(crate) fn asked(&mut self, member: usize, process: usize, rpc: u64, attempt: u32, question: Rc<Question>) {
-        let asker = Asker { process, rpc, attempt, member };
+    /// A request reached a member.
+    pub(crate) fn requested(
+        &mut self,
+        member: usize,
+        process: usize,
+        rpc: u64,
+        attempt: u32,
+        request: Rc<StoreRequest>,
+    ) {
+        let requester = Requester { process, rpc, attempt, member };
         if self.store.seats[member].is_none() {
             let leader = self.store.leader;
-            return self.tell(asker, Told::NotLeader(leader));
+            return self.tell(requester, StoreResponse::NotLeader(leader));
         }
         let wait = self.rng.between(MS / 2, 4 * MS);
         if member == self.store.leader {
-            self.after(wait, Event::Store(StoreStep::Apply(Box::new(Entry::Asked(question, Some(asker))))));
+            self.after(wait, Event::Store(StoreStep::Apply(Box::new(Entry::Requested(request, Some(requester))))));
         } else if self.rng.chance(500) {
             // The new leader has the entry in its log; the old one never learns.
             self.coverage.saw(Situation::LateEntry);
             let wait = wait + self.rng.below(SECOND);
-            self.after(wait, Event::Store(StoreStep::Apply(Box::new(Entry::Asked(question, None)))));
+            self.after(wait, Event::Store(StoreStep::Apply(Box::new(Entry::Requested(request, None)))));
         }
     }
 
-    fn tell(&mut self, asker: Asker, told: Told) {
-        let Asker { process, rpc, attempt, member } = asker;
+    fn tell(&mut self, requester: Requester, response: StoreResponse) {
+        let Requester { process, rpc, attempt, member } = requester;
         let rollbacks = u32::from(self.store.rolled_back.is_some());
-        let body = Body::Told { rpc, attempt, rollbacks, told: Rc::new(told) };
+        let body = Body::StoreResponse { rpc, attempt, rollbacks, response: Rc::new(response) };
         self.send(NAMES + member, Address::Process(process), body);
     }
 
@@ -185,8 +192,8 @@ impl World {
         let before: Vec<SectionRecord> = self.store.state.sections.clone();
         self.keep_state();
         match entry {
-            Entry::Asked(question, asker) => {
-                let command = command(&question, self.bug, &self.store.state);
+            Entry::Requested(request, requester) => {
+                let command = command(&request, self.bug, &self.store.state);
                 let mut answer = self.store.state.apply(&command);
                 if self.bug == Some(Bug::UnfencedRaise) {
                     raise_unfenced(&mut self.store.state, &command, &mut answer);
@@ -197,10 +204,10 @@ impl World {
                 {
                     self.coverage.saw(Situation::Released);
                 }
-                if let Some(asker) = asker {
+                if let Some(requester) = requester {
                     let late = if self.store.late_news > 0 { 300 * MS } else { 2 * MS };
                     let wait = self.rng.below(late);
-                    self.after(wait, Event::Store(StoreStep::Answer(asker, question, Box::new(answer))));
+                    self.after(wait, Event::Store(StoreStep::Answer(requester, request, Box::new(answer))));
                 }
             }
             Entry::Reassign(mut moves, member) => {
@@ -251,45 +258,48 @@ impl World {
     }
 
     /// A member responds, from the state as it is by now.
-    pub(crate) fn answer(&mut self, asker: Asker, question: &Question, answer: Answer) {
-        let plan = self.store.seats[asker.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
+    pub(crate) fn answer(&mut self, requester: Requester, request: &StoreRequest, answer: Answer) {
+        let plan = self.store.seats[requester.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
         let update = |session: Session, since| {
             let current = self.store.state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
             OwnershipUpdate::of(&self.store.state, &plan, session, since).ok_or(Refused::Incarnation(current))
         };
-        let over = |refusal: &CommandRefusal| Refused::of(refusal).map_or(Told::Refused, Told::SessionOver);
-        let told = match (answer, question) {
+        let over =
+            |refusal: &CommandRefusal| Refused::of(refusal).map_or(StoreResponse::Refused, StoreResponse::SessionOver);
+        let response = match (answer, request) {
             (Answer::Registered(Ok((node, incarnation))), _) => {
                 let liveness = self.store.state.node(node).map_or(Liveness(0), |record| record.liveness);
                 let mark = Mark { revision: self.store.state.revision, liveness };
-                Told::Registered(Session { node, incarnation }, mark)
+                StoreResponse::Registered(Session { node, incarnation }, mark)
             }
-            (Answer::Registered(Err(CommandRefusal::StoreBehind { .. })), _) => Told::Behind,
-            (Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })), _) => Told::Follow(current),
-            (Answer::Renewed(Ok(())), Question::Renew(renewal)) => {
-                update(renewal.session, renewal.route_version).map_or_else(Told::SessionOver, Told::Renewed)
+            (Answer::Registered(Err(CommandRefusal::StoreBehind { .. })), _) => StoreResponse::Behind,
+            (Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })), _) => {
+                StoreResponse::Follow(current)
             }
-            (Answer::Raised(Ok(ceilings)), Question::Raise { session, since, .. }) => {
-                update(*session, *since).map_or_else(Told::SessionOver, |update| Told::Raised(ceilings, update))
-            }
-            (Answer::Transferred(Ok(_)), Question::Transfer { transfer, since }) => {
+            (Answer::Renewed(Ok(())), StoreRequest::Renew(renewal)) => update(renewal.session, renewal.route_version)
+                .map_or_else(StoreResponse::SessionOver, StoreResponse::Renewed),
+            (Answer::Raised(Ok(ceilings)), StoreRequest::Raise { session, since, .. }) => update(*session, *since)
+                .map_or_else(StoreResponse::SessionOver, |update| StoreResponse::Raised(ceilings, update)),
+            (Answer::Transferred(Ok(_)), StoreRequest::Transfer { transfer, since }) => {
                 let session = Session { node: transfer.from, incarnation: transfer.incarnation };
-                update(session, *since).map_or_else(Told::SessionOver, Told::Transferred)
+                update(session, *since).map_or_else(StoreResponse::SessionOver, StoreResponse::Transferred)
             }
-            (Answer::Transferred(Err(refusal)), Question::Transfer { transfer, .. }) => match refusal {
+            (Answer::Transferred(Err(refusal)), StoreRequest::Transfer { transfer, .. }) => match refusal {
                 CommandRefusal::OtherIncarnation { node, current, .. } if node == transfer.to => {
-                    Told::TargetGone(current)
+                    StoreResponse::TargetGone(current)
                 }
-                CommandRefusal::UnknownNode { node } if node == transfer.to => Told::TargetGone(Incarnation(0)),
+                CommandRefusal::UnknownNode { node } if node == transfer.to => {
+                    StoreResponse::TargetGone(Incarnation(0))
+                }
                 refusal @ (CommandRefusal::OtherIncarnation { .. } | CommandRefusal::UnknownNode { .. }) => {
                     over(&refusal)
                 }
-                _ => Told::Lost,
+                _ => StoreResponse::Lost,
             },
             (Answer::Renewed(Err(refusal)) | Answer::Raised(Err(refusal)), _) => over(&refusal),
-            _ => Told::Refused,
+            _ => StoreResponse::Refused,
         };
-        self.tell(asker, told);
+        self.tell(requester, response);
     }
 
     /// An arbiter looks, and proposes.
@@ -363,9 +373,9 @@ impl World {
     }
 }
 
-fn command(question: &Question, bug: Option<Bug>, state: &State) -> Command {
-    match question {
-        Question::Register { name, port, token, lease, follows, seen } => {
+fn command(request: &StoreRequest, bug: Option<Bug>, state: &State) -> Command {
+    match request {
+        StoreRequest::Register { name, port, token, lease, follows, seen } => {
             let name = name.to_string();
             let newest = state.nodes().find(|(_, node)| node.name == name).map(|(_, node)| node.incarnation);
             let any = bug == Some(Bug::AnyPredecessor);
@@ -374,17 +384,17 @@ fn command(question: &Question, bug: Option<Bug>, state: &State) -> Command {
             let first = Registration::new(&name, &addr, *token);
             Command::Register(Registration { lease: *lease, follows, seen: *seen, ..first })
         }
-        Question::Renew(renewal) => Command::Renew {
+        StoreRequest::Renew(renewal) => Command::Renew {
             node: renewal.session.node,
             incarnation: renewal.session.incarnation,
             renew_seq: renewal.renew_seq,
             released: renewal.released.clone(),
             leaving: renewal.leaving,
         },
-        Question::Raise { session, raises, .. } => {
+        StoreRequest::Raise { session, raises, .. } => {
             Command::Raise { node: session.node, incarnation: session.incarnation, raises: raises.clone() }
         }
-        Question::Transfer { transfer, .. } => Command::Transfer(*transfer),
+        StoreRequest::Transfer { transfer, .. } => Command::Transfer(*transfer),
     }
 }
 

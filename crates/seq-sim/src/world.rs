@@ -19,12 +19,12 @@ use crate::clock::MachineClock;
 use crate::coverage::Coverage;
 use crate::faults::{FAULTS_END, MEMBERS, MS, NAMES, SECOND, Swarm};
 use crate::inject;
-use crate::net::{Address, Body, Net, Question, Told};
+use crate::net::{Address, Body, Net, StoreRequest, StoreResponse};
 use crate::process::{Owned, Process};
 use crate::rng::Rng;
 use crate::serving::{Checked, Pending};
 use crate::session::{AfterRaise, Rpc};
-use crate::store::{Asker, Entry, InHand, LONG_TERMS, Store};
+use crate::store::{Entry, InHand, LONG_TERMS, Requester, Store};
 use crate::trace::Trace;
 
 /// The set's name.
@@ -59,8 +59,8 @@ const PROBE_TIME: u64 = 5 * SECOND;
 pub(crate) enum Step {
     Register,
     Renew,
-    AskTimeout(u64, u32),
-    Settle(Box<Rpc>, Rc<Told>),
+    RequestTimeout(u64, u32),
+    Settle(Box<Rpc>, Rc<StoreResponse>),
     RaiseAgain,
     AfterRaise(Box<AfterRaise>),
     PeerTimeout(u64),
@@ -81,7 +81,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) enum StoreStep {
     Apply(Box<Entry>),
-    Answer(Asker, Rc<Question>, Box<Answer>),
+    Answer(Requester, Rc<StoreRequest>, Box<Answer>),
     Look(usize, u64),
     LookOn(usize, u64, InHand),
 }
@@ -263,7 +263,7 @@ impl World {
         let member = match event {
             Event::Message { to: Address::Member(member), .. }
             | Event::Store(StoreStep::Look(member, _) | StoreStep::LookOn(member, ..)) => *member,
-            Event::Store(StoreStep::Answer(asker, ..)) => asker.member,
+            Event::Store(StoreStep::Answer(requester, ..)) => requester.member,
             _ => return None,
         };
         Some(self.members_stalled[member]).filter(|until| *until > self.now)
@@ -289,7 +289,7 @@ impl World {
             }
             Event::Resume(p) => self.resume(p),
             Event::Store(StoreStep::Apply(entry)) => self.apply(*entry),
-            Event::Store(StoreStep::Answer(asker, question, answer)) => self.answer(asker, &question, *answer),
+            Event::Store(StoreStep::Answer(requester, request, answer)) => self.answer(requester, &request, *answer),
             Event::Store(StoreStep::Look(member, at)) => self.look_at_state(member, at),
             Event::Store(StoreStep::LookOn(member, at, in_hand)) => self.look_on(member, at, in_hand),
             Event::NextCall(client) => self.call(client),
@@ -323,8 +323,8 @@ impl World {
                 return;
             }
             Address::Member(member) => {
-                if let Body::Ask { process, rpc, attempt, question } = body {
-                    self.asked(member, process, rpc, attempt, question);
+                if let Body::Request { process, rpc, attempt, request } = body {
+                    self.requested(member, process, rpc, attempt, request);
                 }
                 return;
             }
@@ -339,14 +339,16 @@ impl World {
             return self.procs[p].backlog.push_back(Event::Message { to: Address::Process(p), body });
         }
         match body {
-            Body::Told { rpc, attempt, rollbacks, told } => self.told(p, rpc, attempt, rollbacks, &told),
-            Body::Peer { process, id, ask } => self.peer_asks(p, process, id, &ask),
-            Body::PeerTold { id, accepted } => self.peer_told(p, id, accepted),
+            Body::StoreResponse { rpc, attempt, rollbacks, response } => {
+                self.response(p, rpc, attempt, rollbacks, &response)
+            }
+            Body::Peer { process, id, request } => self.peer_request(p, process, id, &request),
+            Body::PeerResponse { id, accepted } => self.peer_response(p, id, accepted),
             Body::FetchRoutes { process, id, known } => self.serve_routes(p, process, id, known),
             Body::PeerRoutes { id, update } => self.adopt_peer_routes(p, id, update.as_deref()),
             Body::Call(call) => self.arrive(p, call),
             Body::Reply { to, reply } => self.forwarded(p, to, reply),
-            Body::Ask { .. } => {}
+            Body::Request { .. } => {}
         }
     }
 
@@ -354,11 +356,11 @@ impl World {
         match step {
             Step::Register => self.register(p),
             Step::Renew => self.renew(p),
-            Step::AskTimeout(id, attempt) => self.ask_timed_out(p, id, attempt),
-            Step::Settle(rpc, told) => self.settle(p, *rpc, &told),
+            Step::RequestTimeout(id, attempt) => self.request_timed_out(p, id, attempt),
+            Step::Settle(rpc, response) => self.settle(p, *rpc, &response),
             Step::RaiseAgain => self.raise(p),
             Step::AfterRaise(after) => self.after_raise(p, *after),
-            Step::PeerTimeout(id) => self.peer_told(p, id, false),
+            Step::PeerTimeout(id) => self.peer_response(p, id, false),
             Step::CommitAgain(handover) => self.commit(p, handover),
             Step::Look(checked) => {
                 self.procs[p].in_call -= 1;

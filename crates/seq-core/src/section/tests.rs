@@ -127,7 +127,7 @@ impl Twin {
                 prop_assert!(!self.frozen && value > self.ceiling && value <= Seq::MAX.0);
                 prop_assert_eq!(needed, Seq(value));
                 due(ticket, self)?;
-                prop_assert!(self.queued, "a call waits for a raise that nobody will ask for");
+                prop_assert!(self.queued, "a call waits for a raise that is not queued");
                 self.waits_for = self.waits_for.max(value);
             }
             Take::Given { value: got, prev, ticket } => {
