@@ -1,5 +1,6 @@
 //! The load generators, and their output.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -29,10 +30,18 @@ pub(crate) async fn output(program: &Path, args: &[&str]) -> anyhow::Result<Stri
     Ok(String::from_utf8(ended.stdout)?)
 }
 
-/// `seqsvr bench` with these flags. The CPU time is the one that the server reports.
-pub(crate) async fn bench(seqsvr: &Path, addr: &str, seconds: u32, flags: &str) -> anyhow::Result<Figure> {
+/// `seqsvr bench` of these uids, with these flags. The CPU time is the one that the server reports.
+pub(crate) async fn bench(
+    seqsvr: &Path,
+    addr: &str,
+    seconds: u32,
+    uids: Range<u64>,
+    flags: &str,
+) -> anyhow::Result<Figure> {
     let (addr, seconds) = (format!("http://{addr}"), seconds.to_string());
-    let mut args = vec!["bench", "--addr", &addr, "--duration-s", &seconds, "--uids", "1000000", "-o", "json"];
+    let (first, uids) = (uids.start.to_string(), (uids.end - uids.start).to_string());
+    let mut args = vec!["bench", "--addr", &addr, "--duration-s", &seconds, "-o", "json"];
+    args.extend(["--first-uid", &first, "--uids", &uids]);
     args.extend(flags.split_whitespace());
     let report: Value = serde_json::from_str(&output(seqsvr, &args).await?)?;
     let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("the report has no {name}"));

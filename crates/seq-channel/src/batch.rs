@@ -8,7 +8,7 @@
 //! node owns, is refused with `WOULD_WAIT`. Its caller sends it again as a unary request.
 //!
 //! The SDK coalesces its calls with it (docs/adr/0009-coalescing.md), and AllocSvrs forward with it
-//! (docs/adr/0013-forwarding-over-streams.md).
+//! (docs/adr/0012-forwarding-over-streams.md).
 //!
 //! Modules, each using only those before it: [`response`] is the part of a response that belongs to one call; [`queue`]
 //! holds the pending and the in-flight calls, without any I/O; [`shared_queue`] is the queue as callers and stream share
