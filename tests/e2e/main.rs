@@ -10,6 +10,7 @@ mod connect_node;
 mod crash;
 mod dev;
 mod files;
+mod forwarding;
 mod http;
 mod kill;
 mod numbers;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 
+mod cluster;
 mod echo;
 mod etcd;
 mod peer;

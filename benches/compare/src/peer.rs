@@ -74,6 +74,11 @@ impl Peer {
         self.processes.first()?.id()
     }
 
+    /// CPU seconds used by one of the processes.
+    pub(crate) fn cpu_of(&self, process: usize) -> f64 {
+        self.processes.get(process).and_then(|child| tree_cpu(child.id()?)).unwrap_or_default()
+    }
+
     /// CPU seconds used by the processes.
     pub(crate) fn cpu(&self) -> f64 {
         self.processes.iter().filter_map(|child| tree_cpu(child.id()?)).sum()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::cluster::{Cluster, UIDS};
 use crate::etcd::{self, Work};
 use crate::peer::{Peer, find, free_port};
 use crate::table::{Goal, Row};
@@ -23,8 +24,10 @@ pub(crate) enum Suite {
     Wire,
     /// The SDK with and without coalescing.
     Sdk,
-    /// The Redis endpoint and Redis.
+    /// The Redis endpoint, of one node and of one in three that forwards two thirds, and Redis.
     Redis,
+    /// Unary calls at the owner, and at a node that forwards all of them.
+    Forward,
     /// Counters in PostgreSQL.
     Postgres,
     /// MariaDB as a ticket server.
@@ -81,6 +84,9 @@ const REDIS: [(&str, u32, u32, u64); 4] = [
     ("pipeline 64", 64, 1, 1_200_000),
 ];
 
+/// Allocators of the clusters that forward.
+const NODES: usize = 3;
+
 impl Bench {
     fn add(&mut self, name: String, figure: Figure) {
         match figure.instructions {
@@ -100,6 +106,7 @@ impl Bench {
             Suite::Wire => self.wire(dir.path()).await,
             Suite::Sdk => self.sdk(dir.path()).await,
             Suite::Redis => self.redis(dir.path()).await,
+            Suite::Forward => self.forward(dir.path()).await,
             Suite::Postgres => self.postgres(dir.path()).await,
             Suite::Mariadb => self.mariadb(dir.path()).await,
             Suite::Etcd => self.etcd(dir.path()).await,
@@ -114,68 +121,32 @@ impl Bench {
         [(OURS, self.seqsvr.clone())].into_iter().chain(baseline).collect()
     }
 
-    /// Starts one store and one allocator with one serving thread, as separate processes, of each build. The allocator
-    /// is the measured one. Returns also its Redis address.
-    async fn ours(&self, dir: &Path) -> anyhow::Result<Vec<(&'static str, Peer, String)>> {
+    /// Starts a cluster of so many allocators of each build, by the first word of its rows.
+    async fn ours(&self, dir: &Path, allocs: usize) -> anyhow::Result<Vec<(&'static str, Cluster)>> {
         let mut all = Vec::new();
         for (build, seqsvr) in self.builds() {
-            let dir = dir.join(build);
+            let dir = dir.join(format!("{build}-{allocs}"));
             std::fs::create_dir(&dir)?;
-            let (peer, redis) = self.cluster(&seqsvr, &dir, &[]).await.context(build)?;
-            all.push((build, peer, redis));
+            all.push((build, Cluster::start(&seqsvr, &dir, allocs, &[]).await.context(build)?));
         }
         Ok(all)
-    }
-
-    /// `under` is a program, with its arguments, that runs the allocator.
-    async fn cluster(&self, seqsvr: &Path, dir: &Path, under: &[&str]) -> anyhow::Result<(Peer, String)> {
-        let ports: Vec<u16> = (0..5).map(|_| free_port()).collect::<Result<_, _>>()?;
-        let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
-        let set = dir.join("set.toml");
-        let text = format!(
-            "name = \"compare\"\nuids = \"0..1_000_000\"\nsection_size = 100_000\nstep = 10_000\n[[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\n\
-             [[alloc]]\nname = \"a1\"\naddr = \"{}\"\nhttp = \"{}\"\nredis = \"{}\"\n",
-            at(0),
-            at(1),
-            at(2),
-            at(3),
-            at(4)
-        );
-        std::fs::write(&set, text)?;
-        let (set, data) = (set.to_string_lossy().into_owned(), dir.join("s1").to_string_lossy().into_owned());
-        let mut store = Peer::new(dir);
-        store.start(seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data, "--form"], &at(0)).await?;
-        let mut peer = Peer::new(dir);
-        let program = seqsvr.to_string_lossy();
-        let command = [under, &[&*program, "alloc", "--set", &set, "--name", "a1", "--cores", "1"]].concat();
-        peer.start(Path::new(command[0]), &command[1..], &at(2)).await?;
-        let url = format!("http://{}", at(2));
-        let mut tries = 0;
-        // The first number is allocated once the allocator owns its sections.
-        while let Err(error) = tool::output(seqsvr, &["next", "0", "--addr", &url]).await {
-            tries += 1;
-            anyhow::ensure!(tries < 20, error.context("the cluster does not become ready"));
-        }
-        // Only the allocator is measured; the store runs as long.
-        peer.beside(store);
-        Ok((peer, at(4)))
     }
 
     async fn wire(&mut self, dir: &Path) -> anyhow::Result<()> {
         let addr = format!("127.0.0.1:{}", free_port()?);
         let mut bare = Peer::new(dir);
         bare.start(&self.me, &["echo", "--addr", &addr], &addr).await?;
-        let ours = self.ours(dir).await?;
+        let ours = self.ours(dir, 1).await?;
         for (name, flags) in WIRE {
-            let sides = ours.iter().map(|(build, peer, _)| (*build, peer));
+            let sides = ours.iter().map(|(build, cluster)| (*build, &cluster.peer));
             for (side, peer) in [("bare", &bare)].into_iter().chain(sides) {
-                let figure = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, flags).await?;
+                let figure = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, UIDS, flags).await?;
                 self.add(format!("{side} {name}"), figure);
             }
         }
-        for (build, peer, _) in ours {
-            let json =
-                tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, "--endpoint json --concurrency 64").await?;
+        for (build, Cluster { peer, .. }) in ours {
+            let flags = "--endpoint json --concurrency 64";
+            let json = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, UIDS, flags).await?;
             self.add(format!("{build} JSON over HTTP/1.1"), json);
             peer.stop().await?;
         }
@@ -183,16 +154,16 @@ impl Bench {
     }
 
     async fn sdk(&mut self, dir: &Path) -> anyhow::Result<()> {
-        let ours = self.ours(dir).await?;
+        let ours = self.ours(dir, 1).await?;
         for (name, flags) in [("SDK, one call a message", " --no-coalescing"), ("SDK, calls share messages", "")] {
             let flags = format!("--endpoint sdk --concurrency 256{flags}");
-            for (build, peer, _) in &ours {
-                let figure = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, &flags).await?;
+            for (build, Cluster { peer, .. }) in &ours {
+                let figure = tool::bench(&self.seqsvr, &peer.addrs[0], self.seconds, UIDS, &flags).await?;
                 self.add(format!("{build} {name}"), figure);
             }
         }
-        for (_, peer, _) in ours {
-            peer.stop().await?;
+        for (_, cluster) in ours {
+            cluster.peer.stop().await?;
         }
         Ok(())
     }
@@ -213,9 +184,10 @@ impl Bench {
             peer.start(&server, &args, &format!("127.0.0.1:{port}")).await?;
             peers.push((name.to_owned(), port, peer));
         }
-        for (build, peer, redis) in self.ours(dir).await? {
-            let port = redis.rsplit_once(':').context("an address without a port")?.1.to_owned();
-            peers.push((format!("{build} RESP"), port, peer));
+        for (allocs, place) in [(1, ""), (NODES, " at one of 3 nodes")] {
+            for (build, Cluster { peer, redis, .. }) in self.ours(dir, allocs).await? {
+                peers.push((format!("{build} RESP{place}"), redis[0].clone(), peer));
+            }
         }
         for (case, pipeline, threads, per_second) in REDIS {
             for (name, port, peer) in &peers {
@@ -229,6 +201,32 @@ impl Bench {
         }
         for (_, _, peer) in peers {
             peer.stop().await?;
+        }
+        Ok(())
+    }
+
+    /// Unary calls at the owner of their uids, and at a node that forwards them there.
+    async fn forward(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let ours = self.ours(dir, NODES).await?;
+        for (build, cluster) in &ours {
+            let (nodes, uids) = (&cluster.peer, cluster.owned_and_forwarded().await?);
+            for (what, flags) in &WIRE[..2] {
+                for (place, uids) in ["the owner", "another node"].into_iter().zip(uids.clone()) {
+                    let before: Vec<f64> = (0..NODES).map(|node| nodes.cpu_of(node)).collect();
+                    let figure = tool::bench(&self.seqsvr, &nodes.addrs[0], self.seconds, uids, flags).await?;
+                    // Of the warm-up as well: it makes each a little too much, at both places.
+                    let cpu_us = |node: usize| (nodes.cpu_of(node) - before[node]) * 1e6 / figure.numbers as f64;
+                    let each: Vec<f64> = (0..NODES).map(cpu_us).collect();
+                    eprintln!("  {build} {what}, at {place}: CPU of each node {each:.2?} us");
+                    self.add(
+                        format!("{build} {what}, at {place}"),
+                        Figure { cpu_us: Some(each.iter().sum()), ..figure },
+                    );
+                }
+            }
+        }
+        for (_, cluster) in ours {
+            cluster.peer.stop().await?;
         }
         Ok(())
     }
@@ -338,10 +336,10 @@ impl Bench {
                 std::fs::create_dir(&dir)?;
                 let out = format!("--callgrind-out-file={}", dir.join("callgrind").display());
                 let under = [&*valgrind.to_string_lossy(), "--tool=callgrind", &out];
-                let (peer, _) = self.cluster(&seqsvr, &dir, &under).await.context(build)?;
+                let Cluster { peer, .. } = Cluster::start(&seqsvr, &dir, 1, &under).await.context(build)?;
                 let pid = peer.pid().context("the allocator ended")?.to_string();
                 tool::output(&control, &["--zero", &pid]).await?;
-                let numbers = tool::bench_calls(&self.seqsvr, &peer.addrs[0], calls, flags).await?;
+                let numbers = tool::bench_calls(&self.seqsvr, &peer.addrs[0], calls, UIDS, flags).await?;
                 tool::output(&control, &["--dump", &pid]).await?;
                 peer.stop().await?;
                 let instructions = Some(tool::instructions(&dir)? as f64 / numbers as f64);
@@ -408,8 +406,10 @@ async fn etcd_members(dir: &Path, members: usize) -> anyhow::Result<Peer> {
 
 /// The goals, each a comparison of two rows.
 pub(crate) fn goals() -> Vec<Goal> {
-    let goal =
-        |ours: &str, theirs: &str, rate, cpu, p50| Goal { ours: ours.into(), theirs: theirs.into(), rate, cpu, p50 };
+    let goal = |ours: &str, theirs: &str, rate, cpu, p50| {
+        let (ours, theirs) = (ours.into(), theirs.into());
+        Goal { ours, theirs, rate, cpu, p50, p99: None }
+    };
     let mut goals = vec![
         goal("seqsvr unary", "bare unary", Some(0.9), Some(1.1), None),
         goal("seqsvr stream, 1 uid a message", "bare stream, 1 uid a message", Some(0.75), None, None),
@@ -424,5 +424,14 @@ pub(crate) fn goals() -> Vec<Goal> {
         goals.push(goal(&ours, &format!("Redis, {case}"), Some(plain), Some(cpu), None));
         goals.push(goal(&ours, &format!("Redis always, {case}"), Some(always), None, None));
     }
+    // A node that forwards two thirds, beside one that owns everything.
+    for (case, one, redis) in [("pipeline 1", 0.75, 0.8), ("pipeline 16", 0.6, 1.2), ("pipeline 64", 0.5, 1.8)] {
+        let ours = format!("seqsvr RESP at one of 3 nodes, {case}");
+        let alone = goal(&ours, &format!("seqsvr RESP, {case}"), Some(one), None, None);
+        goals.push(Goal { p99: Some(2.0), ..alone });
+        goals.push(goal(&ours, &format!("Redis, {case}"), Some(redis), None, None));
+    }
+    let unary = goal("seqsvr unary, at another node", "seqsvr unary, at the owner", Some(0.6), None, None);
+    goals.push(Goal { p99: Some(2.0), ..unary });
     goals
 }

@@ -23,6 +23,8 @@ pub(crate) struct Goal {
     pub(crate) cpu: Option<f64>,
     /// Maximum ratio of median latency.
     pub(crate) p50: Option<f64>,
+    /// Maximum ratio of the latency of the slowest percent.
+    pub(crate) p99: Option<f64>,
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -78,6 +80,7 @@ pub(crate) fn goals(rows: &[Row], goals: &[Goal]) -> (String, bool) {
             ("numbers/s", goal.rate, true, ours.rate().zip(theirs.rate())),
             ("server CPU", goal.cpu, false, ours.cpu().zip(theirs.cpu())),
             ("p50", goal.p50, false, ours.p50().zip(theirs.p50())),
+            ("p99", goal.p99, false, ours.p99().zip(theirs.p99())),
         ];
         for (figure, bound, at_least, pair) in kinds {
             let (Some(bound), Some((ours, theirs))) = (bound, pair) else { continue };
@@ -146,7 +149,8 @@ mod tests {
     fn medians_are_checked_against_the_goals() {
         let rows = [row("ours", &[90.0, 10.0, 95.0], 1.2), row("theirs", &[100.0, 100.0, 900.0], 1.0)];
         let goal = |rate, cpu| {
-            [Goal { ours: "ours".into(), theirs: "theirs".into(), rate: Some(rate), cpu: Some(cpu), p50: None }]
+            let (ours, theirs) = ("ours".into(), "theirs".into());
+            [Goal { ours, theirs, rate: Some(rate), cpu: Some(cpu), p50: None, p99: None }]
         };
         assert!(goals(&rows, &goal(0.9, 1.2)).1);
         let (text, met) = goals(&rows, &goal(0.91, 1.2));

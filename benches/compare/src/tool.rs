@@ -1,5 +1,6 @@
 //! The load generators, and their output.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -31,9 +32,15 @@ pub(crate) async fn output(program: &Path, args: &[&str]) -> anyhow::Result<Stri
     Ok(String::from_utf8(ended.stdout)?)
 }
 
-/// `seqsvr bench` with these flags. The CPU time is the one that the server reports.
-pub(crate) async fn bench(seqsvr: &Path, addr: &str, seconds: u32, flags: &str) -> anyhow::Result<Figure> {
-    let report = report(seqsvr, addr, &["--duration-s", &seconds.to_string()], flags).await?;
+/// `seqsvr bench` of these uids, with these flags. The CPU time is the one that the server reports.
+pub(crate) async fn bench(
+    seqsvr: &Path,
+    addr: &str,
+    seconds: u32,
+    uids: Range<u64>,
+    flags: &str,
+) -> anyhow::Result<Figure> {
+    let report = report(seqsvr, addr, &["--duration-s", &seconds.to_string()], uids, flags).await?;
     Ok(Figure {
         numbers: number(&report["numbers"], "numbers")? as u64,
         per_second: number(&report["numbers_per_second"], "numbers_per_second")?,
@@ -45,14 +52,21 @@ pub(crate) async fn bench(seqsvr: &Path, addr: &str, seconds: u32, flags: &str) 
 }
 
 /// `seqsvr bench` with these flags and a number of calls. Returns the numbers that were allocated.
-pub(crate) async fn bench_calls(seqsvr: &Path, addr: &str, calls: u64, flags: &str) -> anyhow::Result<u64> {
-    let report = report(seqsvr, addr, &["--calls", &calls.to_string()], flags).await?;
+pub(crate) async fn bench_calls(
+    seqsvr: &Path,
+    addr: &str,
+    calls: u64,
+    uids: Range<u64>,
+    flags: &str,
+) -> anyhow::Result<u64> {
+    let report = report(seqsvr, addr, &["--calls", &calls.to_string()], uids, flags).await?;
     Ok(number(&report["numbers"], "numbers")? as u64)
 }
 
-async fn report(seqsvr: &Path, addr: &str, end: &[&str], flags: &str) -> anyhow::Result<Value> {
+async fn report(seqsvr: &Path, addr: &str, end: &[&str], uids: Range<u64>, flags: &str) -> anyhow::Result<Value> {
     let addr = format!("http://{addr}");
-    let mut args = vec!["bench", "--addr", &addr, "--uids", "1000000", "-o", "json"];
+    let (first, uids) = (uids.start.to_string(), (uids.end - uids.start).to_string());
+    let mut args = vec!["bench", "--addr", &addr, "--first-uid", &first, "--uids", &uids, "-o", "json"];
     args.extend(end);
     args.extend(flags.split_whitespace());
     let report: Value = serde_json::from_str(&output(seqsvr, &args).await?)?;

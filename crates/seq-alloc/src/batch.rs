@@ -120,8 +120,9 @@ impl Shared {
         }
         let mut waiting = Vec::new();
         let mut forwarded: BTreeMap<NodeId, Vec<SectionItems>> = BTreeMap::new();
+        let arrived = self.arrived();
         for (section, items) in sections {
-            let mut pending = self.pend(&call, section, items);
+            let mut pending = self.pend(&call, arrived, section, items);
             match self.first_step(&call, &mut pending) {
                 Some(owner) => forwarded.entry(owner).or_default().push(pending),
                 None => waiting.push(pending),

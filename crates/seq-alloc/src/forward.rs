@@ -1,12 +1,18 @@
 //! Requests to the owners of other sections, and what their responses mean.
 //!
+//! Allocations go through a batcher for each core and owner first (`seq_channel::batch`): what all connections of a core
+//! have for an owner in one turn of its event loop shares a message, and the owner completes what it can at once. An
+//! item that would wait there is sent again in a request of its own, as reads and advances are.
+//!
 //! A forwarded request that may have been processed is not repeated here: whether that is wise is the client's decision. The
 //! one exception is an owner that was replaced before it responded (`seq_core::calls`), whose attempts are counted in the
 //! response.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use seq_api::service::{Allocation, Call, Current, Item};
+use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
+use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
 use seq_core::calls::MAX_PENDING;
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
 use seq_proto::reason::{Reason, key};
@@ -32,6 +38,8 @@ enum Failure {
     TimedOut,
     /// It refused, for this reason.
     Refused(Reason),
+    /// As many items as allowed are on their way to it; nothing was sent.
+    QueueFull(usize),
     /// It refused an advance, and accepts this number at most.
     TooFar(Seq),
 }
@@ -63,12 +71,72 @@ impl Shared {
     pub(crate) fn channel(&self, to: NodeId) -> Option<Channel> {
         let routes = self.routes();
         let addr = &routes.as_ref()?.node(to)?.addr;
-        self.peers.here().get(addr).inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward")).ok()
+        self.peers
+            .here()
+            .pool
+            .get(addr)
+            .inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward"))
+            .ok()
+    }
+
+    /// Allocates for items at their owner, in a message of the stream to it that other calls share. A reply is `None` for
+    /// an item that would wait there. `None`: the owner has no such stream.
+    pub(crate) async fn forward_batched(
+        &self,
+        call: Call,
+        to: NodeId,
+        items: &[PendingItem],
+    ) -> Option<Vec<ItemReply<Allocation>>> {
+        let Some(batcher) = self.batcher(to) else { return Some(self.replies(to, items, &Failure::NotProcessed)) };
+        let part = |item: &PendingItem| {
+            let Item { uid, count, epoch } = item.item;
+            batch::Item { uid: uid.0, count: count.get(), epoch: epoch.0 }
+        };
+        let parts = match items {
+            [item] => CallItems::One(part(item)),
+            items => CallItems::Many(items.iter().map(part).collect()),
+        };
+        let call = batch::Call { items: parts, hops: call.hops + 1, route_version: None, deadline: call.deadline };
+        let failure = match batcher.try_send(call).await {
+            Ok(Outcome::Response(response)) => {
+                let reply = |(item, result): (&PendingItem, Result<Allocated, &v1::ItemError>)| match result {
+                    Ok(Allocated { value, prev, epoch, lost }) => {
+                        Some(given(value, prev, epoch, lost).ok_or(timed_out(item.section, to)))
+                    }
+                    Err(error) if error.reason == Reason::WouldWait => None,
+                    Err(error) => Some(Err(self.refusal(failure_of(&error.reason), to, item))),
+                };
+                return Some(items.iter().zip(response.results()).map(reply).collect());
+            }
+            Ok(Outcome::Unsupported) => return None,
+            Ok(Outcome::Refused(error)) => failure_of(&error.reason),
+            Ok(Outcome::Failed { sent: false, .. } | Outcome::TimedOut { sent: false }) => Failure::NotProcessed,
+            Ok(Outcome::Failed { status, .. }) if seq_channel::is_broken(&status) => Failure::Broken,
+            Ok(Outcome::Failed { .. } | Outcome::TimedOut { .. }) => Failure::TimedOut,
+            Ok(Outcome::Invalid(what)) => {
+                tracing::warn!(owner = to.0, what, "a response to forwarded calls breaks the protocol");
+                Failure::TimedOut
+            }
+            Err(QueueFull { items }) => Failure::QueueFull(items),
+        };
+        Some(self.replies(to, items, &failure))
+    }
+
+    /// The batcher of this thread's calls to a node.
+    fn batcher(&self, to: NodeId) -> Option<Arc<NodeBatcher>> {
+        let routes = self.routes();
+        let nodes = routes.as_ref()?.nodes();
+        let is_node = |addr: &str| nodes.values().any(|node| node.addr == addr);
+        Some(self.peers.here().batcher(&nodes.get(&to)?.addr, is_node))
+    }
+
+    /// The replies to a call whose request failed.
+    fn replies<T>(&self, to: NodeId, items: &[PendingItem], failure: &Failure) -> Vec<ItemReply<T>> {
+        items.iter().map(|item| Some(Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
     /// Allocates for one item at its owner.
     pub(crate) async fn forward_next(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Allocation, Refusal> {
-        self.counters.forwarded(1);
         let Item { uid, count, epoch } = item.item;
         let message = v1::NextRequest {
             uid: uid.0,
@@ -94,7 +162,6 @@ impl Shared {
         to: NodeId,
         items: &[PendingItem],
     ) -> Vec<ItemResult<Allocation>> {
-        self.counters.forwarded(items.len());
         let message = v1::NextManyRequest {
             uids: items.iter().map(|item| item.item.uid.0).collect(),
             counts: items.iter().map(|item| item.item.count.get()).collect(),
@@ -124,7 +191,6 @@ impl Shared {
         item: &PendingItem,
         to: Target,
     ) -> Result<Epoch, Refusal> {
-        self.counters.forwarded(1);
         let Item { uid, epoch, .. } = item.item;
         let (to, hops) = (to.seq().0, call.hops + 1);
         let message = v1::AdvanceRequest { uid: uid.0, to, route_version: None, epoch: epoch.0, hops };
@@ -138,7 +204,6 @@ impl Shared {
 
     /// Reads one uid's last number at its owner.
     pub(crate) async fn forward_current(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Current, Refusal> {
-        self.counters.forwarded(1);
         let Item { uid, epoch, .. } = item.item;
         let message = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
         match self.send(&call, to, message, async |mut owner, request| owner.current(request).await).await {
@@ -154,7 +219,6 @@ impl Shared {
         to: NodeId,
         items: &[PendingItem],
     ) -> Vec<ItemResult<Current>> {
-        self.counters.forwarded(items.len());
         let message = v1::CurrentManyRequest {
             uids: items.iter().map(|item| item.item.uid.0).collect(),
             route_version: None,
@@ -196,6 +260,7 @@ impl Shared {
         let section = item.section;
         let reason = match failure {
             Failure::NotProcessed => return Refusal::OwnerUnreachable { section, owner: to },
+            Failure::QueueFull(pending) => return Refusal::TooManyPending { section, pending },
             Failure::Broken => return Refusal::OwnerConnectionLost { section, owner: to },
             Failure::TimedOut | Failure::TooFar(_) => return timed_out(section, to),
             Failure::Refused(reason) => reason,

@@ -76,7 +76,7 @@ async fn fetch(shared: &Shared, turn: usize) -> Option<RouteUpdate> {
         let (_, node) = others.get(turn.checked_rem(others.len())?)?;
         (node.addr.clone(), routes.version().0)
     };
-    let mut node = SequenceServiceClient::new(shared.peers.here().get(&addr).ok()?)
+    let mut node = SequenceServiceClient::new(shared.peers.here().pool.get(&addr).ok()?)
         .max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
     let request = node.get_routes(v1::GetRoutesRequest { known_version: known });
     let response = tokio::time::timeout(FETCH_TIMEOUT, request).await.ok()?.ok()?.into_inner();

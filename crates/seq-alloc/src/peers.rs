@@ -3,12 +3,26 @@
 //! A forwarded call is carried by the thread of the endpoint that it came to, out and back: it changes no thread, and however
 //! much is forwarded, the thread that renews and raises does none of it.
 
+use std::sync::Arc;
+
 use parking_lot::RwLock;
+use seq_channel::batch::{Batchers, Bounds, NodeBatcher};
 use seq_channel::{Dial, Pool};
 use tokio::runtime::{Handle, Id};
 
 /// Most runtimes with connections of their own: more threads than serve. Later ones share with the first.
 const MAX_RUNTIMES: usize = 256;
+
+/// Bounds of what one runtime forwards to one node.
+pub(crate) const FORWARD_BOUNDS: Bounds = Bounds {
+    // 26 of the largest calls, or the pipelines of some thousand connections; at 24 bytes each, as many again for the
+    // response, they take 12 MiB. A node that has not responded to them is not about to catch up.
+    items: 262_144,
+    // A message costs each side some 10 us, an item 0.1 us: the calls that come in while the owner works on a message are
+    // better sent together. Once a message costs little next to its items, nothing waits.
+    eager: 128,
+    ..Bounds::DEFAULT
+};
 
 #[derive(Debug)]
 pub(crate) struct Peers {
@@ -16,33 +30,56 @@ pub(crate) struct Peers {
     connections: usize,
     dial: Dial,
     /// In the order in which the runtimes first called. A handful, so looking through them costs less than a hash.
-    pools: RwLock<Vec<(Id, Pool)>>,
+    runtimes: RwLock<Vec<(Id, Arc<Connections>)>>,
+}
+
+/// The connections of one runtime.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    /// For requests of their own.
+    pub(crate) pool: Pool,
+    /// For forwarded calls that share messages.
+    batchers: Batchers,
 }
 
 impl Peers {
     pub(crate) fn new(connections: usize, dial: Dial) -> Peers {
-        Peers { connections, dial, pools: RwLock::default() }
+        Peers { connections, dial, runtimes: RwLock::default() }
     }
 
     /// The connections of the current runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(crate) fn here(&self) -> Pool {
+    pub(crate) fn here(&self) -> Arc<Connections> {
         let runtime = Handle::current().id();
-        let of = |pools: &[(Id, Pool)]| pools.iter().find(|(of, _)| *of == runtime).map(|(_, pool)| pool.clone());
-        if let Some(pool) = of(&self.pools.read()) {
-            return pool;
+        let of = |all: &[(Id, Arc<Connections>)]| all.iter().find(|(of, _)| *of == runtime).map(|(_, of)| of.clone());
+        if let Some(connections) = of(&self.runtimes.read()) {
+            return connections;
         }
-        let mut pools = self.pools.write();
-        if pools.len() >= MAX_RUNTIMES {
-            return pools[0].1.clone();
+        let mut runtimes = self.runtimes.write();
+        if runtimes.len() >= MAX_RUNTIMES {
+            return runtimes[0].1.clone();
         }
         // Another thread of the same runtime may have been here meanwhile.
-        of(&pools).unwrap_or_else(|| {
+        of(&runtimes).unwrap_or_else(|| {
             let pool = Pool::with_dial(self.connections, self.dial.clone());
-            pools.push((runtime, pool.clone()));
-            pool
+            let batchers = Batchers::new(FORWARD_BOUNDS, pool.clone());
+            let connections = Arc::new(Connections { pool, batchers });
+            runtimes.push((runtime, connections.clone()));
+            connections
+        })
+    }
+}
+
+impl Connections {
+    /// The batcher of calls to `addr`. `is_node` is whether an address is one of a node's: a new batcher takes the place of
+    /// those whose address is none any more, and of their connections.
+    pub(crate) fn batcher(&self, addr: &str, is_node: impl Fn(&str) -> bool) -> Arc<NodeBatcher> {
+        self.batchers.get(addr).unwrap_or_else(|| {
+            self.batchers.retain(&is_node);
+            self.pool.retain(&is_node);
+            self.batchers.get_or_create(addr)
         })
     }
 }
@@ -56,9 +93,20 @@ mod tests {
         let peers = Peers::new(1, Dial::tcp());
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (one, two) = (runtime(), runtime());
-        one.block_on(async { peers.here().get("127.0.0.1:1").unwrap() });
-        assert_eq!(one.block_on(async { peers.here().len() }), 1);
-        assert_eq!(two.block_on(async { peers.here().len() }), 0);
-        assert_eq!(peers.pools.read().len(), 2);
+        one.block_on(async { peers.here().pool.get("127.0.0.1:1").unwrap() });
+        assert_eq!(one.block_on(async { peers.here().pool.len() }), 1);
+        assert_eq!(two.block_on(async { peers.here().pool.len() }), 0);
+        assert_eq!(peers.runtimes.read().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_node_has_one_batcher_and_an_address_that_is_left_has_none() {
+        let connections = Peers::new(1, Dial::tcp()).here();
+        let (old, new) = ("127.0.0.1:1", "127.0.0.1:2");
+        connections.pool.get(old).unwrap();
+        let batcher = connections.batcher(old, |_| true);
+        assert!(Arc::ptr_eq(&batcher, &connections.batcher(old, |_| true)));
+        connections.batcher(new, |addr| addr == new);
+        assert!(connections.batchers.get(old).is_none() && connections.pool.is_empty());
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use seq_api::service::{Call, Item};
+use seq_api::service::{Call, Item, ItemReply};
 use seq_core::calls::{
     CallTimeouts, MAX_PENDING, OwnershipView, PendingCall, Rest, Step, UnknownAttempts, Wait, Watch,
 };
+use seq_core::lease::Clocks;
 use seq_core::{NodeId, Refusal, SectionId, SlotIndex};
 use tokio::time::Instant;
 
@@ -40,6 +41,14 @@ impl PendingItem {
 
 /// An item's result, with its index in the call.
 pub(crate) type ItemResult<T> = (usize, Result<T, Refusal>);
+
+/// When a call became pending, read once for all its sections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    since: Instant,
+    /// Clocks of the lease.
+    clocks: Clocks,
+}
 
 /// The items of one section in one call that have no result yet.
 #[derive(Debug)]
@@ -81,6 +90,22 @@ impl SectionItems {
         self.machine.on_response(self.now(), transient)
     }
 
+    /// Takes the numbers of a first response in; the request for the rest of the items is under way still.
+    fn take_given<W: Work>(
+        &mut self,
+        replies: impl Iterator<Item = ItemReply<W::Output>>,
+        results: &mut Vec<ItemResult<W::Output>>,
+    ) {
+        let items = std::mem::take(&mut self.items);
+        self.items.extend(items.into_iter().zip(replies).filter_map(|(item, reply)| match reply {
+            Some(Ok(output)) => {
+                results.push(item.result::<W>(Ok(output)));
+                None
+            }
+            _ => Some(item),
+        }));
+    }
+
     fn on_abandoned<W: Work>(&mut self, owner: NodeId) {
         if W::CONSUMES {
             self.items.iter_mut().for_each(|item| item.unknown.add(owner));
@@ -90,11 +115,22 @@ impl SectionItems {
 }
 
 impl Shared {
-    /// Items of one section that become pending now.
-    pub(crate) fn pend(&self, call: &Call, section: SectionId, items: Vec<PendingItem>) -> SectionItems {
-        let since = Instant::now();
+    /// The time at which a call becomes pending.
+    pub(crate) fn arrived(&self) -> Arrived {
+        Arrived { since: Instant::now(), clocks: self.clock.now() }
+    }
+
+    /// Items of one section of a call that becomes pending.
+    pub(crate) fn pend(
+        &self,
+        call: &Call,
+        arrived: Arrived,
+        section: SectionId,
+        items: Vec<PendingItem>,
+    ) -> SectionItems {
+        let Arrived { since, clocks } = arrived;
         let deadline = call.deadline.saturating_duration_since(since);
-        let machine = PendingCall::new(section, call.hops, self.clock.now(), deadline, CallTimeouts::DEFAULTS);
+        let machine = PendingCall::new(section, call.hops, clocks, deadline, CallTimeouts::DEFAULTS);
         SectionItems { machine, since, items }
     }
 
@@ -116,11 +152,14 @@ impl Shared {
             let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
             let rest = match self.try_here(work, &call, owned.as_ref(), &mut pending, &mut results) {
                 Here::Rest(rest) => rest,
-                Here::Forward(to) => match self.forward(work, call, to, std::slice::from_mut(&mut pending)).await {
-                    Ok(response) => pending.on_response::<W>(response, &mut results),
-                    Err(None) => continue,
-                    Err(Some(refusal)) => Rest::Refuse(refusal),
-                },
+                Here::Forward(to) => {
+                    let sections = std::slice::from_mut(&mut pending);
+                    match self.forward(work, call, to, sections, &mut results).await {
+                        Ok(response) => pending.on_response::<W>(response, &mut results),
+                        Err(None) => continue,
+                        Err(Some(refusal)) => Rest::Refuse(refusal),
+                    }
+                }
             };
             self.renew_if_due(&mut pending);
             let wait = match rest {
@@ -223,7 +262,9 @@ impl Shared {
         pending.machine.on_served(pending.now(), blocked)
     }
 
-    /// Forwards all items of these sections to their owner in one request.
+    /// Forwards all items of these sections to their owner: in one message of the stream to it, then in a request of their
+    /// own if some of them would wait there. Returns the results of the items that are left; numbers that the owner gave
+    /// before are in `results`.
     ///
     /// # Errors
     /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over.
@@ -233,19 +274,59 @@ impl Shared {
         call: Call,
         to: NodeId,
         sections: &mut [SectionItems],
+        results: &mut Vec<ItemResult<W::Output>>,
     ) -> Result<Vec<ItemResult<W::Output>>, Option<Refusal>> {
-        let items: Vec<PendingItem> = sections.iter().flat_map(|section| &section.items).copied().collect();
-        let response = work.there(self, call, to, &items);
-        let refusal = tokio::select! {
-            response = response => return Ok(response),
-            refusal = self.watch(&mut sections[0]) => refusal,
+        let of = |sections: &[SectionItems]| -> Vec<PendingItem> {
+            sections.iter().flat_map(|section| &section.items).copied().collect()
+        };
+        let mut items = of(sections);
+        self.counters.forwarded(items.len());
+        let at_once = self.unless_abandoned(work.there_at_once(self, call, to, &items), &mut sections[0]).await;
+        let response = match at_once {
+            Ok(Some(replies)) if replies.iter().all(Option::is_some) => {
+                let indexes = items.iter().map(|item| item.index);
+                return Ok(indexes.zip(replies.into_iter().flatten()).collect());
+            }
+            Ok(replies) => {
+                if let Some(replies) = replies {
+                    let mut replies = replies.into_iter();
+                    for section in &mut *sections {
+                        let count = section.items.len();
+                        section.take_given::<W>(replies.by_ref().take(count), results);
+                    }
+                    items = of(sections);
+                }
+                self.unless_abandoned(work.there(self, call, to, &items), &mut sections[0]).await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        let refusal = match response {
+            Ok(response) => return Ok(response),
+            Err(refusal) => refusal,
         };
         sections.iter_mut().for_each(|section| section.on_abandoned::<W>(to));
         Err(refusal)
     }
 
-    /// Watches a request under way until it is to be dropped. One request carries sections of one owner, which shares their
-    /// fate; so the first of them stands for all.
+    /// Waits for the response to a request under way. One request carries sections of one owner, which share its fate; so
+    /// the first of them stands for all.
+    ///
+    /// # Errors
+    /// As [`Shared::watch`]: the request was dropped.
+    async fn unless_abandoned<T>(
+        &self,
+        response: impl Future<Output = T>,
+        first: &mut SectionItems,
+    ) -> Result<T, Option<Refusal>> {
+        tokio::select! {
+            // A response that has arrived counts, whatever happened meanwhile.
+            biased;
+            response = response => Ok(response),
+            refusal = self.watch(first) => Err(refusal),
+        }
+    }
+
+    /// Watches a request under way until it is to be dropped.
     async fn watch(&self, pending: &mut SectionItems) -> Option<Refusal> {
         let mut awaits: Option<AwaitsOwner<'_>> = None;
         let section = pending.machine.section();
@@ -280,7 +361,7 @@ impl Shared {
         mut sections: Vec<SectionItems>,
     ) -> Vec<ItemResult<W::Output>> {
         let mut results = Vec::new();
-        match self.forward(work, call, to, &mut sections).await {
+        match self.forward(work, call, to, &mut sections, &mut results).await {
             Ok(response) => {
                 let mut response = response.into_iter();
                 for pending in &mut sections {

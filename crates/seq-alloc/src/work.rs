@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use seq_api::service::{Allocation, Call, Current};
+use seq_api::service::{Allocation, Call, Current, ItemReply};
 use seq_core::{Epoch, NodeId, Refusal, Target};
 
 use crate::ownership::Served;
@@ -27,7 +27,19 @@ pub(crate) trait Work: Send + Sync {
     /// Serves it from a section of this node, under a lease that holds. `None`: not now; the call becomes pending.
     fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Output, Refusal>>;
 
-    /// Forwards items to their owner, in order.
+    /// Forwards items to their owner, in order, as far as it completes them at once: the reply of the others is `None`.
+    /// `None`: not this work, or not to this owner. Nothing was sent then.
+    fn there_at_once(
+        &self,
+        _shared: &Shared,
+        _call: Call,
+        _to: NodeId,
+        _items: &[PendingItem],
+    ) -> impl Future<Output = Option<Vec<ItemReply<Self::Output>>>> + Send {
+        std::future::ready(None)
+    }
+
+    /// Forwards items to their owner, in order, in a request in which they may wait.
     fn there(
         &self,
         shared: &Shared,
@@ -72,6 +84,16 @@ impl Work for Take {
     #[inline]
     fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Allocation, Refusal>> {
         shared.take(served, &item.item, item.slot)
+    }
+
+    async fn there_at_once(
+        &self,
+        shared: &Shared,
+        call: Call,
+        to: NodeId,
+        items: &[PendingItem],
+    ) -> Option<Vec<ItemReply<Allocation>>> {
+        shared.forward_batched(call, to, items).await
     }
 
     async fn there(

@@ -1,10 +1,12 @@
-//! gRPC channels to nodes: a [`Pool`] by address, the [`Dial`] that makes their connections, and what a failed request
-//! proves about its connection.
+//! gRPC channels to nodes: a [`Pool`] by address, the [`Dial`] that makes their connections, what a failed request
+//! proves about its connection, and [`batch`], the stream that concurrent calls to a node share.
 //!
 //! The SDK uses it for calls, servers for requests among themselves.
 //!
-//! **Architecture Invariant:** it interprets no message. Which failure is retried, and where, is decided by its users.
+//! **Architecture Invariant:** it decides nothing about a call. Which failure is retried, where, and what a refusal means,
+//! is decided by its users.
 
+pub mod batch;
 mod failure;
 mod pool;
 mod tasks;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_channel::batch::NodeBatcher;
 use seq_proto::reason::{Outcome, Reason};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
@@ -15,7 +16,6 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
-use crate::coalesce::StreamTarget;
 use crate::error::{CallError, Refused, Unreachable};
 use crate::node_client;
 use crate::shared::Shared;
@@ -43,6 +43,16 @@ pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<Channel>,
     /// Version of the routes that chose the node.
+    pub(crate) route_version: u64,
+    /// Epoch of the uid's section in them.
+    pub(crate) epoch: u64,
+}
+
+/// The batcher of a uid's owner, and the route information that the call carries.
+#[derive(Debug)]
+pub(crate) struct StreamTarget {
+    pub(crate) batcher: Arc<NodeBatcher>,
+    /// Version of the routes that chose the owner.
     pub(crate) route_version: u64,
     /// Epoch of the uid's section in them.
     pub(crate) epoch: u64,
@@ -82,7 +92,7 @@ impl<'a> Attempts<'a> {
             return None;
         }
         let route_version = self.shared.routes.known_version(set);
-        Some(StreamTarget { batcher: batchers.get(addr), route_version, epoch: route.epoch.0 })
+        Some(StreamTarget { batcher: batchers.get_or_create(addr), route_version, epoch: route.epoch.0 })
     }
 
     /// The newest known epoch of each uid's section; 0 where none is known.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_channel::batch::{Batchers, Bounds};
 use seq_channel::{Dial, Pool, PoolError};
 use tokio::time::Instant;
 
 use crate::attempts::{FIRST_BACKOFF, MAX_BACKOFF};
 use crate::budget::Budget;
 use crate::client::{Client, DEADLINE, MAX_DEADLINE};
-use crate::coalesce::{Batchers, Bounds};
 use crate::directory::Routes;
 use crate::discovery::fetch_routes;
 use crate::error::ConnectError;

@@ -31,7 +31,6 @@
 //! Each uses only modules further up in this list:
 //! * `directory` (routes), `budget` (retries), `batch_plan`, `node_client`: independent of each other.
 //! * `error`, then `allocation`: results.
-//! * `coalesce`: the streams, one per node.
 //! * `shared`: the state of a client; `attempts`: targets and retries of one call.
 //! * `discovery`, `stream_call`, `batch_call`: what a call sends.
 //! * `client`: the calls; `connect`: how a client is made.
@@ -45,7 +44,6 @@ mod batch_call;
 mod batch_plan;
 mod budget;
 mod client;
-mod coalesce;
 mod connect;
 mod directory;
 mod discovery;

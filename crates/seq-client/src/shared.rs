@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use seq_channel::Pool;
+use seq_channel::batch::Batchers;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
-use crate::coalesce::Batchers;
 use crate::directory::Routes;
 
 /// State shared by all calls of a client.

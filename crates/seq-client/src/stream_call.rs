@@ -1,10 +1,14 @@
-//! The first attempt of a call for one uid, in the stream to the owner.
+//! The first attempt of a call for one uid, in the stream to the owner: concurrent calls share its messages
+//! ([`seq_channel::batch`]).
+//!
+//! Only the first attempt of a call, to the owner, is coalesced. Retries and requests to a node that forwards are unary
+//! (docs/adr/0009-coalescing.md).
 
+use seq_channel::batch::{Call, CallItems, Item, Outcome};
 use seq_proto::Reason;
 
 use crate::allocation::Allocation;
-use crate::attempts::Attempts;
-use crate::coalesce::{Call, Outcome, StreamTarget};
+use crate::attempts::{Attempts, StreamTarget};
 use crate::error::CallError;
 
 /// Makes the first attempt of a call in the owner's stream. `None`: no number was allocated, continue with unary
@@ -12,25 +16,29 @@ use crate::error::CallError;
 pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> Result<Option<Allocation>, CallError> {
     let Some(StreamTarget { batcher, route_version, epoch }) = attempts.stream_target(uid) else { return Ok(None) };
     let addr = batcher.addr();
-    let deadline = attempts.deadline();
-    let (reply, outcome) = futures::channel::oneshot::channel();
-    let call = Call { uid, count, epoch, route_version, deadline, reply: Some(reply) };
-    match batcher.send(call, outcome).await {
-        Outcome::Allocated { value, prev, epoch, lost, routes } => {
-            attempts.adopt(routes.as_deref(), addr);
-            let checked = Allocation::checked(value, prev, epoch, count, addr);
-            checked.map(|allocation| Some(Allocation { lost, ..allocation }))
-        }
-        Outcome::Refused { item, routes } => {
-            attempts.adopt(routes.as_deref(), addr);
-            if item.reason != Reason::WouldWait {
-                attempts.prepare_item_retry(uid, addr, *item).await?;
+    let items = CallItems::One(Item { uid, count, epoch });
+    let call = Call { items, hops: 0, route_version: Some(route_version), deadline: attempts.deadline() };
+    let refused = match batcher.send(call).await {
+        Outcome::Response(response) => {
+            attempts.adopt(response.take_routes().as_ref(), addr);
+            match response.results().next().expect("one result for one item") {
+                Ok(given) => {
+                    let checked = Allocation::checked(given.value, given.prev, given.epoch, count, addr);
+                    return checked.map(|allocation| Some(Allocation { lost: given.lost, ..allocation }));
+                }
+                Err(item) => item.clone(),
             }
-            Ok(None)
         }
-        Outcome::Failed { status, sent } => attempts.prepare_stream_retry(uid, addr, status, sent).await.map(|()| None),
-        Outcome::TimedOut { sent } => Err(attempts.timed_out(sent)),
-        Outcome::Invalid(what) => Err(CallError::BadAnswer { addr: addr.clone(), what }),
-        Outcome::Unsupported => Ok(None),
+        Outcome::Refused(item) => *item,
+        Outcome::Failed { status, sent } => {
+            return attempts.prepare_stream_retry(uid, addr, status, sent).await.map(|()| None);
+        }
+        Outcome::TimedOut { sent } => return Err(attempts.timed_out(sent)),
+        Outcome::Invalid(what) => return Err(CallError::BadAnswer { addr: addr.clone(), what }),
+        Outcome::Unsupported => return Ok(None),
+    };
+    if refused.reason != Reason::WouldWait {
+        attempts.prepare_item_retry(uid, addr, refused).await?;
     }
+    Ok(None)
 }

@@ -63,6 +63,8 @@ struct Message {
     range: Range<usize>,
     route_version: Option<u64>,
     hops: u32,
+    /// The endpoint, for a message that was not forwarded.
+    via: Via,
     timeout: Duration,
     now_only: bool,
 }
@@ -115,16 +117,19 @@ impl<F: SequenceService> Responses<F> {
         if messages.is_empty() {
             return;
         }
-        let _sample = self.handlers.latency.sample(Via::Stream);
-        self.handlers.service.try_next_batch(Via::Stream, items, results);
-        for Message { tag, range, route_version, hops, timeout, now_only } in messages.drain(..) {
+        for of_one in messages.chunk_by(|one, next| one.via == next.via) {
+            let (first, last) = (&of_one[0], &of_one[of_one.len() - 1]);
+            let _sample = self.handlers.latency.sample(first.via);
+            self.handlers.service.try_next_batch(first.via, &items[first.range.start..last.range.end], results);
+        }
+        for Message { tag, range, route_version, hops, via, timeout, now_only } in messages.drain(..) {
             let results = &mut results[range.clone()];
             if now_only || results.iter().all(Option::is_some) {
                 let results = results.iter_mut().map(Option::take);
                 let response = batch_response::encode(results, self.handlers.newer_routes(route_version));
                 self.done.push_back(respond(tag, response));
             } else {
-                let call = Call { deadline: timeout::after(timeout), hops, via: Via::Stream };
+                let call = Call { deadline: timeout::after(timeout), hops, via };
                 let (items, mut results) = (items[range].to_vec(), results.to_vec());
                 let handlers = self.handlers.clone();
                 self.pending_items += items.len();
@@ -154,7 +159,8 @@ impl Batch {
             millis => Duration::from_millis(millis.into()),
         };
         let range = start..self.items.len();
-        self.messages.push(Message { tag, range, route_version, hops, timeout, now_only });
+        let via = if hops == 0 { Via::Stream } else { Via::Forwarded };
+        self.messages.push(Message { tag, range, route_version, hops, via, timeout, now_only });
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Allocators against a store that is the core's `State` behind real tonic, and that can be told to misbehave.
 
+mod batched;
 mod books;
 mod ceilings;
 mod forwarding;

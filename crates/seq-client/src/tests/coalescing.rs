@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use seq_channel::batch::Bounds;
 use seq_core::{NodeId, Refusal, SectionId, Uid};
 
-use crate::coalesce::Bounds;
 use crate::error::CallError;
 use crate::fake::FakeServer;
 use crate::{Client, Code};
@@ -24,8 +24,8 @@ fn by_method(server: &FakeServer) -> (Vec<Vec<u64>>, Vec<Vec<u64>>) {
     (uids(streamed), uids(unary))
 }
 
-async fn bounded(server: &FakeServer, calls: usize, in_flight: usize) -> Client {
-    let bounds = Bounds { calls, in_flight, ..Bounds::DEFAULT };
+async fn bounded(server: &FakeServer, items: usize, in_flight: usize) -> Client {
+    let bounds = Bounds { items, in_flight, ..Bounds::DEFAULT };
     seeds([server]).bounds(bounds).connect().await.unwrap()
 }
 

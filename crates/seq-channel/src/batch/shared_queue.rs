@@ -25,11 +25,12 @@ impl SharedQueue {
     /// pending.
     pub(super) fn end(&self, generation: Generation, end: StreamEnd) -> Option<Generation> {
         let ended = self.calls.lock().end(generation, &end);
-        for (mut call, sent) in ended.failed {
-            call.complete(match &end {
-                StreamEnd::Broke(status) | StreamEnd::NeverSent(status) | StreamEnd::RuntimeGone(status) => {
-                    Outcome::Failed { status: status.clone(), sent }
-                }
+        for (waiter, sent) in ended.failed {
+            waiter.complete(match &end {
+                StreamEnd::Broke(status)
+                | StreamEnd::Closed(status)
+                | StreamEnd::NeverSent(status)
+                | StreamEnd::RuntimeGone(status) => Outcome::Failed { status: status.clone(), sent },
                 StreamEnd::Unsupported { .. } => Outcome::Unsupported,
             });
         }
@@ -38,7 +39,10 @@ impl SharedQueue {
 
     /// Completes the calls whose deadline has passed.
     pub(super) fn expire(&self, now: Instant) {
-        let expired = self.calls.lock().expire(now);
+        let (expired, wake) = self.calls.lock().expire(now);
+        if let Some(waker) = wake {
+            waker.wake();
+        }
         for (reply, sent) in expired {
             // Fails for a call that was dropped meanwhile.
             _ = reply.send(Outcome::TimedOut { sent });

@@ -20,6 +20,7 @@ use tonic::{Code, Status};
 
 use super::queue::{self, Generation, NextMessage, StreamEnd};
 use super::shared_queue::SharedQueue;
+use crate::failure;
 
 /// Interval before the next attempt to open a stream to a node that does not implement them: only a restart changes
 /// that.
@@ -87,7 +88,7 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         // No effect if the task has ended the generation already.
-        self.queue.end(self.generation, StreamEnd::RuntimeGone(ended("the client's runtime has shut down")));
+        self.queue.end(self.generation, StreamEnd::RuntimeGone(ended("the batcher's runtime has shut down")));
     }
 }
 
@@ -99,8 +100,8 @@ async fn run_stream(
     let messages = Messages { queue: queue.clone(), generation };
     let mut responses = match client.next_stream(messages).await {
         Ok(responses) => responses.into_inner(),
-        Err(status) if seq_channel::not_processed(&status) => return StreamEnd::NeverSent(status),
-        Err(status) if status.code() == Code::Unimplemented && !seq_channel::is_transport(&status) => {
+        Err(status) if failure::not_processed(&status) => return StreamEnd::NeverSent(status),
+        Err(status) if status.code() == Code::Unimplemented && !failure::is_transport(&status) => {
             return StreamEnd::Unsupported { until: Instant::now() + UNSUPPORTED_FOR };
         }
         Err(status) => return StreamEnd::Broke(as_break(status)),
@@ -117,7 +118,7 @@ async fn run_stream(
                 }
                 queue::complete(calls, outcome);
             }
-            Ok(None) => return StreamEnd::Broke(ended("closed by the node")),
+            Ok(None) => return StreamEnd::Closed(ended("closed by the node")),
             Err(status) => return StreamEnd::Broke(as_break(status)),
         }
     }
@@ -127,7 +128,7 @@ async fn run_stream(
 fn as_break(status: Status) -> Status {
     match status.code() {
         Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal
-            if !seq_channel::is_transport(&status) =>
+            if !failure::is_transport(&status) =>
         {
             ended(status.message())
         }

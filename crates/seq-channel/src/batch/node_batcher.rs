@@ -1,11 +1,12 @@
-//! The batcher of one node: permits that bound its calls, their queue, and the task of its stream.
+//! The batcher of one node: permits that bound its items, their queue, and the task of its stream.
 
 use std::sync::Arc;
 
 use futures::channel::oneshot;
 use parking_lot::Mutex;
-use seq_channel::Pool;
-use tokio::sync::Semaphore;
+use seq_core::limits::MAX_RESPONSE_BYTES;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
@@ -13,54 +14,82 @@ use tonic::Status;
 use super::queue::{Bounds, Call, Enqueued, Generation, Outcome, StreamEnd};
 use super::shared_queue::SharedQueue;
 use super::stream;
-use crate::node_client;
+use crate::pool::Pool;
 
 /// The batcher of one node. Dropping it aborts the task of its stream.
 #[derive(Debug)]
-pub(crate) struct NodeBatcher {
+pub struct NodeBatcher {
     addr: Arc<str>,
     pool: Pool,
-    /// One permit per call. The caller holds it, so a dropped call releases it at once, in whatever state it is.
+    /// Items of all calls.
+    items: usize,
+    /// One permit per item. The caller holds them, so a dropped call releases them at once, in whatever state it is.
     permits: Semaphore,
     queue: Arc<SharedQueue>,
     /// The task of the newest stream; the one before it has ended.
     task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
+/// Error of a call that the queue has no room for; nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{items} items for one node are pending or in flight already")]
+pub struct QueueFull {
+    /// The bound.
+    pub items: usize,
+}
+
 impl NodeBatcher {
-    pub(crate) fn new(addr: Arc<str>, bounds: Bounds, pool: Pool) -> NodeBatcher {
+    pub(super) fn new(addr: Arc<str>, bounds: Bounds, pool: Pool) -> NodeBatcher {
         NodeBatcher {
             addr,
             pool,
-            permits: Semaphore::new(bounds.calls),
+            items: bounds.items,
+            permits: Semaphore::new(bounds.items),
             queue: Arc::new(SharedQueue::new(bounds)),
             task: Mutex::new(None),
         }
     }
 
     /// The node's address.
-    pub(crate) fn addr(&self) -> &Arc<str> {
+    #[must_use]
+    pub fn addr(&self) -> &Arc<str> {
         &self.addr
     }
 
-    /// Enqueues a call and waits for its outcome, which arrives on `outcome`. Waits for a permit first when all are
-    /// taken.
+    /// Enqueues a call and waits for its outcome. Waits for its permits first when too many are taken.
     ///
     /// Cancel safe: a dropped call that is still pending is not sent; the reply to one that was sent is discarded.
-    pub(crate) async fn send(&self, call: Call, outcome: oneshot::Receiver<Outcome>) -> Outcome {
-        let _permit = match self.permits.try_acquire() {
+    pub async fn send(&self, call: Call) -> Outcome {
+        let items = call.items.len() as u32;
+        let permit = match self.permits.try_acquire_many(items) {
             Ok(permit) => permit,
-            Err(_) => match tokio::time::timeout_at(call.deadline, self.permits.acquire()).await {
+            Err(_) => match tokio::time::timeout_at(call.deadline, self.permits.acquire_many(items)).await {
                 Ok(permit) => permit.expect("the semaphore of a batcher is never closed"),
                 Err(_) => return Outcome::TimedOut { sent: false },
             },
         };
+        self.enqueue(call, permit).await
+    }
+
+    /// As [`NodeBatcher::send`], but never waits for a permit.
+    ///
+    /// # Errors
+    /// [`QueueFull`].
+    pub async fn try_send(&self, call: Call) -> Result<Outcome, QueueFull> {
+        match self.permits.try_acquire_many(call.items.len() as u32) {
+            Ok(permit) => Ok(self.enqueue(call, permit).await),
+            Err(_) => Err(QueueFull { items: self.items }),
+        }
+    }
+
+    async fn enqueue(&self, call: Call, _permit: SemaphorePermit<'_>) -> Outcome {
+        let (reply, outcome) = oneshot::channel();
         let Enqueued { open, wake, timer_moved } = {
             let mut calls = self.queue.calls.lock();
             if calls.is_unsupported(Instant::now) {
                 return Outcome::Unsupported;
             }
-            calls.enqueue(call)
+            calls.enqueue(call, reply)
         };
         if let Some(waker) = wake {
             waker.wake();
@@ -78,8 +107,9 @@ impl NodeBatcher {
     }
 
     fn open(&self, generation: Generation) {
-        match node_client::of(&self.pool, &self.addr) {
-            Ok(client) => {
+        match self.pool.get(&self.addr) {
+            Ok(channel) => {
+                let client = SequenceServiceClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
                 // Held over the start: the task of the next stream cannot be stored before this one.
                 let mut task = self.task.lock();
                 *task = Some(stream::start(self.queue.clone(), generation, client, self.pool.runtime()));

@@ -1,0 +1,475 @@
+//! The queue of calls to one node: pending calls, in-flight messages with their calls, and the outcome of each. No I/O
+//! and no clock.
+//!
+//! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until then it is either
+//! pending or in one message, with all its items in order; it never moves back, so it is sent at most once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use seq_proto::v1;
+use seq_proto::v1::next_stream_response::Outcome as MessageOutcome;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::response::{Message, Response};
+
+/// Limits of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Items of all calls, pending and in flight.
+    pub items: usize,
+    /// Items in one message; a call with more of them is a message of its own.
+    pub message: usize,
+    /// Messages in flight.
+    pub in_flight: usize,
+    /// Items that are sent while a message is in flight; fewer of them wait for its response, and for others to join
+    /// them. 1: none waits.
+    pub eager: usize,
+}
+
+impl Bounds {
+    /// For callers of which each waits for its own response.
+    pub const DEFAULT: Bounds = Bounds {
+        // More concurrent calls to one node than a busy process makes; at some 200 bytes each they take 13 MiB.
+        items: 65_536,
+        // The cost of a message is negligible next to a thousand items, and the first of them does not wait long for
+        // the last.
+        message: 1_024,
+        // Half of the messages that a node accepts from a stream. A responsive node is far below it; for a slow one,
+        // pending calls accumulate.
+        in_flight: 256,
+        // The latency of each call counts, and the node's load is small next to that of the callers.
+        eager: 1,
+    };
+}
+
+/// An item of a call: numbers for one uid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The user.
+    pub uid: u64,
+    /// Number of numbers.
+    pub count: u32,
+    /// Newest epoch of the uid's section that the caller has seen; 0 for none.
+    pub epoch: u64,
+}
+
+/// The items of a call, in order.
+#[derive(Clone, Debug)]
+pub enum CallItems {
+    /// One item.
+    One(Item),
+    /// Several, up to [`seq_core::limits::MAX_ITEMS`].
+    Many(Box<[Item]>),
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its items: they are sent in one message, in order.
+    pub items: CallItems,
+    /// How often servers have forwarded it, this time included.
+    pub hops: u32,
+    /// Version of the caller's routes; `None`: it keeps none.
+    pub route_version: Option<u64>,
+    /// When the caller stops waiting.
+    pub deadline: Instant,
+}
+
+/// The outcome of a call.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The node responded, item by item.
+    Response(Response),
+    /// The node refused the whole message.
+    Refused(Box<v1::ItemError>),
+    /// The stream ended without a response.
+    Failed {
+        /// The end of the stream.
+        status: Status,
+        /// Whether the node may have processed the call.
+        sent: bool,
+    },
+    /// The deadline passed.
+    TimedOut {
+        /// Whether the node may have processed the call, or may yet.
+        sent: bool,
+    },
+    /// The response violates the protocol.
+    Invalid(&'static str),
+    /// The node does not implement streams.
+    Unsupported,
+}
+
+/// Number of a stream; each opening of one increments it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Generation(u64);
+
+/// How a stream ended.
+#[derive(Debug)]
+pub(super) enum StreamEnd {
+    /// It was open, and ended.
+    Broke(Status),
+    /// The node ended it with a status of success: it has responded to every message that it processed.
+    Closed(Status),
+    /// It never opened, and none of its messages was processed.
+    NeverSent(Status),
+    /// The node does not implement the method. It is not tried again before the instant.
+    Unsupported { until: Instant },
+    /// The batcher's runtime shut down; no further stream can be opened.
+    RuntimeGone(Status),
+}
+
+/// Where a call's outcome goes, and until when.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// Number of the call's items.
+    items: usize,
+    deadline: Instant,
+    /// `None` once the call is complete.
+    reply: Option<oneshot::Sender<Outcome>>,
+}
+
+/// The calls to one node.
+#[derive(Debug)]
+pub(super) struct CallQueue {
+    bounds: Bounds,
+    pending: VecDeque<(Call, Waiter)>,
+    /// Items of the calls in `pending`.
+    pending_items: usize,
+    /// By tag. Calls are in the order of the message's items.
+    in_flight: BTreeMap<u64, Vec<Waiter>>,
+    next_tag: u64,
+    generation: Generation,
+    /// Whether the stream of this generation is open or being opened.
+    open: bool,
+    /// Whether the stream of this generation delivered a response.
+    responded: bool,
+    unsupported_until: Option<Instant>,
+    /// Wakes the sender; `None` unless it found nothing to send.
+    sender: Option<Waker>,
+    /// When to check for expired calls: at or before the earliest deadline in the queue.
+    timer: Option<Instant>,
+}
+
+/// Effects of enqueuing a call.
+#[derive(Debug, Default)]
+pub(super) struct Enqueued {
+    /// The stream to open.
+    pub(super) open: Option<Generation>,
+    pub(super) wake: Option<Waker>,
+    /// The timer is due earlier than before.
+    pub(super) timer_moved: bool,
+}
+
+/// The next message of a stream.
+#[derive(Debug)]
+pub(super) enum NextMessage {
+    Ready(v1::NextStreamRequest),
+    /// Nothing to send now; the waker is registered.
+    Pending,
+    /// The stream has ended: its generation is not the current one.
+    Closed,
+}
+
+/// Effects of the end of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// The calls that fail, each with whether the node may have processed it.
+    pub(super) failed: Vec<(Waiter, bool)>,
+    /// The stream to open for the pending calls.
+    pub(super) open: Option<Generation>,
+}
+
+impl CallQueue {
+    pub(super) fn new(bounds: Bounds) -> CallQueue {
+        CallQueue {
+            bounds,
+            pending: VecDeque::new(),
+            pending_items: 0,
+            in_flight: BTreeMap::new(),
+            next_tag: 0,
+            generation: Generation::default(),
+            open: false,
+            responded: false,
+            unsupported_until: None,
+            sender: None,
+            timer: None,
+        }
+    }
+
+    /// Whether the node was recently found not to implement streams.
+    pub(super) fn is_unsupported(&self, now: impl FnOnce() -> Instant) -> bool {
+        self.unsupported_until.is_some_and(|until| now() < until)
+    }
+
+    /// Adds a pending call.
+    pub(super) fn enqueue(&mut self, call: Call, reply: oneshot::Sender<Outcome>) -> Enqueued {
+        if self.pending_items >= 2 * self.bounds.items {
+            // At most half of these have a caller that still waits; drops the others before the queue grows.
+            self.retain_pending(|waiter| waiter.is_wanted());
+        }
+        let timer_moved = self.timer.is_none_or(|timer| call.deadline < timer);
+        if timer_moved {
+            self.timer = Some(call.deadline);
+        }
+        let waiter = Waiter { items: call.items.len(), deadline: call.deadline, reply: Some(reply) };
+        self.pending_items += waiter.items;
+        self.pending.push_back((call, waiter));
+        let open = (!self.open).then(|| self.reopen());
+        let wake = if self.is_due() { self.sender.take() } else { None };
+        Enqueued { open, wake, timer_moved }
+    }
+
+    /// Whether the pending calls are to be sent now.
+    fn is_due(&self) -> bool {
+        let waits = || self.in_flight.last_key_value().is_some_and(|(_, last)| last.iter().any(Waiter::is_wanted));
+        self.pending_items > 0
+            && self.in_flight.len() < self.bounds.in_flight
+            && (self.pending_items >= self.bounds.eager || !waits())
+    }
+
+    /// Builds a message of the pending calls, up to the limit of a message.
+    pub(super) fn next_message(
+        &mut self,
+        generation: Generation,
+        waker: &Waker,
+        now: impl FnOnce() -> Instant,
+    ) -> NextMessage {
+        if !self.open || generation != self.generation {
+            return NextMessage::Closed;
+        }
+        if self.is_due() {
+            let mut message = MessageBuilder::new(self.pending_items.min(self.bounds.message));
+            let mut waiters = Vec::with_capacity(self.pending.len().min(self.bounds.message));
+            while let Some((call, waiter)) = self.pending.pop_front() {
+                if waiter.is_wanted() {
+                    if !waiters.is_empty() && message.uids.len() + waiter.items > self.bounds.message {
+                        self.pending.push_front((call, waiter));
+                        break;
+                    }
+                    message.add(&call);
+                    waiters.push(waiter);
+                }
+                self.pending_items -= call.items.len();
+            }
+            if !waiters.is_empty() {
+                let tag = self.next_tag;
+                self.next_tag += 1;
+                self.in_flight.insert(tag, waiters);
+                self.sender = None;
+                return NextMessage::Ready(message.build(tag, now()));
+            }
+        }
+        if !self.sender.as_ref().is_some_and(|sender| sender.will_wake(waker)) {
+            self.sender = Some(waker.clone());
+        }
+        NextMessage::Pending
+    }
+
+    /// Removes the calls of a message that got its response, and the sender's waker if calls are pending. `None`: no
+    /// such message is in flight.
+    pub(super) fn take_message(&mut self, tag: u64) -> Option<(Vec<Waiter>, Option<Waker>)> {
+        let calls = self.in_flight.remove(&tag)?;
+        self.responded = true;
+        let wake = if self.is_due() { self.sender.take() } else { None };
+        Some((calls, wake))
+    }
+
+    /// Removes the calls whose deadline has passed, each with whether it was sent; and the sender's waker if others are to
+    /// be sent now.
+    pub(super) fn expire(&mut self, now: Instant) -> (Vec<(oneshot::Sender<Outcome>, bool)>, Option<Waker>) {
+        let mut expired = Vec::new();
+        let mut next: Option<Instant> = None;
+        let mut stays = |waiter: &mut Waiter, sent: bool| {
+            if !waiter.is_wanted() {
+                return false;
+            }
+            if waiter.deadline <= now {
+                expired.extend(waiter.reply.take().map(|reply| (reply, sent)));
+                return false;
+            }
+            next = Some(next.map_or(waiter.deadline, |next| next.min(waiter.deadline)));
+            true
+        };
+        self.retain_pending(|waiter| stays(waiter, false));
+        // In-flight calls stay in place: a response refers to its items by index.
+        self.in_flight.values_mut().flatten().for_each(|waiter| _ = stays(waiter, true));
+        self.timer = next;
+        let wake = if self.is_due() { self.sender.take() } else { None };
+        (expired, wake)
+    }
+
+    /// When to check for expired calls.
+    pub(super) fn timer(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    /// Ends a stream. The pending calls wait for the next one if this one delivered a response before it broke, and
+    /// otherwise fail unsent: another node may be reachable.
+    pub(super) fn end(&mut self, generation: Generation, end: &StreamEnd) -> Ended {
+        let mut ended = Ended::default();
+        if !self.open || generation != self.generation {
+            return ended;
+        }
+        self.open = false;
+        self.sender = None;
+        let was_sent = matches!(end, StreamEnd::Broke(_) | StreamEnd::RuntimeGone(_));
+        let lost = std::mem::take(&mut self.in_flight).into_values().flatten();
+        ended.failed.extend(lost.map(|waiter| (waiter, was_sent)));
+        if let StreamEnd::Unsupported { until } = end {
+            self.unsupported_until = Some(*until);
+        }
+        let again = self.responded && matches!(end, StreamEnd::Broke(_));
+        if !again {
+            ended.failed.extend(self.pending.drain(..).map(|(_, waiter)| (waiter, false)));
+            self.pending_items = 0;
+        }
+        if !self.pending.is_empty() {
+            ended.open = Some(self.reopen());
+        }
+        ended
+    }
+
+    fn reopen(&mut self) -> Generation {
+        self.generation.0 += 1;
+        self.open = true;
+        self.responded = false;
+        self.generation
+    }
+
+    fn retain_pending(&mut self, mut keep: impl FnMut(&mut Waiter) -> bool) {
+        let items = &mut self.pending_items;
+        self.pending.retain_mut(|(_, waiter)| {
+            let kept = keep(waiter);
+            *items -= if kept { 0 } else { waiter.items };
+            kept
+        });
+    }
+}
+
+impl CallItems {
+    /// The items.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Item] {
+        match self {
+            CallItems::One(item) => std::slice::from_ref(item),
+            CallItems::Many(items) => items,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+}
+
+impl Waiter {
+    /// Whether the caller still waits for the outcome.
+    fn is_wanted(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.is_canceled())
+    }
+
+    /// Completes the call, unless it is complete already or its caller dropped it.
+    pub(super) fn complete(self, outcome: Outcome) {
+        if let Some(reply) = self.reply {
+            _ = reply.send(outcome);
+        }
+    }
+}
+
+/// A message while calls are added to it.
+struct MessageBuilder {
+    uids: Vec<u64>,
+    epochs: Vec<u64>,
+    /// Empty while every count is 1.
+    counts: Vec<u32>,
+    /// The highest of the calls: the receiver sends none of them on, so it only has to see that they were forwarded.
+    hops: u32,
+    /// The oldest version of the callers; 0 requests the whole table.
+    route_version: Option<u64>,
+    /// The latest of the calls.
+    deadline: Option<Instant>,
+}
+
+impl MessageBuilder {
+    fn new(items: usize) -> MessageBuilder {
+        MessageBuilder {
+            uids: Vec::with_capacity(items),
+            epochs: Vec::with_capacity(items),
+            counts: Vec::new(),
+            hops: 0,
+            route_version: None,
+            deadline: None,
+        }
+    }
+
+    fn add(&mut self, call: &Call) {
+        for item in call.items.as_slice() {
+            if item.count != 1 && self.counts.is_empty() {
+                self.counts.resize(self.uids.len(), 1);
+                self.counts.push(item.count);
+            } else if !self.counts.is_empty() {
+                self.counts.push(item.count);
+            }
+            self.uids.push(item.uid);
+            self.epochs.push(item.epoch);
+        }
+        self.hops = self.hops.max(call.hops);
+        self.route_version = match (self.route_version, call.route_version) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.deadline = self.deadline.max(Some(call.deadline));
+    }
+
+    fn build(mut self, tag: u64, now: Instant) -> v1::NextStreamRequest {
+        if self.epochs.iter().all(|epoch| *epoch == 0) {
+            self.epochs.clear();
+        }
+        let left = self.deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
+        let request = v1::NextManyRequest {
+            uids: self.uids,
+            counts: self.counts,
+            route_version: self.route_version,
+            hops: self.hops,
+            known_epochs: self.epochs,
+        };
+        let timeout_ms = left.clamp(Duration::from_millis(1), MAX_TIMEOUT).as_millis() as u32;
+        v1::NextStreamRequest { tag, request: Some(request), timeout_ms, now_only: true }
+    }
+}
+
+/// The longest timeout of a message.
+const MAX_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Completes every call of a message from its outcome.
+pub(super) fn complete(calls: Vec<Waiter>, outcome: Option<MessageOutcome>) {
+    let invalid = match outcome {
+        Some(MessageOutcome::Response(response)) => {
+            match Message::checked(response, calls.iter().map(|call| call.items).sum()) {
+                Ok(message) => {
+                    let mut start = 0;
+                    for call in calls {
+                        let end = start + call.items;
+                        call.complete(Outcome::Response(message.part(start..end)));
+                        start = end;
+                    }
+                    return;
+                }
+                Err(what) => what,
+            }
+        }
+        Some(MessageOutcome::Refusal(refusal)) => {
+            calls.into_iter().for_each(|call| call.complete(Outcome::Refused(Box::new(refusal.clone()))));
+            return;
+        }
+        None => "neither a response nor a refusal",
+    };
+    calls.into_iter().for_each(|call| call.complete(Outcome::Invalid(invalid)));
+}
+
+#[cfg(test)]
+mod tests;

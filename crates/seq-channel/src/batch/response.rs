@@ -1,0 +1,99 @@
+//! The response to a message, divided among the calls in it: each gets the range of its items, nothing is copied.
+//!
+//! Invariant: the lists of a [`Response`] have an entry for each of its items. A message that breaks the protocol is
+//! refused as a whole before it is divided.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use seq_proto::v1;
+
+/// The results of one call's items.
+#[derive(Clone, Debug)]
+pub struct Response {
+    message: Arc<Message>,
+    items: Range<usize>,
+}
+
+/// Numbers that the node allocated for an item; not validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocated {
+    /// The last number.
+    pub value: u64,
+    /// The number before the first one; 0 if unknown.
+    pub prev: u64,
+    /// Epoch of the ownership that allocated them.
+    pub epoch: u64,
+    /// Attempts with unknown outcome that nodes made before.
+    pub lost: u32,
+}
+
+/// A valid response to a message.
+#[derive(Debug)]
+pub(super) struct Message {
+    response: v1::NextManyResponse,
+    /// Whether there were routes.
+    has_routes: bool,
+    /// Taken by the first caller that asks for them.
+    routes: Mutex<Option<v1::Routes>>,
+}
+
+impl Message {
+    /// Checks the response to a message of `items` items.
+    ///
+    /// # Errors
+    /// What in it violates the protocol.
+    pub(super) fn checked(mut response: v1::NextManyResponse, items: usize) -> Result<Arc<Message>, &'static str> {
+        let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = &response;
+        if [values, prevs, epochs].iter().any(|list| list.len() != items) {
+            return Err("lists of other lengths than the request's");
+        }
+        if errors.last().is_some_and(|item| item.index as usize >= items) {
+            return Err("an error of an item that was not sent");
+        }
+        if !errors.is_sorted_by(|one, next| one.index < next.index) {
+            return Err("errors that are not in order of index");
+        }
+        let lost = lost.as_ref().map_or((&[][..], 0), |lost| (&lost.indexes[..], lost.attempts.len()));
+        if lost.0.len() != lost.1 || !lost.0.is_sorted_by(|one, next| one < next) {
+            return Err("lost attempts that are not in order of index");
+        }
+        let routes = response.routes.take();
+        Ok(Arc::new(Message { has_routes: routes.is_some(), response, routes: Mutex::new(routes) }))
+    }
+
+    /// The part of a call.
+    pub(super) fn part(self: &Arc<Message>, items: Range<usize>) -> Response {
+        Response { message: self.clone(), items }
+    }
+}
+
+impl Response {
+    /// The results, in the order of the call's items: numbers, or the refusal, whose index is that in the message.
+    pub fn results(&self) -> impl Iterator<Item = Result<Allocated, &v1::ItemError>> {
+        let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = &self.message.response;
+        let first = errors.partition_point(|item| (item.index as usize) < self.items.start);
+        let mut errors = errors[first..].iter().peekable();
+        self.items.clone().map(move |index| {
+            if let Some(refused) = errors.next_if(|item| item.index as usize == index) {
+                return Err(refused);
+            }
+            let lost = lost.as_ref().map_or(0, |lost| attempts(lost, index));
+            Ok(Allocated { value: values[index], prev: prevs[index], epoch: epochs[index], lost })
+        })
+    }
+
+    /// The routes in the response to the message; the first of its callers that asks gets them.
+    #[must_use]
+    pub fn take_routes(&self) -> Option<v1::Routes> {
+        if self.message.has_routes { self.message.routes.lock().take() } else { None }
+    }
+}
+
+/// Cold: attempts are lost only when an owner is.
+#[cold]
+fn attempts(lost: &v1::LostAttempts, index: usize) -> u32 {
+    let at = lost.indexes.binary_search(&(index as u32));
+    at.ok().and_then(|at| lost.attempts.get(at)).copied().unwrap_or(0)
+}
