@@ -32,23 +32,23 @@ impl Shared {
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
         let mut prefetched = 0;
+        // Each item is located and looked up once: the path of a number is mostly these two.
+        let mut located = [None; PREFETCHED];
         for (chunk, items) in items.chunks(PREFETCHED).enumerate() {
-            if items.len() > 1 {
-                for item in items.iter().flatten() {
-                    let located = self.layout.locate(item.uid);
-                    let served = located.ok().and_then(|(section, slot)| Some((serving?.get(section)?, slot)));
-                    prefetched |= served.map_or(0, |(served, slot)| served.warm(slot));
+            for (located, item) in located.iter_mut().zip(items) {
+                let target = item.ok().and_then(|item| self.layout.locate(item.uid).ok());
+                *located =
+                    target.map(|(section, slot)| (section, slot, serving.and_then(|serving| serving.get(section))));
+                if let (Some((_, slot, Some(served))), 2..) = (*located, items.len()) {
+                    prefetched |= served.warm(slot);
                 }
             }
-            for (index, item) in (chunk * PREFETCHED..).zip(items) {
-                let item = match self.locate(index, item) {
-                    Ok(item) => item,
-                    Err(refusal) => {
-                        replies.push(Some(Err(refusal)));
-                        continue;
-                    }
+            for (index, (item, located)) in (chunk * PREFETCHED..).zip(items.iter().zip(located)) {
+                let (Ok(item), Some((section, slot, served))) = (*item, located) else {
+                    replies.push(self.locate(index, item).err().map(Err));
+                    continue;
                 };
-                let served = serving.and_then(|serving| serving.get(item.section));
+                let item = PendingItem { index, item, section, slot, unknown: UnknownAttempts::default() };
                 let served = served.filter(|_| !waiting.contains(&item.section));
                 let reply = served.and_then(|served| work.here(self, served, &item));
                 match &reply {
