@@ -71,7 +71,7 @@ impl NodeBatcher {
         self.enqueue(call, permit).await
     }
 
-    /// As [`NodeBatcher::send`], but never waits for a permit.
+    /// As [`NodeBatcher::send`], but never waits for a permit. Cancel safe as well.
     ///
     /// # Errors
     /// [`QueueFull`].

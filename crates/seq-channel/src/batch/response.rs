@@ -35,7 +35,7 @@ pub(super) struct Message {
     response: v1::NextManyResponse,
     /// Whether there were routes.
     has_routes: bool,
-    /// Taken by the first caller that asks for them.
+    /// `None` once a caller has taken them.
     routes: Mutex<Option<v1::Routes>>,
 }
 
@@ -84,7 +84,7 @@ impl Response {
         })
     }
 
-    /// The routes in the response to the message; the first of its callers that asks gets them.
+    /// Takes the routes in the response to the message; `None` for all its callers but the first.
     #[must_use]
     pub fn take_routes(&self) -> Option<v1::Routes> {
         if self.message.has_routes { self.message.routes.lock().take() } else { None }

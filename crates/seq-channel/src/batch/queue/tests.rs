@@ -137,7 +137,7 @@ fn a_message_carries_what_its_calls_state() {
     let unknown = |uid| Item { uid, count: 1, epoch: 0 };
     let _callers = [it.forward([unknown(1), unknown(2)], 1), it.forward([unknown(3)], 1)];
     let request = it.message().unwrap().request.unwrap();
-    assert_eq!((request.hops, request.route_version), (1, None), "a node that forwards asks for no routes");
+    assert_eq!((request.hops, request.route_version), (1, None), "a node that forwards keeps no routes of a caller");
     assert!(request.counts.is_empty() && request.known_epochs.is_empty(), "nothing that the defaults mean already");
     let _callers = [it.forward([item(1), Item { count: 9, ..item(2) }], 2), it.forward([item(3)], 1)];
     let request = it.message().unwrap().request.unwrap();
@@ -214,10 +214,10 @@ fn fewer_items_than_eager_wait_for_the_message_in_flight() {
 #[test]
 fn no_call_waits_for_a_message_that_no_caller_waits_for() {
     let mut it = Bench::new();
-    it.queue.bounds.eager = 3;
+    it.queue.bounds = Bounds { eager: 3, in_flight: 3, ..BOUNDS };
     let (gone, _) = it.enqueue(1, 100);
     it.next_message();
-    let (_a, enqueued) = it.enqueue(2, 300);
+    let (a, enqueued) = it.enqueue(2, 300);
     assert!(enqueued.wake.is_none());
     assert_eq!(it.next_message(), None);
     assert!(it.expire(200), "the first call is over, and the second one is sent");
@@ -225,8 +225,7 @@ fn no_call_waits_for_a_message_that_no_caller_waits_for() {
     drop(gone);
     let (b, _) = it.enqueue(3, 300);
     assert_eq!(it.next_message(), None);
-    drop(b);
-    drop(_a);
+    drop((a, b));
     let (_c, enqueued) = it.enqueue(4, 300);
     assert!(enqueued.wake.is_some(), "those in flight were dropped");
     assert_eq!(it.next_message(), Some((2, vec![4])));
@@ -305,7 +304,7 @@ fn the_end_of_a_stream_decides_the_outcome_of_its_calls() {
 }
 
 #[test]
-fn refusals_reach_their_calls_and_routes_the_first_caller_that_asks() {
+fn refusals_reach_their_calls_and_routes_the_first_caller_that_takes_them() {
     let mut it = Bench::new();
     let (gone, _) = it.enqueue(1, 100);
     let (mut refused, _) = it.enqueue(2, 100);
