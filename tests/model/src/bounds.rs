@@ -1,5 +1,6 @@
 //! Bounds of a run of the model, and the bugs that can be planted in it.
 
+use crate::explore::listed;
 use crate::world::{LEASE, SESSIONS, Session, WAIT};
 
 /// The bounds of a run and the setting of its world.
@@ -99,20 +100,10 @@ pub(crate) enum Setting {
     Calm,
 }
 
-macro_rules! bugs {
-    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// A variation of the protocol that must be caught.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Bug { $($(#[doc = $doc])* $name,)* }
+listed! {
+    /// A variation of the protocol that must be caught.
+    enum Bug;
 
-        impl Bug {
-            /// All of them, in order.
-            pub(crate) const ALL: &[Bug] = &[$(Bug::$name,)*];
-        }
-    };
-}
-
-bugs! {
     /// The lease is counted from the response, not from before the request was sent.
     ExpiryFromResponse,
     /// The lease of a call is checked with a clock that was read before the call arrived.

@@ -1,21 +1,11 @@
-//! Counters of the events in a run, so that a model in which nothing happens cannot pass.
+//! The events of a run, which are counted so that a model in which nothing happens cannot pass.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::explore::listed;
 
-macro_rules! events {
-    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// An event that a run should reach.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Event { $($(#[doc = $doc])* $name,)* }
+listed! {
+    /// An event that a run should reach.
+    enum Event;
 
-        impl Event {
-            /// All of them, in order.
-            pub(crate) const ALL: &[Event] = &[$(Event::$name,)*];
-        }
-    };
-}
-
-events! {
     /// A section was taken from an owner by Reassign.
     Failover,
     /// The same, and the owner's session was over.
@@ -88,25 +78,4 @@ events! {
     GrantedAfterPeerRoutes,
     /// Newer peer routes were ignored, because the session had a handover in progress.
     PeerRoutesIgnored,
-}
-
-/// The count of each event.
-#[derive(Debug)]
-pub(crate) struct Events(Vec<AtomicU64>);
-
-impl Events {
-    /// No event yet.
-    pub(crate) fn none() -> Events {
-        Events(Event::ALL.iter().map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// Counts one.
-    pub(crate) fn mark(&self, event: Event) {
-        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The count of an event.
-    pub(crate) fn count(&self, event: Event) -> u64 {
-        self.0[event as usize].load(Ordering::Relaxed)
-    }
 }

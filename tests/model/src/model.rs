@@ -60,115 +60,69 @@ mod arbiter;
 mod bounds;
 mod calls;
 mod events;
+mod explore;
 mod handover;
 mod owner;
 mod protocol;
 mod runs;
+mod sets;
 mod store;
 mod world;
 
-use std::time::Instant;
-
 use bounds::{Bounds, Bug};
-use events::{Event, Events};
-use protocol::{Protocol, Step};
+use events::Event;
+use explore::{Events, Explorable, Listed, all_hold, explore, holds, is_large, is_traced, shortest, trace};
+use protocol::Protocol;
 use runs::Run;
-use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model};
 
-/// Result of an exploration.
-struct Outcome {
-    states: usize,
-    events: Vec<(Event, u64)>,
-    seconds: f64,
-    /// A broken promise, with the steps that lead there.
-    broken: Option<(&'static str, Vec<Step>)>,
-}
+impl Explorable for Protocol {
+    type Event = Event;
 
-/// Explores every world within the bounds, or up to a broken promise. Depth first takes little memory.
-fn explore(bounds: &Bounds) -> Outcome {
-    let start = Instant::now();
-    outcome(checker(bounds).spawn_dfs().join(), start)
-}
-
-/// The same, breadth first, so that the counterexample is about as short as one can be.
-fn shortest(bounds: &Bounds) -> Outcome {
-    let start = Instant::now();
-    outcome(checker(bounds).spawn_bfs().join(), start)
-}
-
-fn checker(bounds: &Bounds) -> CheckerBuilder<Protocol> {
-    let model = Protocol { bounds: bounds.clone(), events: Events::none() };
-    model.checker().finish_when(HasDiscoveries::AnyFailures)
-}
-
-fn outcome(checker: impl Checker<Protocol>, start: Instant) -> Outcome {
-    let broken = checker.discoveries().into_iter().map(|(promise, path)| (promise, path.into_actions()));
-    Outcome {
-        states: checker.unique_state_count(),
-        events: Event::ALL.iter().map(|event| (*event, checker.model().events.count(*event))).collect(),
-        seconds: start.elapsed().as_secs_f64(),
-        broken: broken.min_by_key(|(promise, steps)| (steps.len(), *promise)),
+    fn events(&self) -> &Events<Event> {
+        &self.events
     }
 }
 
-/// The trace, one step a line.
-fn trace(steps: &[Step]) -> String {
-    steps.iter().zip(1..).map(|(step, number)| format!("  {number:2} {step:?}\n")).collect()
-}
-
-/// Whether the large bounds are requested.
-fn is_large() -> bool {
-    requested("MODEL_DEPTH").is_some_and(|depth| depth == "large")
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test has no configuration but its environment")]
-fn requested(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+fn protocol(bounds: &Bounds) -> Protocol {
+    Protocol { bounds: bounds.clone(), events: Events::none() }
 }
 
 /// The correct protocol holds in every run, and each run reaches the events that it is made for.
-fn holds(runs: Vec<Run>) {
-    for Run { name, bounds, must_reach } in runs {
-        let outcome = explore(&bounds);
-        println!("{name}: {} states, {:.1} s", outcome.states, outcome.seconds);
-        if outcome.broken.is_some() {
-            let (promise, steps) = shortest(&bounds).broken.expect("it was broken before");
-            panic!("{name}: broken: {promise}\n{}", trace(&steps));
-        }
-        for event in must_reach {
-            let events = outcome.events.iter().any(|(other, count)| other == event && *count > 0);
-            assert!(events, "{name} never reached {event:?}, so it proves nothing; it reached {:?}", outcome.events);
-        }
-    }
+fn hold(runs: &[Run]) {
+    let result = |run: &Run| {
+        let outcome = explore(protocol(&run.bounds));
+        holds(run.name, outcome, run.must_reach, || shortest(protocol(&run.bounds)))
+    };
+    all_hold(runs.iter().map(result));
 }
 
 #[test]
 fn leases_keep_the_promises() {
-    holds(runs::timed(is_large()));
+    hold(&runs::timed(is_large()));
 }
 
 #[test]
 fn handovers_keep_the_promises() {
-    holds(runs::handovers(is_large()));
+    hold(&runs::handovers(is_large()));
 }
 
 #[test]
 fn handovers_are_invisible_to_callers() {
-    holds(runs::calm(is_large()));
+    hold(&runs::calm(is_large()));
 }
 
 #[test]
 fn every_planted_bug_is_caught() {
     let mut missed = Vec::new();
     for bug in Bug::ALL {
-        let outcome = shortest(&Bounds { bug: Some(*bug), ..runs::world_of(*bug) });
+        let outcome = shortest(protocol(&Bounds { bug: Some(*bug), ..runs::world_of(*bug) }));
         let Some((promise, steps)) = outcome.broken else {
-            println!("{bug:?}: not caught in {} states; events: {:?}", outcome.states, outcome.events);
+            println!("{bug:?}: not caught in {} states; events: {:?}", outcome.states, outcome.reached);
             missed.push(bug);
             continue;
         };
         println!("{bug:?}: {} steps, {} states: broken: {promise}", steps.len(), outcome.states);
-        if requested("MODEL_TRACE").is_some() {
+        if is_traced() {
             print!("{}", trace(&steps));
         }
     }
@@ -183,7 +137,7 @@ fn without_its_bug_each_world_keeps_the_promises() {
     for bug in Bug::ALL {
         let bounds = runs::world_of(*bug);
         if !explored.contains(&bounds) {
-            if let Some((promise, steps)) = explore(&bounds).broken {
+            if let Some((promise, steps)) = explore(protocol(&bounds)).broken {
                 panic!("the world of {bug:?} without it: broken: {promise}\n{}", trace(&steps));
             }
             explored.push(bounds);

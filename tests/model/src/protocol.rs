@@ -3,14 +3,15 @@
 use stateright::{Model, Property};
 
 use crate::bounds::{Bounds, Bug, Setting};
-use crate::events::Events;
+use crate::events::Event;
+use crate::explore::Events;
 use crate::world::{A, B, Call, Message, Promise, SECOND, SESSIONS, Session, World};
 
 /// The protocol within its bounds.
 #[derive(Debug)]
 pub(crate) struct Protocol {
     pub(crate) bounds: Bounds,
-    pub(crate) events: Events,
+    pub(crate) events: Events<Event>,
 }
 
 /// One step of one participant. Between any two of them any other may happen, and any of them may never happen.
