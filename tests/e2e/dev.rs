@@ -68,8 +68,8 @@ fn invalid_input_is_named_in_the_error_and_changes_nothing() {
         assert!(words.iter().all(|word| stderr.contains(word)), "{args:?} printed {stderr:?}, not {words:?}");
     };
     refused(&["next", "1000000"], &["1000000", "outside"]);
-    refused(&["next", "7", "-n", "0"], &["count 0", "1..=1000000"]);
-    refused(&["next", "7", "-n", "1000001"], &["1000001", "1..=1000000"]);
+    refused(&["next", "7", "-n", "0"], &["--count", "from 1 to 1,000,000"]);
+    refused(&["next", "7", "-n", "1000001"], &["1000001", "from 1 to 1,000,000"]);
     refused(&["next", "-1"], &["-1"]);
     refused(&["replay", "/nonexistent.csv"], &["/nonexistent.csv"]);
     assert_eq!(value(&addr, "7"), 2);

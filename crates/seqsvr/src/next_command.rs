@@ -187,7 +187,10 @@ pub(crate) async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Resul
         Ok(current) => {
             let read = Read::from(current);
             let advanced = Advanced { from: read.value, exactness: read.exactness, to, dry_run };
-            if !dry_run && !yes && !(current.exact && current.value >= to) && !confirmed(&advanced.question(uid))? {
+            // The service decides on a user that is there, or past it: nothing would be raised.
+            let raises = !current.exact || current.value < to;
+            let asks = raises && !dry_run && !yes;
+            if asks && !confirmed(&advanced.question(uid))? {
                 return Ok(Exit::Declined);
             }
             if dry_run {

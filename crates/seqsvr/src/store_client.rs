@@ -297,7 +297,11 @@ impl StoreClient {
                     self.next_member();
                 }
                 (None, Code::Unimplemented) => {
-                    search.allocs.insert(place);
+                    // An AllocSvr, or a port of another kind.
+                    let is_first = search.allocs.insert(place);
+                    if is_first && let Some(failure) = wrong_port(&addr, &status).await {
+                        return Err(failure.into());
+                    }
                     self.learn_stores(channel).await;
                 }
                 (Some(_), Code::Unavailable | Code::Aborted | Code::DeadlineExceeded) => self.next_member(),

@@ -145,7 +145,8 @@ fn the_help_is_a_page() {
               seqsvr store members --set sets/three-node.toml
               seqsvr store replace 3 4 --set sets/three-node.toml
 
-            A member that was removed ends with exit code 65 and must not be started again.
+            Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file, settings or data, 65 it was removed and
+            must not be started again, 130 a second signal.
             exit 0
         "#]],
     );
