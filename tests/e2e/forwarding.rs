@@ -13,6 +13,10 @@ use crate::cluster::{Place, Server, eventually, seqsvr};
 /// Seconds of load: a failover in the middle, and time after it.
 const SECONDS: &str = "9";
 
+/// Calls a second over each endpoint: little next to what even a build without optimisation serves, because an owner that is
+/// slow for 250 ms in a handover may leave a gap.
+const RATE: &str = "200";
+
 /// Numbers that a node forwards before a fault, and after it.
 const FORWARDED: f64 = 2_000.0;
 
@@ -90,7 +94,8 @@ impl Cluster {
         eventually("calls are forwarded", forwarded);
     }
 
-    /// A load on the first node, over each endpoint.
+    /// A load on the first node, over each endpoint. Replies of Redis have no `prev`, which
+    /// the check for missing numbers needs: they are checked for their order only.
     fn load(&self, check: &str) -> Vec<Load> {
         let (addr, redis) =
             (format!("http://{}:{PORT}", self.place.host), format!("{}:{}", self.place.host, PORT + 90));
@@ -105,9 +110,10 @@ impl Cluster {
             .zip(endpoints)
             .map(|(part, endpoint)| {
                 let first = (part * 15_000).to_string();
+                let check = if endpoint.contains(&"resp") { "--check" } else { check };
                 let bench =
                     ["bench", "--addr", &addr, "--first-uid", &first, "--uids", "15000", "--duration-s", SECONDS];
-                Load::start(&[&bench[..], &["--warmup-s", "0", "-o", "json", check], endpoint].concat())
+                Load::start(&[&bench[..], &["--rate", RATE, "--warmup-s", "0", "-o", "json", check], endpoint].concat())
             })
             .collect()
     }

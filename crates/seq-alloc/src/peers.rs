@@ -18,9 +18,6 @@ pub(crate) const FORWARD_BOUNDS: Bounds = Bounds {
     // 26 of the largest calls, or the pipelines of some thousand connections; at 24 bytes each, as many again for the
     // response, they take 12 MiB. A node that has not responded to them is not about to catch up.
     items: 262_144,
-    // A message costs each side some 10 us, an item 0.1 us: the calls that come in while the owner works on a message are
-    // better sent together. Once a message costs little next to its items, nothing waits.
-    eager: 128,
     ..Bounds::DEFAULT
 };
 

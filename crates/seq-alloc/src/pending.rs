@@ -281,7 +281,7 @@ impl Shared {
         };
         let mut items = of(sections);
         self.counters.forwarded(items.len());
-        let at_once = self.unless_abandoned(work.there_at_once(self, call, to, &items), &mut sections[0]).await;
+        let at_once = self.unless_abandoned(work.there_at_once(self, call, to, &items), sections).await;
         let response = match at_once {
             Ok(Some(replies)) if replies.iter().all(Option::is_some) => {
                 let indexes = items.iter().map(|item| item.index);
@@ -296,7 +296,7 @@ impl Shared {
                     }
                     items = of(sections);
                 }
-                self.unless_abandoned(work.there(self, call, to, &items), &mut sections[0]).await
+                self.unless_abandoned(work.there(self, call, to, &items), sections).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -309,15 +309,16 @@ impl Shared {
     }
 
     /// Waits for the response to a request under way. One request carries sections of one owner, which share its fate; so
-    /// the first of them stands for all.
+    /// the first of them with items in it stands for all.
     ///
     /// # Errors
     /// As [`Shared::watch`]: the request was dropped.
     async fn unless_abandoned<T>(
         &self,
         response: impl Future<Output = T>,
-        first: &mut SectionItems,
+        sections: &mut [SectionItems],
     ) -> Result<T, Option<Refusal>> {
+        let first = sections.iter_mut().find(|section| !section.items.is_empty()).expect("a request has items");
         tokio::select! {
             // A response that has arrived counts, whatever happened meanwhile.
             biased;

@@ -1,9 +1,8 @@
 //! Batching of calls for numbers: concurrent calls share the messages of one `NextStream` per node.
 //!
-//! A round trip costs a hundred times as much as a number. There is no batching timer: a call that finds nothing in
-//! flight is sent at once, and calls that arrive while the sender is busy are its next message. On a runtime of one
-//! thread, a message holds what all its tasks enqueued in one turn. [`Bounds::eager`] has small messages wait for the one
-//! in flight.
+//! A round trip costs a hundred times as much as a number. There is no batching delay: a call that finds the queue empty
+//! is sent at once, and calls that arrive while the sender is busy are its next message. On a runtime of one thread, a
+//! message holds what all its tasks enqueued in one turn.
 //!
 //! No call waits for the items of another: messages set `now_only`, and an item that would have to wait, or that another
 //! node owns, is refused with `WOULD_WAIT`. Its caller sends it again as a unary request.

@@ -233,6 +233,25 @@ async fn numbers_that_an_owner_gave_are_kept_when_the_rest_is_abandoned() {
 }
 
 #[tokio::test]
+async fn a_section_that_got_its_numbers_and_moves_does_not_abandon_the_request_of_the_others() {
+    let (world, one, mut owner) = beside_a_scripted_owner(true).await;
+    let asks = [SIZE, 2 * SIZE].map(|uid| Ok(ask(uid, 1)));
+    let serving = async {
+        let message = owner.message().await;
+        respond(&message, &[7, 0]);
+        let (_, mut pending) = owner.unary().await;
+        world.store.assign("a1", 1..2);
+        until("a1 owns it", || one.allocator.status().sections == 2).await;
+        let longer_than_a_replaced_owner_may_take = Duration::from_millis(400);
+        let abandoned = tokio::time::timeout(longer_than_a_replaced_owner_may_take, pending.cancellation()).await;
+        assert!(abandoned.is_err(), "the owner of the other section is the same");
+        pending.send(response(&[8])).unwrap();
+    };
+    let (results, ()) = join(one.allocator.next_many(call(), &asks), serving).await;
+    assert_eq!(results, [Ok(given(7, 6, 1)), Ok(given(8, 7, 1))]);
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_leaves_the_outcome_of_its_calls_unknown_and_is_opened_again() {
     let (_world, one, mut owner) = beside_a_scripted_owner(true).await;
     for _ in 0..3 {

@@ -25,9 +25,6 @@ pub struct Bounds {
     pub message: usize,
     /// Messages in flight.
     pub in_flight: usize,
-    /// Items that are sent while a message is in flight; fewer of them wait for its response, and for others to join
-    /// them. 1: none waits.
-    pub eager: usize,
 }
 
 impl Bounds {
@@ -41,8 +38,6 @@ impl Bounds {
         // Half of the messages that a node accepts from a stream. A responsive node is far below it; for a slow one,
         // pending calls accumulate.
         in_flight: 256,
-        // The latency of each call counts, and the node's load is small next to that of the callers.
-        eager: 1,
     };
 }
 
@@ -149,7 +144,7 @@ pub(super) struct CallQueue {
     /// Whether the stream of this generation delivered a response.
     responded: bool,
     unsupported_until: Option<Instant>,
-    /// Wakes the sender; `None` unless it found nothing to send.
+    /// Wakes the sender, if it found nothing to send.
     sender: Option<Waker>,
     /// When to check for expired calls: at or before the earliest deadline in the queue.
     timer: Option<Instant>,
@@ -220,16 +215,7 @@ impl CallQueue {
         self.pending_items += waiter.items;
         self.pending.push_back((call, waiter));
         let open = (!self.open).then(|| self.reopen());
-        let wake = if self.is_due() { self.sender.take() } else { None };
-        Enqueued { open, wake, timer_moved }
-    }
-
-    /// Whether the pending calls are to be sent now.
-    fn is_due(&self) -> bool {
-        let waits = || self.in_flight.last_key_value().is_some_and(|(_, last)| last.iter().any(Waiter::is_wanted));
-        self.pending_items > 0
-            && self.in_flight.len() < self.bounds.in_flight
-            && (self.pending_items >= self.bounds.eager || !waits())
+        Enqueued { open, wake: self.sender.take(), timer_moved }
     }
 
     /// Builds a message of the pending calls, up to the limit of a message.
@@ -242,7 +228,7 @@ impl CallQueue {
         if !self.open || generation != self.generation {
             return NextMessage::Closed;
         }
-        if self.is_due() {
+        if self.in_flight.len() < self.bounds.in_flight {
             let mut message = MessageBuilder::new(self.pending_items.min(self.bounds.message));
             let mut waiters = Vec::with_capacity(self.pending.len().min(self.bounds.message));
             while let Some((call, waiter)) = self.pending.pop_front() {
@@ -260,7 +246,6 @@ impl CallQueue {
                 let tag = self.next_tag;
                 self.next_tag += 1;
                 self.in_flight.insert(tag, waiters);
-                self.sender = None;
                 return NextMessage::Ready(message.build(tag, now()));
             }
         }
@@ -275,13 +260,12 @@ impl CallQueue {
     pub(super) fn take_message(&mut self, tag: u64) -> Option<(Vec<Waiter>, Option<Waker>)> {
         let calls = self.in_flight.remove(&tag)?;
         self.responded = true;
-        let wake = if self.is_due() { self.sender.take() } else { None };
+        let wake = if self.pending.is_empty() { None } else { self.sender.take() };
         Some((calls, wake))
     }
 
-    /// Removes the calls whose deadline has passed, each with whether it was sent; and the sender's waker if others are to
-    /// be sent now.
-    pub(super) fn expire(&mut self, now: Instant) -> (Vec<(oneshot::Sender<Outcome>, bool)>, Option<Waker>) {
+    /// Removes the calls whose deadline has passed, each with whether it was sent.
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<(oneshot::Sender<Outcome>, bool)> {
         let mut expired = Vec::new();
         let mut next: Option<Instant> = None;
         let mut stays = |waiter: &mut Waiter, sent: bool| {
@@ -299,8 +283,7 @@ impl CallQueue {
         // In-flight calls stay in place: a response refers to its items by index.
         self.in_flight.values_mut().flatten().for_each(|waiter| _ = stays(waiter, true));
         self.timer = next;
-        let wake = if self.is_due() { self.sender.take() } else { None };
-        (expired, wake)
+        expired
     }
 
     /// When to check for expired calls.

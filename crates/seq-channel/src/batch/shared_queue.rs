@@ -39,10 +39,7 @@ impl SharedQueue {
 
     /// Completes the calls whose deadline has passed.
     pub(super) fn expire(&self, now: Instant) {
-        let (expired, wake) = self.calls.lock().expire(now);
-        if let Some(waker) = wake {
-            waker.wake();
-        }
+        let expired = self.calls.lock().expire(now);
         for (reply, sent) in expired {
             // Fails for a call that was dropped meanwhile.
             _ = reply.send(Outcome::TimedOut { sent });

@@ -4,7 +4,7 @@
 //! sent, so an idle one holds only the start of an incomplete command. Replies are in the order of the commands, even
 //! if some wait.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -41,6 +41,10 @@ const SEND_BYTES: usize = 64 * 1024;
 /// Memory for replies and items that a thread keeps between batches: enough for a batch of INCR, not for the largest
 /// one.
 const KEPT_BYTES: usize = SEND_BYTES;
+
+/// Most batch buffers that a thread keeps: as many connections as wait for other nodes at a time under a usual load. With
+/// [`KEPT_BYTES`] for each of their parts they take 12 MiB; those of small batches take 1 MiB.
+const MAX_SPARE: usize = 64;
 
 /// Most INCRs of one batch: more than one read holds, and as many as a forwarded request may carry.
 const MAX_TAKES: usize = limits::MAX_ITEMS;
@@ -124,7 +128,7 @@ impl<F: SequenceService> Client<F> {
     }
 
     /// Waits for bytes; they are in the batch's input, behind the space for the start of a command.
-    async fn read(&mut self) -> Result<(Box<Batch>, usize), End> {
+    async fn read(&mut self) -> Result<(Batch, usize), End> {
         let (endpoint, stream) = (&*self.endpoint, &mut self.stream);
         let reading = poll_fn(|context| {
             if endpoint.stopping.load(Acquire) {
@@ -330,25 +334,29 @@ pub(super) fn call() -> Call {
 }
 
 thread_local! {
-    /// The batch buffers that no connection of the thread uses.
-    static SPARE: Cell<Option<Box<Batch>>> = const { Cell::new(None) };
+    /// The batch buffers that no connection of the thread uses, up to [`MAX_SPARE`] of them; the last used is the last.
+    static SPARE: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Batch {
-    /// Takes the thread's buffers, or new ones while a waiting connection uses them.
-    fn of_thread() -> Box<Batch> {
-        SPARE.take().unwrap_or_else(|| {
+    /// Takes spare buffers, or new ones while waiting connections use all there are.
+    fn of_thread() -> Batch {
+        SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             let input = vec![0; SHORT_BYTES + READ_BYTES].into();
-            Box::new(Batch { input, items: Vec::new(), results: Vec::new(), replies: Replies::default() })
+            Batch { input, items: Vec::new(), results: Vec::new(), replies: Replies::default() }
         })
     }
 
-    fn put_back(mut self: Box<Batch>) {
+    fn put_back(mut self) {
         self.items.clear();
         self.results.clear();
         self.items.shrink_to(KEPT_BYTES / size_of::<DecodedItem>());
         self.results.shrink_to(KEPT_BYTES / size_of::<ItemReply<Allocation>>());
         self.replies.clear(KEPT_BYTES);
-        SPARE.set(Some(self));
+        SPARE.with_borrow_mut(|spare| {
+            if spare.len() < MAX_SPARE {
+                spare.push(self);
+            }
+        });
     }
 }

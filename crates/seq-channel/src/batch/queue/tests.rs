@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const BOUNDS: Bounds = Bounds { items: 8, message: 4, in_flight: 2, eager: 1 };
+const BOUNDS: Bounds = Bounds { items: 8, message: 4, in_flight: 2 };
 
 struct NoopWaker;
 
@@ -71,17 +71,6 @@ impl Bench {
         let response =
             v1::NextManyResponse { values: uids.to_vec(), prevs: zeros.clone(), epochs: zeros, ..Default::default() };
         complete(calls, Some(MessageOutcome::Response(response)));
-    }
-}
-
-impl Bench {
-    /// Completes the calls whose deadline is over after `ms` milliseconds. Returns whether the sender is woken.
-    fn expire(&mut self, ms: u64) -> bool {
-        let (expired, wake) = self.queue.expire(self.at(ms));
-        for (reply, sent) in expired {
-            _ = reply.send(Outcome::TimedOut { sent });
-        }
-        wake.is_some()
     }
 }
 
@@ -185,53 +174,6 @@ fn the_items_of_a_call_stay_together_and_get_their_own_results() {
 }
 
 #[test]
-fn fewer_items_than_eager_wait_for_the_message_in_flight() {
-    let mut it = Bench::new();
-    it.queue.bounds.eager = 3;
-    let (_a, _) = it.enqueue(1, 100);
-    assert_eq!(it.next_message(), Some((0, vec![1])), "nothing is in flight");
-    assert_eq!(it.next_message(), None);
-    let (_b, enqueued) = it.enqueue(2, 100);
-    assert!(enqueued.wake.is_none(), "it waits");
-    assert_eq!(it.next_message(), None);
-    let (_c, _) = it.enqueue(3, 100);
-    let (_d, enqueued) = it.enqueue(4, 100);
-    assert!(enqueued.wake.is_some(), "as many as are sent at once");
-    assert_eq!(it.next_message(), Some((1, vec![2, 3, 4])));
-    let (mut held, _) = it.enqueue(5, 100);
-    assert_eq!(it.next_message(), None);
-    let (calls, wake) = it.queue.take_message(1).unwrap();
-    complete(calls, None);
-    assert!(wake.is_none(), "the first message is in flight still");
-    let (calls, wake) = it.queue.take_message(0).unwrap();
-    complete(calls, None);
-    assert!(wake.is_some(), "nothing is in flight any more");
-    assert_eq!(it.next_message(), Some((2, vec![5])));
-    it.respond(2, &[5]);
-    assert_eq!(outcome_of(&mut held), "response");
-}
-
-#[test]
-fn no_call_waits_for_a_message_that_no_caller_waits_for() {
-    let mut it = Bench::new();
-    it.queue.bounds = Bounds { eager: 3, in_flight: 3, ..BOUNDS };
-    let (gone, _) = it.enqueue(1, 100);
-    it.next_message();
-    let (a, enqueued) = it.enqueue(2, 300);
-    assert!(enqueued.wake.is_none());
-    assert_eq!(it.next_message(), None);
-    assert!(it.expire(200), "the first call is over, and the second one is sent");
-    assert_eq!(it.next_message(), Some((1, vec![2])));
-    drop(gone);
-    let (b, _) = it.enqueue(3, 300);
-    assert_eq!(it.next_message(), None);
-    drop((a, b));
-    let (_c, enqueued) = it.enqueue(4, 300);
-    assert!(enqueued.wake.is_some(), "those in flight were dropped");
-    assert_eq!(it.next_message(), Some((2, vec![4])));
-}
-
-#[test]
 fn a_dropped_call_is_not_sent_and_takes_no_space() {
     let mut it = Bench::new();
     let (kept, _) = it.enqueue(1, 100);
@@ -255,12 +197,14 @@ fn expired_calls_complete_and_the_others_get_their_own_items() {
     it.next_message();
     let (mut pending, _) = it.enqueue(3, 20);
     assert_eq!(it.queue.timer(), Some(it.at(10)));
-    it.expire(25);
+    for (reply, sent) in it.queue.expire(it.at(25)) {
+        _ = reply.send(Outcome::TimedOut { sent });
+    }
     assert_eq!((outcome_of(&mut early), outcome_of(&mut pending)), ("timed out", "timed out unsent"));
     assert_eq!((it.queue.timer(), it.queue.pending_items), (Some(it.at(100)), 0));
     it.respond(0, &[1, 2]);
     assert!(matches!(patient.try_recv(), Ok(Some(Outcome::Response(response))) if values(&response) == [2]));
-    assert!(it.queue.expire(it.at(200)).0.is_empty());
+    assert!(it.queue.expire(it.at(200)).is_empty());
     assert_eq!((it.queue.timer(), it.next_message()), (None, None));
 }
 
@@ -374,16 +318,14 @@ fn uids(call: usize, items: u64) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn every_call_is_sent_whole_at_most_once_in_order_and_completes_once(steps in steps(), eager in 1usize..6) {
+    fn every_call_is_sent_whole_at_most_once_in_order_and_completes_once(steps in steps()) {
         let mut it = Bench::new();
-        it.queue.bounds.eager = eager;
         let mut callers: Vec<(Option<Caller>, Vec<u64>)> = Vec::new();
         let mut sent: Vec<u64> = Vec::new();
         let mut messages: Vec<(u64, Vec<u64>)> = Vec::new();
         let mut generation = None;
         let mut now_ms = 0;
         for step in steps {
-            let is_drop = matches!(step, Step::Drop(_));
             match step {
                 Step::Enqueue { items, ms } => {
                     let uids = uids(callers.len(), items);
@@ -417,7 +359,9 @@ proptest! {
                 }
                 Step::Expire { ms } => {
                     now_ms += ms;
-                    it.expire(now_ms);
+                    for (reply, sent) in it.queue.expire(it.at(now_ms)) {
+                        _ = reply.send(Outcome::TimedOut { sent });
+                    }
                     let pending = it.queue.pending.iter().map(|(_, waiter)| waiter);
                     let earliest = pending.chain(it.queue.in_flight.values().flatten())
                         .filter(|waiter| waiter.is_wanted()).map(|waiter| waiter.deadline).min();
@@ -442,8 +386,6 @@ proptest! {
             }
             let pending: usize = it.queue.pending.iter().map(|(call, _)| call.items.len()).sum();
             prop_assert_eq!(it.queue.pending_items, pending);
-            // A caller that is dropped wakes nothing: the next one does, or the timer.
-            prop_assert!(is_drop || it.queue.sender.is_none() || !it.queue.is_due(), "the sender sleeps, and calls are due");
         }
         // At the end every remaining call completes.
         if let Some(generation) = generation {
