@@ -196,11 +196,11 @@ impl Protocol {
         remove(world, message);
         let Message::Depart { session, .. } = message else { unreachable!("only a Depart is proposed so") };
         let mut proposed = world.clone();
-        if self.depart(&mut proposed, message) == Outcome::Departed {
-            if let Record::Departed(tombstone) = proposed.stores[session.set].record {
-                let lineage = world.stores[session.set].lineage;
-                world.send(Message::Arrive { from: session.set, lineage, tombstone });
-            }
+        if self.depart(&mut proposed, message) == Outcome::Departed
+            && let Record::Departed(tombstone) = proposed.stores[session.set].record
+        {
+            let lineage = world.stores[session.set].lineage;
+            world.send(Message::Arrive { from: session.set, lineage, tombstone });
         }
     }
 
