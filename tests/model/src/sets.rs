@@ -12,13 +12,13 @@
 //!
 //! A migration: the store plans it, the owner copies the frozen section to a session of the other set, its store
 //! commits the tombstone under the next epoch, and the other store commits the arrival. A section whose owner is silent
-//! departs without a copy. A migration may be paused, completed, or rolled back, which asks the other set for a
-//! migration back. A backup is made at any time, and replaces the store at any later time.
+//! departs without a copy. A migration may be paused, completed, or rolled back, which requests a migration back from
+//! the other set. A backup is made at any time, and replaces the store at any later time.
 //!
 //! # Three settings
 //!
 //! * **Calm**: no message is lost, no session ends, and calls are routed by directories. A migration leaves no gap,
-//!   every call is answered, and all other promises hold.
+//!   every call gets a response, and all other promises hold.
 //! * **Ordered**: a lease is a flag, which ends before its section gets another owner without a handover: that stands
 //!   for clocks and waits, which the model of one set has. All promises to callers but those of a calm world.
 //! * **Clockless**: no session ever stops, owners are replaced at any time. The promises that assume no clock.
@@ -41,8 +41,8 @@
 //!   response to a Fence is taken only when every set has responded.
 //! * More than one section: they share nothing but the fence of lineages, which is per set.
 //! * Two backups of one store: the same one is restored again. Margins count from the lineage of a ceiling.
-//! * The answer of the other set about its capacity, before the handover begins: it is advice. A handover to a session
-//!   that is gone by then is in the model.
+//! * The response of the other set about its capacity, before the handover begins: it is advice. A handover to a
+//!   session that is gone by then is in the model.
 
 mod alloc_svr;
 mod bounds;

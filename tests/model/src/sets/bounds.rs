@@ -91,7 +91,7 @@ impl Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// No message is lost, no session ends, and calls are routed by the client's directory. A migration leaves no gap
-    /// and every call is answered; all other promises hold as well.
+    /// and every call gets a response; all other promises hold as well.
     Calm,
     /// A lease ends before its section gets another owner without a handover. All promises to callers hold but those of
     /// [`Setting::Calm`]. Calls reach any owner.

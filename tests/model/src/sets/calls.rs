@@ -84,7 +84,7 @@ impl Protocol {
     }
 
     /// Whether the node has something to do for a call: it serves the section, or has newer knowledge than the call.
-    /// Otherwise the call is pending, while the node asks its store.
+    /// Otherwise the call is pending, while the node waits for an ownership update.
     fn can_handle(&self, world: &World, call: usize) -> bool {
         let Call::Sent { op, since, to, .. } = world.calls[call] else { return false };
         let node = node_of(world, world.current(to));

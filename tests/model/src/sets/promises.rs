@@ -24,7 +24,7 @@ pub(crate) fn properties(callers_only: bool) -> Vec<Property<Protocol>> {
         Property::always("a migration leaves no gap", |_, world: &World| keeps(world, Promise::NoGap)),
         Property::always("no call is forwarded in circles", |_, world: &World| keeps(world, Promise::NoCircle)),
         Property::always("no directory falls", |_, world: &World| keeps(world, Promise::DirectoryGrows)),
-        Property::always("every call is answered", answers_every_call),
+        Property::always("every call gets a response", responds_to_every_call),
         Property::always("no section is lost", is_somewhere),
     ];
     if !callers_only {
@@ -42,7 +42,7 @@ fn keeps(world: &World, promise: Promise) -> bool {
 }
 
 /// In a calm world no call is left when no step is possible any more.
-fn answers_every_call(model: &Protocol, world: &World) -> bool {
+fn responds_to_every_call(model: &Protocol, world: &World) -> bool {
     if model.bounds.setting != Setting::Calm || world.calls.iter().all(|call| *call == Call::Answered) {
         return true;
     }

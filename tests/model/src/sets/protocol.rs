@@ -40,7 +40,7 @@ pub(crate) enum Step {
     Send {
         call: usize,
     },
-    /// A node of that set answers the call or forwards it.
+    /// A node of that set responds to the call or forwards it.
     Handle {
         call: usize,
     },

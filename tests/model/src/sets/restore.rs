@@ -115,7 +115,7 @@ impl Protocol {
         }
     }
 
-    /// Records that the section lives in the other set, with all that brings it back there if that set is restored.
+    /// Records that the section is resident in the other set, with all that brings it back there after a restore.
     fn record_home(&self, world: &mut World, set: Set, home: Home) {
         let tombstone = Tombstone {
             epoch: home.since,

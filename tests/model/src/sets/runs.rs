@@ -142,8 +142,9 @@ pub(crate) fn ordered_runs(large: bool) -> Vec<Run> {
 /// The runs in which stores are restored.
 pub(crate) fn restores(large: bool) -> Vec<Run> {
     let more = u8::from(large);
-    let (both, twice) = (PerSet([1, 1]), PerSet([2, 0]));
+    let (source, target, twice) = (PerSet([1, 0]), PerSet([0, 1]), PerSet([2, 0]));
     let calls = Budget { takes: 1 + more, reads: 1, ..MOVE };
+    let zombies = Budget { takes: 2, raises: 2, migrations: 1, silents: 1, ..NONE };
     vec![
         Run {
             name: "ordered: the source is restored",
@@ -175,10 +176,23 @@ pub(crate) fn restores(large: bool) -> Vec<Run> {
             ],
         },
         Run {
-            name: "ordered: both are restored",
-            bounds: ordered(2, Budget { restores: both, registrations: both, reassigns: 1, ..calls }),
+            name: "ordered: both are restored, the source serves",
+            bounds: ordered(2, Budget { reads: 1, registrations: source, reassigns: 1, ..LOST_BOTH }),
             must_reach: &[
-                ExactStart,
+                CeilingStart,
+                ArriveFenced,
+                ArriveOtherLineage,
+                TombstoneInResponse,
+                Gone,
+                Home,
+                BothQuarantined,
+                OldResponseDropped,
+            ],
+        },
+        Run {
+            name: "ordered: both are restored, the target serves",
+            bounds: ordered(2, Budget { reads: 1, registrations: target, reassigns: 1, ..LOST_BOTH }),
+            must_reach: &[
                 CeilingStart,
                 ArriveFenced,
                 ArriveOtherLineage,
@@ -195,9 +209,19 @@ pub(crate) fn restores(large: bool) -> Vec<Run> {
             must_reach: &[ExactStart, CeilingStart, ArriveFenced, Gone, Home],
         },
         Run {
-            name: "clockless: both are restored, zombies",
-            bounds: clockless(2, Budget { takes: 1 + more, restores: both, registrations: both, reassigns: 1, ..MOVE }),
-            must_reach: &[ExactStart, CeilingStart, ArriveFenced, ArriveOtherLineage, Gone, Home, BothQuarantined],
+            name: "clockless: the source is restored, zombies",
+            bounds: clockless(1, Budget { registrations: source, reassigns: 1, restores: source, ..zombies }),
+            must_reach: &[CeilingStart, ArriveFenced, Gone, Home],
+        },
+        Run {
+            name: "clockless: the target is restored, zombies",
+            bounds: clockless(1, Budget { registrations: target, reassigns: 2, restores: target, ..zombies }),
+            must_reach: &[CeilingStart, ArriveOtherLineage, TombstoneInResponse, Gone, Home],
+        },
+        Run {
+            name: "clockless: both are restored",
+            bounds: clockless(2, Budget { lapses: PerSet([0, 0]), ..LOST_BOTH }),
+            must_reach: &[ArriveFenced, ArriveOtherLineage, Gone, Home, BothQuarantined],
         },
     ]
 }

@@ -30,7 +30,7 @@ impl Protocol {
             }
             _ => {
                 self.events.mark(Event::RaiseRefused);
-                // In a calm world the call behind it must be answered, so the bound is on raises that are applied.
+                // In a calm world the call behind it must get a response, so the bound is on raises that are applied.
                 world.left.raises += u8::from(self.bounds.setting == Setting::Calm);
                 None
             }
@@ -196,15 +196,15 @@ impl Protocol {
         remove(world, message);
         let Message::Depart { session, .. } = message else { unreachable!("only a Depart is proposed so") };
         let mut proposed = world.clone();
-        if self.depart(&mut proposed, message) == Outcome::Departed {
-            if let Record::Departed(tombstone) = proposed.stores[session.set].record {
-                let lineage = world.stores[session.set].lineage;
-                world.send(Message::Arrive { from: session.set, lineage, tombstone });
-            }
+        if self.depart(&mut proposed, message) == Outcome::Departed
+            && let Record::Departed(tombstone) = proposed.stores[session.set].record
+        {
+            let lineage = world.stores[session.set].lineage;
+            world.send(Message::Arrive { from: session.set, lineage, tombstone });
         }
     }
 
-    /// Whether an Arrive can be answered. One for an older lineage of a store in quarantine waits for its end.
+    /// Whether an Arrive can get a response. One for an older lineage of a store in quarantine waits for its end.
     pub(crate) fn can_arrive(&self, world: &World, set: Set, tombstone: &Tombstone) -> bool {
         let store = &world.stores[set];
         !store.quarantined
@@ -236,7 +236,7 @@ impl Protocol {
         self.take_in(world, set, tombstone);
     }
 
-    /// Whether a tombstone of the other set is news to this one. The bug lets a section come back under its old epoch.
+    /// Whether a tombstone is newer than every record of this set. The bug returns a section under its old epoch.
     pub(crate) fn is_new(&self, world: &World, set: Set, tombstone: &Tombstone) -> bool {
         let store = &world.stores[set];
         let is_back = matches!(store.record, Record::Departed(ours) if ours.epoch == tombstone.epoch + 1);
@@ -297,7 +297,7 @@ impl Protocol {
         world.left.rollbacks > 0 && (1..RETURN).contains(&store.migration) && !is_stopped && !is_over
     }
 
-    /// Rolls it back: nothing departs under it any more, and the other set is asked to return what did.
+    /// Rolls it back: nothing departs under it any more, and the other set gets a request to return what did.
     pub(crate) fn rollback(&self, world: &mut World, set: Set) {
         world.left.rollbacks -= 1;
         let store = &mut world.stores[set];
@@ -313,7 +313,7 @@ impl Protocol {
         }
     }
 
-    /// Asks the other set to return the section.
+    /// Requests the return of the section.
     pub(crate) fn send_start_return(&self, world: &mut World, from: Set) {
         let Record::Departed(Tombstone { migration, .. }) = world.stores[from].record else {
             unreachable!("only what departed returns")

@@ -140,7 +140,7 @@ pub(crate) struct Store {
     pub(crate) paused: bool,
     /// Migrations under which nothing departs any more, as bits.
     pub(crate) stopped: u16,
-    /// Migrations whose sections the other set is asked to return, as bits.
+    /// Migrations whose sections the other set is to return, as bits.
     pub(crate) returns: u16,
     /// Whether this restored store has no response to its Fence yet.
     pub(crate) quarantined: bool,
@@ -569,7 +569,7 @@ impl World {
                 let is_as_observed = |residence: Residence| (residence.epoch, store.lineage) == (expected, lineage);
                 matches!(store.record, Record::Resident(residence) if is_as_observed(residence))
             }
-            // A later lineage asks again.
+            // A later lineage sends a Fence of its own.
             Message::Fenced { to, lineage, .. } => self.stores[to].quarantined && self.stores[to].lineage == lineage,
             Message::Depart { .. }
             | Message::Arrive { .. }
