@@ -211,7 +211,7 @@ impl State {
         let route = |record: &SectionRecord| Route { owner: record.owner, epoch: record.epoch };
         Some(RouteUpdate {
             set: set.name.clone(),
-            layout: set.layout,
+            layout: set.layout.clone(),
             version: self.route_version,
             base: since,
             nodes: self

@@ -160,7 +160,7 @@ impl Store {
     }
 
     fn layout(&self) -> Layout {
-        self.state.lock().set.as_ref().expect("it is defined").layout
+        self.state.lock().set.as_ref().expect("it is defined").layout.clone()
     }
 
     /// What changed of owners since a version, for one incarnation.
