@@ -157,6 +157,34 @@ impl Directory {
         self.runs.iter().map(claim_run)
     }
 
+    /// Every run with the version that changed it last: what the copy consists of, for storing it.
+    pub fn changes(&self) -> impl Iterator<Item = (ClaimRun, DirectoryVersion)> {
+        self.runs.iter().map(|entry| (claim_run(entry), entry.1.changed))
+    }
+
+    /// The copy that consisted of these changes. `None` where none can have: they overlap, are out of order or newer
+    /// than the copy, or neighbours have the same claim.
+    #[must_use]
+    pub fn from_changes(
+        version: DirectoryVersion,
+        changes: impl IntoIterator<Item = (ClaimRun, DirectoryVersion)>,
+    ) -> Option<Directory> {
+        let mut runs = BTreeMap::new();
+        let mut last: Option<Run> = None;
+        for (ClaimRun { sections, claim }, changed) in changes {
+            let run = Run { end: sections.end()?, claim, changed };
+            let follows = last.is_none_or(|last| {
+                last.end < sections.first.0 || (last.end == sections.first.0 && last.claim != claim)
+            });
+            if !follows || changed > version || changed == DirectoryVersion(0) {
+                return None;
+            }
+            runs.insert(sections.first.0, run);
+            last = Some(run);
+        }
+        Some(Directory { version, runs })
+    }
+
     /// The version of this copy.
     #[must_use]
     pub fn version(&self) -> DirectoryVersion {

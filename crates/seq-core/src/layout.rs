@@ -166,6 +166,8 @@ pub struct Layout {
     first: Space,
     /// The spaces that were appended, in order; `None`: none.
     more: Option<Arc<[Appended]>>,
+    /// Number of sections in all spaces: each look into a route table compares with it.
+    sections: u32,
 }
 
 /// A space with the id of its first section.
@@ -181,7 +183,8 @@ impl Layout {
     /// # Errors
     /// [`LayoutError`] names the bound that does not hold.
     pub fn new(uids: Range<u64>, section_size: u32) -> Result<Layout, LayoutError> {
-        Ok(Layout { first: Space::dense(uids, section_size)?, more: None })
+        let first = Space::dense(uids, section_size)?;
+        Ok(Layout { first, more: None, sections: first.sections() })
     }
 
     /// The layout with one more space. The ids of the sections so far stay.
@@ -203,7 +206,7 @@ impl Layout {
         }
         let mut more: Vec<Appended> = self.more().to_vec();
         more.push(Appended { space, first_section });
-        Ok(Layout { first: self.first, more: Some(more.into()) })
+        Ok(Layout { first: self.first, more: Some(more.into()), sections })
     }
 
     /// Takes over another process's layout of the cluster where it is longer. Returns whether it was.
@@ -249,10 +252,7 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn sections(&self) -> u32 {
-        match self.more().last() {
-            None => self.first.sections(),
-            Some(last) => last.first_section + last.space.sections(),
-        }
+        self.sections
     }
 
     /// The uids of one section; empty for a section the layout does not have.

@@ -169,7 +169,7 @@ impl World {
         swarm.add_rollback(seed);
         let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
         let mut state = State::default();
-        state.apply(&Command::DefineSet(SetDefinition { name: SET.to_owned(), layout: layout.clone() }));
+        state.apply(&Command::DefineSet(SetDefinition::only(SET, layout.clone())));
         if swarm.long_terms {
             state.apply(&Command::SetTerms { replaces: None, terms: LONG_TERMS });
         }

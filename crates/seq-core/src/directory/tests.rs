@@ -52,6 +52,21 @@ fn an_update_has_the_changed_runs_and_none_is_sent_twice() {
 }
 
 #[test]
+fn changes_that_no_copy_consists_of_are_refused() {
+    let from = |changes: &[(ClaimRun, u64)]| {
+        let changes = changes.iter().map(|(run, version)| (*run, DirectoryVersion(*version)));
+        Directory::from_changes(DirectoryVersion(3), changes)
+    };
+    let good = [(run(0, 4, 0, 1), 1), (run(4, 1, 7, 2), 3)];
+    assert!(from(&good).is_some());
+    assert_eq!(from(&[good[1], good[0]]), None, "out of order");
+    assert_eq!(from(&[good[0], (run(3, 1, 7, 2), 3)]), None, "overlapping");
+    assert_eq!(from(&[good[0], (run(4, 1, 0, 1), 3)]), None, "one run in two");
+    assert_eq!(from(&[good[0], (run(4, 1, 7, 2), 4)]), None, "newer than the copy");
+    assert_eq!(from(&[(run(0, 0, 0, 1), 1)]), None, "no section");
+}
+
+#[test]
 fn a_run_past_the_last_section_id_is_skipped() {
     let mut directory = Directory::default();
     assert!(!directory.merge(&[run(7, 0, 1, 1), run(u32::MAX, 2, 1, 1), run(2, u32::MAX, 1, 1)]));
@@ -129,6 +144,7 @@ proptest! {
                 prop_assert_eq!(directory.get(SectionId(section)), twin.get(&section).copied());
                 prop_assert!(directory.get(SectionId(section)) >= before.get(SectionId(section)));
             }
+            prop_assert_eq!(Directory::from_changes(directory.version(), directory.changes()), Some(directory.clone()));
             let runs = claims(&directory);
             for pair in runs.windows(2) {
                 let (end, next) = (pair[0].sections.end().unwrap(), pair[1].sections.first.0);
