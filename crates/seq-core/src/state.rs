@@ -76,6 +76,9 @@ pub struct State {
     pub restores: u32,
     /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
     pub directory: Directory,
+    /// The claims that are records of other sets, as they stated them after the fence of the last restore. What is only
+    /// learned does not count there: it may be of a departure that the restore has lost.
+    pub recalled: Directory,
     /// The other sets.
     pub sets: BTreeMap<SetId, PeerSet>,
     /// Every migration that began here; none is ever removed.

@@ -65,6 +65,7 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
         }
         _ => Command::LearnDirectory(LearnDirectory {
             claims: input.some(MAX_ROWS, |input| claim(input, state))?,
+            recalled: input.flag()?,
             sets: input.some(MAX_ROWS, |input| facts(input, state))?,
         }),
     })

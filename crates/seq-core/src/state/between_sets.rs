@@ -87,7 +87,7 @@ impl World {
             let definition = SetDefinition { name: format!("s{set}"), id: set_id(set), layout, homes };
             assert_eq!(state.apply(&Command::DefineSet(definition)), Answer::SetDefined(Ok(())));
             let sets = (0..SETS).filter(|other| *other != set).map(|other| facts(other, Lineage(0))).collect();
-            let known = Command::LearnDirectory(LearnDirectory { claims: vec![], sets });
+            let known = Command::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets });
             assert_eq!(state.apply(&known), Answer::DirectoryLearned(Ok(true)));
             world.states.push(state);
             world.register(set);
@@ -333,7 +333,7 @@ impl World {
     fn gossip(&mut self, from: usize, to: usize) {
         let Some(update) = self.states[from].directory.since(DirectoryVersion(0)) else { return };
         let sets = if from == to { vec![] } else { vec![facts(from, self.states[from].lineage)] };
-        self.apply(to, &Command::LearnDirectory(LearnDirectory { claims: update.runs, sets }));
+        self.apply(to, &Command::LearnDirectory(LearnDirectory { claims: update.runs, recalled: false, sets }));
     }
 
     /// A set continues from its backup, in which its processes are dead.
@@ -362,7 +362,8 @@ impl World {
         let lineage = self.states[set].lineage;
         let answer = self.apply(other, &Command::Fence(Fence { set: set_id(set), lineage }));
         assert_eq!(answer, Answer::Fenced(Ok(())));
-        self.gossip(other, set);
+        let (claims, sets) = (self.states[other].record_claims(), vec![]);
+        self.apply(set, &Command::LearnDirectory(LearnDirectory { claims, recalled: true, sets }));
         let theirs = self.states[other].lineage;
         let responded = self.responded.entry(set).or_default();
         responded.insert(set_id(other), theirs);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::record::{Destination, Residence, SectionRecord, Tombstone};
 use super::set_command::{Arrival, Arrive, Arrived, Arriving, Depart, DepartSilent, Fence, LearnDirectory, SetRefusal};
 use super::{CommandRefusal, PeerSet, Phase, State, Transferred};
-use crate::directory::{Claim, ClaimRun};
+use crate::directory::{Claim, ClaimRun, Directory};
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
 use crate::layout::SectionRun;
 use crate::limits;
@@ -134,8 +134,7 @@ impl State {
         // this set is of this arrival in a lineage between, or of a tombstone that comes as well.
         let own = self.set.as_ref().map(|set| set.id);
         let went_on = |claim: &Claim| claim.since > one.epoch && Some(claim.set) != own;
-        if self.directory.get(one.section).as_ref().is_some_and(went_on)
-            || self.sections.resident(one.section).is_some()
+        if self.recalled.get(one.section).as_ref().is_some_and(went_on) || self.sections.resident(one.section).is_some()
         {
             return Arrival::Past;
         }
@@ -248,7 +247,7 @@ impl State {
     }
 
     pub(super) fn learn(&mut self, learned: &LearnDirectory) -> Result<bool, CommandRefusal> {
-        let LearnDirectory { claims, sets } = learned;
+        let LearnDirectory { claims, recalled, sets } = learned;
         let sections = self.sections.len() as u32;
         let fits = |run: &ClaimRun| run.sections.end().is_some_and(|end| end <= sections);
         if claims.len() > limits::MAX_RUNS || !claims.iter().all(fits) {
@@ -256,10 +255,31 @@ impl State {
         }
         let own = self.set.as_ref().map(|set| set.id);
         let mut changed = self.directory.merge(claims);
+        if *recalled {
+            changed |= self.recalled.merge(claims);
+        }
         for facts in sets.iter().filter(|facts| Some(facts.id) != own) {
             changed |= self.peer_set(facts.id)?.learn(facts);
         }
         Ok(changed)
+    }
+
+    /// The claims that are records of this set: where its sections are since when, and where it sent others. A restored
+    /// set decides by these, once this log has its fence.
+    #[must_use]
+    pub fn record_claims(&self) -> Vec<ClaimRun> {
+        let own = self.set.as_ref().map(|set| set.id);
+        let claim = |(section, record): (SectionId, &SectionRecord)| {
+            let claim = match record {
+                SectionRecord::Resident(residence) => Claim { since: residence.since, set: own? },
+                SectionRecord::Departed(tombstone) => Claim { since: tombstone.epoch, set: tombstone.to.set },
+                _ => return None,
+            };
+            Some(ClaimRun { sections: SectionRun { first: section, sections: 1 }, claim })
+        };
+        let mut claims = Directory::default();
+        claims.merge(&self.sections.known().filter_map(claim).collect::<Vec<_>>());
+        claims.runs().collect()
     }
 
     /// Another set, which may become known by this.

@@ -186,7 +186,7 @@ mod tests {
         let (to, id, lineage) = (SetId(9), MigrationId(5), Lineage(0));
         let (name, addrs, revision) = ("other".into(), vec![], Revision(1));
         let facts = SetFacts { id: to, lineage, revision, name, addrs, closing: false };
-        assert_eq!(apply(state, LearnDirectory { claims: vec![], sets: vec![facts] }), Ok(true));
+        assert_eq!(apply(state, LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }), Ok(true));
         let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
         let (layout_id, runs) = (layout.id(), vec![SectionRun { first: SectionId(0), sections: 2 }]);
         assert_eq!(apply(state, StartMigration { id, to, lineage, layout_id, runs, pace }), Ok(id));

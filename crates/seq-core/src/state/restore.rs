@@ -11,6 +11,7 @@ use super::moves::{restored_ceiling, restored_epoch};
 use super::record::{Gone, Quarantine, Residence, SectionRecord};
 use super::set_command::{EndQuarantine, SetRefusal};
 use super::{CommandRefusal, Phase, Scope, State};
+use crate::directory::Directory;
 use crate::id::{HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, SetId};
 
 impl State {
@@ -34,6 +35,7 @@ impl State {
             }
         }
         self.nodes.clear();
+        self.recalled = Directory::default();
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
             migration.phase = match migration.scope {
                 Scope::Runs(_) => Phase::RolledBack { noted: false },
@@ -79,7 +81,7 @@ impl State {
 
     fn end_quarantine_of(&mut self, section: SectionId, own: SetId, version: RouteVersion) {
         let Some(SectionRecord::Quarantined(quarantine)) = self.sections.get(section).copied() else { return };
-        let later = self.directory.get(section).filter(|claim| claim.since > quarantine.epoch);
+        let later = self.recalled.get(section).filter(|claim| claim.since > quarantine.epoch);
         match later {
             // It was sent here after the backup, and the tombstone in that set brings it.
             Some(claim) if claim.set == own => {}

@@ -188,6 +188,9 @@ pub struct StartReturn {
 pub struct LearnDirectory {
     /// The claims, at most [`limits::MAX_RUNS`](crate::limits::MAX_RUNS).
     pub claims: Vec<ClaimRun>,
+    /// Whether they are of the other set's own records, read after its log had the fence of this set's lineage; see
+    /// [`State::record_claims`](super::State::record_claims).
+    pub recalled: bool,
     /// What other sets state of themselves.
     pub sets: Vec<SetFacts>,
 }

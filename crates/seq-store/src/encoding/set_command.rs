@@ -80,6 +80,7 @@ pub(crate) enum SetCommand {
     },
     LearnDirectory {
         claims: Claims,
+        recalled: bool,
         sets: Vec<Facts>,
     },
     EndQuarantine {
@@ -262,6 +263,7 @@ impl SetCommand {
             state::Command::Fence(fence) => SetCommand::Fence { set: fence.set.0, lineage: fence.lineage.0 },
             state::Command::LearnDirectory(learned) => SetCommand::LearnDirectory {
                 claims: Claims::from_core(&learned.claims),
+                recalled: learned.recalled,
                 sets: learned.sets.iter().map(Facts::from).collect(),
             },
             state::Command::EndQuarantine(end) => SetCommand::EndQuarantine {
@@ -353,9 +355,9 @@ impl SetCommand {
             SetCommand::Fence { set, lineage } => {
                 state::Command::Fence(Fence { set: SetId(set), lineage: Lineage(lineage) })
             }
-            SetCommand::LearnDirectory { claims, sets } => {
+            SetCommand::LearnDirectory { claims, recalled, sets } => {
                 let sets = sets.into_iter().map(state::SetFacts::from).collect();
-                state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, sets })
+                state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, recalled, sets })
             }
             columns => return columns.into_rows(),
         })

@@ -29,6 +29,7 @@ pub(crate) struct State {
     quarantined: bool,
     restores: u32,
     directory: Directory,
+    recalled: Directory,
     sets: Vec<PeerSet>,
     migrations: Vec<Migration>,
 }
@@ -78,6 +79,7 @@ impl From<&state::State> for State {
             quarantined: state.quarantined,
             restores: state.restores,
             directory: (&state.directory).into(),
+            recalled: (&state.recalled).into(),
             sets: state.sets.iter().map(PeerSet::from_core).collect(),
             migrations: state.migrations.iter().map(Migration::from_core).collect(),
         }
@@ -116,6 +118,7 @@ impl State {
             quarantined: self.quarantined,
             restores: self.restores,
             directory: self.directory.into_core()?,
+            recalled: self.recalled.into_core()?,
             sets: self.sets.into_iter().map(PeerSet::into_core).collect(),
             migrations,
         })
