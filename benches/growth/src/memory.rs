@@ -64,10 +64,10 @@ const MIB: f64 = 1_048_576.0;
 
 /// Untouched sections.
 pub(crate) fn sections(uids: u64) -> Vec<Section> {
-    sections_of(Layout::new(0..uids, SECTION_SIZE).expect("a good layout"))
+    sections_of(&Layout::new(0..uids, SECTION_SIZE).expect("a good layout"))
 }
 
-pub(crate) fn sections_of(layout: Layout) -> Vec<Section> {
+pub(crate) fn sections_of(layout: &Layout) -> Vec<Section> {
     let length = |section| {
         let uids = layout.uids_of(SectionId(section));
         (uids.end - uids.start) as u32

@@ -134,7 +134,7 @@ impl Cluster {
         let listener = || TcpListener::bind(("127.0.0.1", 0));
         let (store_listener, listeners) =
             (listener()?, (0..NODES).map(|_| listener()).collect::<io::Result<Vec<_>>>()?);
-        let mut spec = world::spec(layout, STEP, store_listener.local_addr()?.to_string(), NODES);
+        let mut spec = world::spec(&layout, STEP, store_listener.local_addr()?.to_string(), NODES);
         for (alloc, listener) in spec.allocs.iter_mut().zip(&listeners) {
             alloc.addr = listener.local_addr()?.to_string();
         }

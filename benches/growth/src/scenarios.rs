@@ -33,7 +33,7 @@ pub(crate) fn uids(scale: Scale, report: &mut Report) -> io::Result<()> {
     let bar = report.progress("uids", powers.len());
     let widest = powers[powers.len() - 1];
     let layout = Layout::new(0..widest, memory::SECTION_SIZE).expect("a good layout");
-    let world = World::start(layout, STEP, 1);
+    let world = World::start(layout.clone(), STEP, 1);
     let (mut rows, mut lines) = (Vec::new(), [const { Vec::new() }; 3]);
     let mut touched = 0;
     for &uids in &powers {
@@ -80,10 +80,10 @@ pub(crate) fn sections(scale: Scale, report: &mut Report) -> io::Result<()> {
     let (mut rows, mut lines) = (Vec::new(), [const { Vec::new() }; 3]);
     for &count in counts {
         let layout = Layout::new(0..uids, uids.div_ceil(count) as u32).expect("a good layout");
-        let sections = memory::sections_of(layout);
+        let sections = memory::sections_of(&layout);
         memory::touch(&sections);
         let started = Instant::now();
-        let world = World::start(layout, STEP, 1);
+        let world = World::start(layout.clone(), STEP, 1);
         let started = started.elapsed();
         measure::touch(&world, 0..uids);
         let times = measure::in_turn(&mut [
@@ -190,10 +190,10 @@ pub(crate) fn steps(scale: Scale, report: &mut Report) -> io::Result<()> {
         singles(&world, 100 * HOT);
         world
     };
-    let quiet = warm(World::start(layout, NO_RAISE, 1));
+    let quiet = warm(World::start(layout.clone(), NO_RAISE, 1));
     bar.inc(1);
     for &step in steps {
-        let world = warm(World::start(layout, step, 1));
+        let world = warm(World::start(layout.clone(), step, 1));
         let (mut with, mut without, mut waited, mut seconds) = (Vec::new(), Vec::new(), Duration::ZERO, Vec::new());
         let before = world.raises();
         for _ in 0..ROUNDS {

@@ -33,7 +33,7 @@ impl World {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let tasks = TaskGroup::new();
-        let (store, allocators) = runtime.block_on(start(layout, step, allocators, &tasks));
+        let (store, allocators) = runtime.block_on(start(&layout, step, allocators, &tasks));
         World { layout, allocators, runtime, store, tasks }
     }
 
@@ -101,7 +101,7 @@ pub(crate) fn ask(uid: u64) -> DecodedItem {
     Ok(Item { uid: Uid(uid), count: Count::ONE, epoch: Epoch(0) })
 }
 
-async fn start(layout: Layout, step: u64, allocators: usize, tasks: &TaskGroup) -> (StoreHandle, Vec<Allocator>) {
+async fn start(layout: &Layout, step: u64, allocators: usize, tasks: &TaskGroup) -> (StoreHandle, Vec<Allocator>) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = seq_kit::listen::bind(any, 1).expect("a port").remove(0);
     let addr = listener.local_addr().expect("bound").to_string();
@@ -157,7 +157,7 @@ pub(crate) fn start_allocator(spec: &SetSpec, alloc: &AllocSpec, tasks: &TaskGro
 }
 
 /// A set of one store at `store` and of allocators at addresses that do not exist.
-pub(crate) fn spec(layout: Layout, step: u64, store: String, allocators: usize) -> SetSpec {
+pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize) -> SetSpec {
     let alloc = |number: usize| AllocSpec {
         name: format!("a{number}"),
         // Never connected to: every owner is in this process.

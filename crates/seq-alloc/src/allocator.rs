@@ -94,10 +94,10 @@ impl Allocator {
         }
         let members = spec.stores.into_iter().map(|store| store.addr).collect();
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, options.store_timeout));
-        let machine = Owner::new(&set, layout, options.terms()).with_secret(fastrand::u64(..));
+        let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            ownership: Ownership::new(machine, layout, Step(spec.step), options.terms().served(), clock.clone()),
+            ownership: Ownership::new(machine, layout.clone(), Step(spec.step), options.terms().served(), clock.clone()),
             clock,
             node: AtomicU32::new(0),
             fault: Mutex::new(None),

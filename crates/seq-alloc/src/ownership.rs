@@ -94,12 +94,12 @@ impl Ownership {
     /// Owns nothing. `step` is how far a raise goes, `served` how long a lease is served under.
     pub(crate) fn new(machine: Owner, layout: Layout, step: Step, served: Duration, clock: Clock) -> Ownership {
         Ownership {
+            sections: SectionTable::new(layout.sections()),
             layout,
             step,
             served,
             clock,
             machine: Mutex::new(machine),
-            sections: SectionTable::new(layout.sections()),
             routes: ArcSwapOption::empty(),
             lease: Lease::default(),
             confirmed: AtomicU64::new(0),

@@ -22,7 +22,7 @@ fn uids() -> impl FnMut() -> Uid {
     }
 }
 
-fn table(layout: Layout) -> RouteTable {
+fn table(layout: &Layout) -> RouteTable {
     let node = |id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a{id}:7400") });
     let run = |section| RouteRun {
         first: SectionId(section),
@@ -31,7 +31,7 @@ fn table(layout: Layout) -> RouteTable {
     };
     let update = RouteUpdate {
         set: "bench".to_owned(),
-        layout,
+        layout: layout.clone(),
         version: RouteVersion(1),
         base: RouteVersion(0),
         nodes: (1..=OWNERS).map(node).collect::<BTreeMap<_, _>>(),
@@ -42,7 +42,7 @@ fn table(layout: Layout) -> RouteTable {
 
 fn routing(c: &mut Criterion) {
     let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a good layout");
-    let table = table(layout);
+    let table = table(&layout);
     let mut group = c.benchmark_group("routing");
     group.throughput(Throughput::Elements(1));
     group.bench_function("division", |b| {
@@ -53,7 +53,7 @@ fn routing(c: &mut Criterion) {
         });
     });
     group.bench_function("Layout::locate", |b| {
-        let (mut draw, layout) = (uids(), black_box(layout));
+        let (mut draw, layout) = (uids(), black_box(&layout));
         b.iter(|| black_box(layout.locate(draw())).is_ok());
     });
     group.bench_function("locate and RouteTable::get", |b| {

@@ -20,7 +20,7 @@ use core::time::Duration;
 
 use crate::id::{Epoch, Incarnation, Liveness, NodeId, RouteVersion, SectionId};
 use crate::placement::{self, Candidate};
-use crate::state::{NodeRecord, Reassign, SectionRecord, State};
+use crate::state::{NodeRecord, Reassign, Residence, State};
 
 /// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one
 /// write of the log.
@@ -63,11 +63,24 @@ pub struct PlannedHandover {
     pub incarnation: Incarnation,
 }
 
+/// A section without a living owner that no node of the set can be given: an operator may migrate it to another set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stranded {
+    /// The section.
+    pub section: SectionId,
+    /// Its epoch.
+    pub expected: Epoch,
+    /// The count from which the wait for its owner ran; `None` where it has none, or an incarnation that is over.
+    pub liveness: Option<Liveness>,
+}
+
 /// The changes that the state calls for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Sections to be reassigned now, in order of section.
     pub reassigns: Vec<Reassign>,
+    /// Sections that should be reassigned, where there is no node to be given any, in order of section.
+    pub stranded: Vec<Stranded>,
     /// Sections that their live owners should hand over, in order of section.
     pub handovers: Vec<PlannedHandover>,
     /// Nodes whose newest incarnation is live.
@@ -91,8 +104,8 @@ struct Observed {
 /// Input of a plan: equal inputs have equal plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inputs {
+    /// Grows with each change of the sections that are in the set, and of their owners.
     routes: RouteVersion,
-    sections: usize,
     /// Live sessions, each with whether it is drained and whether it is leaving.
     living: BTreeMap<Session, (bool, bool)>,
     /// Sessions that are over or dead, and still own sections.
@@ -124,17 +137,17 @@ pub struct Arbiter {
 /// hashing every section anew costs far more than the rest of it.
 #[derive(Debug, Default)]
 struct Placement {
-    /// Number of sections, and each candidate with its weight; a node's name never changes.
-    of: Option<(usize, Vec<(NodeId, u32)>)>,
+    /// The sections, and each candidate with its weight; a node's name never changes.
+    of: Option<(Vec<SectionId>, Vec<(NodeId, u32)>)>,
     owners: Vec<NodeId>,
 }
 
 impl Placement {
-    fn propose(&mut self, sections: usize, candidates: &[Candidate<'_>]) -> &[NodeId] {
-        let of = Some((sections, candidates.iter().map(|one| (one.id, one.weight)).collect()));
-        if self.of != of {
-            self.owners = placement::propose(sections as u32, candidates);
-            self.of = of;
+    fn propose(&mut self, sections: Vec<SectionId>, candidates: &[Candidate<'_>]) -> &[NodeId] {
+        let of = (sections, candidates.iter().map(|one| (one.id, one.weight)).collect());
+        if self.of.as_ref() != Some(&of) {
+            self.owners = placement::propose(&of.0, candidates);
+            self.of = Some(of);
         }
         &self.owners
     }
@@ -194,8 +207,8 @@ impl Arbiter {
     /// still owns sections.
     fn observe(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
-            let session = |record: &SectionRecord| record.owner.map(|owner| (owner, record.incarnation));
-            self.owners = (state.route_version, state.sections.iter().filter_map(session).collect());
+            let session = |(_, record): (SectionId, &Residence)| Some((record.owner?, record.incarnation));
+            self.owners = (state.route_version, state.sections.residents().filter_map(session).collect());
         }
         for (id, node) in state.nodes() {
             let fresh = Observed { liveness: node.liveness, since: now, over: false };
@@ -255,16 +268,15 @@ impl Arbiter {
             let registered = |session: &Session| state.node(session.0).is_some_and(|node| node.name == one.name);
             living.keys().any(registered)
         });
-        let never_owned = |record: &SectionRecord| record.owner.is_none() && record.epoch == Epoch(0);
-        let waits = !all_registered && !living.is_empty() && state.sections.iter().any(never_owned);
+        let never_owned = |(_, record): (SectionId, &Residence)| record.owner.is_none() && record.epoch == Epoch(0);
+        let waits = !all_registered && !living.is_empty() && state.sections.residents().any(never_owned);
         self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
         let registration_over = self.waits_since.is_none_or(|since| now.saturating_sub(since) >= registration_grace);
         if let Some(since) = self.waits_since.filter(|_| !registration_over) {
             deadlines.push(since + registration_grace);
         }
         self.deadline = deadlines.into_iter().min();
-        let (routes, sections) = (state.route_version, state.sections.len());
-        Inputs { routes, sections, living, dead, registration_over, stable }
+        Inputs { routes: state.route_version, living, dead, registration_over, stable }
     }
 }
 
@@ -278,26 +290,31 @@ fn plan(
 ) -> Plan {
     let mut plan = Plan::default();
     let candidates = candidates(state, declared, inputs);
-    let placed = placement.propose(state.sections.len(), &candidates);
+    let residents: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
+    let placed = placement.propose(residents, &candidates);
     plan.living = inputs.living.keys().map(|session| session.0).collect();
     let draining = inputs.living.iter().filter(|(_, flags)| **flags != (false, false));
     plan.draining = draining.map(|(session, _)| session.0).collect();
     let no_other_candidate = |node: &&NodeId| candidates.iter().all(|candidate| candidate.id == **node);
     plan.no_other_candidate = plan.draining.iter().filter(no_other_candidate).copied().collect();
 
-    for (record, id) in state.sections.iter().zip(0..) {
-        let Some(to) = placed.get(id as usize).copied() else { break };
-        let section = SectionId(id);
-        let incarnation = state.node(to).expect("candidates are known nodes").incarnation;
+    for (index, (section, record)) in state.sections.residents().enumerate() {
         let owner = record.owner.map(|owner| (owner, record.incarnation));
         let take = match owner {
             None => record.epoch > Epoch(0) || inputs.registration_over,
             Some(session) => inputs.dead.contains(&session),
         };
+        // The count from which the wait ran, not the current one.
+        let liveness = || owner.map(|one| observed[&one]).filter(|one| !one.over).map(|one| one.liveness);
+        let Some(&to) = placed.get(index) else {
+            if take {
+                plan.stranded.push(Stranded { section, expected: record.epoch, liveness: liveness() });
+            }
+            continue;
+        };
+        let incarnation = state.node(to).expect("candidates are known nodes").incarnation;
         if take {
-            // The count from which the wait ran, not the current one.
-            let liveness =
-                owner.map(|session| observed[&session]).filter(|owner| !owner.over).map(|owner| owner.liveness);
+            let liveness = liveness();
             plan.reassigns.push(Reassign { section, expected: record.epoch, liveness, to, incarnation });
         } else if let Some(session) = owner
             && inputs.living.contains_key(&session)

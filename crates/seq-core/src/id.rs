@@ -25,7 +25,7 @@ number! {
     Seq(u64)
 }
 number! {
-    /// Index of a section in its set, from 0.
+    /// Index of a section in the cluster's layout, from 0. It stays when the section migrates to another set.
     SectionId(u32)
 }
 number! {
@@ -74,12 +74,41 @@ number! {
     /// An AllocSvr's id within its set, given by the store to its name, 1 or above.
     NodeId(u32)
 }
+number! {
+    /// Identifies a set for good, whatever its name becomes: drawn at random when the set is created, 1 or above.
+    SetId(u64)
+}
+number! {
+    /// Number of a set's history: a restore from a backup begins another one. The upper 32 bits count the restores, the
+    /// lower ones are random, so a larger lineage is newer. 0: never restored.
+    Lineage(u64)
+}
+number! {
+    /// Identifies a migration for good, in every set: drawn at random when it is planned. 0: no migration.
+    MigrationId(u64)
+}
+number! {
+    /// Version of one set's copy of the directory. Versions of two sets do not compare. 0: nothing known yet.
+    DirectoryVersion(u64)
+}
+number! {
+    /// Hash of a cluster's layout up to one of its spaces, see [`Layout::id_of`](crate::layout::Layout::id_of).
+    LayoutId(u64)
+}
 
 impl Seq {
     /// "None yet": no number was allocated.
     pub const ZERO: Seq = Seq(0);
     /// The last number there is, 2^63-1. Past it a uid is exhausted.
     pub const MAX: Seq = Seq(i64::MAX as u64);
+}
+
+impl Lineage {
+    /// How often the set was restored since an older lineage of it.
+    #[must_use]
+    pub fn restores_since(self, older: Lineage) -> u32 {
+        ((self.0 >> 32) as u32).saturating_sub((older.0 >> 32) as u32)
+    }
 }
 
 impl Epoch {

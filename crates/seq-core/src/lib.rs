@@ -4,8 +4,8 @@
 //! ([`section`]), when a ceiling is raised ([`raise`]), how long an owner may answer ([`lease`]), what an AllocSvr owns
 //! ([`owner`]), which ceilings it requests ([`raises`]), when it renews ([`renewals`]) and through which member of the store
 //! ([`store_calls`]), what becomes of a call that cannot be served at once ([`calls`]), what the store accepts ([`state`]),
-//! how routes are versioned ([`route`]), which owner is proposed
-//! ([`placement`]) and when ([`arbiter`]). The crates around it move bytes.
+//! how routes are versioned ([`route`]), which set has a section ([`directory`]), which owner is proposed
+//! ([`placement`]) and when ([`arbiter`]), and how sections move to another set ([`migration`]). The crates around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. What it needs from the world is an argument.
@@ -16,11 +16,13 @@ extern crate alloc;
 pub mod arbiter;
 pub mod backoff;
 pub mod calls;
+pub mod directory;
 pub mod high_water;
 pub mod id;
 pub mod layout;
 pub mod lease;
 pub mod limits;
+pub mod migration;
 pub mod owner;
 pub mod placement;
 pub mod raise;
@@ -39,8 +41,8 @@ mod sync;
 mod testdata;
 
 pub use id::{
-    AdvanceLimit, Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq,
-    SlotIndex, Step, Uid,
+    AdvanceLimit, DirectoryVersion, Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId,
+    RenewSeq, Revision, RouteVersion, SectionId, Seq, SetId, SlotIndex, Step, Uid,
 };
 pub use layout::Layout;
 pub use refusal::Refusal;

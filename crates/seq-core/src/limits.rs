@@ -48,6 +48,33 @@ pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);
 /// Most sections in a set: 100 billion uids at the default size, and 40 MB of committed state.
 pub const MAX_SECTIONS: u32 = 1_048_576;
 
+/// Most spaces in a layout: one is appended when uids of another kind arrive, and a uid outside the first space is
+/// searched in all others.
+pub const MAX_SPACES: usize = 64;
+
+/// Most sets that a store's log knows besides its own: their records stay in the committed state for good.
+pub const MAX_SETS: usize = 1_024;
+
+/// Most migrations in a store's log: what became of one stays there for good, 64 bytes each.
+pub const MAX_MIGRATIONS: usize = 65_536;
+
+/// Most runs of sections in one migration: its entry stays under 128 KiB, one write of the log.
+pub const MAX_RUNS: usize = 4_096;
+
+/// Most sections in one departure without a freeze, arrival or note of arrivals: the entry stays under 128 KiB, one
+/// write of the log.
+pub const MAX_MOVES: usize = 1_024;
+
+/// Highest epoch that another set may begin in this one: every later change of owner adds one, and must not run out.
+pub const MAX_ARRIVED_EPOCH: u64 = 1 << 62;
+
+/// How much one restore adds to an epoch: more than the changes of owner that any backup can lack.
+pub const RESTORE_EPOCHS: u64 = 1 << 32;
+
+/// How much one restore adds to a ceiling: more numbers than any section has allocated since its backup, a million a
+/// second for twelve days.
+pub const RESTORE_MARGIN: u64 = 1 << 40;
+
 /// Largest section, in uids: its freezing copies every slot, 128 MiB at this size.
 pub const MAX_SECTION_SIZE: u32 = 16_777_216;
 

@@ -137,13 +137,13 @@ impl Owner {
     pub fn new(set: &str, layout: Layout, terms: LeaseTerms) -> Owner {
         Owner {
             set: set.into(),
-            layout,
             terms,
             session: None,
             renewed: RenewSeq(0),
             routes: None,
             whole: false,
             held: alloc::vec![Epoch(0); layout.sections() as usize],
+            layout,
             owned: BTreeMap::new(),
             released: BTreeMap::new(),
             failing: BTreeMap::new(),
@@ -463,7 +463,7 @@ impl Owner {
     /// The table after an update; `None` when it is as new already.
     fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
         if update.set != self.set || update.layout != self.layout {
-            return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout });
+            return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout.clone() });
         }
         let gap = AdoptError::Gap { version: update.version, base: update.base };
         let Some(held) = &self.routes else { return RouteTable::from_whole(update).map(Some).ok_or(gap) };

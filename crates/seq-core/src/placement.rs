@@ -13,7 +13,7 @@ use core::hash::{Hash, Hasher};
 
 use consistent_hash::{DefaultHash, Node, RingHash, StaticHashRing};
 
-use crate::id::NodeId;
+use crate::id::{NodeId, SectionId};
 use crate::limits;
 
 /// A node that may own sections.
@@ -35,12 +35,12 @@ const POINTS_PER_WEIGHT: u32 = 160;
 /// The most a node is given, in hundredths of its share. Tighter bounds move more sections when nodes come and go.
 const LOAD_BOUND_PERCENT: u64 = 110;
 
-/// Proposes an owner for each of the sections `0..sections`.
+/// Proposes an owner for each of the sections, in their order.
 ///
 /// The result depends on the set of candidates only, not on their order. It is empty when no candidate has a weight.
 /// No candidate gets more than 1.10 of its share by weight, rounded up.
 #[must_use]
-pub fn propose(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {
+pub fn propose(sections: &[SectionId], nodes: &[Candidate<'_>]) -> Vec<NodeId> {
     let weight_of = |node: &Candidate<'_>| node.weight.min(limits::MAX_WEIGHT);
     let mut nodes: Vec<Candidate<'_>> = nodes.iter().copied().filter(|node| node.weight > 0).collect();
     nodes.sort_unstable_by_key(|node| (node.name, node.id));
@@ -52,7 +52,7 @@ pub fn propose(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {
     let total: u64 = nodes.iter().map(|node| u64::from(weight_of(node))).sum();
     // Rounded up, so that the room of all nodes together holds every section.
     let cap = |node: &Candidate<'_>| {
-        (u64::from(sections) * u64::from(weight_of(node)) * LOAD_BOUND_PERCENT).div_ceil(total * 100)
+        (sections.len() as u64 * u64::from(weight_of(node)) * LOAD_BOUND_PERCENT).div_ceil(total * 100)
     };
     let mut room: Vec<u64> = nodes.iter().map(cap).collect();
 
@@ -62,13 +62,13 @@ pub fn propose(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {
         quantity: (weight_of(node) * POINTS_PER_WEIGHT) as usize,
     });
     let ring = StaticHashRing::new(PinnedHash, points);
-    let mut place = |section: u32| {
-        let mut candidates = ring.calc_candidates(&RingBytes(section.to_le_bytes())).map(|node| node.value);
+    let mut place = |section: &SectionId| {
+        let mut candidates = ring.calc_candidates(&RingBytes(section.0.to_le_bytes())).map(|node| node.value);
         let index = candidates.find(|&index| room[index] > 0).expect("the nodes have room for every section");
         room[index] -= 1;
         nodes[index].id
     };
-    (0..sections).map(&mut place).collect()
+    sections.iter().map(&mut place).collect()
 }
 
 /// Hashes what [`RingName`] and [`RingBytes`] write, and nothing else.

@@ -110,7 +110,7 @@ impl RouteTable {
         }
         let mut table = RouteTable {
             set: update.set.clone(),
-            layout: update.layout,
+            layout: update.layout.clone(),
             version: update.version,
             nodes: update.nodes.clone(),
             chunks: alloc::vec![Arc::default(); (update.layout.sections() as usize).div_ceil(CHUNK)],
@@ -151,7 +151,7 @@ impl RouteTable {
         });
         Some(RouteUpdate {
             set: self.set.clone(),
-            layout: self.layout,
+            layout: self.layout.clone(),
             version: self.version,
             base: since,
             nodes: self.nodes.clone(),

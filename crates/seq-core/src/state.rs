@@ -10,32 +10,54 @@
 //! A proposal to take a section from an owner without renewals names the owner's liveness counter as it was read; every
 //! renewal, raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never
 //! whether it holds.
+//!
+//! A section is in one set at a time. Only the log of that set can send it away, by a tombstone under the next epoch
+//! (`moves.rs`); the record of a section is never removed, so what comes late finds its fence (`record.rs`).
 
-use alloc::collections::BTreeSet;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq};
-use crate::layout::Layout;
+use crate::directory::{Claim, ClaimRun, Directory};
+use crate::id::{
+    Epoch, HandoverId, Incarnation, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision, RouteVersion,
+    SectionId, Seq, SetId,
+};
+use crate::layout::{self, Layout, SectionRun};
 use crate::lease::LeaseTerms;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteUpdate};
 
 mod command;
+mod migration;
+mod migrations;
+mod moves;
+mod record;
 mod replicated;
+mod restore;
+mod sections;
+mod set_command;
 
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
-pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms};
+pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
+pub use record::{Destination, Gone, Quarantine, Residence, SectionRecord, Tombstone};
+pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms, SilentDepartures};
+pub use sections::SectionRecords;
+pub use set_command::{
+    Arrival, Arrive, Arrived, Arriving, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
+    SetPace, SetRefusal, StartMigration, StartReturn,
+};
 
 /// The committed state of one set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The set's definition; `None` until the first command of the log defines it.
     pub set: Option<SetDefinition>,
-    /// One record for each section of the set's layout, by [`SectionId`].
-    pub sections: Vec<SectionRecord>,
+    /// One record for each section of the layout.
+    pub sections: SectionRecords,
     /// Every AllocSvr that ever registered; the node with id `n` stands at `n - 1`.
     pub nodes: Vec<NodeRecord>,
     /// Version of the route table; grows with each command that changes an owner or a node's address.
@@ -46,6 +68,21 @@ pub struct State {
     pub terms: Option<Terms>,
     /// Number of commands applied. Grows by one with each, refused ones included.
     pub revision: Revision,
+    /// The set's history: a restore begins another one.
+    pub lineage: Lineage,
+    /// Whether the set was restored and other sets have not all responded.
+    pub quarantined: bool,
+    /// Restores since the backup that the records in quarantine are of.
+    pub restores: u32,
+    /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
+    pub directory: Directory,
+    /// The claims that are records of other sets, as they stated them after the fence of the last restore. What is only
+    /// learned does not count there: it may be of a departure that the restore has lost.
+    pub recalled: Directory,
+    /// The other sets.
+    pub sets: BTreeMap<SetId, PeerSet>,
+    /// Every migration that began here; none is ever removed.
+    pub migrations: BTreeMap<MigrationId, Migration>,
 }
 
 /// The replicated settings that promise 2 rests on beside the clocks: two members of a store cannot differ in them.
@@ -78,35 +115,41 @@ impl fmt::Display for Terms {
 pub struct SetDefinition {
     /// Name of the set.
     pub name: String,
-    /// Its uids and sections. A change of either would give uids other counters, so there is none.
+    /// Identifies the set in the directory.
+    pub id: SetId,
+    /// The cluster's uids and sections. A change of either would give uids other counters, so there is none.
     pub layout: Layout,
+    /// The sets in which the cluster's sections begin, in order of section. A set that is created later begins without
+    /// sections: they come by migration only.
+    pub homes: Vec<Home>,
 }
 
-/// Committed state of one section.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SectionRecord {
-    /// Number of the ownership; never falls.
-    pub epoch: Epoch,
-    /// The owner; `None` while the section has none.
-    pub owner: Option<NodeId>,
-    /// The owner's incarnation that owns it; 0 without an owner.
-    pub incarnation: Incarnation,
-    /// The ceiling: no number above it may leave a process. Never falls.
-    pub max_seq: Seq,
-    /// Version of the route table that changed the owner last.
-    pub routed: RouteVersion,
-    /// The handover that began this ownership; 0 when it began as a takeover, at the ceiling.
-    pub handover_id: HandoverId,
+/// The set in which neighbouring sections begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The sections.
+    pub sections: SectionRun,
+    /// Their set.
+    pub set: SetId,
 }
 
-impl SectionRecord {
-    /// The only way a record changes.
-    fn advance(&mut self, next: SectionRecord) {
-        assert!(next.max_seq >= self.max_seq, "a ceiling would fall: {self:?} to {next:?}");
-        let same_ownership = (next.owner, next.incarnation) == (self.owner, self.incarnation);
-        let epoch_holds = if same_ownership { next.epoch >= self.epoch } else { next.epoch > self.epoch };
-        assert!(epoch_holds, "an ownership would not get an epoch of its own: {self:?} to {next:?}");
-        *self = next;
+impl SetDefinition {
+    /// The set of a cluster that has one: all sections begin in it. Its id depends on its name alone.
+    #[must_use]
+    pub fn only(name: &str, layout: Layout) -> SetDefinition {
+        let id = SetId(layout::fnv1a(layout::NO_SPACES.0, name.as_bytes()));
+        let sections = SectionRun { first: SectionId(0), sections: layout.sections() };
+        SetDefinition { name: name.into(), id, layout, homes: Vec::from([Home { sections, set: id }]) }
+    }
+
+    /// Whether the homes are in order, do not overlap and fit the layout.
+    fn is_sound(&self) -> bool {
+        let mut end = 0;
+        self.homes.iter().all(|home| {
+            let in_order = home.sections.first.0 >= end;
+            end = home.sections.end().unwrap_or(u32::MAX);
+            in_order && home.sections.sections > 0 && end <= self.layout.sections()
+        })
     }
 }
 
@@ -160,6 +203,18 @@ impl State {
             Command::Transfer(transfer) => Answer::Transferred(self.transfer(transfer)),
             Command::Drain { name, drained } => Answer::Drained(self.drain(name, *drained)),
             Command::ClaimStoreId { id } => Answer::StoreIdClaimed(self.claim_store_id(*id)),
+            Command::StartMigration(start) => Answer::MigrationStarted(self.start_migration(start)),
+            Command::Pace(pace) => Answer::PaceSet(self.set_pace(pace)),
+            Command::Depart(depart) => Answer::Departed(self.depart(depart)),
+            Command::DepartSilent(departs) => Answer::DepartedSilently(self.depart_silent(departs)),
+            Command::Arrive(arrive) => Answer::Arrived(self.arrive(arrive)),
+            Command::Arrived(arrived) => Answer::ArrivalsNoted(self.arrived(arrived)),
+            Command::Rollback(rollback) => Answer::RolledBack(self.roll_back(rollback)),
+            Command::Complete(complete) => Answer::Completed(self.complete(complete)),
+            Command::StartReturn(start) => Answer::ReturnStarted(self.start_return(start)),
+            Command::Fence(fence) => Answer::Fenced(self.fence(fence)),
+            Command::LearnDirectory(learned) => Answer::DirectoryLearned(self.learn(learned)),
+            Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
         }
     }
 
@@ -191,13 +246,9 @@ impl State {
     }
 
     /// The sections that an incarnation of a node owns, in order.
-    pub fn owned_by(
-        &self,
-        node: NodeId,
-        incarnation: Incarnation,
-    ) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
-        let owns = move |record: &SectionRecord| record.owner == Some(node) && record.incarnation == incarnation;
-        (0..).map(SectionId).zip(&self.sections).filter(move |(_, record)| owns(record))
+    pub fn owned_by(&self, node: NodeId, incarnation: Incarnation) -> impl Iterator<Item = (SectionId, &Residence)> {
+        let owns = move |record: &Residence| record.owner == Some(node) && record.incarnation == incarnation;
+        self.sections.residents().filter(move |(_, record)| owns(record))
     }
 
     /// The routes that are newer than `since`; `None` when there are none, or no set yet.
@@ -207,30 +258,43 @@ impl State {
         if since >= self.route_version {
             return None;
         }
-        let changed = self.sections.iter().zip(0..).filter(|(record, _)| record.routed > since);
-        let route = |record: &SectionRecord| Route { owner: record.owner, epoch: record.epoch };
+        let changed = self.sections.known().filter(|(_, record)| record.routed() > since);
+        let route = |record: &SectionRecord| Route {
+            owner: record.resident().and_then(|residence| residence.owner),
+            epoch: record.fence(),
+        };
         Some(RouteUpdate {
             set: set.name.clone(),
-            layout: set.layout,
+            layout: set.layout.clone(),
             version: self.route_version,
             base: since,
             nodes: self
                 .nodes()
                 .map(|(id, node)| (id, RouteNode { name: node.name.clone(), addr: node.addr.clone() }))
                 .collect(),
-            runs: route::runs(changed.map(|(record, section)| (SectionId(section), route(record)))),
+            runs: route::runs(changed.map(|(section, record)| (section, route(record)))),
         })
     }
 
     fn define_set(&mut self, given: &SetDefinition) -> Result<(), CommandRefusal> {
         match &self.set {
+            None if !given.is_sound() => Err(SetRefusal::BadRuns.into()),
             None => {
-                self.sections = alloc::vec![SectionRecord::default(); given.layout.sections() as usize];
+                self.sections = SectionRecords::new(given.layout.sections());
+                let own = given.homes.iter().filter(|home| home.set == given.id);
+                for section in own.flat_map(|home| home.sections.iter()) {
+                    self.advance(section, SectionRecord::Resident(Residence::default()));
+                }
+                let claim =
+                    |home: &Home| ClaimRun { sections: home.sections, claim: Claim { since: Epoch(0), set: home.set } };
+                self.directory.merge(&given.homes.iter().map(claim).collect::<Vec<_>>());
                 self.set = Some(given.clone());
                 Ok(())
             }
             Some(stored) if stored == given => Ok(()),
-            Some(stored) => Err(CommandRefusal::OtherSet { stored: stored.clone(), given: given.clone() }),
+            Some(stored) => {
+                Err(CommandRefusal::OtherSet { stored: Box::new(stored.clone()), given: Box::new(given.clone()) })
+            }
         }
     }
 
@@ -266,9 +330,10 @@ impl State {
         }
         let index = match known {
             Some(index) => {
-                let owns = |record: &SectionRecord| record.owner == Some(NodeId(index as u32 + 1));
+                let owns = |(_, record): (SectionId, &Residence)| record.owner == Some(NodeId(index as u32 + 1));
                 // The incarnation that ends keeps serving under its lease, if it owns anything.
-                let earlier = if self.sections.iter().any(owns) { self.nodes[index].lease } else { Duration::ZERO };
+                let earlier =
+                    if self.sections.residents().any(owns) { self.nodes[index].lease } else { Duration::ZERO };
                 let node = &mut self.nodes[index];
                 node.incarnation = node.incarnation.next();
                 node.token = *token;
@@ -320,15 +385,15 @@ impl State {
     fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
         let version = RouteVersion(self.route_version.0 + 1);
         for &(section, epoch) in released {
-            let Some(record) = self.sections.get_mut(section.0 as usize) else { continue };
+            let Some(record) = self.sections.resident_mut(section) else { continue };
             if record.owner == Some(node) && record.incarnation == incarnation && record.epoch == epoch {
-                record.advance(SectionRecord {
+                record.advance(Residence {
                     epoch: record.epoch.next(),
                     owner: None,
                     incarnation: Incarnation(0),
-                    max_seq: record.max_seq,
                     routed: version,
                     handover_id: HandoverId(0),
+                    ..*record
                 });
                 self.route_version = version;
             }
@@ -352,13 +417,13 @@ impl State {
             if !distinct && !raised.insert(raise.section) {
                 return None;
             }
-            let record = self.sections.get_mut(raise.section.0 as usize)?;
+            let record = self.sections.resident_mut(raise.section)?;
             let owns = record.owner == Some(node) && record.incarnation == incarnation && record.epoch == raise.epoch;
             if !owns || raise.to > Seq::MAX {
                 return None;
             }
             let bound = Seq(record.max_seq.0.saturating_add(limits::MAX_RAISE));
-            record.advance(SectionRecord { max_seq: record.max_seq.max(raise.to.min(bound)), ..*record });
+            record.advance(Residence { max_seq: record.max_seq.max(raise.to.min(bound)), ..*record });
             Some(record.max_seq)
         };
         Ok(raises.iter().map(raise_one).collect())
@@ -378,22 +443,27 @@ impl State {
 
     fn reassign_one(&mut self, change: &Reassign, version: RouteVersion) -> Option<Epoch> {
         self.living(change.to, change.incarnation).ok()?;
-        let record = *self.sections.get(change.section.0 as usize)?;
-        let owner = record.owner.and_then(|owner| self.node(owner));
-        let liveness = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.liveness);
-        if record.epoch != change.expected || liveness != change.liveness {
+        let record = *self.sections.resident(change.section)?;
+        if record.epoch != change.expected || self.owner_liveness(&record) != change.liveness {
             return None;
         }
         let epoch = record.epoch.next();
-        self.sections[change.section.0 as usize].advance(SectionRecord {
+        let next = Residence {
             epoch,
             owner: Some(change.to),
             incarnation: change.incarnation,
-            max_seq: record.max_seq,
             routed: version,
             handover_id: HandoverId(0),
-        });
+            ..record
+        };
+        self.advance(change.section, SectionRecord::Resident(next));
         Some(epoch)
+    }
+
+    /// The liveness counter of a section's owner; `None` where it has none, or an incarnation that is over.
+    fn owner_liveness(&self, record: &Residence) -> Option<Liveness> {
+        let owner = record.owner.and_then(|owner| self.node(owner))?;
+        (owner.incarnation == record.incarnation).then_some(owner.liveness)
     }
 
     fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred, CommandRefusal> {
@@ -402,7 +472,8 @@ impl State {
         let target = self.living(to, to_incarnation);
         let version = RouteVersion(self.route_version.0 + 1);
         let other = |current| CommandRefusal::OtherOwnership { section, current, from, given: epoch };
-        let record = self.sections.get_mut(section.0 as usize).ok_or(other(Epoch(0)))?;
+        let fence = self.sections.get(section).map_or(Epoch(0), SectionRecord::fence);
+        let record = self.sections.resident_mut(section).ok_or(other(fence))?;
         let owns = (record.epoch, record.owner, record.incarnation) == (epoch, Some(from), incarnation);
         // The epoch comes from a request: it is added to only by a checked addition.
         let began = (Some(record.epoch.0), record.owner, record.incarnation, record.handover_id);
@@ -415,13 +486,13 @@ impl State {
             // Checked last: a repeat of a committed transfer must not be refused because the target is gone since,
             // because the owner resumes serving after such a refusal.
             target?;
-            record.advance(SectionRecord {
+            record.advance(Residence {
                 epoch: record.epoch.next(),
                 owner: Some(to),
                 incarnation: to_incarnation,
-                max_seq: record.max_seq,
                 routed: version,
                 handover_id,
+                ..*record
             });
             self.route_version = version;
         }
@@ -457,5 +528,7 @@ impl State {
     }
 }
 
+#[cfg(test)]
+mod between_sets;
 #[cfg(test)]
 mod tests;

@@ -215,7 +215,7 @@ impl World {
         if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } | Reply::Advanced { epoch, .. } = reply {
             let seen = &mut self.clients[c].epochs[section];
             *seen = epoch.max(*seen);
-            let owner = self.store.state.sections[section].owner;
+            let owner = self.store.record(call.section).owner;
             let name = owner.and_then(|owner| self.store.state.node(owner)).and_then(|node| node.name.parse().ok());
             self.clients[c].owners[section] = name.unwrap_or(0);
         }

@@ -36,7 +36,7 @@ impl World {
         }
         let p = self.procs.len();
         let token = self.rng.next() | 1;
-        self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout, TERMS).with_secret(token)));
+        self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout.clone(), TERMS).with_secret(token)));
         self.procs[p].began = self.now;
         self.listeners[name][port] = Some(p);
         if self.listeners[name].iter().flatten().count() > 1 {
@@ -52,7 +52,7 @@ impl World {
         let process = &mut self.procs[p];
         let (name, port, token, began) = (process.name, process.port, process.token, process.began);
         // Nothing of it is left; an owner of its own keeps the slot.
-        *process = Process::new(name, port, token, Owner::new(SET, self.layout, TERMS));
+        *process = Process::new(name, port, token, Owner::new(SET, self.layout.clone(), TERMS));
         process.alive = false;
         (process.began, process.ended) = (began, self.now);
         if self.listeners[name][port] == Some(p) {

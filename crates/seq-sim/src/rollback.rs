@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 
 use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::handover::Handover;
+use seq_core::state::Residence;
 use seq_core::{Incarnation, RenewSeq, SectionId, Seq};
 
 use crate::bugs::Bug;
@@ -26,10 +27,15 @@ use crate::store::{Entry, Store};
 use crate::world::{Event, Queued, StoreStep, World};
 
 impl Store {
+    /// The record of a section, which is always in the one set there is.
+    pub(crate) fn record(&self, section: SectionId) -> Residence {
+        *self.state.sections.resident(section).expect("it is in the set")
+    }
+
     /// The newest ceiling of a section that was ever committed.
     pub(crate) fn committed_ceiling(&self, section: SectionId) -> Seq {
         let lost = self.lost_ceilings.get(section.0 as usize).copied().unwrap_or_default();
-        self.state.sections[section.0 as usize].max_seq.max(lost)
+        self.record(section).max_seq.max(lost)
     }
 }
 
@@ -66,7 +72,7 @@ impl World {
             Event::Store(_) => false,
             _ => true,
         });
-        self.store.lost_ceilings = self.store.state.sections.iter().map(|record| record.max_seq).collect();
+        self.store.lost_ceilings = self.store.state.sections.residents().map(|(_, record)| record.max_seq).collect();
         self.store.rolled_back = Some(restored.revision);
         self.store.state = restored;
         self.store.earlier.clear();

@@ -13,7 +13,9 @@ use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan}
 use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
 use seq_core::owner::{OwnershipUpdate, Session};
-use seq_core::state::{Answer, Command, CommandRefusal, Reassign, Registration, SectionRecord, State, Terms};
+use seq_core::state::{
+    Answer, Command, CommandRefusal, Reassign, Registration, Residence, SectionRecord, SectionRecords, State, Terms,
+};
 use seq_core::{Epoch, Incarnation, Liveness, NodeId, Revision, Seq};
 
 use crate::bugs::Bug;
@@ -189,7 +191,7 @@ impl World {
             let wait = self.store.paused_until - self.now + self.rng.below(20 * MS);
             return self.after(wait, Event::Store(StoreStep::Apply(Box::new(entry))));
         }
-        let before: Vec<SectionRecord> = self.store.state.sections.clone();
+        let before = self.store.state.sections.clone();
         self.keep_state();
         match entry {
             Entry::Requested(request, requester) => {
@@ -248,8 +250,8 @@ impl World {
     }
 
     /// What was committed never falls.
-    fn look_at_records(&mut self, before: &[SectionRecord]) {
-        for (id, (before, after)) in before.iter().zip(&self.store.state.sections).enumerate() {
+    fn look_at_records(&mut self, before: &SectionRecords) {
+        for ((id, before), (_, after)) in before.residents().zip(self.store.state.sections.residents()) {
             if after.epoch < before.epoch || after.max_seq < before.max_seq {
                 let text = format!("section {id}: {before:?} became {after:?}");
                 self.check.broken(self.now, "what is committed never falls", text);
@@ -414,7 +416,7 @@ fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
 /// A planted bug: changes of owner that ask for less than they should.
 fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {
     for change in reassigns {
-        let record = state.sections[change.section.0 as usize];
+        let Some(record) = state.sections.resident(change.section) else { continue };
         let owner = record.owner.and_then(|owner| state.node(owner));
         let liveness = owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.liveness);
         match bug {
@@ -429,9 +431,10 @@ fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {
 fn raise_unfenced(state: &mut State, command: &Command, answer: &mut Answer) {
     let (Command::Raise { raises, .. }, Answer::Raised(outcome)) = (command, answer) else { return };
     for (raise, ceiling) in raises.iter().zip(outcome.iter_mut().flatten()) {
-        let record = &mut state.sections[raise.section.0 as usize];
+        let Some(record) = state.sections.resident(raise.section).copied() else { continue };
         if ceiling.is_none() && record.max_seq.0 < raise.to.0 + 100 * STEP.0 {
-            record.max_seq = record.max_seq.max(raise.to);
+            let raised = Residence { max_seq: record.max_seq.max(raise.to), ..record };
+            state.sections.put(raise.section, SectionRecord::Resident(raised));
             *ceiling = Some(raise.to);
         }
     }
@@ -445,7 +448,7 @@ fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reassigns: &mut 
             *seen = (node.liveness, now);
         }
     }
-    for (section, record) in (0..).map(seq_core::SectionId).zip(&state.sections) {
+    for (section, record) in state.sections.residents() {
         let Some(owner) = record.owner.filter(|_| record.epoch > Epoch(0)) else { continue };
         let over = state.node(owner).is_some_and(|node| node.incarnation != record.incarnation);
         let silent = seat.silent.get(&(owner, record.incarnation));

@@ -169,7 +169,7 @@ impl World {
         swarm.add_rollback(seed);
         let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
         let mut state = State::default();
-        state.apply(&Command::DefineSet(SetDefinition { name: SET.to_owned(), layout }));
+        state.apply(&Command::DefineSet(SetDefinition::only(SET, layout.clone())));
         if swarm.long_terms {
             state.apply(&Command::SetTerms { replaces: None, terms: LONG_TERMS });
         }
@@ -181,7 +181,7 @@ impl World {
             bug,
             queue: BinaryHeap::new(),
             numbers: 0,
-            layout,
+            layout: layout.clone(),
             net: Net::new(),
             store: Store::new(state),
             machines,

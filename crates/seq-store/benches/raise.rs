@@ -18,7 +18,7 @@ const SECTIONS: u32 = 42_950;
 fn state() -> State {
     let mut state = State::default();
     let layout = Layout::new(0..u64::from(SECTIONS) * 100_000, 100_000).expect("a good layout");
-    state.apply(&Command::DefineSet(SetDefinition { name: "bench".to_owned(), layout }));
+    state.apply(&Command::DefineSet(SetDefinition::only("bench", layout)));
     state.apply(&Command::Register(Registration::new("a1", "a1:7400", 1)));
     let own = |section| Reassign {
         section: SectionId(section),

@@ -186,7 +186,7 @@ impl StoreConfig {
         }
         let layout = Layout::new(self.spec.uids.clone(), self.spec.section_size)
             .map_err(|source| ConfigError::Layout { set: self.spec.name.clone(), source })?;
-        Ok(SetDefinition { name: self.spec.name.clone(), layout })
+        Ok(SetDefinition::only(&self.spec.name, layout))
     }
 
     /// This member's part of the set file.

@@ -1,8 +1,8 @@
-//! Format 3 of commands and states: archived types and their conversions. The one module that uses rkyv here.
+//! Format 4 of commands and states: archived types and their conversions. The one module that uses rkyv here.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk. Everything that
-//! has one item for each section is a set of flat vectors of the same length, by section id: that encodes, validates and
-//! reads ten times as fast as a map.
+//! has one item for each section is a set of flat vectors of the same length: that encodes, validates and reads ten times
+//! as fast as a map.
 //!
 //! **Never edit a type of this module once it is released**: field order is the format. `encoding/tests` holds its bytes. A
 //! change is a new module beside this one, and this one stays readable.
@@ -13,10 +13,12 @@ use seq_core::state;
 use seq_raft::Malformed;
 
 mod command;
+mod set_columns;
+mod set_command;
 mod state_columns;
 
 /// Number of this format.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 
 /// Encodes a command.
 pub(crate) fn encode_command(command: &state::Command) -> Vec<u8> {

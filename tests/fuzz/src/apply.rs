@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
-use seq_core::state::{Command, Raise, Reassign, Registration, SetDefinition, Terms, Transfer};
-use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
+use seq_core::state::{Command, Raise, Reassign, Registration, Residence, SetDefinition, Terms, Transfer};
+use seq_core::{Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
 use crate::input::Input;
 use crate::replica::{Replica, SET, layout};
+use crate::sets;
 
 /// Names of nodes: few, so that they are registered again and again.
 const NAMES: [&str; 4] = ["a1", "a2", "a3", ""];
@@ -33,7 +34,7 @@ struct Run {
 
 impl Run {
     fn step(&mut self, input: &mut Input<'_>) -> Result<()> {
-        let command = match input.below(16)? {
+        let command = match input.below(24)? {
             0 | 1 => self.register(input)?,
             2 | 3 => self.renew(input)?,
             4..7 => self.raise(input)?,
@@ -53,16 +54,26 @@ impl Run {
                     let layout = Layout::new(0..input.around(layout().uids().end)?, size).unwrap_or(layout());
                     // A larger set is as good, and would only take time.
                     let small = layout.sections() <= 1_000;
-                    Command::DefineSet(SetDefinition {
-                        name: if input.flag()? { SET } else { "other" }.to_owned(),
-                        layout: if small { layout } else { crate::replica::layout() },
-                    })
+                    let layout = if small { layout } else { crate::replica::layout() };
+                    Command::DefineSet(SetDefinition::only(if input.flag()? { SET } else { "other" }, layout))
                 }
                 _ => Command::ClaimStoreId { id: input.around(1)? },
             },
-            _ => return self.arbitrate(input),
+            15 => return self.arbitrate(input),
+            16 => return self.restore(input),
+            _ => sets::command(input, &self.replica.state)?,
         };
         self.replica.apply(&command);
+        Ok(())
+    }
+
+    /// The set continues from its own state as from a backup, mostly not.
+    fn restore(&mut self, input: &mut Input<'_>) -> Result<()> {
+        if input.below(4)? == 0 {
+            let lineage = Lineage(input.around(self.replica.state.lineage.0.wrapping_add(1 << 32))?);
+            self.replica.restore(lineage);
+            self.arbiter = None;
+        }
         Ok(())
     }
 
@@ -102,8 +113,8 @@ impl Run {
         }
     }
 
-    fn record(&self, section: SectionId) -> Option<seq_core::state::SectionRecord> {
-        self.replica.state.sections.get(section.0 as usize).copied()
+    fn record(&self, section: SectionId) -> Option<Residence> {
+        self.replica.state.sections.resident(section).copied()
     }
 
     fn epoch(&self, input: &mut Input<'_>, section: SectionId) -> Result<Epoch> {

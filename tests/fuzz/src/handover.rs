@@ -8,7 +8,7 @@ use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::{Effect, Effects, Owner, OwnershipUpdate, Session, TableEffect};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
-use seq_core::state::{Answer, Command, Raise, Reassign, Registration, State, Transfer};
+use seq_core::state::{Answer, Command, Raise, Reassign, Registration, Residence, State, Transfer};
 use seq_core::{Count, Epoch, HandoverId, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SlotIndex, Step};
 use seq_proto::{owners, v1};
 
@@ -55,7 +55,7 @@ fn step(input: &mut Input<'_>, replica: &mut Replica, node: &mut Node) -> Result
 
 /// The store changes the record of a section by the rules.
 fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> Result<()> {
-    let record = replica.state.sections[section.0 as usize];
+    let record = record(replica, section);
     let incarnation = |node: NodeId| replica.state.node(node).map_or(Incarnation(0), |node| node.incarnation);
     let to = if input.flag()? { ME } else { PEER };
     let command = match (input.below(3)?, record.owner) {
@@ -84,9 +84,13 @@ fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> R
     Ok(())
 }
 
+fn record(replica: &Replica, section: SectionId) -> Residence {
+    *replica.state.sections.resident(section).expect("no section leaves the set")
+}
+
 /// An offer around the next one, or the last one.
 fn offer(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result<v1::HandoverOffer> {
-    let record = replica.state.sections[section.0 as usize];
+    let record = record(replica, section);
     let incarnation = replica.state.node(ME).map_or(1, |node| node.incarnation.0);
     let epoch = record.epoch.0.saturating_add(input.below(2)?);
     Ok(v1::HandoverOffer {
@@ -99,7 +103,7 @@ fn offer(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result
 }
 
 fn stage(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result<Vec<v1::StageRequest>> {
-    let ceiling = replica.state.sections[section.0 as usize].max_seq.0;
+    let ceiling = record(replica, section).max_seq.0;
     let offer = offer(input, replica, section)?;
     let base = input.around(ceiling)?;
     let mut messages = input.some(MAX_ROWS, |input| {

@@ -18,6 +18,7 @@ mod replica;
 mod resp;
 #[cfg(test)]
 mod seeds;
+mod sets;
 #[cfg(test)]
 mod total;
 mod wire;

@@ -1,7 +1,7 @@
 //! A state of the store, and the invariants that must hold after each command.
 
-use seq_core::state::{Answer, Command, SetDefinition, State};
-use seq_core::{Layout, RouteVersion, limits};
+use seq_core::state::{Answer, Command, SectionRecord, SetDefinition, State};
+use seq_core::{Layout, Lineage, RouteVersion, SectionId, limits};
 
 /// The set of every state. Few sections, so that commands meet.
 pub(crate) const SET: &str = "fuzz";
@@ -23,7 +23,7 @@ impl Replica {
     /// The state with the set defined and nothing else.
     pub(crate) fn new() -> Replica {
         let mut replica = Replica { state: State::default() };
-        replica.apply(&Command::DefineSet(SetDefinition { name: SET.to_owned(), layout: layout() }));
+        replica.apply(&Command::DefineSet(SetDefinition::only(SET, layout())));
         replica
     }
 
@@ -38,13 +38,29 @@ impl Replica {
         answer
     }
 
+    /// The set continues from this state as from a backup.
+    pub(crate) fn restore(&mut self, lineage: Lineage) {
+        let before = self.state.sections.clone();
+        if self.state.restore(lineage).is_ok() {
+            for (section, old) in before.known() {
+                let new = self.state.sections.get(section).expect("the layout stays");
+                assert!(new.resident().is_none() && new.fence() == old.fence(), "{old:?} became {new:?}");
+            }
+        }
+    }
+
     /// Epochs, ceilings, incarnations, counts and versions never fall, and records are never removed.
     fn never_falls(&self, before: &State, command: &Command) {
         let after = &self.state;
         assert!(before.set.is_none() || before.set == after.set, "{command:?} changed the set");
         assert!(after.route_version >= before.route_version, "{command:?} took the routes back");
         assert!(after.revision > before.revision, "{command:?} was not counted");
-        for (id, (old, new)) in before.sections.iter().zip(&after.sections).enumerate() {
+        for (section, old) in before.sections.known() {
+            let record = after.sections.get(section).expect("the layout stays");
+            assert!(record.fence() >= old.fence(), "{command:?} took section {section} from {old:?} to {record:?}");
+            self.never_leaves_twice(section, old, record, command);
+            let (Some(old), Some(new)) = (old.resident(), record.resident()) else { continue };
+            let id = section;
             let falls = new.epoch < old.epoch || new.max_seq < old.max_seq || new.routed < old.routed;
             assert!(!falls, "{command:?} took section {id} from {old:?} to {new:?}");
             let bound = old.max_seq.0.saturating_add(limits::MAX_RAISE);
@@ -61,11 +77,18 @@ impl Replica {
         assert!(kept, "{command:?} freed a store's id");
     }
 
+    /// A section that departed is here again only under a higher epoch, and no record is removed.
+    fn never_leaves_twice(&self, section: SectionId, old: &SectionRecord, new: &SectionRecord, command: &Command) {
+        let returned = old.resident().is_none() && new.resident().is_some();
+        let kept = *new != SectionRecord::Never && (!returned || new.fence() > old.fence());
+        assert!(kept, "{command:?} took section {section} from {old:?} to {new:?}");
+    }
+
     /// Every reader of a state can read this one.
     fn is_consistent(&self, command: &Command) {
         let State { sections, nodes, store_ids, route_version, .. } = &self.state;
         assert!(store_ids.is_sorted_by(|one, next| one < next), "{command:?} left {store_ids:?}");
-        for (id, record) in sections.iter().enumerate() {
+        for (id, record) in sections.residents() {
             let known = record.owner.is_none_or(|owner| self.state.node(owner).is_some());
             assert!(known, "{command:?} gave section {id} to a node that never registered: {record:?}");
             assert!(record.routed <= *route_version, "{command:?} routed section {id} in the future: {record:?}");

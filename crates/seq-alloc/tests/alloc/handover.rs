@@ -131,7 +131,7 @@ async fn whoever_leaves_alone_gives_its_sections_up() {
     let node = world.start_owning("a1", 0..MOVED).await;
     assert_eq!(node.next(3).await, Ok(given(1, 0, 1)));
     assert!(node.allocator.drain(PATIENCE).await);
-    let owners: Vec<_> = world.store.state.lock().sections.iter().map(|record| record.owner).collect();
+    let owners: Vec<_> = world.store.state.lock().sections.residents().map(|(_, record)| record.owner).collect();
     assert!(owners.iter().all(Option::is_none));
     let unserved = node.impatient(3).await.unwrap_err();
     assert!(matches!(unserved, Refusal::Unserved { .. }), "{unserved:?}");
@@ -145,7 +145,7 @@ async fn more_sections_than_one_call_takes_are_given_up_as_well() {
     let world = World::sized("test", sections);
     let node = world.start_owning("a1", 0..sections).await;
     assert!(node.allocator.drain(PATIENCE).await);
-    assert!(world.store.state.lock().sections.iter().all(|record| record.owner.is_none()));
+    assert!(world.store.state.lock().sections.residents().all(|(_, record)| record.owner.is_none()));
 }
 
 /// A target that stops after Prepare: it responds to nothing else.

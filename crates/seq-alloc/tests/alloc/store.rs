@@ -13,7 +13,7 @@ use seq_core::high_water::Mark;
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{Grant, OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Reassign, Registration, SectionRecord, SetDefinition, State, Transfer,
+    Answer, Command, CommandRefusal, Reassign, Registration, Residence, SetDefinition, State, Transfer,
 };
 use seq_core::{HandoverId, Incarnation, Layout, Liveness, NodeId, Revision, RouteVersion, SectionId, Seq};
 use seq_kit::listen;
@@ -59,7 +59,7 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(set: &str, layout: Layout) -> Store {
         let mut state = State::default();
-        let defined = state.apply(&Command::DefineSet(SetDefinition { name: set.to_owned(), layout }));
+        let defined = state.apply(&Command::DefineSet(SetDefinition::only(set, layout)));
         assert_eq!(defined, Answer::SetDefined(Ok(())));
         Store {
             state: Arc::new(Mutex::new(state)),
@@ -110,7 +110,7 @@ impl Store {
         let moves = sections
             .into_iter()
             .map(|section| {
-                let record = state.sections[section as usize];
+                let record = record(&state, section);
                 let owner = record.owner.and_then(|owner| state.node(owner));
                 let liveness =
                     owner.filter(|owner| owner.incarnation == record.incarnation).map(|owner| owner.liveness);
@@ -136,7 +136,7 @@ impl Store {
         let state = self.state.lock();
         let (to, incarnation) = life_of(&state, to).expect("the node registered");
         let one = |section: u32| {
-            let record = state.sections[section as usize];
+            let record = record(&state, section);
             PlannedHandover {
                 section: SectionId(section),
                 epoch: record.epoch,
@@ -152,7 +152,7 @@ impl Store {
     pub(crate) fn commit(&self, section: u32, to: &str, handover_id: u64) {
         let mut state = self.state.lock();
         let (to, to_incarnation) = life_of(&state, to).expect("the node registered");
-        let SectionRecord { epoch, owner, incarnation, .. } = state.sections[section as usize];
+        let Residence { epoch, owner, incarnation, .. } = record(&state, section);
         let (section, from, handover_id) = (SectionId(section), owner.unwrap(), HandoverId(handover_id));
         let transfer = Transfer { section, epoch, from, incarnation, to, to_incarnation, handover_id };
         let Answer::Transferred(made) = state.apply(&Command::Transfer(transfer)) else { unreachable!() };
@@ -160,7 +160,7 @@ impl Store {
     }
 
     fn layout(&self) -> Layout {
-        self.state.lock().set.as_ref().expect("it is defined").layout
+        self.state.lock().set.as_ref().expect("it is defined").layout.clone()
     }
 
     /// What changed of owners since a version, for one incarnation.
@@ -168,15 +168,14 @@ impl Store {
         let state = self.state.lock();
         let since = RouteVersion(since);
         let owned = state.owned_by(session.node, session.incarnation).filter(|(_, record)| record.routed > since);
-        let grant = |(section, record): (SectionId, &SectionRecord)| Grant {
+        let grant = |(section, record): (SectionId, &Residence)| Grant {
             section,
             epoch: record.epoch,
             ceiling: record.max_seq,
             handover_id: record.handover_id,
         };
-        let stands = |one: &&PlannedHandover| {
-            one.from == session.node && state.sections[one.section.0 as usize].epoch == one.epoch
-        };
+        let stands =
+            |one: &&PlannedHandover| one.from == session.node && record(&state, one.section.0).epoch == one.epoch;
         let wanted = self.handovers.lock();
         let leaving = state.node(session.node).is_some_and(|node| node.leaving);
         (&OwnershipUpdate {
@@ -198,7 +197,7 @@ impl Store {
     }
 
     pub(crate) fn ceiling(&self, section: u32) -> Seq {
-        self.state.lock().sections[section as usize].max_seq
+        record(&self.state.lock(), section).max_seq
     }
 
     fn refused(&self, refusal: &CommandRefusal) -> Status {
@@ -339,4 +338,9 @@ impl ControlService for Store {
         let update = Some(self.update(session, request.route_version));
         Ok(Response::new(v1::RaiseCeilingsResponse { ceilings, update }))
     }
+}
+
+/// The record of a section, which is always in the one set there is.
+fn record(state: &State, section: u32) -> Residence {
+    *state.sections.resident(SectionId(section)).expect("it is in the set")
 }

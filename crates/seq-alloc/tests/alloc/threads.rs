@@ -49,6 +49,6 @@ async fn threads_on_runtimes_of_their_own_never_share_or_turn_numbers() {
         }
     }
     assert_eq!(node.allocator.status().allocations, seen.len() as u64);
-    let most = world.store.state.lock().sections.iter().map(|section| section.max_seq.0).max().unwrap();
+    let most = world.store.state.lock().sections.residents().map(|(_, record)| record.max_seq.0).max().unwrap();
     assert!(seen.iter().all(|(_, value)| *value <= most));
 }

@@ -43,7 +43,7 @@ impl World {
         let route = |section: u32| Route { owner: Some(node_id(section as usize % addrs.len())), epoch: Epoch(1) };
         let update = RouteUpdate {
             set: set.name.clone(),
-            layout,
+            layout: layout.clone(),
             version: RouteVersion(1),
             base: RouteVersion(0),
             nodes: addrs.iter().enumerate().map(node).collect(),
@@ -106,7 +106,7 @@ impl World {
         let base = state.table.version();
         let update = RouteUpdate {
             set: state.table.set().to_owned(),
-            layout: *state.table.layout(),
+            layout: state.table.layout().clone(),
             version: RouteVersion(base.0 + 1),
             base,
             nodes: state.table.nodes().clone(),

@@ -25,7 +25,7 @@ fn arbiters_plan_as_their_scenarios_state() {
     run_all("arbiter", || {
         let mut state = State::default();
         let layout = Layout::new(0..SECTIONS * 100, 100).expect("it is valid");
-        state.apply(&StoreCommand::DefineSet(SetDefinition { name: String::from("s"), layout }));
+        state.apply(&StoreCommand::DefineSet(SetDefinition::only("s", layout)));
         Scenario {
             state,
             arbiter: Arbiter::new(TIMEOUTS),
@@ -155,7 +155,7 @@ impl Scenario {
             section: planned.section,
             epoch: planned.epoch,
             from: planned.from,
-            incarnation: self.state.sections[planned.section.0 as usize].incarnation,
+            incarnation: self.state.sections.resident(planned.section).expect("it is planned").incarnation,
             to: planned.to,
             to_incarnation: planned.incarnation,
             handover_id: HandoverId(self.attempts),
@@ -169,18 +169,18 @@ impl Scenario {
     }
 
     fn owners(&self) -> String {
-        let describe = |(record, section): (&SectionRecord, u32)| match record.owner {
+        let describe = |(section, record): (SectionId, &Residence)| match record.owner {
             Some(owner) => {
-                let SectionRecord { epoch, incarnation, .. } = record;
+                let Residence { epoch, incarnation, .. } = record;
                 format!("section {section}: node {owner} incarnation {incarnation}, epoch {epoch}\n")
             }
             None => format!("section {section}: no owner, epoch {}\n", record.epoch),
         };
-        self.state.sections.iter().zip(0..).map(describe).collect()
+        self.state.sections.residents().map(describe).collect()
     }
 
     fn describe_plan(&self) -> String {
-        let Plan { reassigns, handovers, living, draining, no_other_candidate } = &*self.plan;
+        let Plan { reassigns, stranded, handovers, living, draining, no_other_candidate } = &*self.plan;
         let mut text = String::new();
         for (what, nodes) in [("live", living), ("draining", draining), ("no other candidate for", no_other_candidate)]
         {
@@ -190,7 +190,7 @@ impl Scenario {
             }
         }
         for Reassign { section, expected, liveness, to, incarnation } in reassigns {
-            let record = self.state.sections[section.0 as usize];
+            let record = self.state.sections.resident(*section).expect("it is planned");
             let from = match (record.owner, liveness) {
                 (None, _) => String::from("no owner"),
                 (Some(owner), Some(liveness)) => format!("node {owner} at liveness {liveness}"),
@@ -198,6 +198,9 @@ impl Scenario {
             };
             let to = format!("node {to} incarnation {incarnation}");
             text += &format!("reassign section {section} epoch {expected} from {from} to {to}\n");
+        }
+        for Stranded { section, expected, .. } in stranded {
+            text += &format!("section {section} epoch {expected} has no candidate\n");
         }
         for PlannedHandover { section, epoch, from, to, incarnation } in handovers {
             let to = format!("node {to} incarnation {incarnation}");

@@ -1,4 +1,3 @@
-use alloc::string::String;
 use alloc::vec;
 
 use super::*;
@@ -26,7 +25,7 @@ impl World {
     fn new(sections: u64) -> World {
         let mut state = State::default();
         let layout = Layout::new(0..sections * 10, 10).unwrap();
-        state.apply(&Command::DefineSet(SetDefinition { name: String::from("s"), layout }));
+        state.apply(&Command::DefineSet(SetDefinition::only("s", layout)));
         assert_eq!(state.apply(&Command::SetTerms { replaces: None, terms: TERMS }), Answer::TermsSet(Ok(())));
         World { state, arbiter: Arbiter::new(TIMEOUTS), now: Duration::ZERO, tokens: 0 }
     }
@@ -110,7 +109,9 @@ impl World {
 #[test]
 fn sections_wait_for_all_declared_nodes_or_the_registration_grace() {
     let mut world = World::new(100);
-    assert_eq!(*world.evaluate(), Plan::default(), "no node registered");
+    let plan = world.evaluate();
+    assert_eq!(plan.stranded.len(), 100, "no node registered");
+    assert_eq!(*plan, Plan { stranded: plan.stranded.clone(), ..Plan::default() });
     world.register("a1");
     assert_eq!(world.evaluate().reassigns, []);
     assert_eq!(world.arbiter.next_deadline(), Some(TIMEOUTS.registration_grace));
@@ -194,7 +195,7 @@ fn the_wait_covers_the_lease_of_the_incarnation_under_any_terms() {
     assert_eq!(world.state.node(NodeId(1)).unwrap().lease, Duration::from_secs(4), "the first one still owns sections");
     world.pass(5, &["a1"]);
     world.reassign();
-    world.state.sections.iter().for_each(|record| assert_eq!(record.incarnation, Incarnation(3)));
+    world.state.sections.residents().for_each(|(_, record)| assert_eq!(record.incarnation, Incarnation(3)));
 }
 
 /// The arbiter's thread is stopped between its clock and the state while a node renews: the renewal is dated by the

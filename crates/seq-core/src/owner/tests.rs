@@ -387,7 +387,7 @@ fn an_offer_that_is_past_or_meant_for_another_incarnation_is_refused() {
 /// A node that knows the routes of many sections, all of another node.
 fn beside(sections: u64, uids: u64) -> Owner {
     let layout = Layout::new(0..sections * uids, uids as u32).unwrap();
-    let mut owner = Owner::new("s", layout, LeaseTerms::DEFAULTS);
+    let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
     let route = Route { owner: Some(OTHER), epoch: Epoch(1) };
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
@@ -490,7 +490,7 @@ fn an_offer_of_an_epoch_that_cannot_come_next_is_refused_and_not_remembered() {
 fn more_releases_than_one_call_takes_are_spread_over_calls() {
     let sections = 5_000;
     let layout = Layout::new(0..sections * 10, 10).unwrap();
-    let mut owner = Owner::new("s", layout, LeaseTerms::DEFAULTS);
+    let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
     let route = Route { owner: Some(ME.node), epoch: Epoch(1) };
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
@@ -515,13 +515,14 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
 fn a_change_of_owner_is_found_wherever_the_update_names_it() {
     let sections = 1_000u32;
     let layout = Layout::new(0..u64::from(sections) * 10, 10).unwrap();
-    let mut owner = Owner::new("s", layout, LeaseTerms::DEFAULTS);
+    let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
     let run = |first: u32, sections: u32, node: NodeId, epoch: u64| {
         let route = Route { owner: Some(node), epoch: Epoch(epoch) };
         RouteRun { first: SectionId(first), sections, route }
     };
     let changed = |version: u64, base: u64, runs: Vec<RouteRun>| {
+        let layout = layout.clone();
         let update = RouteUpdate { layout, runs, base: RouteVersion(base), ..routes(version, [(0, 0); 4]) };
         OwnershipUpdate { routes: Some(update), ..OwnershipUpdate::default() }
     };

@@ -5,7 +5,7 @@ use super::{Grant, OwnershipUpdate, Session};
 use crate::arbiter::{Plan, PlannedHandover};
 use crate::high_water::Mark;
 use crate::id::{RouteVersion, SectionId};
-use crate::state::{SectionRecord, State};
+use crate::state::{Residence, State};
 
 /// Most handovers in one update where they only even the load: a few for each renewal, so that callers hardly notice them. A
 /// draining node gets as many as it makes at a time.
@@ -26,7 +26,7 @@ impl OwnershipUpdate {
         let most = if plan.draining.contains(&node) { MAX_OUTGOING } else { MAX_HANDOVERS_TO_REBALANCE };
         // The plan may be older than the state; what it plans for an ownership that is over is of no use.
         let stands = |one: &&PlannedHandover| {
-            let record = state.sections.get(one.section.0 as usize);
+            let record = state.sections.resident(one.section);
             one.from == node && record.is_some_and(|record| record.epoch == one.epoch)
         };
         let mut update = OwnershipUpdate {
@@ -37,7 +37,7 @@ impl OwnershipUpdate {
         };
         let Some(routes) = state.routes_since(since) else { return Some(update) };
         update.routes = Some(routes);
-        let grant = |(section, record): (SectionId, &SectionRecord)| Grant {
+        let grant = |(section, record): (SectionId, &Residence)| Grant {
             section,
             epoch: record.epoch,
             ceiling: record.max_seq,

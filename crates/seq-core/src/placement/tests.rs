@@ -10,7 +10,11 @@ use super::*;
 
 /// Places `sections` on nodes written as "name*weight", ids in the order written.
 fn place(sections: u32, nodes: &str) -> Vec<NodeId> {
-    propose(sections, &candidates(nodes))
+    place_on(sections, &candidates(nodes))
+}
+
+fn place_on(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {
+    propose(&(0..sections).map(SectionId).collect::<Vec<_>>(), nodes)
 }
 
 fn candidates(nodes: &str) -> Vec<Candidate<'_>> {
@@ -106,8 +110,8 @@ fn ids_do_not_matter() {
             Candidate { id: NodeId(second), name: "a2", weight: 1 },
         ]
     };
-    let swapped: Vec<NodeId> = propose(100, &nodes(2, 1)).iter().map(|id| NodeId(3 - id.0)).collect();
-    assert_eq!(propose(100, &nodes(1, 2)), swapped);
+    let swapped: Vec<NodeId> = place_on(100, &nodes(2, 1)).iter().map(|id| NodeId(3 - id.0)).collect();
+    assert_eq!(place_on(100, &nodes(1, 2)), swapped);
 }
 
 #[test]
@@ -133,7 +137,7 @@ proptest! {
     #[test]
     fn every_section_has_an_owner_and_no_owner_is_over_its_cap(sections in 1..2_000u32, nodes in nodes()) {
         let nodes = as_candidates(&nodes);
-        let proposal = propose(sections, &nodes);
+        let proposal = place_on(sections, &nodes);
         prop_assert_eq!(proposal.len(), sections as usize);
         let total: u32 = nodes.iter().map(|node| node.weight).sum();
         for node in &nodes {
@@ -154,17 +158,29 @@ proptest! {
             .iter()
             .map(|((name, weight), id)| Candidate { id: NodeId(*id), name, weight: *weight })
             .collect();
-        prop_assert_eq!(propose(sections, &as_candidates(&nodes)), propose(sections, &shuffled));
+        prop_assert_eq!(place_on(sections, &as_candidates(&nodes)), place_on(sections, &shuffled));
     }
 
     #[test]
     fn a_leave_moves_little_beside_the_leavers_sections(sections in 200..4_000u32, nodes in nodes(), leaver in any::<prop::sample::Index>()) {
         prop_assume!(nodes.len() > 1);
         let mut nodes = as_candidates(&nodes);
-        let before = propose(sections, &nodes);
+        let before = place_on(sections, &nodes);
         let leaver = nodes.remove(leaver.index(nodes.len())).id;
-        let after = propose(sections, &nodes);
+        let after = place_on(sections, &nodes);
         let stayed = moved(&before, &after) - load(&before, leaver.0);
         prop_assert!(stayed <= sections as usize / 5, "{} of {} sections of nodes that stay moved", stayed, sections);
     }
+}
+
+#[test]
+fn only_the_given_sections_are_placed_and_counted() {
+    let nodes = candidates("a1 a2");
+    let sections: Vec<SectionId> = (0..200).map(|index| SectionId(index * 7)).collect();
+    let placed = propose(&sections, &nodes);
+    assert_eq!(placed.len(), 200);
+    assert!([1, 2].map(|id| load(&placed, id)).iter().all(|load| *load <= 110), "{placed:?}");
+    let whole = place(1_400, "a1 a2");
+    let same = sections.iter().zip(&placed).filter(|(section, node)| whole[section.0 as usize] == **node).count();
+    assert!(same >= 180, "{same} of 200 have the owner that they have among all sections");
 }

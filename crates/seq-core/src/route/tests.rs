@@ -189,7 +189,7 @@ proptest! {
 fn a_change_copies_the_chunks_that_it_names() {
     let sections = 5 * CHUNK as u32 / 2;
     let layout = Layout::new(0..u64::from(sections) * 10, 10).unwrap();
-    let whole = RouteUpdate { layout, ..update(0, 1, vec![run(0, sections, 1)]) };
+    let whole = RouteUpdate { layout: layout.clone(), ..update(0, 1, vec![run(0, sections, 1)]) };
     let before = RouteTable::from_whole(&whole).unwrap();
     let mut after = before.clone();
     let changed = run(CHUNK as u32 - 1, 2, 2);

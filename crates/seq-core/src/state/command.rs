@@ -1,12 +1,17 @@
 //! The commands of the store's log, their results and refusals.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use core::time::Duration;
 
+use super::set_command::{
+    Arrival, Arrive, Arrived, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback, SetPace,
+    SetRefusal, StartMigration, StartReturn,
+};
 use super::{SetDefinition, Terms};
-use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
+use crate::id::{Epoch, HandoverId, Incarnation, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq};
 use crate::lease::LeaseTerms;
 use crate::limits;
 
@@ -63,6 +68,30 @@ pub enum Command {
         /// The id, 1 or above.
         id: u64,
     },
+    /// Begins a migration.
+    StartMigration(StartMigration),
+    /// Changes how fast a migration goes.
+    Pace(SetPace),
+    /// Sends a section to another set, as its owner requests.
+    Depart(Depart),
+    /// Sends sections without a living owner to another set.
+    DepartSilent(Vec<DepartSilent>),
+    /// Takes sections that departed from another set.
+    Arrive(Arrive),
+    /// Notes what another set's log has.
+    Arrived(Arrived),
+    /// Ends a migration whose sections are to return.
+    Rollback(Rollback),
+    /// Ends a migration whose sections all arrived.
+    Complete(Complete),
+    /// Begins the return of sections that came by a migration.
+    StartReturn(StartReturn),
+    /// Accepts nothing of another set's older lineages any more.
+    Fence(Fence),
+    /// Keeps what other sets sent of themselves and of sections.
+    LearnDirectory(LearnDirectory),
+    /// Ends the quarantine of a restored set.
+    EndQuarantine(EndQuarantine),
 }
 
 /// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
@@ -181,6 +210,31 @@ pub enum Answer {
     Drained(Result<NodeId, CommandRefusal>),
     /// Of [`Command::ClaimStoreId`]: whether the id was free.
     StoreIdClaimed(bool),
+    /// Of [`Command::StartMigration`].
+    MigrationStarted(Result<MigrationId, CommandRefusal>),
+    /// Of [`Command::Pace`].
+    PaceSet(Result<(), CommandRefusal>),
+    /// Of [`Command::Depart`]: the ownership that begins in the other set; a repeat has the result of the first one.
+    Departed(Result<Transferred, CommandRefusal>),
+    /// Of [`Command::DepartSilent`]: in order, the epoch that begins in the other set, or `None` where the section may
+    /// not depart, or its record is not the one that the proposer read.
+    DepartedSilently(Vec<Option<Epoch>>),
+    /// Of [`Command::Arrive`], in order.
+    Arrived(Result<Vec<Arrival>, CommandRefusal>),
+    /// Of [`Command::Arrived`]: how many of them are new.
+    ArrivalsNoted(u32),
+    /// Of [`Command::Rollback`].
+    RolledBack(Result<(), CommandRefusal>),
+    /// Of [`Command::Complete`].
+    Completed(Result<(), CommandRefusal>),
+    /// Of [`Command::StartReturn`]: the id of the return, which may be that of an earlier request.
+    ReturnStarted(Result<MigrationId, CommandRefusal>),
+    /// Of [`Command::Fence`].
+    Fenced(Result<(), CommandRefusal>),
+    /// Of [`Command::LearnDirectory`]: whether anything was new.
+    DirectoryLearned(Result<bool, CommandRefusal>),
+    /// Of [`Command::EndQuarantine`].
+    QuarantineEnded(Result<(), CommandRefusal>),
 }
 
 /// Why a command changed nothing.
@@ -194,9 +248,9 @@ pub enum CommandRefusal {
     )]
     OtherSet {
         /// The stored definition.
-        stored: SetDefinition,
+        stored: Box<SetDefinition>,
         /// The one in the command.
-        given: SetDefinition,
+        given: Box<SetDefinition>,
     },
     /// No set is defined yet.
     #[error("the store has no set yet")]
@@ -292,4 +346,7 @@ pub enum CommandRefusal {
         /// The renewal in the command.
         given: RenewSeq,
     },
+    /// A command between sets; see there.
+    #[error(transparent)]
+    BetweenSets(#[from] SetRefusal),
 }

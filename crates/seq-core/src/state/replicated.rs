@@ -6,10 +6,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::set_command::{
+    Arrival, Arrive, Arrived, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback, SetPace,
+    StartMigration, StartReturn,
+};
 use super::{
     Answer, Command, CommandRefusal, Raise, Reassign, Registration, SetDefinition, Terms, Transfer, Transferred,
 };
-use crate::id::{Epoch, Incarnation, NodeId, RenewSeq, SectionId, Seq};
+use crate::id::{Epoch, Incarnation, MigrationId, NodeId, RenewSeq, SectionId, Seq};
 
 /// A command whose output has one type.
 pub trait Replicated: Into<Command> {
@@ -62,6 +66,10 @@ pub struct RaiseCeilings {
 /// See [`Command::Reassign`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reassignment(pub Vec<Reassign>);
+
+/// See [`Command::DepartSilent`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SilentDepartures(pub Vec<DepartSilent>);
 
 /// See [`Command::Drain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +125,19 @@ replicated! {
     Transfer => Transferred(Result<Transferred, CommandRefusal>), Command::Transfer;
     Drain => Drained(Result<NodeId, CommandRefusal>), |Drain { name, drained }| Command::Drain { name, drained };
     ClaimStoreId => StoreIdClaimed(bool), |ClaimStoreId { id }| Command::ClaimStoreId { id };
+    StartMigration => MigrationStarted(Result<MigrationId, CommandRefusal>), Command::StartMigration;
+    SetPace => PaceSet(Result<(), CommandRefusal>), Command::Pace;
+    Depart => Departed(Result<Transferred, CommandRefusal>), Command::Depart;
+    SilentDepartures => DepartedSilently(Vec<Option<Epoch>>),
+        |SilentDepartures(departs)| Command::DepartSilent(departs);
+    Arrive => Arrived(Result<Vec<Arrival>, CommandRefusal>), Command::Arrive;
+    Arrived => ArrivalsNoted(u32), Command::Arrived;
+    Rollback => RolledBack(Result<(), CommandRefusal>), Command::Rollback;
+    Complete => Completed(Result<(), CommandRefusal>), Command::Complete;
+    StartReturn => ReturnStarted(Result<MigrationId, CommandRefusal>), Command::StartReturn;
+    Fence => Fenced(Result<(), CommandRefusal>), Command::Fence;
+    LearnDirectory => DirectoryLearned(Result<bool, CommandRefusal>), Command::LearnDirectory;
+    EndQuarantine => QuarantineEnded(Result<(), CommandRefusal>), Command::EndQuarantine;
 }
 
 #[cfg(test)]
@@ -125,9 +146,9 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::id::HandoverId;
-    use crate::layout::Layout;
-    use crate::state::State;
+    use crate::id::{HandoverId, Lineage, Revision, SetId};
+    use crate::layout::{Layout, SectionRun};
+    use crate::state::{Arriving, Destination, Pace, SetFacts, SetRefusal, State};
 
     fn apply<C: Replicated>(state: &mut State, command: C) -> C::Output {
         C::output(state.apply(&command.into()))
@@ -137,7 +158,7 @@ mod tests {
     fn every_command_gets_its_own_output() {
         let state = &mut State::default();
         let layout = Layout::new(0..1_000, 100).unwrap();
-        assert_eq!(apply(state, SetDefinition { name: "dev".into(), layout }), Ok(()));
+        assert_eq!(apply(state, SetDefinition::only("dev", layout)), Ok(()));
         let terms = Terms { lease_wait: Duration::from_secs(10) };
         assert_eq!(apply(state, SetTerms { replaces: None, terms }), Ok(()));
         let (one, incarnation) = apply(state, Registration::new("a1", "a1:1", 1)).unwrap();
@@ -154,5 +175,43 @@ mod tests {
         assert_eq!(apply(state, transfer), Ok(Transferred { epoch: Epoch(2), max_seq: Seq(7) }));
         assert_eq!(apply(state, Drain { name: "a1".into(), drained: true }), Ok(one));
         assert!(apply(state, ClaimStoreId { id: 4 }));
+    }
+
+    #[test]
+    fn every_command_between_sets_gets_its_own_output() {
+        let state = &mut State::default();
+        let layout = Layout::new(0..1_000, 100).unwrap();
+        assert_eq!(apply(state, SetDefinition::only("dev", layout.clone())), Ok(()));
+        let (from, incarnation) = apply(state, Registration::new("a1", "a1:1", 1)).unwrap();
+        let (to, id, lineage) = (SetId(9), MigrationId(5), Lineage(0));
+        let (name, addrs, revision) = ("other".into(), vec![], Revision(1));
+        let facts = SetFacts { id: to, lineage, revision, name, addrs, closing: false };
+        assert_eq!(apply(state, LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }), Ok(true));
+        let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
+        let (layout_id, runs) = (layout.id(), vec![SectionRun { first: SectionId(0), sections: 2 }]);
+        assert_eq!(apply(state, StartMigration { id, to, lineage, layout_id, runs, pace }), Ok(id));
+        assert_eq!(apply(state, SetPace { id, pace }), Ok(()));
+        let (section, epoch, handover_id) = (SectionId(0), Epoch(1), HandoverId(3));
+        let first = Reassign { section, expected: Epoch(0), liveness: None, to: from, incarnation };
+        assert_eq!(apply(state, Reassignment(vec![first])), [Some(epoch)]);
+        let there = Destination { set: to, lineage, node: None, incarnation: Incarnation(0) };
+        let depart = Depart { section, epoch, from, incarnation, to: there, handover_id, migration: id };
+        assert_eq!(apply(state, depart), Ok(Transferred { epoch: Epoch(2), max_seq: Seq(0) }));
+        let (section, expected, liveness) = (SectionId(1), Epoch(0), None);
+        let silent = DepartSilent { section, expected, liveness, to, lineage, migration: id };
+        assert_eq!(apply(state, SilentDepartures(vec![silent])), [Some(Epoch(1))]);
+        let sections = vec![(SectionId(0), Epoch(2)), (SectionId(1), Epoch(1)), (SectionId(1), Epoch(9))];
+        assert_eq!(apply(state, Arrived { at: to, lineage, sections, ended: vec![] }), 2);
+        assert_eq!(apply(state, Rollback { id }), Ok(()));
+        assert_eq!(apply(state, Complete { id }), Err(SetRefusal::MigrationOver { migration: id }.into()));
+        let (epoch, max_seq, migration) = (Epoch(2), Seq(70), MigrationId(6));
+        let back = Arriving { section, epoch, max_seq, handover_id, node: Some(from), incarnation, migration };
+        let sections = vec![back, Arriving { epoch: Epoch(1), ..back }];
+        let arrive = Arrive { from: to, from_lineage: lineage, to_lineage: lineage, layout_id, sections };
+        assert_eq!(apply(state, arrive), Ok(vec![Arrival::Arrived, Arrival::Past]));
+        let back = StartReturn { of: MigrationId(6), to, id: MigrationId(7), pace, settled: true };
+        assert_eq!(apply(state, back), Ok(MigrationId(7)));
+        assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1) }), Ok(()));
+        assert_eq!(apply(state, EndQuarantine { lineage, responded: vec![] }), Ok(()));
     }
 }

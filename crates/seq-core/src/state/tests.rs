@@ -9,7 +9,7 @@ use crate::lease::LeaseTerms;
 use crate::route::RouteTable;
 
 fn definition(name: &str) -> SetDefinition {
-    SetDefinition { name: name.into(), layout: Layout::new(0..400, 100).unwrap() }
+    SetDefinition::only(name, Layout::new(0..400, 100).unwrap())
 }
 
 /// Four sections and no nodes.
@@ -27,6 +27,10 @@ fn served() -> State {
     assert_eq!(reassign(&mut state, &[(0, 0, 1, 1), (1, 0, 1, 1)]), [Some(Epoch(1)), Some(Epoch(1))]);
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, 100), (1, 1, 100)]), Ok(vec![Some(Seq(100)), Some(Seq(100))]));
     state
+}
+
+fn record(state: &State, section: u32) -> Residence {
+    *state.sections.resident(SectionId(section)).unwrap()
 }
 
 /// A registration that follows the newest incarnation of the name.
@@ -88,7 +92,7 @@ fn raise(
 
 /// The liveness counter of a section's owner, as a proposer reads it now.
 fn liveness(state: &State, section: u32) -> Option<Liveness> {
-    let record = state.sections.get(section as usize)?;
+    let record = state.sections.resident(SectionId(section))?;
     let owner = state.node(record.owner?)?;
     (owner.incarnation == record.incarnation).then_some(owner.liveness)
 }
@@ -119,7 +123,7 @@ fn the_set_is_defined_once_and_for_good() {
     assert_eq!(state.apply(&Command::DefineSet(definition("dev"))), Answer::SetDefined(Ok(())));
     let wider = SetDefinition { layout: Layout::new(0..500, 100).unwrap(), ..definition("dev") };
     for given in [definition("other"), wider] {
-        let refusal = CommandRefusal::OtherSet { stored: definition("dev"), given: given.clone() };
+        let refusal = CommandRefusal::OtherSet { stored: Box::new(definition("dev")), given: Box::new(given.clone()) };
         assert_eq!(state.apply(&Command::DefineSet(given)), Answer::SetDefined(Err(refusal)));
     }
     assert_eq!(timeless(&state), timeless(&before));
@@ -128,7 +132,7 @@ fn the_set_is_defined_once_and_for_good() {
 #[test]
 fn a_refused_set_is_named_with_the_stored_one() {
     let wider = SetDefinition { layout: Layout::new(0..500, 50).unwrap(), ..definition("dev") };
-    let refusal = CommandRefusal::OtherSet { stored: definition("dev"), given: wider };
+    let refusal = CommandRefusal::OtherSet { stored: Box::new(definition("dev")), given: Box::new(wider) };
     assert_eq!(
         format!("{refusal}"),
         "the stored set is dev with uids 0..400 in sections of 100, not dev with uids 0..500 in sections of 50"
@@ -272,14 +276,15 @@ fn a_raise_is_absolute_and_never_lowers() {
     for (to, committed) in [(100, 100), (250, 250), (250, 250), (99, 250), (0, 250), (251, 251)] {
         assert_eq!(raise(&mut state, (1, 1), &[(0, 1, to)]), Ok(vec![Some(Seq(committed))]), "to {to}");
     }
-    assert_eq!(state.sections[1].max_seq, Seq(100), "the other section keeps its ceiling");
+    assert_eq!(record(&state, 1).max_seq, Seq(100), "the other section keeps its ceiling");
 }
 
 #[test]
 fn a_raise_past_the_last_number_is_refused() {
     let mut state = served();
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, Seq::MAX.0 + 1)]), Ok(vec![None]));
-    state.sections[0].max_seq = Seq(Seq::MAX.0 - 1);
+    let last = Residence { max_seq: Seq(Seq::MAX.0 - 1), ..record(&state, 0) };
+    state.sections.put(SectionId(0), SectionRecord::Resident(last));
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, Seq::MAX.0)]), Ok(vec![Some(Seq::MAX)]));
 }
 
@@ -305,21 +310,21 @@ fn each_raise_of_a_batch_stands_alone() {
     let mut state = served();
     let batch = [(0, 0, 900), (0, 2, 900), (1, 1, 500), (2, 1, 900), (2, 0, 900), (4, 1, 900)];
     assert_eq!(raise(&mut state, (1, 1), &batch), Ok(vec![None, None, Some(Seq(500)), None, None, None]));
-    assert_eq!(state.sections.iter().map(|record| record.max_seq.0).collect::<Vec<_>>(), [100, 500, 0, 0]);
+    assert_eq!([0, 1, 2, 3].map(|section| record(&state, section).max_seq.0), [100, 500, 0, 0]);
 }
 
 #[test]
 fn the_sections_of_another_are_not_raised() {
     let mut state = served();
     assert_eq!(raise(&mut state, (2, 1), &[(0, 1, 900)]), Ok(vec![None]));
-    assert_eq!(state.sections[0].max_seq, Seq(100));
+    assert_eq!(record(&state, 0).max_seq, Seq(100));
 }
 
 #[test]
 fn a_new_owner_begins_at_the_ceiling_and_the_old_epoch_is_over() {
     let mut state = served();
     assert_eq!(reassign(&mut state, &[(0, 1, 2, 1)]), [Some(Epoch(2))]);
-    let record = state.sections[0];
+    let record = record(&state, 0);
     assert_eq!((record.owner, record.epoch, record.max_seq), (Some(NodeId(2)), Epoch(2), Seq(100)));
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, 900)]), Ok(vec![None]));
     assert_eq!(raise(&mut state, (2, 1), &[(0, 1, 900)]), Ok(vec![None]));
@@ -384,7 +389,7 @@ fn a_transfer_keeps_the_ceiling_and_a_repeat_has_the_same_result() {
     let mut state = served();
     let made = Ok(Transferred { epoch: Epoch(2), max_seq: Seq(100) });
     assert_eq!(transfer(&mut state, (2, 1), 7), made);
-    let record = state.sections[0];
+    let record = record(&state, 0);
     assert_eq!((record.owner, record.epoch, record.handover_id), (Some(NodeId(2)), Epoch(2), HandoverId(7)));
     let version = state.route_version;
     assert_eq!(transfer(&mut state, (2, 1), 7), made);
@@ -402,7 +407,7 @@ fn a_transfer_to_an_incarnation_that_is_over_is_refused_for_good() {
     let mut state = served();
     register(&mut state, "a2", 22).unwrap();
     assert_eq!(transfer(&mut state, (2, 1), 1), Err(other_incarnation(2, 2, 1)));
-    assert_eq!(state.sections[0].owner, Some(NodeId(1)));
+    assert_eq!(record(&state, 0).owner, Some(NodeId(1)));
     assert!(transfer(&mut state, (2, 2), 2).is_ok());
 }
 
@@ -413,7 +418,8 @@ fn released_sections_have_no_owner_under_the_next_epoch() {
     let (node, incarnation, renew_seq) = (NodeId(1), Incarnation(1), RenewSeq(1));
     let answer = state.apply(&Command::Renew { node, incarnation, renew_seq, released, leaving: true });
     assert_eq!(answer, Answer::Renewed(Ok(())));
-    let owners: Vec<_> = state.sections.iter().map(|record| (record.owner, record.epoch.0, record.max_seq.0)).collect();
+    let owners: Vec<_> =
+        state.sections.residents().map(|(_, record)| (record.owner, record.epoch.0, record.max_seq.0)).collect();
     assert_eq!(owners, [(None, 2, 100), (Some(NodeId(1)), 1, 100), (None, 0, 0), (None, 0, 0)]);
     assert!(state.nodes[0].leaving);
     register(&mut state, "a1", 12).unwrap();
@@ -459,15 +465,15 @@ fn routes_grow_with_owners_and_addresses_only() {
 #[test]
 #[should_panic(expected = "a ceiling would fall")]
 fn a_falling_ceiling_stops_the_process() {
-    let mut record = SectionRecord { max_seq: Seq(5), ..SectionRecord::default() };
-    record.advance(SectionRecord { max_seq: Seq(4), ..record });
+    let mut record = Residence { max_seq: Seq(5), ..Residence::default() };
+    record.advance(Residence { max_seq: Seq(4), ..record });
 }
 
 #[test]
 #[should_panic(expected = "an ownership would not get an epoch of its own")]
 fn a_change_of_owner_within_an_epoch_stops_the_process() {
-    let mut record = SectionRecord::default();
-    record.advance(SectionRecord { owner: Some(NodeId(1)), ..record });
+    let mut record = Residence::default();
+    record.advance(Residence { owner: Some(NodeId(1)), ..record });
 }
 
 /// The same rules without the representation: names and numbers in maps, one command at a time.
@@ -595,6 +601,7 @@ impl Twin {
                 }
                 vec![free.then_some(0)]
             }
+            other => unreachable!("{other:?} is of the tests of several sets"),
         }
     }
 }
@@ -611,6 +618,7 @@ fn plain(answer: Answer) -> Vec<Option<u64>> {
         Answer::Transferred(outcome) => vec![outcome.ok().map(|made| made.epoch.0)],
         Answer::Drained(outcome) => vec![outcome.ok().map(|_| 0)],
         Answer::StoreIdClaimed(free) => vec![free.then_some(0)],
+        other => unreachable!("{other:?} is of the tests of several sets"),
     }
 }
 
@@ -696,7 +704,7 @@ proptest! {
             if answer.iter().all(Option::is_none) {
                 prop_assert_eq!(&without_liveness(&state), &without_liveness(&before), "a refused command changed something");
             }
-            for (old, new) in before.sections.iter().zip(&state.sections) {
+            for ((_, old), (_, new)) in before.sections.residents().zip(state.sections.residents()) {
                 prop_assert!(new.epoch >= old.epoch && new.max_seq >= old.max_seq && new.routed >= old.routed);
             }
             for (old, new) in before.nodes.iter().zip(&state.nodes) {
@@ -704,9 +712,9 @@ proptest! {
             }
             prop_assert!(state.route_version >= before.route_version);
         }
-        for (record, known) in state.sections.iter().zip(twin.sections.values()) {
+        for ((_, record), known) in state.sections.residents().zip(twin.sections.values()) {
             let name = record.owner.map(|id| state.node(id).unwrap().name.clone());
-            let SectionRecord { epoch, incarnation, max_seq, handover_id, .. } = record;
+            let Residence { epoch, incarnation, max_seq, handover_id, .. } = record;
             prop_assert_eq!(&(epoch.0, name, incarnation.0, max_seq.0, handover_id.0), known);
         }
         for node in &state.nodes {
@@ -728,7 +736,7 @@ proptest! {
                 prop_assert_eq!(follower.nodes(), whole.nodes());
                 prop_assert_eq!(follower.version(), whole.version());
                 for section in (0..4).map(SectionId) {
-                    let record = state.sections[section.0 as usize];
+                    let record = record(&state, section.0);
                     prop_assert_eq!(follower.get(section).unwrap().owner, record.owner);
                     prop_assert_eq!(follower.get(section).unwrap().epoch, record.epoch);
                 }

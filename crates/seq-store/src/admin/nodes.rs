@@ -145,7 +145,7 @@ impl NodeAdmin {
 /// Number of sections that each node owns, in any incarnation.
 fn owned(state: &State) -> BTreeMap<NodeId, u32> {
     let mut owned = BTreeMap::new();
-    for owner in state.sections.iter().filter_map(|record| record.owner) {
+    for owner in state.sections.residents().filter_map(|(_, record)| record.owner) {
         *owned.entry(owner).or_insert(0) += 1;
     }
     owned
@@ -171,6 +171,6 @@ fn list(set: &str, state: &State, plan: &Plan) -> ListNodesResponse {
     ListNodesResponse {
         set: set.to_owned(),
         nodes: nodes.collect(),
-        unowned: state.sections.iter().filter(|record| record.owner.is_none()).count() as u32,
+        unowned: state.sections.residents().filter(|(_, record)| record.owner.is_none()).count() as u32,
     }
 }

@@ -110,7 +110,7 @@ impl View {
     fn set_gauges(&self) {
         let (set, node) = (self.set.name.clone(), self.node.to_string());
         let (sections, unowned, RouteVersion(version)) =
-            self.replicated.read(|state| (state.sections.len(), unowned(state), state.route_version));
+            self.replicated.read(|state| (state.sections.residents().count(), unowned(state), state.route_version));
         for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned)] {
             metrics::gauge!(SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
                 .set(f64::from(value));
@@ -172,7 +172,7 @@ fn member(member: MemberStatus) -> StoreMember {
 
 fn allocs(state: &State) -> Vec<AllocMember> {
     let mut owned = vec![0u32; state.nodes.len()];
-    for record in &state.sections {
+    for (_, record) in state.sections.residents() {
         let Some(owner) = record.owner else { continue };
         let current = state.node(owner).is_some_and(|node| node.incarnation == record.incarnation);
         owned[owner.0 as usize - 1] += u32::from(current);
@@ -191,5 +191,5 @@ fn allocs(state: &State) -> Vec<AllocMember> {
 }
 
 fn unowned(state: &State) -> u32 {
-    state.sections.iter().filter(|record| record.owner.is_none()).count() as u32
+    state.sections.residents().filter(|(_, record)| record.owner.is_none()).count() as u32
 }

@@ -276,7 +276,7 @@ mod tests {
 
         let mut state = State::default();
         let layout = Layout::new(0..1_000, 100).unwrap();
-        state.apply(&Command::DefineSet(SetDefinition { name: "im-a".into(), layout }));
+        state.apply(&Command::DefineSet(SetDefinition::only("im-a", layout)));
         state.apply(&Command::SetTerms { replaces: None, terms: Terms { lease_wait: Duration::from_secs(10) } });
         for (name, lease) in [("a1", 2), ("a2", 4), ("a3", 8)] {
             state.apply(&Command::Register(Registration {

@@ -245,6 +245,8 @@ fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
         CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
         CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
         CommandRefusal::StoreBehind { .. } => Reason::StoreBehind,
+        // No request of an AllocSvr is a command between sets.
+        CommandRefusal::BetweenSets(_) => Reason::OtherSet,
     };
     let current = match refusal {
         CommandRefusal::OtherIncarnation { current, .. } | CommandRefusal::OtherPredecessor { current, .. } => {

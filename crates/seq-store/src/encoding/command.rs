@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use rkyv::{Archive, Deserialize, Serialize};
-use seq_core::state::{self, Registration, SetDefinition};
-use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
+use seq_core::layout::{SectionRun, Space};
+use seq_core::state::{self, Home, Registration, SetDefinition};
+use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq, SetId};
 
 use super::Contradiction;
+use super::set_command::SetCommand;
 
-/// A command. The order of the variants is the format.
+/// A command. The order of the variants is the format. The large ones that are rare are apart, so that a renewal is no
+/// longer for them.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) enum Command {
-    DefineSet(Set),
+    DefineSet(Box<Set>),
     Register {
         name: String,
         addr: String,
@@ -54,6 +57,7 @@ pub(crate) enum Command {
         replaces: Option<Terms>,
         terms: Terms,
     },
+    Sets(Box<SetCommand>),
 }
 
 /// Bounds of leases.
@@ -119,33 +123,85 @@ impl From<Transfer> for state::Transfer {
     }
 }
 
-/// A set's definition.
+/// A set's definition. One column for each field of a space of the layout, and of a home.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Set {
     name: String,
-    start: u64,
-    end: u64,
-    section_size: u32,
+    id: u64,
+    starts: Vec<u64>,
+    ends: Vec<u64>,
+    section_sizes: Vec<u32>,
+    homes: Runs,
+    home_sets: Vec<u64>,
 }
 
 impl From<&SetDefinition> for Set {
     fn from(set: &SetDefinition) -> Set {
-        let uids = set.layout.uids();
-        Set { name: set.name.clone(), start: uids.start, end: uids.end, section_size: set.layout.section_size() }
+        Set {
+            name: set.name.clone(),
+            id: set.id.0,
+            starts: set.layout.spaces().map(|space| space.uids().start).collect(),
+            ends: set.layout.spaces().map(|space| space.uids().end).collect(),
+            section_sizes: set.layout.spaces().map(Space::section_size).collect(),
+            homes: Runs::from_core(set.homes.iter().map(|home| home.sections)),
+            home_sets: set.homes.iter().map(|home| home.set.0).collect(),
+        }
     }
 }
 
 impl Set {
     pub(super) fn into_core(self) -> Result<SetDefinition, Contradiction> {
-        let layout = Layout::new(self.start..self.end, self.section_size).map_err(|_| "the set's layout is none")?;
-        Ok(SetDefinition { name: self.name, layout })
+        let Set { name, id, starts, ends, section_sizes, homes, home_sets } = self;
+        let spaces = starts.len();
+        if [ends.len(), section_sizes.len()] != [spaces; 2] || home_sets.len() != homes.len() {
+            return Err("the columns of the set's definition differ in length");
+        }
+        let mut layout: Option<Layout> = None;
+        for space in 0..spaces {
+            let (uids, size) = (starts[space]..ends[space], section_sizes[space]);
+            let longer = match &layout {
+                None => Layout::new(uids, size).ok(),
+                Some(layout) => Space::dense(uids, size).ok().and_then(|space| layout.append(space).ok()),
+            };
+            layout = Some(longer.ok_or("the set's layout is none")?);
+        }
+        let layout = layout.ok_or("the set's layout is none")?;
+        let home = |(sections, set)| Home { sections, set: SetId(set) };
+        let homes = homes.into_core()?.into_iter().zip(home_sets).map(home).collect();
+        Ok(SetDefinition { name, id: SetId(id), layout, homes })
+    }
+}
+
+/// Runs of sections.
+#[derive(Archive, Serialize, Deserialize, Debug, Default)]
+pub(crate) struct Runs {
+    firsts: Vec<u32>,
+    sections: Vec<u32>,
+}
+
+impl Runs {
+    pub(super) fn from_core(runs: impl Iterator<Item = SectionRun>) -> Runs {
+        let (firsts, sections) = runs.map(|run| (run.first.0, run.sections)).unzip();
+        Runs { firsts, sections }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.firsts.len()
+    }
+
+    pub(super) fn into_core(self) -> Result<Vec<SectionRun>, Contradiction> {
+        if self.sections.len() != self.firsts.len() {
+            return Err("the columns of runs differ in length");
+        }
+        let run = |(first, sections)| SectionRun { first: SectionId(first), sections };
+        Ok(self.firsts.into_iter().zip(self.sections).map(run).collect())
     }
 }
 
 impl From<&state::Command> for Command {
     fn from(command: &state::Command) -> Command {
         match command {
-            state::Command::DefineSet(set) => Command::DefineSet(set.into()),
+            state::Command::DefineSet(set) => Command::DefineSet(Box::new(set.into())),
             state::Command::SetTerms { replaces, terms } => {
                 Command::SetTerms { replaces: replaces.map(Terms::from), terms: (*terms).into() }
             }
@@ -182,6 +238,7 @@ impl From<&state::Command> for Command {
             state::Command::Transfer(transfer) => Command::Transfer(transfer.into()),
             state::Command::Drain { name, drained } => Command::Drain { name: name.clone(), drained: *drained },
             state::Command::ClaimStoreId { id } => Command::ClaimStoreId { id: *id },
+            between_sets => Command::Sets(Box::new(SetCommand::from_core(between_sets))),
         }
     }
 }
@@ -243,6 +300,7 @@ impl Command {
             Command::Transfer(transfer) => state::Command::Transfer(transfer.into()),
             Command::Drain { name, drained } => state::Command::Drain { name, drained },
             Command::ClaimStoreId { id } => state::Command::ClaimStoreId { id },
+            Command::Sets(command) => command.into_core()?,
         })
     }
 }

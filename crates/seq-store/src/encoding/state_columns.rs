@@ -1,13 +1,18 @@
 //! The state of a set: [`seq_core::state::State`] as columns, and back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rkyv::{Archive, Deserialize, Serialize};
-use seq_core::state::{self, NodeRecord, SectionRecord};
-use seq_core::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, RouteVersion, Seq};
+use seq_core::state::{self, NodeRecord, Residence, SectionRecord, SectionRecords};
+use seq_core::{
+    Epoch, HandoverId, Incarnation, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision, RouteVersion,
+    SectionId, Seq,
+};
 
 use super::Contradiction;
 use super::command::{Set, Terms, nanos};
+use super::set_columns::{Directory, Elsewhere, Migration, PeerSet};
 
 /// The state of a set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
@@ -19,11 +24,21 @@ pub(crate) struct State {
     store_ids: Vec<u64>,
     terms: Option<Terms>,
     revision: u64,
+    elsewhere: Elsewhere,
+    lineage: u64,
+    quarantined: bool,
+    restores: u32,
+    directory: Directory,
+    recalled: Directory,
+    sets: Vec<PeerSet>,
+    migrations: Vec<Migration>,
 }
 
-/// One column for each field of a section's record, by section id.
+/// One column for each field of the record of a section that is in the set, in order of section.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct Sections {
+    ids: Vec<u32>,
+    since: Vec<u64>,
     epochs: Vec<u64>,
     /// 0: no owner.
     owners: Vec<u32>,
@@ -31,6 +46,7 @@ struct Sections {
     max_seqs: Vec<u64>,
     routed: Vec<u64>,
     handover_ids: Vec<u64>,
+    came_by: Vec<u64>,
 }
 
 /// One column for each field of a node's record, by node id minus one.
@@ -58,6 +74,14 @@ impl From<&state::State> for State {
             store_ids: state.store_ids.clone(),
             terms: state.terms.map(Terms::from),
             revision: state.revision.0,
+            elsewhere: Elsewhere::from_core(&state.sections),
+            lineage: state.lineage.0,
+            quarantined: state.quarantined,
+            restores: state.restores,
+            directory: (&state.directory).into(),
+            recalled: (&state.recalled).into(),
+            sets: state.sets.iter().map(PeerSet::from_core).collect(),
+            migrations: state.migrations.iter().map(Migration::from_core).collect(),
         }
     }
 }
@@ -66,11 +90,19 @@ impl State {
     pub(crate) fn into_core(self) -> Result<state::State, Contradiction> {
         let set = self.set.map(Set::into_core).transpose()?;
         let nodes = self.nodes.into_core()?;
-        let sections = self.sections.into_core(nodes.len())?;
-        let expected = set.as_ref().map_or(0, |set| set.layout.sections() as usize);
-        if sections.len() != expected {
-            return Err("there is not one record for each section of the set");
+        let layout_sections = set.as_ref().map_or(0, |set| set.layout.sections());
+        let mut sections = SectionRecords::new(layout_sections);
+        for (section, record) in self.sections.into_core(nodes.len())?.chain(self.elsewhere.into_core()) {
+            if section.0 >= layout_sections {
+                return Err("a section is not of the layout");
+            }
+            if sections.get(section) != Some(&SectionRecord::Never) {
+                return Err("a section has two records");
+            }
+            sections.put(section, record);
         }
+        let migrations: BTreeMap<MigrationId, state::Migration> =
+            self.migrations.into_iter().map(Migration::into_core).collect::<Result<_, _>>()?;
         if !self.store_ids.is_sorted_by(|a, b| a < b) {
             return Err("the ids of the store's members are not in order");
         }
@@ -82,26 +114,40 @@ impl State {
             store_ids: self.store_ids,
             terms: self.terms.map(state::Terms::from),
             revision: Revision(self.revision),
+            lineage: Lineage(self.lineage),
+            quarantined: self.quarantined,
+            restores: self.restores,
+            directory: self.directory.into_core()?,
+            recalled: self.recalled.into_core()?,
+            sets: self.sets.into_iter().map(PeerSet::into_core).collect(),
+            migrations,
         })
     }
 }
 
 impl Sections {
-    fn from_core(records: &[SectionRecord]) -> Sections {
-        Sections {
-            epochs: records.iter().map(|record| record.epoch.0).collect(),
-            owners: records.iter().map(|record| record.owner.map_or(0, |owner| owner.0)).collect(),
-            incarnations: records.iter().map(|record| record.incarnation.0).collect(),
-            max_seqs: records.iter().map(|record| record.max_seq.0).collect(),
-            routed: records.iter().map(|record| record.routed.0).collect(),
-            handover_ids: records.iter().map(|record| record.handover_id.0).collect(),
+    fn from_core(records: &SectionRecords) -> Sections {
+        let mut sections = Sections::default();
+        for (id, record) in records.residents() {
+            let Residence { since, epoch, owner, incarnation, max_seq, routed, handover_id, came_by } = *record;
+            sections.ids.push(id.0);
+            sections.since.push(since.0);
+            sections.epochs.push(epoch.0);
+            sections.owners.push(owner.map_or(0, |owner| owner.0));
+            sections.incarnations.push(incarnation.0);
+            sections.max_seqs.push(max_seq.0);
+            sections.routed.push(routed.0);
+            sections.handover_ids.push(handover_id.0);
+            sections.came_by.push(came_by.0);
         }
+        sections
     }
 
-    fn into_core(self, nodes: usize) -> Result<Vec<SectionRecord>, Contradiction> {
-        let rows = self.epochs.len();
-        let Sections { owners, incarnations, max_seqs, routed, handover_ids, .. } = &self;
-        if [owners.len(), incarnations.len(), max_seqs.len(), routed.len(), handover_ids.len()] != [rows; 5] {
+    fn into_core(self, nodes: usize) -> Result<impl Iterator<Item = (SectionId, SectionRecord)>, Contradiction> {
+        let rows = self.ids.len();
+        let Sections { since, epochs, owners, incarnations, max_seqs, routed, handover_ids, came_by, .. } = &self;
+        let numbers = [since, epochs, incarnations, max_seqs, routed, handover_ids, came_by];
+        if numbers.iter().any(|column| column.len() != rows) || owners.len() != rows {
             return Err("the sections' columns differ in length");
         }
         if self.owners.iter().any(|owner| *owner as usize > nodes) {
@@ -110,15 +156,19 @@ impl Sections {
         if self.max_seqs.iter().any(|max_seq| *max_seq > Seq::MAX.0) {
             return Err("a ceiling is above 2^63-1");
         }
-        let record = |row: usize| SectionRecord {
-            epoch: Epoch(self.epochs[row]),
-            owner: (self.owners[row] != 0).then(|| NodeId(self.owners[row])),
-            incarnation: Incarnation(self.incarnations[row]),
-            max_seq: Seq(self.max_seqs[row]),
-            routed: RouteVersion(self.routed[row]),
-            handover_id: HandoverId(self.handover_ids[row]),
-        };
-        Ok((0..rows).map(record).collect())
+        Ok((0..rows).map(move |row| {
+            let residence = Residence {
+                since: Epoch(self.since[row]),
+                epoch: Epoch(self.epochs[row]),
+                owner: (self.owners[row] != 0).then(|| NodeId(self.owners[row])),
+                incarnation: Incarnation(self.incarnations[row]),
+                max_seq: Seq(self.max_seqs[row]),
+                routed: RouteVersion(self.routed[row]),
+                handover_id: HandoverId(self.handover_ids[row]),
+                came_by: MigrationId(self.came_by[row]),
+            };
+            (SectionId(self.ids[row]), SectionRecord::Resident(residence))
+        }))
     }
 }
 

@@ -1,15 +1,22 @@
-//! The bytes of format 3. Once released they are on the disks of others: when one of these tests fails, the format was
+//! The bytes of format 4. Once released they are on the disks of others: when one of these tests fails, the format was
 //! changed, and the change belongs into a new format version.
 
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use seq_core::directory::{Claim, ClaimRun, Directory};
+use seq_core::layout::{SectionRun, Space};
+use seq_core::limits;
 use seq_core::state::{
-    Command, NodeRecord, Raise, Reassign, Registration, SectionRecord, SetDefinition, State, Terms, Transfer,
+    Arrive, Arrived, Arriving, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine, Fence, Gone, Home,
+    LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine, Raise, Reassign, Registration, Residence,
+    Rollback, Scope, SectionRecord, SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn,
+    State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
-    Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, RouteVersion, SectionId, Seq,
+    Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
+    RouteVersion, SectionId, Seq, SetId,
 };
 use seq_raft::MAX_COMMAND_BODY_BYTES;
 
@@ -27,19 +34,71 @@ fn check_command(command: &Command, expected: Expect) {
     assert_eq!(&decode_command(&encoded).unwrap(), command);
 }
 
+/// Two spaces of two sections and four, the last of which begin in another set.
 fn set() -> SetDefinition {
-    SetDefinition { name: "dev".into(), layout: Layout::new(0..1_000, 500).unwrap() }
+    let layout = Layout::new(0..1_000, 500).unwrap().append(Space::dense(5_000..5_100, 25).unwrap()).unwrap();
+    let home = |first, sections, set| Home { sections: run(first, sections), set: SetId(set) };
+    SetDefinition { name: "dev".into(), id: SetId(0xd5), layout, homes: vec![home(0, 4, 0xd5), home(4, 2, 0xe6)] }
+}
+
+fn run(first: u32, sections: u32) -> SectionRun {
+    SectionRun { first: SectionId(first), sections }
+}
+
+fn claim(first: u32, sections: u32, since: u64, set: u64) -> ClaimRun {
+    ClaimRun { sections: run(first, sections), claim: Claim { since: Epoch(since), set: SetId(set) } }
+}
+
+const PACE: Pace = Pace { rate: 50, max_pause: Duration::from_millis(20), paused: true };
+
+const TO: Destination =
+    Destination { set: SetId(0xe6), lineage: Lineage(1 << 32), node: Some(NodeId(2)), incarnation: Incarnation(3) };
+
+fn facts() -> SetFacts {
+    SetFacts {
+        id: SetId(0xe6),
+        lineage: Lineage(1 << 32),
+        revision: Revision(8),
+        name: "im-b".into(),
+        addrs: vec!["127.0.0.1:7200".into()],
+        closing: false,
+    }
 }
 
 fn state() -> State {
-    let section = |epoch, owner, max_seq| SectionRecord {
+    let resident = |epoch, owner, max_seq| Residence {
+        since: Epoch(epoch / 2),
         epoch: Epoch(epoch),
         owner,
         incarnation: Incarnation(epoch),
         max_seq: Seq(max_seq),
         routed: RouteVersion(epoch),
         handover_id: HandoverId(epoch * 2),
+        came_by: MigrationId(epoch * 3),
     };
+    let mut sections = SectionRecords::new(set().layout.sections());
+    sections.put(SectionId(0), SectionRecord::Resident(resident(3, Some(NodeId(1)), 10_000)));
+    sections.put(SectionId(1), SectionRecord::Resident(resident(0, None, 0)));
+    let (handover_id, routed) = (HandoverId(8), RouteVersion(2));
+    let (epoch, max_seq, by) = (Epoch(5), Seq(700), MigrationId(0x77));
+    let tombstone = Tombstone { epoch, to: TO, handover_id, max_seq, by, arrived: true, routed };
+    sections.put(SectionId(2), SectionRecord::Departed(tombstone));
+    sections.put(SectionId(3), SectionRecord::Gone(Gone { fence: Epoch(6), home: SetId(0xe6), routed }));
+    let quarantine = Quarantine { since: Epoch(1), epoch: Epoch(2), max_seq: Seq(90), routed };
+    sections.put(SectionId(5), SectionRecord::Quarantined(quarantine));
+    let mut directory = Directory::default();
+    directory.merge(&[claim(0, 6, 0, 0xd5)]);
+    directory.merge(&[claim(2, 2, 5, 0xe6)]);
+    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase };
+    let migrations = [
+        (MigrationId(0x77), migration(Scope::Runs(vec![run(2, 2)]), Phase::Open)),
+        (
+            MigrationId(0x78),
+            migration(Scope::Return { of: MigrationId(9), settled: true }, Phase::RolledBack { noted: false }),
+        ),
+        (MigrationId(0x79), migration(Scope::Runs(vec![run(0, 1)]), Phase::Completed { noted: true })),
+    ];
+    let peer = PeerSet { fenced: Lineage(1 << 32), closing: true, facts: Some(facts()) };
     let node = NodeRecord {
         name: "a1".into(),
         addr: "127.0.0.1:7100".into(),
@@ -54,12 +113,19 @@ fn state() -> State {
     };
     State {
         set: Some(set()),
-        sections: vec![section(3, Some(NodeId(1)), 10_000), section(0, None, 0)],
+        sections,
         nodes: vec![node],
         route_version: RouteVersion(3),
         store_ids: vec![1, 2, 4],
         terms: Some(Terms { lease_wait: Duration::from_millis(2_500) }),
         revision: Revision(77),
+        lineage: Lineage(7 << 32 | 4),
+        quarantined: true,
+        restores: 2,
+        recalled: directory.clone(),
+        directory,
+        sets: [(SetId(0xe6), peer), (SetId(0xf7), PeerSet::default())].into(),
+        migrations: migrations.into(),
     }
 }
 
@@ -68,8 +134,13 @@ fn commands() {
     check_command(
         &Command::DefineSet(set()),
         expect![[r#"
-            0000000000000000646576ffffffffff0000000000000000e803000000000000
-            f401000000000000000000000000000000000000000000000000000000000000"#]],
+            00000000000000008813000000000000e803000000000000ec13000000000000
+            f40100001900000000000000040000000400000002000000d500000000000000
+            e600000000000000646576ffffffffffd500000000000000a8ffffff02000000
+            b0ffffff02000000b8ffffff02000000b8ffffff02000000b8ffffff02000000
+            b8ffffff0200000000000000bcffffff00000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            0000000000000000"#]],
     );
     let register = Command::Register(Registration {
         name: "a1".into(),
@@ -160,6 +231,202 @@ fn commands_that_keep_and_change_owners() {
 }
 
 #[test]
+fn commands_between_sets() {
+    let (id, to, lineage, section) = (MigrationId(0x77), SetId(0xe6), Lineage(1 << 32), SectionId(4));
+    let runs = vec![run(2, 2), run(5, 1)];
+    let start = StartMigration { id, to, lineage, layout_id: LayoutId(0xabc), runs, pace: PACE };
+    check_command(
+        &Command::StartMigration(start),
+        expect![[r#"
+            0200000005000000020000000100000000000000000000007700000000000000
+            e6000000000000000000000001000000bc0a000000000000c8ffffff02000000
+            c8ffffff020000003200000000000000002d3101000000000100000000000000
+            00000000000000000000000000000000090000009cffffff0000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            00000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::Pace(SetPace { id, pace: PACE }),
+        expect![[r#"
+            010000000000000077000000000000003200000000000000002d310100000000
+            0100000000000000000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    let depart = Depart {
+        section,
+        epoch: Epoch(5),
+        from: NodeId(6),
+        incarnation: Incarnation(7),
+        to: TO,
+        handover_id: HandoverId(8),
+        migration: id,
+    };
+    check_command(
+        &Command::Depart(depart),
+        expect![[r#"
+            0200000004000000050000000000000006000000000000000700000000000000
+            e600000000000000000000000100000002000000000000000300000000000000
+            0800000000000000770000000000000000000000000000000000000000000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    let (expected, liveness) = (Epoch(5), Some(Liveness(9)));
+    let silent = DepartSilent { section, expected, liveness, to, lineage, migration: id };
+    check_command(
+        &Command::DepartSilent(vec![silent]),
+        expect![[r#"
+            0400000000000000050000000000000001000000000000000900000000000000
+            e6000000000000000000000001000000770000000000000003000000c4ffffff
+            01000000c4ffffff01000000c4ffffff01000000ccffffff01000000ccffffff
+            01000000ccffffff010000000000000000000000000000000000000000000000
+            000000000000000000000000000000000000000000000000090000009cffffff
+            0000000000000000000000000000000000000000000000000000000000000000
+            000000000000000000000000000000000000000000000000"#]],
+    );
+    let arriving = Arriving {
+        section,
+        epoch: Epoch(6),
+        max_seq: Seq(900),
+        handover_id: HandoverId(8),
+        node: Some(NodeId(2)),
+        incarnation: Incarnation(3),
+        migration: id,
+    };
+    let arrive = Arrive {
+        from: SetId(0xd5),
+        from_lineage: Lineage(2 << 32),
+        to_lineage: lineage,
+        layout_id: LayoutId(0xabc),
+        sections: vec![arriving, Arriving { node: None, incarnation: Incarnation(0), ..arriving }],
+    };
+    check_command(
+        &Command::Arrive(arrive),
+        expect![[r#"
+            0400000004000000060000000000000006000000000000008403000000000000
+            8403000000000000080000000000000008000000000000000200000000000000
+            0300000000000000000000000000000077000000000000007700000000000000
+            0400000000000000d50000000000000000000000020000000000000001000000
+            bc0a00000000000078ffffff0200000078ffffff0200000080ffffff02000000
+            88ffffff0200000090ffffff0200000090ffffff0200000098ffffff02000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    let arrived = Arrived { at: to, lineage, sections: vec![(section, Epoch(6))], ended: vec![id] };
+    check_command(
+        &Command::Arrived(arrived),
+        expect![[r#"
+            0400000000000000060000000000000077000000000000000500000000000000
+            e6000000000000000000000001000000d0ffffff01000000d0ffffff01000000
+            d0ffffff01000000000000000000000000000000000000000000000000000000
+            000000000000000000000000000000000000000000000000090000009cffffff
+            0000000000000000000000000000000000000000000000000000000000000000
+            000000000000000000000000000000000000000000000000"#]],
+    );
+}
+
+#[test]
+fn commands_that_end_and_learn_between_sets() {
+    let (id, to, lineage) = (MigrationId(0x77), SetId(0xe6), Lineage(1 << 32));
+    check_command(
+        &Command::Rollback(Rollback { id }),
+        expect![[r#"
+            0600000000000000770000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::Complete(Complete { id }),
+        expect![[r#"
+            0700000000000000770000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    let back = StartReturn { of: id, to, id: MigrationId(0x78), pace: PACE, settled: true };
+    check_command(
+        &Command::StartReturn(back),
+        expect![[r#"
+            08000000000000007700000000000000e6000000000000007800000000000000
+            3200000000000000002d31010000000001000000000000000100000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::Fence(Fence { set: to, lineage }),
+        expect![[r#"
+            0900000000000000e60000000000000000000000010000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    let learned = LearnDirectory { claims: vec![claim(0, 3, 7, 0xe6)], recalled: true, sets: vec![facts()] };
+    check_command(
+        &Command::LearnDirectory(learned),
+        expect![[r#"
+            00000000030000000700000000000000e6000000000000003132372e302e302e
+            313a3732303000008e000000f0ffffffe6000000000000000000000001000000
+            0800000000000000696d2d62ffffffffd8ffffff010000000000000000000000
+            0a0000009cffffff0100000098ffffff0100000094ffffff0100000094ffffff
+            0100000001000000a8ffffff0100000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::EndQuarantine(EndQuarantine { lineage, responded: vec![(to, lineage)] }),
+        expect![[r#"
+            e60000000000000000000000010000000b000000000000000000000001000000
+            e0ffffff01000000e0ffffff0100000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            00000000000000000000000000000000090000009cffffff0000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            00000000000000000000000000000000"#]],
+    );
+}
+
+/// Commands between sets with as many rows as they may have.
+fn largest_between_sets() -> [Command; 4] {
+    let (moves, runs) = (limits::MAX_MOVES, limits::MAX_RUNS);
+    let (id, to, lineage, section) = (MigrationId(u64::MAX), SetId(u64::MAX), Lineage(u64::MAX), SectionId(u32::MAX));
+    let silent = DepartSilent {
+        section,
+        expected: Epoch(u64::MAX),
+        liveness: Some(Liveness(u64::MAX)),
+        to,
+        lineage,
+        migration: id,
+    };
+    let arriving = Arriving {
+        section,
+        epoch: Epoch(u64::MAX),
+        max_seq: Seq::MAX,
+        handover_id: HandoverId(u64::MAX),
+        node: Some(NodeId(u32::MAX)),
+        incarnation: Incarnation(u64::MAX),
+        migration: id,
+    };
+    let layout_id = LayoutId(u64::MAX);
+    let sections = vec![arriving; moves];
+    [
+        Command::DepartSilent(vec![silent; moves]),
+        Command::Arrive(Arrive { from: to, from_lineage: lineage, to_lineage: lineage, layout_id, sections }),
+        Command::LearnDirectory(LearnDirectory {
+            claims: vec![claim(7, 7, u64::MAX, u64::MAX); runs],
+            recalled: true,
+            sets: vec![],
+        }),
+        Command::StartMigration(StartMigration { id, to, lineage, layout_id, runs: vec![run(7, 7); runs], pace: PACE }),
+    ]
+}
+
+#[test]
 fn the_largest_command_fits_an_entry_and_one_more_does_not() {
     let raise = Raise { section: SectionId(u32::MAX), epoch: Epoch(u64::MAX), to: Seq::MAX };
     let command = |raises| Command::Raise { node: NodeId(1), incarnation: Incarnation(1), raises };
@@ -173,6 +440,9 @@ fn the_largest_command_fits_an_entry_and_one_more_does_not() {
         incarnation: Incarnation(u64::MAX),
     };
     assert!(bytes(&Command::Reassign(vec![change; seq_core::arbiter::MAX_REASSIGNS])) <= MAX_COMMAND_BODY_BYTES);
+    for command in largest_between_sets() {
+        assert!(bytes(&command) <= MAX_COMMAND_BODY_BYTES, "{} bytes", bytes(&command));
+    }
     assert!(bytes(&command(vec![raise; 2 * seq_core::limits::MAX_RAISES])) > MAX_COMMAND_BODY_BYTES);
 }
 
@@ -180,19 +450,54 @@ fn the_largest_command_fits_an_entry_and_one_more_does_not() {
 fn states() {
     let encoded = encode_state(&state());
     expect![[r#"
+        00000000000000008813000000000000e803000000000000ec13000000000000
+        f40100001900000000000000040000000400000002000000d500000000000000
+        e600000000000000000000000100000001000000000000000000000000000000
         0300000000000000000000000000000001000000000000000300000000000000
         0000000000000000102700000000000000000000000000000300000000000000
-        0000000000000000060000000000000000000000000000006131ffffffffffff
-        3132372e302e302e313a3731303000008e000000f0ffffff0400000000000000
-        edfe00000000000009000000000000001f000000000000000100000000000000
-        1100000000000000009435770000000001000000000000000200000000000000
-        04000000000000000100000000000000646576ffffffffff0000000000000000
-        e803000000000000f401000000000000030000000000000008ffffff02000000
-        10ffffff0200000010ffffff0200000018ffffff0200000020ffffff02000000
-        28ffffff0200000030ffffff0100000040ffffff0100000040ffffff01000000
-        40ffffff0100000040ffffff0100000040ffffff0100000040ffffff01000000
-        39ffffff0100000038ffffff0100000038ffffff0100000038ffffff03000000
-        010000000000000000f90295000000004d00000000000000"#]]
+        0000000000000000060000000000000000000000000000000900000000000000
+        00000000000000006131ffffffffffff3132372e302e302e313a373130300000
+        8e000000f0ffffff0400000000000000edfe0000000000000900000000000000
+        1f00000000000000010000000000000011000000000000000094357700000000
+        0100000000000000020000000000000004000000000000000200000000000000
+        0500000000000000e60000000000000000000000010000000200000000000000
+        03000000000000000800000000000000bc020000000000007700000000000000
+        0100000000000000020000000000000003000000000000000600000000000000
+        e600000000000000020000000000000005000000000000000100000000000000
+        02000000000000005a0000000000000002000000000000000000000002000000
+        0400000002000000020000000200000000000000000000000500000000000000
+        0000000000000000d500000000000000e600000000000000d500000000000000
+        0100000000000000020000000000000001000000000000000000000002000000
+        0400000002000000020000000200000000000000000000000500000000000000
+        0000000000000000d500000000000000e600000000000000d500000000000000
+        0100000000000000020000000000000001000000000000003132372e302e302e
+        313a3732303000008e000000f0ffffffe6000000000000000000000001000000
+        01000000000000000100000000000000e6000000000000000000000001000000
+        0800000000000000696d2d62ffffffffb8ffffff010000000000000000000000
+        f700000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000002000000020000000000000001000000
+        7700000000000000e600000000000000e0ffffff01000000dcffffff01000000
+        000000000000000000000000000000003200000000000000002d310100000000
+        010000000000000000000000000000007800000000000000e600000000000000
+        98ffffff0000000090ffffff0000000009000000000000000100000000000000
+        3200000000000000002d31010000000001000000000000000100000000000000
+        7900000000000000e60000000000000048ffffff0100000044ffffff01000000
+        000000000000000000000000000000003200000000000000002d310100000000
+        010000000000000002010000000000000100000000000000646576ffffffffff
+        d50000000000000098fbffff02000000a0fbffff02000000a8fbffff02000000
+        a8fbffff02000000a8fbffff02000000a8fbffff020000000300000000000000
+        a8fbffff02000000a8fbffff02000000b0fbffff02000000b8fbffff02000000
+        b8fbffff02000000c0fbffff02000000c8fbffff02000000d0fbffff02000000
+        d8fbffff02000000e0fbffff01000000f0fbffff01000000f0fbffff01000000
+        f0fbffff01000000f0fbffff01000000f0fbffff01000000f0fbffff01000000
+        e9fbffff01000000e8fbffff01000000e8fbffff01000000e8fbffff03000000
+        010000000000000000f90295000000004d00000000000000e0fbffff01000000
+        30fcffff0100000048fcffff0100000004000000070000000100000002000000
+        020000000000000050fcffff0300000054fcffff0300000058fcffff03000000
+        68fcffff0300000078fcffff03000000020000000000000080fcffff03000000
+        84fcffff0300000088fcffff0300000098fcffff03000000a8fcffff03000000
+        d0fcffff0200000078fdffff03000000"#]]
     .assert_eq(&hex(&encoded));
     assert_eq!(decode_state(&encoded).unwrap(), state());
 }
@@ -200,13 +505,19 @@ fn states() {
 #[test]
 fn a_state_of_many_sections_is_read_back() {
     let layout = Layout::new(0..43_000, 1).unwrap();
-    let sections: Vec<SectionRecord> = (0..43_000)
-        .map(|section| SectionRecord { max_seq: Seq(section), epoch: Epoch(section % 7), ..SectionRecord::default() })
-        .collect();
-    let set = Some(SetDefinition { name: "wide".into(), layout });
+    let mut sections = SectionRecords::new(43_000);
+    for section in 0..43_000 {
+        let (max_seq, epoch) = (Seq(section.into()), Epoch(u64::from(section) % 7));
+        let record = SectionRecord::Resident(Residence { max_seq, epoch, ..Residence::default() });
+        sections.put(SectionId(section), record);
+    }
+    let set = Some(SetDefinition::only("wide", layout));
     let state = State { set, sections, ..State::default() };
     assert_eq!(decode_state(&encode_state(&state)).unwrap(), state);
 }
+
+/// What is refused where the records are of a larger layout.
+const LAYOUT: &str = "a section is not of the layout";
 
 #[test]
 fn a_state_that_contradicts_itself_is_refused() {
@@ -215,9 +526,10 @@ fn a_state_that_contradicts_itself_is_refused() {
         change(&mut state);
         decode_state(&encode_state(&state)).unwrap_err().to_string()
     };
-    assert_eq!(refused(&|state| state.sections.truncate(1)), "there is not one record for each section of the set");
+    assert_eq!(refused(&|state| state.set.as_mut().unwrap().layout = Layout::new(0..3, 1).unwrap()), LAYOUT);
     assert_eq!(refused(&|state| state.nodes.clear()), "a section's owner is no node");
-    assert_eq!(refused(&|state| state.sections[0].max_seq = Seq(1 << 63)), "a ceiling is above 2^63-1");
+    let above = SectionRecord::Resident(Residence { max_seq: Seq(1 << 63), ..Residence::default() });
+    assert_eq!(refused(&|state| state.sections.put(SectionId(0), above)), "a ceiling is above 2^63-1");
 }
 
 proptest! {

@@ -1,0 +1,200 @@
+//! The directory of sets: which set has a section, as claims that merge in any order.
+//!
+//! A claim is a fact of the past: the section arrived in the set, or departed to it, under the epoch `since`. Every
+//! ownership of a section anywhere has an epoch of its own, so the larger `since` is the newer fact. Merging keeps it: it
+//! is commutative, associative and idempotent, and no order of messages takes a directory backwards.
+//!
+//! **Invariant:** the claim of a section never falls, and neighbouring sections with the same claim are one run.
+//!
+//! A directory routes requests. It fences nothing: only the section records in a store's log do (see
+//! [`crate::state`]). A copy that is old makes requests slower, never wrong.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::id::{DirectoryVersion, Epoch, SectionId, SetId};
+use crate::layout::SectionRun;
+
+/// The set that a section is in.
+///
+/// Ordered by `since`. Two sets never have a section under one epoch; the set's id decides between two such claims only
+/// so that every copy that received both keeps the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// The epoch under which the section arrived there; 0 for the first home of a section.
+    pub since: Epoch,
+    /// The set.
+    pub set: SetId,
+}
+
+/// Neighbouring sections with the same claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimRun {
+    /// The sections.
+    pub sections: SectionRun,
+    /// Their claim.
+    pub claim: Claim,
+}
+
+/// A copy of the directory, or what changed in it since a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryUpdate {
+    /// Version of the copy with these claims in it.
+    pub version: DirectoryVersion,
+    /// Version that the claims are newer than; 0: they are the whole copy. A receiver that lacks an earlier update can
+    /// merge this one too, and then requests again from the version that it has.
+    pub base: DirectoryVersion,
+    /// The claims, in order of section, not overlapping.
+    pub runs: Vec<ClaimRun>,
+}
+
+/// The claims that one process has learned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    /// Grows with each merge that changes a claim.
+    version: DirectoryVersion,
+    /// By first section. Runs do not overlap; neighbours differ in their claim.
+    runs: BTreeMap<u32, Run>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// Past the last section.
+    end: u32,
+    claim: Claim,
+    /// The version that changed a section of this run last.
+    changed: DirectoryVersion,
+}
+
+impl Directory {
+    /// Keeps the newer claim of each section. Returns whether any changed. A run that no layout can have, see
+    /// [`SectionRun::end`], is skipped.
+    pub fn merge<'a>(&mut self, claims: impl IntoIterator<Item = &'a ClaimRun>) -> bool {
+        let version = DirectoryVersion(self.version.0 + 1);
+        let mut changed = false;
+        for ClaimRun { sections, claim } in claims {
+            if let Some(end) = sections.end() {
+                changed |= self.merge_run(sections.first.0, end, *claim, version);
+            }
+        }
+        if changed {
+            self.version = version;
+        }
+        changed
+    }
+
+    fn merge_run(&mut self, first: u32, end: u32, claim: Claim, changed: DirectoryVersion) -> bool {
+        // Sections of the run whose claim is newer or the same keep it; `newer` is what lies between them.
+        let mut newer = Vec::new();
+        let mut replaced = Vec::new();
+        let mut at = first;
+        let before = self.runs.range(..first).next_back().filter(|(_, run)| run.end > first);
+        for (start, run) in before.into_iter().chain(self.runs.range(first..end)) {
+            if run.claim < claim {
+                replaced.push(*start);
+                continue;
+            }
+            if at < *start {
+                newer.push((at, *start));
+            }
+            at = run.end;
+        }
+        if at < end {
+            newer.push((at, end));
+        }
+        for start in replaced {
+            let old = self.runs.remove(&start).expect("it was found above");
+            if start < first {
+                self.runs.insert(start, Run { end: first, ..old });
+            }
+            if old.end > end {
+                self.runs.insert(end, old);
+            }
+        }
+        for (start, end) in &newer {
+            self.insert(*start, Run { end: *end, claim, changed });
+        }
+        !newer.is_empty()
+    }
+
+    /// Inserts a run where none is, and joins it with neighbours of the same claim. The joined run counts as changed:
+    /// it takes no more bytes in an update than the part that did change.
+    fn insert(&mut self, mut first: u32, mut run: Run) {
+        if let Some((&start, left)) = self.runs.range(..first).next_back()
+            && left.end == first
+            && left.claim == run.claim
+        {
+            self.runs.remove(&start);
+            first = start;
+        }
+        if let Some(right) = self.runs.get(&run.end).filter(|right| right.claim == run.claim) {
+            let end = right.end;
+            self.runs.remove(&run.end);
+            run.end = end;
+        }
+        self.runs.insert(first, run);
+    }
+
+    /// The newest claim of a section; `None` where none is known.
+    #[must_use]
+    pub fn get(&self, section: SectionId) -> Option<Claim> {
+        let (_, run) = self.runs.range(..=section.0).next_back()?;
+        (section.0 < run.end).then_some(run.claim)
+    }
+
+    /// The claims that are newer than `since`; `None` when there are none. Version 0 gets all.
+    #[must_use]
+    pub fn since(&self, since: DirectoryVersion) -> Option<DirectoryUpdate> {
+        if since >= self.version {
+            return None;
+        }
+        let changed = self.runs.iter().filter(|(_, run)| run.changed > since);
+        Some(DirectoryUpdate { version: self.version, base: since, runs: changed.map(claim_run).collect() })
+    }
+
+    /// Every claim, in order of section.
+    pub fn runs(&self) -> impl Iterator<Item = ClaimRun> {
+        self.runs.iter().map(claim_run)
+    }
+
+    /// Every run with the version that changed it last: what the copy consists of, for storing it.
+    pub fn changes(&self) -> impl Iterator<Item = (ClaimRun, DirectoryVersion)> {
+        self.runs.iter().map(|entry| (claim_run(entry), entry.1.changed))
+    }
+
+    /// The copy that consisted of these changes. `None` where none can have: they overlap, are out of order or newer
+    /// than the copy, or neighbours have the same claim.
+    #[must_use]
+    pub fn from_changes(
+        version: DirectoryVersion,
+        changes: impl IntoIterator<Item = (ClaimRun, DirectoryVersion)>,
+    ) -> Option<Directory> {
+        let mut runs = BTreeMap::new();
+        let mut last: Option<Run> = None;
+        for (ClaimRun { sections, claim }, changed) in changes {
+            let run = Run { end: sections.end()?, claim, changed };
+            let follows = last.is_none_or(|last| {
+                last.end < sections.first.0 || (last.end == sections.first.0 && last.claim != claim)
+            });
+            if !follows || changed > version || changed == DirectoryVersion(0) {
+                return None;
+            }
+            runs.insert(sections.first.0, run);
+            last = Some(run);
+        }
+        Some(Directory { version, runs })
+    }
+
+    /// The version of this copy.
+    #[must_use]
+    pub fn version(&self) -> DirectoryVersion {
+        self.version
+    }
+}
+
+fn claim_run((&first, run): (&u32, &Run)) -> ClaimRun {
+    ClaimRun { sections: SectionRun { first: SectionId(first), sections: run.end - first }, claim: run.claim }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! Runs `testdata/migration`: what the coordinator of one set does while sections move to another set. The states of
+//! both sets are real; owners and messages between the sets are the scenario's.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use super::*;
+use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
+use crate::id::{HandoverId, Lineage, RenewSeq, Revision};
+use crate::layout::{Layout, SectionRun};
+use crate::state::{
+    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback, SetDefinition,
+    SetFacts, SetPace, StartMigration,
+};
+use crate::testdata::{Command, Machine, run_all};
+
+const TIMEOUTS: ArbiterTimeouts =
+    ArbiterTimeouts { registration_grace: Duration::from_secs(3), stable_for: Duration::from_secs(60) };
+
+/// Sections of the cluster, all of which begin in the first set.
+const SECTIONS: u32 = 40;
+
+const SOURCE: SetId = SetId(1);
+const TARGET: SetId = SetId(2);
+
+#[test]
+fn coordinators_act_as_their_scenarios_state() {
+    run_all("migration", || {
+        let mut scenario = Scenario {
+            source: set(SOURCE, TARGET),
+            target: set(TARGET, SOURCE),
+            arbiter: Arbiter::new(TIMEOUTS),
+            coordinator: Coordinator::default(),
+            effects: Vec::new(),
+            now: Duration::ZERO,
+            attempts: 0,
+        };
+        register(&mut scenario.source, "a1");
+        register(&mut scenario.source, "a2");
+        register(&mut scenario.target, "b1");
+        scenario
+    });
+}
+
+fn set(own: SetId, other: SetId) -> State {
+    let layout = Layout::new(0..u64::from(SECTIONS) * 10, 10).expect("it is valid");
+    let homes = vec![Home { sections: SectionRun { first: SectionId(0), sections: SECTIONS }, set: SOURCE }];
+    let mut state = State::default();
+    state.apply(&StoreCommand::DefineSet(SetDefinition { name: format!("s{own}"), id: own, layout, homes }));
+    let (name, addrs) = (format!("s{other}"), vec![]);
+    let facts = SetFacts { id: other, lineage: Lineage(0), revision: Revision(1), name, addrs, closing: false };
+    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
+    state
+}
+
+fn register(state: &mut State, name: &str) {
+    let answer = state.apply(&StoreCommand::Register(Registration::new(name, &format!("{name}:1"), 1)));
+    assert!(matches!(answer, Answer::Registered(Ok(_))), "{answer:?}");
+}
+
+/// Two sets, the coordinator beside the leader of the first one, and its clock.
+struct Scenario {
+    source: State,
+    target: State,
+    arbiter: Arbiter,
+    coordinator: Coordinator,
+    /// Those of the last evaluation.
+    effects: Vec<Effect>,
+    now: Duration,
+    attempts: u64,
+}
+
+impl Machine for Scenario {
+    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; in each of them these
+    ///   nodes renew, and the coordinator evaluates. `assign`: the arbiter's proposals are applied.
+    /// * `start ID first=SECTION sections=NUMBER rate=NUMBER max-pause=DURATION`, `pause ID`, `resume ID`,
+    ///   `rollback ID`, `complete ID`: commands of operators.
+    /// * `evaluate`: shows the effects and what is planned.
+    /// * `armed` or `arm-refused`: the other set's response to what the last evaluation sent.
+    /// * `depart SECTION`: the owner hands a planned section over.
+    /// * `arrive`: the other set commits what the last evaluation sent. `end`: the same of the ends of migrations.
+    /// * `commit`: the proposals of the last evaluation are applied.
+    /// * `new-leader`: another coordinator and arbiter. `records`: shows the sections of the first set.
+    fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
+        match command.name() {
+            "clock" => {
+                self.now += command.word::<Duration>();
+                *out += &format!("now {:?}\n", self.now);
+            }
+            "pass" => {
+                let seconds = command.word::<Duration>().as_secs();
+                let renewing = command.list::<String>("renew");
+                for _ in 0..seconds {
+                    self.now += Duration::from_secs(1);
+                    renewing.iter().for_each(|name| self.renew(name));
+                    self.evaluate();
+                }
+                *out += &format!("now {:?}\n", self.now);
+            }
+            "assign" => {
+                self.evaluate();
+                let plan = self.plan();
+                self.source.apply(&StoreCommand::Reassign(plan.reassigns.clone()));
+            }
+            "start" => *out += &self.start(command),
+            "pause" | "resume" => {
+                let (id, paused) = (MigrationId(command.word()), command.name() == "pause");
+                let pace = Pace { paused, ..self.source.migrations[&id].pace };
+                *out += &format!("{:?}\n", self.source.apply(&StoreCommand::Pace(SetPace { id, pace })));
+            }
+            "rollback" => {
+                let rollback = Rollback { id: MigrationId(command.word()) };
+                *out += &format!("{:?}\n", self.source.apply(&StoreCommand::Rollback(rollback)));
+            }
+            "complete" => {
+                let complete = Complete { id: MigrationId(command.word()) };
+                *out += &format!("{:?}\n", self.source.apply(&StoreCommand::Complete(complete)));
+            }
+            "evaluate" => {
+                self.evaluate();
+                *out += &self.describe();
+            }
+            "armed" => *out += &self.armed(),
+            "arm-refused" => {
+                for effect in self.effects.clone() {
+                    if let Effect::Arm { migration, .. } = effect {
+                        self.coordinator.on_arm_refused(migration, self.now);
+                    }
+                }
+            }
+            "depart" => *out += &self.depart(command),
+            "arrive" | "end" => *out += &self.deliver(),
+            "commit" => {
+                for effect in core::mem::take(&mut self.effects) {
+                    if let Effect::Propose(command) = effect {
+                        *out += &format!("{:?}\n", self.source.apply(&command));
+                    }
+                }
+            }
+            "new-leader" => {
+                self.arbiter = Arbiter::new(TIMEOUTS);
+                self.coordinator = Coordinator::default();
+            }
+            "records" => *out += &self.records(),
+            _ => command.unknown(),
+        }
+    }
+}
+
+impl Scenario {
+    fn plan(&mut self) -> alloc::sync::Arc<crate::arbiter::Plan> {
+        let declared = ["a1", "a2"].map(|name| Declared { name, weight: 1 });
+        self.arbiter.evaluate(&self.source, &declared, || self.now).clone()
+    }
+
+    fn evaluate(&mut self) {
+        let plan = self.plan();
+        let living = |node, incarnation| self.arbiter.is_living(node, incarnation);
+        self.effects = self.coordinator.evaluate(&self.source, &plan.stranded, living, self.now);
+    }
+
+    fn renew(&mut self, name: &str) {
+        let (node, record) = self.source.nodes().find(|(_, node)| node.name == name).expect("it registered");
+        let (incarnation, renew_seq) = (record.incarnation, RenewSeq(record.renew_seq.0 + 1));
+        let renew = StoreCommand::Renew { node, incarnation, renew_seq, released: vec![], leaving: false };
+        assert_eq!(self.source.apply(&renew), Answer::Renewed(Ok(())));
+    }
+
+    fn start(&mut self, command: &Command<'_>) -> String {
+        let sections = SectionRun { first: SectionId(command.get("first")), sections: command.get("sections") };
+        let start = StartMigration {
+            id: MigrationId(command.word()),
+            to: TARGET,
+            lineage: self.source.lineage,
+            layout_id: self.source.set.as_ref().expect("it is defined").layout.id(),
+            runs: vec![sections],
+            pace: Pace { rate: command.get("rate"), max_pause: command.get("max-pause"), paused: false },
+        };
+        format!("{:?}\n", self.source.apply(&StoreCommand::StartMigration(start)))
+    }
+
+    /// The other set names its one node.
+    fn armed(&mut self) -> String {
+        let to = Destination { set: TARGET, lineage: Lineage(0), node: Some(NodeId(1)), incarnation: Incarnation(1) };
+        let mut text = String::new();
+        for effect in core::mem::take(&mut self.effects) {
+            let Effect::Arm { migration, sections, .. } = effect else { continue };
+            let one = |section: &SectionId| Armed { section: *section, to, addr: String::from("b1:1") };
+            let armed: Vec<Armed> = sections.iter().map(one).collect();
+            if let Some(effect) = self.coordinator.on_armed(migration, &armed, self.now) {
+                text += &describe_effect(&effect);
+                self.effects.push(effect);
+            }
+        }
+        text
+    }
+
+    fn depart(&mut self, command: &Command<'_>) -> String {
+        let section: SectionId = command.word();
+        let planned = self.coordinator.planned().find(|one| one.section == section).cloned();
+        let Some(planned) = planned else { command.fail("it is not planned") };
+        self.attempts += 1;
+        let depart = Depart {
+            section,
+            epoch: planned.epoch,
+            from: planned.from,
+            incarnation: Incarnation(1),
+            to: planned.to,
+            handover_id: HandoverId(self.attempts),
+            migration: planned.migration,
+        };
+        match self.source.apply(&StoreCommand::Depart(depart)) {
+            Answer::Departed(Ok(made)) => format!("section {section} departed under epoch {}\n", made.epoch),
+            other => format!("section {section}: {other:?}\n"),
+        }
+    }
+
+    /// The other set applies what was sent to it; its responses are noted at once.
+    fn deliver(&mut self) -> String {
+        let mut text = String::new();
+        for effect in core::mem::take(&mut self.effects) {
+            let note = match effect {
+                Effect::Arrive { to, arrive } => {
+                    let Answer::Arrived(Ok(outcome)) = self.target.apply(&StoreCommand::Arrive(arrive.clone())) else {
+                        unreachable!("the scenario restores no set")
+                    };
+                    text += &format!("the other set: {outcome:?}\n");
+                    self.coordinator.on_arrive((to, Lineage(0)), &arrive, &outcome)
+                }
+                Effect::StartReturn { to, start } => {
+                    text += &format!("the other set: {:?}\n", self.target.apply(&StoreCommand::StartReturn(start)));
+                    start.settled.then(|| self.coordinator.on_end((to, Lineage(0)), start.of))
+                }
+                Effect::Complete { to, complete } => {
+                    text += &format!("the other set: {:?}\n", self.target.apply(&StoreCommand::Complete(complete)));
+                    Some(self.coordinator.on_end((to, Lineage(0)), complete.id))
+                }
+                _ => None,
+            };
+            if let Some(Effect::Propose(command)) = note {
+                text += &format!("{:?}\n", self.source.apply(&command));
+            }
+        }
+        text
+    }
+
+    fn describe(&self) -> String {
+        let mut text: String = self.effects.iter().map(describe_effect).collect();
+        for PlannedDeparture { section, epoch, from, to, addr, migration } in self.coordinator.planned() {
+            let to = format!("set {} node {:?} at {addr}", to.set, to.node.map(|node| node.0));
+            text += &format!("plan section {section} epoch {epoch} from node {from} to {to}, migration {migration}\n");
+        }
+        text += &match self.coordinator.next_deadline() {
+            Some(deadline) => format!("evaluate again at {deadline:?}\n"),
+            None => String::from("evaluate again after the next command\n"),
+        };
+        text
+    }
+
+    fn records(&self) -> String {
+        let mut text = String::new();
+        for (section, record) in self.source.sections.known() {
+            match record {
+                SectionRecord::Departed(one) if one.arrived => {
+                    text += &format!("section {section} arrived under epoch {}\n", one.epoch);
+                }
+                SectionRecord::Departed(one) => {
+                    text += &format!("section {section} departed under epoch {}\n", one.epoch)
+                }
+                _ => {}
+            }
+        }
+        text
+    }
+}
+
+fn describe_effect(effect: &Effect) -> String {
+    let list = |sections: &mut dyn Iterator<Item = SectionId>| {
+        sections.map(|section| section.to_string()).collect::<Vec<_>>().join(",")
+    };
+    match effect {
+        Effect::Arm { migration, to, sections } => {
+            format!("arm set {to} for {}, migration {migration}\n", list(&mut sections.iter().copied()))
+        }
+        Effect::Arrive { to, arrive } => {
+            format!("send set {to} the departed {}\n", list(&mut arrive.sections.iter().map(|one| one.section)))
+        }
+        Effect::StartReturn { to, start } => {
+            let settled = if start.settled { ", settled" } else { "" };
+            format!("send set {to} the return of migration {}{settled}\n", start.of)
+        }
+        Effect::Complete { to, complete } => format!("send set {to} that migration {} is complete\n", complete.id),
+        Effect::Propose(StoreCommand::DepartSilent(departs)) => {
+            format!("propose that {} depart without an owner\n", list(&mut departs.iter().map(|one| one.section)))
+        }
+        Effect::Propose(command) => format!("propose {command:?}\n"),
+    }
+}

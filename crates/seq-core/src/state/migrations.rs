@@ -1,0 +1,156 @@
+//! Applies the commands that begin and end migrations.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::migration::{Migration, Pace, Phase, Scope};
+use super::record::{Residence, SectionRecord};
+use super::set_command::{Complete, Rollback, SetPace, SetRefusal, StartMigration, StartReturn};
+use super::{CommandRefusal, State};
+use crate::id::{MigrationId, SectionId};
+use crate::layout::SectionRun;
+use crate::limits;
+
+impl State {
+    pub(super) fn start_migration(&mut self, start: &StartMigration) -> Result<MigrationId, CommandRefusal> {
+        let StartMigration { id, to, lineage, layout_id, runs, pace } = start;
+        if let Some(known) = self.migrations.get(id) {
+            let repeat = known.to == *to && known.scope == Scope::Runs(runs.clone());
+            return if repeat { Ok(*id) } else { Err(SetRefusal::OtherMigration { migration: *id }.into()) };
+        }
+        let set = self.set.as_ref().ok_or(CommandRefusal::NoSet)?;
+        if *to == set.id {
+            return Err(SetRefusal::OwnSet.into());
+        }
+        if *lineage != self.lineage {
+            return Err(SetRefusal::OtherLineage { current: self.lineage, given: *lineage }.into());
+        }
+        let target = self.sets.get(to).filter(|set| set.facts.is_some());
+        if target.ok_or(SetRefusal::UnknownSet { set: *to })?.closing {
+            return Err(SetRefusal::SetClosing { set: *to }.into());
+        }
+        let last = last_of(runs, set.layout.sections()).ok_or(SetRefusal::BadRuns)?;
+        if set.layout.id_of(last) != Some(*layout_id) {
+            return Err(SetRefusal::OtherLayout { ours: set.layout.id(), given: *layout_id }.into());
+        }
+        for section in runs.iter().flat_map(|run| run.iter()) {
+            let residence = self.sections.resident(section).ok_or(SetRefusal::NotResident { section })?;
+            if residence.came_by != MigrationId(0) {
+                return Err(SetRefusal::SectionMigrates { section, migration: residence.came_by }.into());
+            }
+        }
+        let open = self.migrations.iter().filter(|(_, one)| one.phase == Phase::Open);
+        if let Some((section, migration)) = open.filter_map(|(id, one)| Some((one.overlap(runs)?, *id))).next() {
+            return Err(SetRefusal::SectionMigrates { section, migration }.into());
+        }
+        self.open(*id, Migration { to: *to, scope: Scope::Runs(runs.clone()), pace: *pace, phase: Phase::Open })
+    }
+
+    pub(super) fn set_pace(&mut self, command: &SetPace) -> Result<(), CommandRefusal> {
+        let SetPace { id, pace } = *command;
+        check_pace(pace)?;
+        let migration = self.migration_mut(id)?;
+        if migration.phase != Phase::Open {
+            return Err(SetRefusal::MigrationOver { migration: id }.into());
+        }
+        migration.pace = pace;
+        Ok(())
+    }
+
+    pub(super) fn roll_back(&mut self, command: &Rollback) -> Result<(), CommandRefusal> {
+        let Rollback { id } = *command;
+        let migration = self.migration_mut(id)?;
+        match (&migration.scope, migration.phase) {
+            (_, Phase::RolledBack { .. }) => Ok(()),
+            (Scope::Runs(_), Phase::Open) => {
+                migration.phase = Phase::RolledBack { noted: false };
+                Ok(())
+            }
+            // A return ends with all sections back: there is no state before it to go back to.
+            _ => Err(SetRefusal::MigrationOver { migration: id }.into()),
+        }
+    }
+
+    pub(super) fn complete(&mut self, command: &Complete) -> Result<(), CommandRefusal> {
+        let Complete { id } = *command;
+        if id == MigrationId(0) {
+            return Err(SetRefusal::OtherMigration { migration: id }.into());
+        }
+        let Some(migration) = self.migrations.get(&id) else {
+            // A migration of another set: what came by it stays.
+            for residence in self.sections.residents_mut().filter(|residence| residence.came_by == id) {
+                residence.advance(Residence { came_by: MigrationId(0), ..*residence });
+            }
+            return Ok(());
+        };
+        match migration.phase {
+            Phase::Completed { .. } => return Ok(()),
+            Phase::RolledBack { .. } => return Err(SetRefusal::MigrationOver { migration: id }.into()),
+            Phase::Open => {}
+        }
+        if !self.has_arrived(id, migration) {
+            return Err(SetRefusal::NotArrived { migration: id }.into());
+        }
+        // The tombstones stay: a backup of the other set may be older than they are.
+        self.migration_mut(id)?.phase = Phase::Completed { noted: false };
+        Ok(())
+    }
+
+    /// Whether every section of a migration has arrived, and no more can depart under it.
+    pub(crate) fn has_arrived(&self, id: MigrationId, migration: &Migration) -> bool {
+        let waits = |(section, record): (SectionId, &SectionRecord)| match record {
+            SectionRecord::Departed(tombstone) => tombstone.by == id && !tombstone.arrived,
+            SectionRecord::Resident(residence) => migration.covers(section, residence),
+            _ => false,
+        };
+        !matches!(migration.scope, Scope::Return { settled: false, .. }) && !self.sections.known().any(waits)
+    }
+
+    pub(super) fn start_return(&mut self, start: &StartReturn) -> Result<MigrationId, CommandRefusal> {
+        let StartReturn { of, to, id, pace, settled } = *start;
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        if to == own || of == MigrationId(0) || self.migrations.contains_key(&of) {
+            return Err(SetRefusal::OtherMigration { migration: of }.into());
+        }
+        for (id, migration) in &mut self.migrations {
+            if let Scope::Return { of: begun, settled: known } = &mut migration.scope
+                && *begun == of
+            {
+                *known |= settled;
+                return Ok(*id);
+            }
+        }
+        if self.migrations.contains_key(&id) {
+            return Err(SetRefusal::OtherMigration { migration: id }.into());
+        }
+        self.open(id, Migration { to, scope: Scope::Return { of, settled }, pace, phase: Phase::Open })
+    }
+
+    fn open(&mut self, id: MigrationId, migration: Migration) -> Result<MigrationId, CommandRefusal> {
+        if id == MigrationId(0) {
+            return Err(SetRefusal::OtherMigration { migration: id }.into());
+        }
+        check_pace(migration.pace)?;
+        if self.migrations.len() == limits::MAX_MIGRATIONS {
+            return Err(SetRefusal::TooManyMigrations.into());
+        }
+        self.migrations.insert(id, migration);
+        Ok(id)
+    }
+
+    fn migration_mut(&mut self, id: MigrationId) -> Result<&mut Migration, SetRefusal> {
+        self.migrations.get_mut(&id).ok_or(SetRefusal::OtherMigration { migration: id })
+    }
+}
+
+fn check_pace(pace: Pace) -> Result<(), CommandRefusal> {
+    if pace.rate > 0 && pace.max_pause > Duration::ZERO { Ok(()) } else { Err(SetRefusal::BadPace { pace }.into()) }
+}
+
+/// The last section of runs that are in order, do not overlap and fit the layout.
+fn last_of(runs: &[SectionRun], sections: u32) -> Option<SectionId> {
+    let ends: Option<Vec<u32>> = runs.iter().map(|run| run.end().filter(|end| *end <= sections)).collect();
+    let ends = ends.filter(|ends| !ends.is_empty() && ends.len() <= limits::MAX_RUNS)?;
+    let in_order = runs.iter().skip(1).zip(&ends).all(|(next, end)| next.first.0 >= *end);
+    in_order.then(|| SectionId(ends[ends.len() - 1] - 1))
+}

@@ -1,0 +1,190 @@
+//! The record of a section in one set's log, and the only way it changes.
+//!
+//! **Invariant:** a record is never removed. Whatever happens to the section, the *fence*, the highest epoch under which
+//! this log ever saw it, never falls: a message of an earlier epoch that arrives late finds it and changes nothing.
+
+use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, Seq, SetId};
+
+/// What one set's log has recorded of a section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SectionRecord {
+    /// The section was never in this set. Its fence is 0.
+    #[default]
+    Never,
+    /// The section is in this set: it alone assigns its owners.
+    Resident(Residence),
+    /// The section was sent to another set. The tombstone cannot be taken back; the section returns only by a departure
+    /// from that set.
+    Departed(Tombstone),
+    /// The section was in quarantine, and is in another set.
+    Gone(Gone),
+    /// The section was in this set when a backup was made that was restored since. It may have left in the meantime, so
+    /// it is not served until every other set has responded.
+    Quarantined(Quarantine),
+}
+
+/// A section in its set. The default is that of a section that never had an owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Residence {
+    /// The epoch under which the section came here; 0 for its first home.
+    pub since: Epoch,
+    /// Number of the ownership; never falls.
+    pub epoch: Epoch,
+    /// The owner; `None` while the section has none.
+    pub owner: Option<NodeId>,
+    /// The owner's incarnation that owns it; 0 without an owner.
+    pub incarnation: Incarnation,
+    /// The ceiling: no number above it may leave a process. Never falls.
+    pub max_seq: Seq,
+    /// Version of the route table that changed the owner last.
+    pub routed: RouteVersion,
+    /// The handover that began this ownership; 0 when it began as a takeover, at the ceiling.
+    pub handover_id: HandoverId,
+    /// The migration that brought the section here and can still be rolled back; 0: none.
+    pub came_by: MigrationId,
+}
+
+/// A section on its way to another set, or there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The epoch that begins in the other set.
+    pub epoch: Epoch,
+    /// Where the section continues.
+    pub to: Destination,
+    /// The attempt whose copy the next owner may start from; 0: it starts at the ceiling.
+    pub handover_id: HandoverId,
+    /// The ceiling when the tombstone was applied.
+    pub max_seq: Seq,
+    /// The migration that the departure is part of.
+    pub by: MigrationId,
+    /// Whether the other set's log has the section, or is past it. Not any more after that set was restored: its backup
+    /// may lack the section, and only the tombstone can bring it back.
+    pub arrived: bool,
+    /// Version of the route table that has the departure.
+    pub routed: RouteVersion,
+}
+
+/// The set, and the owner in it, that a section departs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The set.
+    pub set: SetId,
+    /// Its lineage, as it stated when it was armed for the section.
+    pub lineage: Lineage,
+    /// The next owner; `None`: the other set assigns one.
+    pub node: Option<NodeId>,
+    /// Its incarnation; 0 without an owner.
+    pub incarnation: Incarnation,
+}
+
+/// The fence of a section that left after the backup that this set was restored from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The highest epoch that this log ever saw.
+    pub fence: Epoch,
+    /// The set that has taken the section.
+    pub home: SetId,
+    /// Version of the route table that has the departure.
+    pub routed: RouteVersion,
+}
+
+/// The state of a section in a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quarantine {
+    /// The epoch under which the section came here.
+    pub since: Epoch,
+    /// The last epoch in the backup.
+    pub epoch: Epoch,
+    /// The ceiling in the backup.
+    pub max_seq: Seq,
+    /// Version of the route table that has the restore.
+    pub routed: RouteVersion,
+}
+
+impl SectionRecord {
+    /// The highest epoch under which this log ever saw the section, 0 for none.
+    #[must_use]
+    pub fn fence(&self) -> Epoch {
+        match self {
+            SectionRecord::Never => Epoch(0),
+            SectionRecord::Resident(residence) => residence.epoch,
+            SectionRecord::Departed(tombstone) => tombstone.epoch,
+            SectionRecord::Gone(gone) => gone.fence,
+            SectionRecord::Quarantined(quarantine) => quarantine.epoch,
+        }
+    }
+
+    /// The record of a section that is in this set and may have an owner.
+    #[must_use]
+    pub fn resident(&self) -> Option<&Residence> {
+        if let SectionRecord::Resident(residence) = self { Some(residence) } else { None }
+    }
+
+    /// Version of the route table that changed the section's owner last; 0: never.
+    #[must_use]
+    pub fn routed(&self) -> RouteVersion {
+        match self {
+            SectionRecord::Never => RouteVersion(0),
+            SectionRecord::Resident(residence) => residence.routed,
+            SectionRecord::Departed(tombstone) => tombstone.routed,
+            SectionRecord::Gone(gone) => gone.routed,
+            SectionRecord::Quarantined(quarantine) => quarantine.routed,
+        }
+    }
+
+    /// The ceiling in the record; 0 where there is none.
+    pub(super) fn max_seq(&self) -> Seq {
+        match self {
+            SectionRecord::Never | SectionRecord::Gone(_) => Seq::ZERO,
+            SectionRecord::Resident(residence) => residence.max_seq,
+            SectionRecord::Departed(tombstone) => tombstone.max_seq,
+            SectionRecord::Quarantined(quarantine) => quarantine.max_seq,
+        }
+    }
+
+    /// The only way a record changes.
+    ///
+    /// # Panics
+    /// When a committed value would fall, or the section would be in two sets.
+    pub(super) fn advance(&mut self, next: SectionRecord) {
+        use SectionRecord::{Departed, Gone, Never, Quarantined, Resident};
+        let (before, fence) = (*self, self.fence());
+        assert!(next.fence() >= fence, "a fence would fall: {before:?} to {next:?}");
+        let follows = match (&before, &next) {
+            (Never, Resident(_)) => true,
+            (Resident(old), Resident(new)) => {
+                old.check(new);
+                true
+            }
+            (Resident(old), Departed(new)) => new.epoch > fence && new.max_seq == old.max_seq && !new.arrived,
+            (Resident(old), Quarantined(new)) => (new.epoch, new.max_seq) == (fence, old.max_seq),
+            // Only under an epoch of its own, and never below what the section had here.
+            (Departed(_) | Gone(_) | Quarantined(_), Resident(new)) => {
+                new.epoch > fence && new.max_seq >= before.max_seq()
+            }
+            (Departed(old), Departed(new)) => Tombstone { arrived: new.arrived, ..*old } == *new,
+            (Quarantined(_), Gone(_)) => true,
+            _ => false,
+        };
+        assert!(follows, "a record does not continue the one before: {before:?} to {next:?}");
+        *self = next;
+    }
+}
+
+impl Residence {
+    /// Checks that the next record continues this one inside the set.
+    fn check(&self, next: &Residence) {
+        assert!(next.max_seq >= self.max_seq, "a ceiling would fall: {self:?} to {next:?}");
+        let same_ownership = (next.owner, next.incarnation) == (self.owner, self.incarnation);
+        let epoch_holds = if same_ownership { next.epoch >= self.epoch } else { next.epoch > self.epoch };
+        assert!(epoch_holds, "an ownership would not get an epoch of its own: {self:?} to {next:?}");
+        let stays = next.since == self.since && (next.came_by == self.came_by || next.came_by == MigrationId(0));
+        assert!(stays, "a section would have come here another way: {self:?} to {next:?}");
+    }
+
+    /// [`SectionRecord::advance`] within the set.
+    pub(super) fn advance(&mut self, next: Residence) {
+        self.check(&next);
+        *self = next;
+    }
+}

@@ -1,0 +1,168 @@
+//! The records of all sections of the layout, in pages that exist once one of their sections was in the set.
+//!
+//! A set of a large cluster has few of its sections, mostly in runs: the others take a pointer for each page.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::record::{Residence, SectionRecord};
+use crate::id::SectionId;
+
+/// Sections in a page: 20 KiB of records, and the pages of the largest layout are 4,096.
+const PAGE: usize = 256;
+
+type Page = [SectionRecord; PAGE];
+
+static NEVER: SectionRecord = SectionRecord::Never;
+
+/// One record for each section of a layout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SectionRecords {
+    /// Number of sections.
+    sections: u32,
+    /// `None`: every section of the page is [`SectionRecord::Never`]. Records past the last section are, too.
+    pages: Vec<Option<Box<Page>>>,
+}
+
+impl SectionRecords {
+    /// The records of this many sections, none of which was ever in the set.
+    #[must_use]
+    pub fn new(sections: u32) -> SectionRecords {
+        let pages = (sections as usize).div_ceil(PAGE);
+        SectionRecords { sections, pages: (0..pages).map(|_| None).collect() }
+    }
+
+    /// Number of sections of the layout.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sections as usize
+    }
+
+    /// Whether there is no layout yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sections == 0
+    }
+
+    /// The record of a section. `None` when the layout has no such section.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, section: SectionId) -> Option<&SectionRecord> {
+        if section.0 >= self.sections {
+            return None;
+        }
+        let index = section.0 as usize;
+        Some(self.pages[index / PAGE].as_ref().map_or(&NEVER, |page| &page[index % PAGE]))
+    }
+
+    /// The record of a section that is in the set.
+    #[inline]
+    #[must_use]
+    pub fn resident(&self, section: SectionId) -> Option<&Residence> {
+        self.get(section)?.resident()
+    }
+
+    /// Replaces a record, whatever it was: for decoding a state, and for damage that tests make.
+    ///
+    /// # Panics
+    /// When the layout has no such section.
+    pub fn put(&mut self, section: SectionId, record: SectionRecord) {
+        *self.get_mut(section).expect("the layout has the section") = record;
+    }
+
+    /// Makes the page of the section where there is none.
+    pub(super) fn get_mut(&mut self, section: SectionId) -> Option<&mut SectionRecord> {
+        if section.0 >= self.sections {
+            return None;
+        }
+        let index = section.0 as usize;
+        let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([SectionRecord::Never; PAGE]));
+        Some(&mut page[index % PAGE])
+    }
+
+    #[inline]
+    pub(super) fn resident_mut(&mut self, section: SectionId) -> Option<&mut Residence> {
+        // Without making a page: a section of a page that does not exist is not here.
+        let index = section.0 as usize;
+        match self.pages.get_mut(index / PAGE)?.as_mut()?.get_mut(index % PAGE)? {
+            SectionRecord::Resident(residence) => Some(residence),
+            _ => None,
+        }
+    }
+
+    /// The records of the sections that were ever in the set, in order of section.
+    pub fn known(&self) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
+        let pages = (0u32..).zip(&self.pages).filter_map(|(index, page)| Some((index * PAGE as u32, page.as_ref()?)));
+        let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(page.iter()));
+        records.filter(|(_, record)| **record != SectionRecord::Never)
+    }
+
+    /// The sections that are in the set, in order.
+    pub fn residents(&self) -> impl Iterator<Item = (SectionId, &Residence)> {
+        self.known().filter_map(|(section, record)| Some((section, record.resident()?)))
+    }
+
+    pub(super) fn residents_mut(&mut self) -> impl Iterator<Item = &mut Residence> {
+        self.known_mut().filter_map(|(_, record)| match record {
+            SectionRecord::Resident(residence) => Some(residence),
+            _ => None,
+        })
+    }
+
+    pub(super) fn known_mut(&mut self) -> impl Iterator<Item = (SectionId, &mut SectionRecord)> {
+        let pages =
+            (0u32..).zip(&mut self.pages).filter_map(|(index, page)| Some((index * PAGE as u32, page.as_mut()?)));
+        let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(page.iter_mut()));
+        records.filter(|(_, record)| **record != SectionRecord::Never)
+    }
+
+    /// Bytes of memory that the records take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let pages = self.pages.iter().flatten().count();
+        self.pages.len() * size_of::<Option<Box<Page>>>() + pages * size_of::<Page>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::id::Seq;
+
+    fn resident(max_seq: u64) -> SectionRecord {
+        SectionRecord::Resident(Residence { max_seq: Seq(max_seq), ..Residence::default() })
+    }
+
+    #[test]
+    fn a_page_exists_once_a_section_of_it_was_here() {
+        let mut records = SectionRecords::new(600);
+        let empty = records.bytes();
+        assert_eq!(records.get(SectionId(599)), Some(&SectionRecord::Never));
+        assert_eq!(records.get(SectionId(600)), None);
+        assert!(records.resident_mut(SectionId(300)).is_none());
+        assert_eq!(records.bytes(), empty, "reading makes no page");
+        records.put(SectionId(300), resident(7));
+        records.put(SectionId(599), resident(8));
+        assert_eq!(records.resident(SectionId(300)).map(|record| record.max_seq), Some(Seq(7)));
+        let found: Vec<_> = records.residents().map(|(section, record)| (section.0, record.max_seq.0)).collect();
+        assert_eq!(found, [(300, 7), (599, 8)]);
+        assert!(records.resident_mut(SectionId(600)).is_none(), "past the last section, within its page");
+    }
+
+    /// `cargo test -p seq-core records_stay_small -- --nocapture` prints the sizes.
+    #[test]
+    fn records_stay_small() {
+        const UIDS_2_32: u32 = 42_950;
+        for sets in [1, 4, 64] {
+            let mut records = SectionRecords::new(UIDS_2_32);
+            for section in 0..UIDS_2_32 / sets {
+                records.put(SectionId(section), resident(1));
+            }
+            let bytes = records.bytes();
+            std::println!("{UIDS_2_32} sections in runs of {sets} sets: {} kB of records in one", bytes / 1_000);
+            assert!(bytes <= 3_500_000 / sets as usize + 40_000, "{bytes} bytes");
+        }
+    }
+}

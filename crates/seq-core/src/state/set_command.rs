@@ -1,0 +1,306 @@
+//! Commands that move sections between sets.
+//!
+//! What one set's log takes from another is a fact that stays true: a section departed, it arrived, an older lineage is
+//! over. So it does not matter which member sent it, how late it comes, and how often.
+
+use alloc::vec::Vec;
+
+use super::migration::{Pace, SetFacts};
+use super::record::Destination;
+use crate::directory::ClaimRun;
+use crate::id::{
+    Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, SectionId, Seq, SetId,
+};
+use crate::layout::SectionRun;
+use crate::limits;
+
+/// Begins a migration, if everything that its plan rests on still holds. The sections need not have owners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartMigration {
+    /// Drawn at random for the plan, not 0. The same id again is the same migration.
+    pub id: MigrationId,
+    /// The set that the sections migrate to.
+    pub to: SetId,
+    /// Lineage of this set in the plan.
+    pub lineage: Lineage,
+    /// Hash of the layout up to the space of the last section.
+    pub layout_id: LayoutId,
+    /// The sections, in order, not overlapping, at most [`limits::MAX_RUNS`](crate::limits::MAX_RUNS) runs.
+    pub runs: Vec<SectionRun>,
+    /// How fast it goes.
+    pub pace: Pace,
+}
+
+/// Changes how fast a migration goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetPace {
+    /// The migration.
+    pub id: MigrationId,
+    /// The pace from now on.
+    pub pace: Pace,
+}
+
+/// Sends a section to another set: the point of no return of its move. Its owner, which has frozen it, requests it.
+///
+/// Every reason to refuse it is permanent, so a refused one never takes effect later. The owner may serve again only
+/// after [`SetRefusal::MigrationOver`] or
+/// [`SetRefusal::SetClosing`]: then it owns the section still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depart {
+    /// The section.
+    pub section: SectionId,
+    /// The ownership that ends.
+    pub epoch: Epoch,
+    /// The owner.
+    pub from: NodeId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The set, and the next owner in it, which holds a copy of the frozen section.
+    pub to: Destination,
+    /// Number of the attempt, not 0; identifies the copy.
+    pub handover_id: HandoverId,
+    /// The migration that it is part of.
+    pub migration: MigrationId,
+}
+
+/// Sends a section without a living owner to another set. Applied only if the record is still the one that the proposer
+/// read, as [`Reassign`](super::Reassign) is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DepartSilent {
+    /// The section.
+    pub section: SectionId,
+    /// Its epoch as the proposer read it.
+    pub expected: Epoch,
+    /// The liveness counter of its owner as the proposer read it; `None` where it had no owner, or an incarnation that
+    /// was over.
+    pub liveness: Option<Liveness>,
+    /// The set.
+    pub to: SetId,
+    /// Its lineage.
+    pub lineage: Lineage,
+    /// The migration that it is part of.
+    pub migration: MigrationId,
+}
+
+/// Sections that departed from another set to this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrive {
+    /// The set that they departed from.
+    pub from: SetId,
+    /// Its lineage.
+    pub from_lineage: Lineage,
+    /// The lineage of this set that the departures name.
+    pub to_lineage: Lineage,
+    /// Hash of the layout up to the space of the sections, which is the same for all.
+    pub layout_id: LayoutId,
+    /// The sections, at most [`limits::MAX_MOVES`](crate::limits::MAX_MOVES).
+    pub sections: Vec<Arriving>,
+}
+
+/// A section that departed to this set: the content of its tombstone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arriving {
+    /// The section.
+    pub section: SectionId,
+    /// The epoch that begins here.
+    pub epoch: Epoch,
+    /// The ceiling when it departed.
+    pub max_seq: Seq,
+    /// The attempt whose copy the owner may start from; 0: none.
+    pub handover_id: HandoverId,
+    /// The owner that holds the copy; `None`: none.
+    pub node: Option<NodeId>,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The migration that it is part of.
+    pub migration: MigrationId,
+}
+
+/// What became of a section that departed to this set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is here, by this command or by one before.
+    Arrived,
+    /// It was here, and this set's log is past that epoch.
+    Past,
+    /// It departed to an earlier lineage of this set, and other sets are still asked whether that one sent it on. Send
+    /// it again.
+    Waits,
+    /// No set that keeps the rules sends this: the section is here under an earlier epoch, or an epoch or ceiling is out
+    /// of range. Nothing changed.
+    Refused,
+}
+
+/// What another set's log has of what this one sent. Changes nothing but what is sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The other set.
+    pub at: SetId,
+    /// Its lineage when it responded.
+    pub lineage: Lineage,
+    /// Sections that arrived, or are past, with the epoch of the departure.
+    pub sections: Vec<(SectionId, Epoch)>,
+    /// Migrations whose end it has: the return of all sections, or that it is complete.
+    pub ended: Vec<MigrationId>,
+}
+
+/// A set was restored from a backup: nothing of an older lineage of it is accepted any more, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The set.
+    pub set: SetId,
+    /// Its newest lineage.
+    pub lineage: Lineage,
+}
+
+/// Ends a migration, for good: no section departs under it any more, and those that did are to return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rollback {
+    /// The migration.
+    pub id: MigrationId,
+}
+
+/// Ends a migration of which every section arrived, for good: it cannot be rolled back. In the log of the set that the
+/// sections came to: nothing returns by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Complete {
+    /// The migration.
+    pub id: MigrationId,
+}
+
+/// Begins the return of the sections that came here by a migration that its set has rolled back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartReturn {
+    /// The migration that was rolled back.
+    pub of: MigrationId,
+    /// The set that it came from.
+    pub to: SetId,
+    /// Id of the return, not 0. Where it has begun already, the first one's counts.
+    pub id: MigrationId,
+    /// How fast it goes.
+    pub pace: Pace,
+    /// Whether every section that departed has arrived, so that no more come by that migration.
+    pub settled: bool,
+}
+
+/// Claims and facts that other sets sent. They route requests and change no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnDirectory {
+    /// The claims, at most [`limits::MAX_RUNS`](crate::limits::MAX_RUNS).
+    pub claims: Vec<ClaimRun>,
+    /// Whether they are of the other set's own records, read after its log had the fence of this set's lineage; see
+    /// [`State::record_claims`](super::State::record_claims).
+    pub recalled: bool,
+    /// What other sets state of themselves.
+    pub sets: Vec<SetFacts>,
+}
+
+/// Ends the quarantine of a restored set: every other set has fenced its older lineages, and its response from after that
+/// was learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndQuarantine {
+    /// The lineage that the restore began.
+    pub lineage: Lineage,
+    /// The sets that responded, each with its lineage then: this log fences the older ones in turn, because an entry that
+    /// did so may be lost with what came after the backup.
+    pub responded: Vec<(SetId, Lineage)>,
+}
+
+/// Why a command between sets changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetRefusal {
+    /// The command names this set as another one.
+    #[error("the command names this set as the other one")]
+    OwnSet,
+    /// No facts of this set are known.
+    #[error("set {set} is not known here")]
+    UnknownSet {
+        /// The set in the command.
+        set: SetId,
+    },
+    /// As many other sets are known as may be.
+    #[error("{} other sets are known, the most there may be", limits::MAX_SETS)]
+    TooManySets,
+    /// The other set takes no more sections.
+    #[error("set {set} is closing and takes no more sections")]
+    SetClosing {
+        /// The set.
+        set: SetId,
+    },
+    /// The layout of the command's sections is another one.
+    #[error("the sections are of layout {given}, not of layout {ours}")]
+    OtherLayout {
+        /// Hash of the whole layout here.
+        ours: LayoutId,
+        /// The hash in the command.
+        given: LayoutId,
+    },
+    /// This set is of another lineage.
+    #[error("this set is of lineage {current}, not {given}")]
+    OtherLineage {
+        /// Its lineage.
+        current: Lineage,
+        /// The one in the command.
+        given: Lineage,
+    },
+    /// The other set was restored since.
+    #[error("set {set} is of lineage {newest} by now, and {given} is over")]
+    OldLineage {
+        /// The set.
+        set: SetId,
+        /// Its newest lineage.
+        newest: Lineage,
+        /// The one in the command.
+        given: Lineage,
+    },
+    /// Runs of sections that overlap, are out of order or out of range, or too many.
+    #[error("the runs of sections overlap, are out of order or out of range, or more than {}", limits::MAX_RUNS)]
+    BadRuns,
+    /// A section of the migration is not in this set.
+    #[error("section {section} is not in this set")]
+    NotResident {
+        /// The section.
+        section: SectionId,
+    },
+    /// A section is part of another migration.
+    #[error("section {section} is part of migration {migration}, which is not complete")]
+    SectionMigrates {
+        /// The section.
+        section: SectionId,
+        /// The other migration.
+        migration: MigrationId,
+    },
+    /// No such migration began here, or it is another one than the command states.
+    #[error("migration {migration} did not begin here, or not with these sections and this set")]
+    OtherMigration {
+        /// The id in the command.
+        migration: MigrationId,
+    },
+    /// The migration was rolled back or completed.
+    #[error("migration {migration} was rolled back or completed")]
+    MigrationOver {
+        /// The migration.
+        migration: MigrationId,
+    },
+    /// Sections of the migration are here or on their way.
+    #[error("not every section of migration {migration} has arrived")]
+    NotArrived {
+        /// The migration.
+        migration: MigrationId,
+    },
+    /// The pace is out of bounds.
+    #[error("a rate of {} sections a second and a pause of {:?}: both must be above 0", pace.rate, pace.max_pause)]
+    BadPace {
+        /// The pace in the command.
+        pace: Pace,
+    },
+    /// As many migrations began here as may.
+    #[error("{} migrations began here, the most there may be", limits::MAX_MIGRATIONS)]
+    TooManyMigrations,
+    /// The quarantine cannot end: a set has not fenced the older lineages.
+    #[error("set {set} has not fenced the older lineages of this set")]
+    NotFenced {
+        /// The set.
+        set: SetId,
+    },
+}

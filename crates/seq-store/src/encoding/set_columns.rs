@@ -1,0 +1,204 @@
+//! What a state knows of other sets, and the records of sections that are not only here: their columns and back.
+
+use rkyv::{Archive, Deserialize, Serialize};
+use seq_core::directory::Directory as CoreDirectory;
+use seq_core::state::{self, Gone, Phase, Quarantine, Scope, SectionRecord, SectionRecords, Tombstone};
+use seq_core::{DirectoryVersion, Epoch, HandoverId, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
+
+use super::Contradiction;
+use super::command::Runs;
+use super::set_command::{Claims, Destination, Facts, Pace};
+
+/// The directory.
+#[derive(Archive, Serialize, Deserialize, Debug, Default)]
+pub(crate) struct Directory {
+    version: u64,
+    claims: Claims,
+    /// For each claim, the version that changed it last.
+    changed: Vec<u64>,
+}
+
+impl From<&CoreDirectory> for Directory {
+    fn from(directory: &CoreDirectory) -> Directory {
+        let (claims, changed): (Vec<_>, Vec<_>) = directory.changes().map(|(run, changed)| (run, changed.0)).unzip();
+        Directory { version: directory.version().0, claims: Claims::from_core(&claims), changed }
+    }
+}
+
+impl Directory {
+    pub(super) fn into_core(self) -> Result<CoreDirectory, Contradiction> {
+        let Directory { version, claims, changed } = self;
+        let claims = claims.into_core()?;
+        if claims.len() != changed.len() {
+            return Err("the directory's columns differ in length");
+        }
+        let changes = claims.into_iter().zip(changed.into_iter().map(DirectoryVersion));
+        CoreDirectory::from_changes(DirectoryVersion(version), changes).ok_or("the claims of the directory are none")
+    }
+}
+
+/// Another set.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct PeerSet {
+    id: u64,
+    fenced: u64,
+    closing: bool,
+    facts: Option<Facts>,
+}
+
+impl PeerSet {
+    pub(super) fn from_core((id, set): (&SetId, &state::PeerSet)) -> PeerSet {
+        let facts = set.facts.as_ref().map(Facts::from);
+        PeerSet { id: id.0, fenced: set.fenced.0, closing: set.closing, facts }
+    }
+
+    pub(super) fn into_core(self) -> (SetId, state::PeerSet) {
+        let facts = self.facts.map(state::SetFacts::from);
+        (SetId(self.id), state::PeerSet { fenced: Lineage(self.fenced), closing: self.closing, facts })
+    }
+}
+
+/// A migration that began here.
+#[derive(Archive, Serialize, Deserialize, Debug)]
+pub(crate) struct Migration {
+    id: u64,
+    to: u64,
+    /// Empty for a return.
+    runs: Runs,
+    /// The migration whose sections return; 0: it is no return.
+    return_of: u64,
+    settled: bool,
+    pace: Pace,
+    /// 0: open, 1: rolled back, 2: completed.
+    phase: u8,
+    noted: bool,
+}
+
+impl Migration {
+    pub(super) fn from_core((id, migration): (&MigrationId, &state::Migration)) -> Migration {
+        let (runs, return_of, settled) = match &migration.scope {
+            Scope::Runs(runs) => (Runs::from_core(runs.iter().copied()), 0, false),
+            Scope::Return { of, settled } => (Runs::default(), of.0, *settled),
+        };
+        let (phase, noted) = match migration.phase {
+            Phase::Open => (0, false),
+            Phase::RolledBack { noted } => (1, noted),
+            Phase::Completed { noted } => (2, noted),
+        };
+        let (to, pace) = (migration.to.0, migration.pace.into());
+        Migration { id: id.0, to, runs, return_of, settled, pace, phase, noted }
+    }
+
+    pub(super) fn into_core(self) -> Result<(MigrationId, state::Migration), Contradiction> {
+        let Migration { id, to, runs, return_of, settled, pace, phase, noted } = self;
+        let scope = match return_of {
+            0 => Scope::Runs(runs.into_core()?),
+            of => Scope::Return { of: MigrationId(of), settled },
+        };
+        let phase = match phase {
+            0 => Phase::Open,
+            1 => Phase::RolledBack { noted },
+            2 => Phase::Completed { noted },
+            _ => return Err("a migration is in no phase"),
+        };
+        Ok((MigrationId(id), state::Migration { to: SetId(to), scope, pace: pace.into(), phase }))
+    }
+}
+
+/// The records of sections that left, or are in quarantine: few, so one item each.
+#[derive(Archive, Serialize, Deserialize, Debug, Default)]
+pub(crate) struct Elsewhere {
+    departed: Vec<Departed>,
+    gone: Vec<Left>,
+    quarantined: Vec<Quarantined>,
+}
+
+#[derive(Archive, Serialize, Deserialize, Debug)]
+struct Departed {
+    section: u32,
+    epoch: u64,
+    to: Destination,
+    handover_id: u64,
+    max_seq: u64,
+    by: u64,
+    arrived: bool,
+    routed: u64,
+}
+
+#[derive(Archive, Serialize, Deserialize, Debug)]
+struct Left {
+    section: u32,
+    fence: u64,
+    home: u64,
+    routed: u64,
+}
+
+#[derive(Archive, Serialize, Deserialize, Debug)]
+struct Quarantined {
+    section: u32,
+    since: u64,
+    epoch: u64,
+    max_seq: u64,
+    routed: u64,
+}
+
+impl Elsewhere {
+    pub(super) fn from_core(records: &SectionRecords) -> Elsewhere {
+        let mut elsewhere = Elsewhere::default();
+        for (SectionId(section), record) in records.known() {
+            match *record {
+                SectionRecord::Never | SectionRecord::Resident(_) => {}
+                SectionRecord::Departed(Tombstone { epoch, to, handover_id, max_seq, by, arrived, routed }) => {
+                    elsewhere.departed.push(Departed {
+                        section,
+                        epoch: epoch.0,
+                        to: to.into(),
+                        handover_id: handover_id.0,
+                        max_seq: max_seq.0,
+                        by: by.0,
+                        arrived,
+                        routed: routed.0,
+                    });
+                }
+                SectionRecord::Gone(Gone { fence, home, routed }) => {
+                    elsewhere.gone.push(Left { section, fence: fence.0, home: home.0, routed: routed.0 });
+                }
+                SectionRecord::Quarantined(Quarantine { since, epoch, max_seq, routed }) => {
+                    let (since, epoch, max_seq) = (since.0, epoch.0, max_seq.0);
+                    elsewhere.quarantined.push(Quarantined { section, since, epoch, max_seq, routed: routed.0 });
+                }
+            }
+        }
+        elsewhere
+    }
+
+    /// The records, by section.
+    pub(super) fn into_core(self) -> impl Iterator<Item = (SectionId, SectionRecord)> {
+        let departed = self.departed.into_iter().map(|one| {
+            let tombstone = Tombstone {
+                epoch: Epoch(one.epoch),
+                to: one.to.into(),
+                handover_id: HandoverId(one.handover_id),
+                max_seq: Seq(one.max_seq),
+                by: MigrationId(one.by),
+                arrived: one.arrived,
+                routed: RouteVersion(one.routed),
+            };
+            (SectionId(one.section), SectionRecord::Departed(tombstone))
+        });
+        let gone = self.gone.into_iter().map(|one| {
+            let gone = Gone { fence: Epoch(one.fence), home: SetId(one.home), routed: RouteVersion(one.routed) };
+            (SectionId(one.section), SectionRecord::Gone(gone))
+        });
+        let quarantined = self.quarantined.into_iter().map(|one| {
+            let quarantine = Quarantine {
+                since: Epoch(one.since),
+                epoch: Epoch(one.epoch),
+                max_seq: Seq(one.max_seq),
+                routed: RouteVersion(one.routed),
+            };
+            (SectionId(one.section), SectionRecord::Quarantined(quarantine))
+        });
+        departed.chain(gone).chain(quarantined)
+    }
+}
