@@ -97,7 +97,13 @@ impl Allocator {
         let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            ownership: Ownership::new(machine, layout.clone(), Step(spec.step), options.terms().served(), clock.clone()),
+            ownership: Ownership::new(
+                machine,
+                layout.clone(),
+                Step(spec.step),
+                options.terms().served(),
+                clock.clone(),
+            ),
             clock,
             node: AtomicU32::new(0),
             fault: Mutex::new(None),

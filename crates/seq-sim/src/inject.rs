@@ -36,7 +36,12 @@ impl World {
         }
         let p = self.procs.len();
         let token = self.rng.next() | 1;
-        self.procs.push(Process::new(name, port, token, Owner::new(SET, self.layout.clone(), TERMS).with_secret(token)));
+        self.procs.push(Process::new(
+            name,
+            port,
+            token,
+            Owner::new(SET, self.layout.clone(), TERMS).with_secret(token),
+        ));
         self.procs[p].began = self.now;
         self.listeners[name][port] = Some(p);
         if self.listeners[name].iter().flatten().count() > 1 {

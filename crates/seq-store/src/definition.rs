@@ -20,9 +20,9 @@ const RETRY: Duration = Duration::from_millis(100);
 )]
 pub struct SetMismatch {
     /// The stored one.
-    pub stored: SetDefinition,
+    pub stored: Box<SetDefinition>,
     /// That of the set file.
-    pub given: SetDefinition,
+    pub given: Box<SetDefinition>,
 }
 
 /// Compares a set file with the applied state; `Ok(false)` while no set is defined.
@@ -30,7 +30,7 @@ pub(crate) fn check_set(state: &State, given: &SetDefinition) -> Result<bool, Se
     match &state.set {
         None => Ok(false),
         Some(stored) if stored == given => Ok(true),
-        Some(stored) => Err(SetMismatch { stored: stored.clone(), given: given.clone() }),
+        Some(stored) => Err(SetMismatch { stored: Box::new(stored.clone()), given: Box::new(given.clone()) }),
     }
 }
 

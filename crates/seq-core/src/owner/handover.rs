@@ -129,6 +129,7 @@ pub enum OfferRefusal {
 }
 
 /// The outcome of a request to commit a handover.
+#[expect(clippy::large_enum_variant, reason = "there is one for each handover, and it is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The target owns the section; this came with the response.

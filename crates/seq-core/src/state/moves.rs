@@ -132,6 +132,11 @@ impl State {
     fn arrive_after_restore(&mut self, one: &Arriving, restores: u32, version: RouteVersion) -> Arrival {
         // Every other set has responded, so it is known where the earlier lineage has sent the section. A newer claim for
         // this set is of this arrival in a lineage between, or of a tombstone that comes as well.
+        let fence = self.sections.get(one.section).map_or(Epoch(0), SectionRecord::fence);
+        if fence >= one.epoch {
+            // The backup is past it, or it arrived after the restore.
+            return Arrival::Past;
+        }
         let own = self.set.as_ref().map(|set| set.id);
         let went_on = |claim: &Claim| claim.since > one.epoch && Some(claim.set) != own;
         if self.recalled.get(one.section).as_ref().is_some_and(went_on) || self.sections.resident(one.section).is_some()

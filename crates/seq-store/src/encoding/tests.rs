@@ -285,6 +285,11 @@ fn commands_between_sets() {
             0000000000000000000000000000000000000000000000000000000000000000
             000000000000000000000000000000000000000000000000"#]],
     );
+}
+
+#[test]
+fn commands_of_arrivals() {
+    let (id, to, lineage, section) = (MigrationId(0x77), SetId(0xe6), Lineage(1 << 32), SectionId(4));
     let arriving = Arriving {
         section,
         epoch: Epoch(6),

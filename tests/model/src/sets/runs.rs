@@ -141,6 +141,11 @@ pub(crate) fn ordered_runs(large: bool) -> Vec<Run> {
 
 /// The runs in which stores are restored.
 pub(crate) fn restores(large: bool) -> Vec<Run> {
+    restores_of_one(large).into_iter().chain(restores_of_both()).collect()
+}
+
+/// The runs in which one store is restored.
+fn restores_of_one(large: bool) -> Vec<Run> {
     let more = u8::from(large);
     let (source, target, twice) = (PerSet([1, 0]), PerSet([0, 1]), PerSet([2, 0]));
     let calls = Budget { takes: 1 + more, reads: 1, ..MOVE };
@@ -176,6 +181,28 @@ pub(crate) fn restores(large: bool) -> Vec<Run> {
             ],
         },
         Run {
+            name: "ordered: the source is restored twice",
+            bounds: ordered(2, Budget { restores: twice, registrations: twice, reassigns: 2, ..calls }),
+            must_reach: &[ExactStart, CeilingStart, ArriveFenced, Gone, Home],
+        },
+        Run {
+            name: "clockless: the source is restored, zombies",
+            bounds: clockless(1, Budget { registrations: source, reassigns: 1, restores: source, ..zombies }),
+            must_reach: &[CeilingStart, ArriveFenced, Gone, Home],
+        },
+        Run {
+            name: "clockless: the target is restored, zombies",
+            bounds: clockless(1, Budget { registrations: target, reassigns: 2, restores: target, ..zombies }),
+            must_reach: &[CeilingStart, ArriveOtherLineage, TombstoneInResponse, Gone, Home],
+        },
+    ]
+}
+
+/// The runs in which both stores are restored.
+fn restores_of_both() -> Vec<Run> {
+    let (source, target) = (PerSet([1, 0]), PerSet([0, 1]));
+    vec![
+        Run {
             name: "ordered: both are restored, the source serves",
             bounds: ordered(2, Budget { reads: 1, registrations: source, reassigns: 1, ..LOST_BOTH }),
             must_reach: &[
@@ -202,21 +229,6 @@ pub(crate) fn restores(large: bool) -> Vec<Run> {
                 BothQuarantined,
                 OldResponseDropped,
             ],
-        },
-        Run {
-            name: "ordered: the source is restored twice",
-            bounds: ordered(2, Budget { restores: twice, registrations: twice, reassigns: 2, ..calls }),
-            must_reach: &[ExactStart, CeilingStart, ArriveFenced, Gone, Home],
-        },
-        Run {
-            name: "clockless: the source is restored, zombies",
-            bounds: clockless(1, Budget { registrations: source, reassigns: 1, restores: source, ..zombies }),
-            must_reach: &[CeilingStart, ArriveFenced, Gone, Home],
-        },
-        Run {
-            name: "clockless: the target is restored, zombies",
-            bounds: clockless(1, Budget { registrations: target, reassigns: 2, restores: target, ..zombies }),
-            must_reach: &[CeilingStart, ArriveOtherLineage, TombstoneInResponse, Gone, Home],
         },
         Run {
             name: "clockless: both are restored",
