@@ -103,7 +103,7 @@ impl Cluster {
             &["--endpoint", "resp", "--redis", &redis, "--concurrency", "8", "--pipeline", "16"],
             &["--endpoint", "grpc", "--concurrency", "32"],
             &["--endpoint", "many", "--batch", "20", "--concurrency", "4"],
-            &["--endpoint", "stream", "--batch", "5", "--pipeline", "8", "--concurrency", "4"],
+            &["--endpoint", "stream", "--batch", "5", "--concurrency", "4"],
         ];
         // Each has uids of its own, out of sections of all nodes.
         (0..)
