@@ -25,7 +25,7 @@ pub struct StartMigration {
     pub lineage: Lineage,
     /// Hash of the layout up to the space of the last section.
     pub layout_id: LayoutId,
-    /// The sections, in order, not overlapping, at most [`limits::MAX_RUNS`](crate::limits::MAX_RUNS) runs.
+    /// The sections, in order, not overlapping, at most [`limits::MAX_RUNS`] runs.
     pub runs: Vec<SectionRun>,
     /// How fast it goes.
     pub pace: Pace,
@@ -93,7 +93,7 @@ pub struct Arrive {
     pub to_lineage: Lineage,
     /// Hash of the layout up to the space of the sections, which is the same for all.
     pub layout_id: LayoutId,
-    /// The sections, at most [`limits::MAX_MOVES`](crate::limits::MAX_MOVES).
+    /// The sections, at most [`limits::MAX_MOVES`].
     pub sections: Vec<Arriving>,
 }
 
@@ -186,7 +186,7 @@ pub struct StartReturn {
 /// Claims and facts that other sets sent. They route requests and change no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnDirectory {
-    /// The claims, at most [`limits::MAX_RUNS`](crate::limits::MAX_RUNS).
+    /// The claims, at most [`limits::MAX_RUNS`].
     pub claims: Vec<ClaimRun>,
     /// Whether they are of the other set's own records, read after its log had the fence of this set's lineage; see
     /// [`State::record_claims`](super::State::record_claims).
