@@ -90,7 +90,7 @@ impl SectionItems {
         self.machine.on_response(self.now(), transient)
     }
 
-    /// Takes the numbers of a first response in; the request for the rest of the items is under way still.
+    /// Takes the results of a first response in: numbers, and items of unknown outcome. The others are to be requested again.
     fn take_given<W: Work>(
         &mut self,
         replies: impl Iterator<Item = ItemReply<W::Output>>,
@@ -100,6 +100,11 @@ impl SectionItems {
         self.items.extend(items.into_iter().zip(replies).filter_map(|(item, reply)| match reply {
             Some(Ok(output)) => {
                 results.push(item.result::<W>(Ok(output)));
+                None
+            }
+            // It may have been processed, so it is not repeated here.
+            Some(Err(refusal @ (Refusal::OwnerTimedOut { .. } | Refusal::OwnerConnectionLost { .. }))) => {
+                results.push(item.result::<W>(Err(refusal)));
                 None
             }
             _ => Some(item),

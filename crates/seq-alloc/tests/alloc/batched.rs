@@ -214,6 +214,25 @@ async fn an_item_that_would_wait_at_the_owner_waits_there_in_a_request_of_its_ow
 }
 
 #[tokio::test]
+async fn an_item_of_unknown_outcome_is_not_sent_again_with_those_that_would_wait() {
+    let (_world, one, mut owner) = beside_a_scripted_owner(true).await;
+    let asks = [SIZE, SIZE + 1].map(|uid| Ok(ask(uid, 1)));
+    let serving = async {
+        let (message, responses) = owner.message().await;
+        let mut response_of_both = response(&[0, 0]);
+        // A reason of a later version: numbers may have been consumed.
+        response_of_both.errors[0].reason = "A_LATER_REASON".to_owned();
+        let outcome = Some(Outcome::Response(response_of_both));
+        responses.unbounded_send(Ok(v1::NextStreamResponse { tag: message.tag, outcome })).unwrap();
+        let (request, respond) = owner.unary().await;
+        assert_eq!(request.uids, [SIZE + 1]);
+        respond.send(response(&[8])).unwrap();
+    };
+    let (results, ()) = join(one.allocator.next_many(call(), &asks), serving).await;
+    assert_eq!(results, [Err(Refusal::OwnerTimedOut { section: SECTION, owner: NodeId(2) }), Ok(given(8, 7, 1))]);
+}
+
+#[tokio::test]
 async fn numbers_that_an_owner_gave_are_kept_when_the_rest_is_abandoned() {
     let (world, one, mut owner) = beside_a_scripted_owner(true).await;
     let asks = [SIZE, 2 * SIZE].map(|uid| Ok(ask(uid, 1)));
