@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-const PROTOS: [&str; 6] = ["route", "sequence", "control", "handover", "raft", "admin"];
+const PROTOS: [&str; 8] = ["route", "sequence", "control", "handover", "inter_set", "raft", "admin", "set_admin"];
 
 /// The messages of the JSON endpoint.
-const IN_JSON: [&str; 18] = [
+const IN_JSON: [&str; 19] = [
     ".seqsvr.v1.NextRequest",
     ".seqsvr.v1.NextResponse",
     ".seqsvr.v1.NextManyRequest",
@@ -24,6 +24,7 @@ const IN_JSON: [&str; 18] = [
     ".seqsvr.v1.Routes",
     ".seqsvr.v1.RouteNode",
     ".seqsvr.v1.RouteRun",
+    ".seqsvr.v1.RouteSet",
 ];
 
 #[expect(clippy::disallowed_methods, reason = "cargo speaks to a build script through the environment")]

@@ -103,13 +103,22 @@ impl HandoverCall {
     pub(crate) async fn send(self, link: &StoreLink) -> AnsweredStep {
         let HandoverCall { shared, step } = self;
         match step {
-            Step::Prepare(handover) => AnsweredStep::Prepare(handover, shared.prepare(&handover).await),
-            Step::Stage(handover) => AnsweredStep::Stage(handover, shared.stage(&handover).await),
+            Step::Prepare(handover) => {
+                let outcome = shared.prepare(&handover).await;
+                AnsweredStep::Prepare(handover, outcome)
+            }
+            Step::Stage(handover) => {
+                let outcome = shared.stage(&handover).await;
+                AnsweredStep::Stage(handover, outcome)
+            }
             Step::Commit(attempt) => {
                 let response = shared.commit(link, &attempt.handover).await;
                 AnsweredStep::Commit(Box::new(AnsweredCommit { attempt, response }))
             }
-            Step::Activate(handover) => AnsweredStep::Activate(handover, shared.activate(&handover).await),
+            Step::Activate(handover) => {
+                let outcome = shared.activate(&handover).await;
+                AnsweredStep::Activate(handover, outcome)
+            }
         }
     }
 }
@@ -213,7 +222,7 @@ impl Handovers {
                     shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
                     return true;
                 }
-                Commit::TargetGone
+                Commit::Refused
             }
             Err(StoreError::Refused { reason, .. }) if reason == Reason::OtherOwnership => Commit::Lost,
             Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::NodeId;
 use seq_core::lease::Clocks;
 use seq_core::owner::Session;
 use seq_core::owner::handover::{Handover, HandoverOffer};
 use seq_core::section::SectionCopy;
+use seq_core::{NodeId, SetId};
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use seq_proto::{owners, v1};
 use tonic::transport::Channel;
@@ -91,7 +91,8 @@ impl Shared {
 
     fn offer(&self, handover: &Handover) -> v1::HandoverOffer {
         let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
-        owners::to_offer(&HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation }, &self.set)
+        let (epoch, from_set) = (epoch.next(), SetId(0));
+        owners::to_offer(&HandoverOffer { section, epoch, handover_id, incarnation, from_set }, &self.set)
     }
 
     fn target(&self, to: NodeId) -> Result<HandoverServiceClient<Channel>, Status> {

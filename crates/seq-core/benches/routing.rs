@@ -27,9 +27,11 @@ fn table(layout: &Layout) -> RouteTable {
     let run = |section| RouteRun {
         first: SectionId(section),
         sections: 1,
-        route: Route { owner: Some(NodeId(section % OWNERS + 1)), epoch: Epoch(1) },
+        route: Route::here(Some(NodeId(section % OWNERS + 1)), Epoch(1)),
     };
     let update = RouteUpdate {
+        id: seq_core::SetId(7),
+        sets: BTreeMap::new(),
         set: "bench".to_owned(),
         layout: layout.clone(),
         version: RouteVersion(1),

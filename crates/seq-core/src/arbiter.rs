@@ -14,11 +14,12 @@
 //! Left to the shell: the clock, committing the proposals, cutting them into log entries.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::id::{Epoch, Incarnation, Liveness, NodeId, RouteVersion, SectionId};
+use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, RouteVersion, SectionId, SetId};
 use crate::placement::{self, Candidate};
 use crate::state::{NodeRecord, Reassign, Residence, State};
 
@@ -49,7 +50,7 @@ pub struct ArbiterTimeouts {
 type Session = (NodeId, Incarnation);
 
 /// A planned handover: the owner should hand the section over with its exact counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedHandover {
     /// The section.
     pub section: SectionId,
@@ -61,6 +62,21 @@ pub struct PlannedHandover {
     pub to: NodeId,
     /// Its incarnation.
     pub incarnation: Incarnation,
+    /// Where the next owner is in another set; `None`: in this one.
+    pub departure: Option<Arc<Departure>>,
+}
+
+/// The other set of a handover by which a section departs from this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// The set.
+    pub set: SetId,
+    /// Its lineage, as it stated when it named the next owner.
+    pub lineage: Lineage,
+    /// The migration that the departure is part of.
+    pub migration: MigrationId,
+    /// Address of the next owner's gRPC port, "host:port".
+    pub addr: String,
 }
 
 /// A section without a living owner that no node of the set can be given: an operator may migrate it to another set.
@@ -323,7 +339,8 @@ fn plan(
             && session.0 != to
             && (inputs.stable || plan.draining.contains(&session.0))
         {
-            plan.handovers.push(PlannedHandover { section, epoch: record.epoch, from: session.0, to, incarnation });
+            let (epoch, from) = (record.epoch, session.0);
+            plan.handovers.push(PlannedHandover { section, epoch, from, to, incarnation, departure: None });
         }
     }
     plan

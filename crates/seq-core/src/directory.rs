@@ -12,7 +12,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::id::{DirectoryVersion, Epoch, SectionId, SetId};
+use crate::id::{Epoch, RouteVersion, SectionId, SetId};
 use crate::layout::SectionRun;
 
 /// The set that a section is in.
@@ -36,23 +36,11 @@ pub struct ClaimRun {
     pub claim: Claim,
 }
 
-/// A copy of the directory, or what changed in it since a version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectoryUpdate {
-    /// Version of the copy with these claims in it.
-    pub version: DirectoryVersion,
-    /// Version that the claims are newer than; 0: they are the whole copy. A receiver that lacks an earlier update can
-    /// merge this one too, and then requests again from the version that it has.
-    pub base: DirectoryVersion,
-    /// The claims, in order of section, not overlapping.
-    pub runs: Vec<ClaimRun>,
-}
-
 /// The claims that one process has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
-    /// Grows with each merge that changes a claim.
-    version: DirectoryVersion,
+    /// Version of the last merge that changed a claim.
+    version: RouteVersion,
     /// By first section. Runs do not overlap; neighbours differ in their claim.
     runs: BTreeMap<u32, Run>,
 }
@@ -63,14 +51,15 @@ struct Run {
     end: u32,
     claim: Claim,
     /// The version that changed a section of this run last.
-    changed: DirectoryVersion,
+    changed: RouteVersion,
 }
 
 impl Directory {
-    /// Keeps the newer claim of each section. Returns whether any changed. A run that no layout can have, see
-    /// [`SectionRun::end`], is skipped.
-    pub fn merge<'a>(&mut self, claims: impl IntoIterator<Item = &'a ClaimRun>) -> bool {
-        let version = DirectoryVersion(self.version.0 + 1);
+    /// Keeps the newer claim of each section; those that change do so in this version of the copy's owner, which is not
+    /// below the one before. Returns whether any changed. A run that no layout can have, see [`SectionRun::end`], is
+    /// skipped.
+    pub fn merge<'a>(&mut self, claims: impl IntoIterator<Item = &'a ClaimRun>, version: RouteVersion) -> bool {
+        debug_assert!(version >= self.version, "the versions of a directory never fall");
         let mut changed = false;
         for ClaimRun { sections, claim } in claims {
             if let Some(end) = sections.end() {
@@ -83,7 +72,7 @@ impl Directory {
         changed
     }
 
-    fn merge_run(&mut self, first: u32, end: u32, claim: Claim, changed: DirectoryVersion) -> bool {
+    fn merge_run(&mut self, first: u32, end: u32, claim: Claim, changed: RouteVersion) -> bool {
         // Sections of the run whose claim is newer or the same keep it; `newer` is what lies between them.
         let mut newer = Vec::new();
         let mut replaced = Vec::new();
@@ -142,14 +131,11 @@ impl Directory {
         (section.0 < run.end).then_some(run.claim)
     }
 
-    /// The claims that are newer than `since`; `None` when there are none. Version 0 gets all.
-    #[must_use]
-    pub fn since(&self, since: DirectoryVersion) -> Option<DirectoryUpdate> {
-        if since >= self.version {
-            return None;
-        }
-        let changed = self.runs.iter().filter(|(_, run)| run.changed > since);
-        Some(DirectoryUpdate { version: self.version, base: since, runs: changed.map(claim_run).collect() })
+    /// The runs with claims that changed after a version, in order of section.
+    pub fn since(&self, since: RouteVersion) -> impl Iterator<Item = ClaimRun> {
+        let any = self.version > since;
+        let changed = self.runs.iter().filter(move |(_, run)| any && run.changed > since);
+        changed.map(claim_run)
     }
 
     /// Every claim, in order of section.
@@ -158,7 +144,7 @@ impl Directory {
     }
 
     /// Every run with the version that changed it last: what the copy consists of, for storing it.
-    pub fn changes(&self) -> impl Iterator<Item = (ClaimRun, DirectoryVersion)> {
+    pub fn changes(&self) -> impl Iterator<Item = (ClaimRun, RouteVersion)> {
         self.runs.iter().map(|entry| (claim_run(entry), entry.1.changed))
     }
 
@@ -166,8 +152,8 @@ impl Directory {
     /// than the copy, or neighbours have the same claim.
     #[must_use]
     pub fn from_changes(
-        version: DirectoryVersion,
-        changes: impl IntoIterator<Item = (ClaimRun, DirectoryVersion)>,
+        version: RouteVersion,
+        changes: impl IntoIterator<Item = (ClaimRun, RouteVersion)>,
     ) -> Option<Directory> {
         let mut runs = BTreeMap::new();
         let mut last: Option<Run> = None;
@@ -176,7 +162,7 @@ impl Directory {
             let follows = last.is_none_or(|last| {
                 last.end < sections.first.0 || (last.end == sections.first.0 && last.claim != claim)
             });
-            if !follows || changed > version || changed == DirectoryVersion(0) {
+            if !follows || changed > version || changed == RouteVersion(0) {
                 return None;
             }
             runs.insert(sections.first.0, run);
@@ -187,7 +173,7 @@ impl Directory {
 
     /// The version of this copy.
     #[must_use]
-    pub fn version(&self) -> DirectoryVersion {
+    pub fn version(&self) -> RouteVersion {
         self.version
     }
 }

@@ -88,10 +88,6 @@ number! {
     MigrationId(u64)
 }
 number! {
-    /// Version of one set's copy of the directory. Versions of two sets do not compare. 0: nothing known yet.
-    DirectoryVersion(u64)
-}
-number! {
     /// Hash of a cluster's layout up to one of its spaces, see [`Layout::id_of`](crate::layout::Layout::id_of).
     LayoutId(u64)
 }
@@ -141,6 +137,17 @@ impl Incarnation {
     #[must_use]
     pub fn next(self) -> Incarnation {
         Incarnation(self.0.checked_add(1).expect("incarnations do not run out"))
+    }
+}
+
+impl RouteVersion {
+    /// The next version.
+    ///
+    /// # Panics
+    /// After 2^64-1 changes; one a microsecond takes 584,000 years.
+    #[must_use]
+    pub fn next(self) -> RouteVersion {
+        RouteVersion(self.0.checked_add(1).expect("route versions do not run out"))
     }
 }
 

@@ -41,8 +41,8 @@ mod sync;
 mod testdata;
 
 pub use id::{
-    AdvanceLimit, DirectoryVersion, Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId,
-    RenewSeq, Revision, RouteVersion, SectionId, Seq, SetId, SlotIndex, Step, Uid,
+    AdvanceLimit, Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
+    RouteVersion, SectionId, Seq, SetId, SlotIndex, Step, Uid,
 };
 pub use layout::Layout;
 pub use refusal::Refusal;

@@ -16,10 +16,11 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::arbiter::Stranded;
+use crate::arbiter::{Departure, PlannedHandover, Stranded};
 use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, SectionId, SetId};
 use crate::layout;
 use crate::limits;
@@ -53,30 +54,15 @@ pub const RECOVERS_AFTER: Duration = Duration::from_secs(10);
 /// Most halvings of a rate: a thousandth of it.
 const MAX_HALVINGS: u32 = 10;
 
-/// A section that its owner should hand over to another set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedDeparture {
-    /// The section.
-    pub section: SectionId,
-    /// The ownership that should end.
-    pub epoch: Epoch,
-    /// Its owner.
-    pub from: NodeId,
-    /// The next owner.
-    pub to: Destination,
-    /// Address of its gRPC port.
-    pub addr: String,
-    /// The migration that it is part of.
-    pub migration: MigrationId,
-}
-
 /// What the other set named for a section when it was armed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// The section.
     pub section: SectionId,
-    /// The set with its lineage, and the next owner.
-    pub to: Destination,
+    /// The set with its lineage.
+    pub set: (SetId, Lineage),
+    /// The next owner.
+    pub owner: (NodeId, Incarnation),
     /// Address of the owner's gRPC port.
     pub addr: String,
 }
@@ -128,7 +114,7 @@ struct Move {
     /// When the request, or its response, counts no more.
     until: Duration,
     /// What the other set named; `None` until it responds.
-    planned: Option<PlannedDeparture>,
+    planned: Option<PlannedHandover>,
 }
 
 /// The owner of a section that is to move.
@@ -209,8 +195,8 @@ impl Coordinator {
         effects
     }
 
-    /// The sections that their owners should hand over now, in order of section.
-    pub fn planned(&self) -> impl Iterator<Item = &PlannedDeparture> {
+    /// The sections that their owners should hand over to another set now, in order of section.
+    pub fn planned(&self) -> impl Iterator<Item = &PlannedHandover> {
         self.moves.values().filter_map(|one| one.planned.as_ref())
     }
 
@@ -223,19 +209,19 @@ impl Coordinator {
     /// The other set named owners. Sections with a living owner are planned, the others depart without one.
     pub fn on_armed(&mut self, migration: MigrationId, armed: &[Armed], now: Duration) -> Option<Effect> {
         let mut departs = Vec::new();
-        for Armed { section, to, addr } in armed {
+        for Armed { section, set: (set, lineage), owner: (to, incarnation), addr } in armed {
+            let (set, lineage, to, incarnation) = (*set, *lineage, *to, *incarnation);
             let asked = self.moves.get_mut(section).filter(|one| one.migration == migration && one.planned.is_none());
             let Some(asked) = asked else { continue };
             let (section, epoch) = (*section, asked.epoch);
             match asked.owner {
                 Owner::Living(from) => {
                     asked.until = now + ARMED_FOR;
-                    let (to, addr) = (*to, addr.clone());
-                    asked.planned = Some(PlannedDeparture { section, epoch, from, to, addr, migration });
+                    let departure = Some(Arc::new(Departure { set, lineage, migration, addr: addr.clone() }));
+                    asked.planned = Some(PlannedHandover { section, epoch, from, to, incarnation, departure });
                 }
                 Owner::None(liveness) => {
-                    let Destination { set: to, lineage, .. } = *to;
-                    departs.push(DepartSilent { section, expected: epoch, liveness, to, lineage, migration });
+                    departs.push(DepartSilent { section, expected: epoch, liveness, to: set, lineage, migration });
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Why a request for numbers is refused. A refused request moved no counter.
 
-use crate::id::{Epoch, NodeId, SectionId, Seq, Uid};
+use crate::id::{Epoch, NodeId, SectionId, Seq, SetId, Uid};
 use crate::limits;
 
 /// A refusal is a response, not a fault: it is compared, counted and sent, never logged as an error.
@@ -144,6 +144,24 @@ pub enum Refusal {
     /// The node is about to exit.
     #[error("the node is shutting down")]
     ShuttingDown,
+    /// The section is in another set, and the call came from another set already: the one that sent it follows.
+    #[error("section {section} is in set {set} since epoch {since}")]
+    Moved {
+        /// The uid's section.
+        section: SectionId,
+        /// The set that it is in.
+        set: SetId,
+        /// The epoch since which it is there.
+        since: Epoch,
+    },
+    /// No node of the section's set can be reached. The attempt moved nothing.
+    #[error("section {section} is in set {set}, of which no node can be reached")]
+    SetUnavailable {
+        /// The uid's section.
+        section: SectionId,
+        /// The set that it is in.
+        set: SetId,
+    },
 }
 
 impl Refusal {

@@ -1,4 +1,5 @@
-//! The route table: section to owner, its versions, and the updates between two of them.
+//! The route table of a set: for each section the owner, or the other set that it is in; its versions, and the updates
+//! between two of them.
 //!
 //! The store's committed state is the only authority; every other process holds a copy that [`RouteTable::adopt`]
 //! updates. A copy never goes back to an older version: an update that is not newer changes nothing.
@@ -8,16 +9,38 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::id::{Epoch, NodeId, RouteVersion, SectionId};
+use crate::id::{Epoch, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout::Layout;
 
-/// The owner of a section and its epoch.
+/// The owner of a section and its epoch, or the set that it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The owner; `None` while the section has none.
+    /// The owner; `None` while the section has none, and where it is in another set.
     pub owner: Option<NodeId>,
-    /// Number of this ownership, 0 where the section was never owned.
+    /// Number of this ownership, 0 where the section was never owned. In another set: the epoch since which it is there.
     pub epoch: Epoch,
+    /// The other set that it is in; `SetId(0)`: it is in this one.
+    pub away: SetId,
+}
+
+impl Route {
+    /// A section in this set.
+    #[must_use]
+    pub fn here(owner: Option<NodeId>, epoch: Epoch) -> Route {
+        Route { owner, epoch, away: SetId(0) }
+    }
+
+    /// A section in another set, since this epoch.
+    #[must_use]
+    pub fn away(set: SetId, since: Epoch) -> Route {
+        Route { owner: None, epoch: since, away: set }
+    }
+
+    /// The other set that the section is in.
+    #[must_use]
+    pub fn other_set(&self) -> Option<SetId> {
+        (self.away != SetId(0)).then_some(self.away)
+    }
 }
 
 /// An AllocSvr that may own sections.
@@ -27,6 +50,15 @@ pub struct RouteNode {
     pub name: String,
     /// Address of its gRPC port, "host:port".
     pub addr: String,
+}
+
+/// Another set of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteSet {
+    /// Its name.
+    pub name: String,
+    /// Addresses of gRPC ports of its AllocSvrs, "host:port".
+    pub allocs: Vec<String>,
 }
 
 /// Neighbouring sections with the same route.
@@ -45,7 +77,9 @@ pub struct RouteRun {
 pub struct RouteUpdate {
     /// Name of the set.
     pub set: String,
-    /// The set's uids and sections.
+    /// Its id.
+    pub id: SetId,
+    /// The cluster's uids and sections.
     pub layout: Layout,
     /// Version of the table with this update in it.
     pub version: RouteVersion,
@@ -53,6 +87,8 @@ pub struct RouteUpdate {
     pub base: RouteVersion,
     /// Every node of the set.
     pub nodes: BTreeMap<NodeId, RouteNode>,
+    /// The other sets that became known, or changed.
+    pub sets: BTreeMap<SetId, RouteSet>,
     /// The routes that changed, in order of section, not overlapping.
     pub runs: Vec<RouteRun>,
 }
@@ -61,8 +97,11 @@ pub struct RouteUpdate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteTable {
     set: String,
+    id: SetId,
     layout: Layout,
     version: RouteVersion,
+    /// The other sets, each with the version that changed it last. One that the routes name may not be known yet.
+    sets: BTreeMap<SetId, (RouteSet, RouteVersion)>,
     /// Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
     /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies one
@@ -70,7 +109,7 @@ pub struct RouteTable {
     chunks: Vec<Arc<Chunk>>,
 }
 
-/// Sections in a chunk: 6 KiB, and the chunks of the largest set are 4,096.
+/// Sections in a chunk: 8 KiB, and the chunks of the largest set are 4,096.
 const CHUNK: usize = 256;
 
 /// Neighbouring sections' routes, each with the version that changed it last.
@@ -110,8 +149,10 @@ impl RouteTable {
         }
         let mut table = RouteTable {
             set: update.set.clone(),
+            id: update.id,
             layout: update.layout.clone(),
             version: update.version,
+            sets: BTreeMap::new(),
             nodes: update.nodes.clone(),
             chunks: alloc::vec![Arc::default(); (update.layout.sections() as usize).div_ceil(CHUNK)],
         };
@@ -122,7 +163,7 @@ impl RouteTable {
     /// Applies a newer update. Never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
-        if update.set != self.set || update.layout != self.layout || !update.fits() {
+        if update.id != self.id || update.layout != self.layout || !update.fits() {
             return Adopted::Mismatch;
         }
         if update.version <= self.version {
@@ -151,10 +192,12 @@ impl RouteTable {
         });
         Some(RouteUpdate {
             set: self.set.clone(),
+            id: self.id,
             layout: self.layout.clone(),
             version: self.version,
             base: since,
             nodes: self.nodes.clone(),
+            sets: self.sets_since(since),
             runs: runs(changed.map(|((route, _), section)| (SectionId(section), *route))),
         })
     }
@@ -188,7 +231,24 @@ impl RouteTable {
         &self.set
     }
 
-    /// The set's uids and sections.
+    /// The set's id.
+    #[must_use]
+    pub fn id(&self) -> SetId {
+        self.id
+    }
+
+    /// Another set by its id.
+    #[must_use]
+    pub fn other_set(&self, id: SetId) -> Option<&RouteSet> {
+        self.sets.get(&id).map(|(set, _)| set)
+    }
+
+    /// The other sets that are known.
+    pub fn other_sets(&self) -> impl Iterator<Item = (SetId, &RouteSet)> {
+        self.sets.iter().map(|(id, (set, _))| (*id, set))
+    }
+
+    /// The cluster's uids and sections.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -200,7 +260,14 @@ impl RouteTable {
         self.version
     }
 
+    fn sets_since(&self, since: RouteVersion) -> BTreeMap<SetId, RouteSet> {
+        let changed = self.sets.iter().filter(|(_, (_, version))| *version > since);
+        changed.map(|(id, (set, _))| (*id, set.clone())).collect()
+    }
+
     fn write(&mut self, update: &RouteUpdate) {
+        self.set.clone_from(&update.set);
+        self.sets.extend(update.sets.iter().map(|(id, set)| (*id, (set.clone(), update.version))));
         for run in &update.runs {
             let (mut at, end) = (run.first.0 as usize, run.first.0 as usize + run.sections as usize);
             while at < end {
@@ -216,14 +283,15 @@ impl RouteTable {
 }
 
 impl RouteUpdate {
-    /// Whether the runs are in order within the layout, and every owner is listed.
+    /// Whether the runs are in order within the layout, and every owner is listed, and of a section in this set.
     fn fits(&self) -> bool {
         let mut end = 0u64;
         self.runs.iter().all(|run| {
             let first = u64::from(run.first.0);
             let in_order = run.sections > 0 && first >= end;
             end = first + u64::from(run.sections);
-            let known = run.route.owner.is_none_or(|owner| self.nodes.contains_key(&owner));
+            let Route { owner, away, .. } = run.route;
+            let known = owner.is_none_or(|owner| away == SetId(0) && self.nodes.contains_key(&owner));
             in_order && end <= u64::from(self.layout.sections()) && known
         })
     }

@@ -29,7 +29,7 @@ use crate::id::{
 use crate::layout::{self, Layout, SectionRun};
 use crate::lease::LeaseTerms;
 use crate::limits;
-use crate::route::{self, Route, RouteNode, RouteUpdate};
+use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 
 mod command;
 mod migration;
@@ -245,10 +245,17 @@ impl State {
         (1..).map(NodeId).zip(&self.nodes)
     }
 
-    /// The sections that an incarnation of a node owns, in order.
-    pub fn owned_by(&self, node: NodeId, incarnation: Incarnation) -> impl Iterator<Item = (SectionId, &Residence)> {
+    /// The sections that an incarnation of a node owns, and whose owner changed after a version, in order.
+    pub fn owned_since(
+        &self,
+        (node, incarnation): (NodeId, Incarnation),
+        since: RouteVersion,
+    ) -> impl Iterator<Item = (SectionId, &Residence)> {
         let owns = move |record: &Residence| record.owner == Some(node) && record.incarnation == incarnation;
-        self.sections.residents().filter(move |(_, record)| owns(record))
+        let changed = self.sections.changed(since);
+        changed
+            .filter_map(|(section, record)| Some((section, record.resident()?)))
+            .filter(move |(_, record)| owns(record))
     }
 
     /// The routes that are newer than `since`; `None` when there are none, or no set yet.
@@ -258,13 +265,9 @@ impl State {
         if since >= self.route_version {
             return None;
         }
-        let changed = self.sections.known().filter(|(_, record)| record.routed() > since);
-        let route = |record: &SectionRecord| Route {
-            owner: record.resident().and_then(|residence| residence.owner),
-            epoch: record.fence(),
-        };
         Some(RouteUpdate {
             set: set.name.clone(),
+            id: set.id,
             layout: set.layout.clone(),
             version: self.route_version,
             base: since,
@@ -272,8 +275,41 @@ impl State {
                 .nodes()
                 .map(|(id, node)| (id, RouteNode { name: node.name.clone(), addr: node.addr.clone() }))
                 .collect(),
-            runs: route::runs(changed.map(|(section, record)| (section, route(record)))),
+            sets: self.route_sets(since),
+            runs: route::runs(self.changed_routes(since).map(|section| (section, self.route(section)))),
         })
+    }
+
+    /// The sections whose route is newer than a version, in order.
+    fn changed_routes(&self, since: RouteVersion) -> impl Iterator<Item = SectionId> {
+        let mut changed: Vec<SectionId> = self.sections.changed(since).map(|(section, _)| section).collect();
+        let learned = changed.len();
+        changed.extend(self.directory.since(since).flat_map(|run| run.sections.iter()));
+        if learned < changed.len() {
+            changed.sort_unstable();
+            changed.dedup();
+        }
+        changed.into_iter()
+    }
+
+    /// The route of a section: its owner here, or the set that it is in as far as this log knows. A claim that is newer
+    /// than the record of a section that is here is no fact of this log, and the section stays.
+    fn route(&self, section: SectionId) -> Route {
+        let record = self.sections.get(section).copied().unwrap_or_default();
+        if let SectionRecord::Resident(residence) = record {
+            return Route::here(residence.owner, residence.epoch);
+        }
+        let own = self.set.as_ref().map(|set| set.id);
+        match self.directory.get(section) {
+            Some(claim) if Some(claim.set) != own => Route::away(claim.set, claim.since.max(record.fence())),
+            _ => Route::here(None, record.fence()),
+        }
+    }
+
+    fn route_sets(&self, since: RouteVersion) -> BTreeMap<SetId, RouteSet> {
+        let changed = self.sets.iter().filter(|(_, peer)| peer.routed > since);
+        let facts = changed.filter_map(|(id, peer)| Some((*id, peer.facts.as_ref()?)));
+        facts.map(|(id, facts)| (id, RouteSet { name: facts.name.clone(), allocs: facts.allocs.clone() })).collect()
     }
 
     fn define_set(&mut self, given: &SetDefinition) -> Result<(), CommandRefusal> {
@@ -287,7 +323,11 @@ impl State {
                 }
                 let claim =
                     |home: &Home| ClaimRun { sections: home.sections, claim: Claim { since: Epoch(0), set: home.set } };
-                self.directory.merge(&given.homes.iter().map(claim).collect::<Vec<_>>());
+                let version = self.route_version.next();
+                if given.homes.iter().any(|home| home.set != given.id) {
+                    self.route_version = version;
+                }
+                self.directory.merge(&given.homes.iter().map(claim).collect::<Vec<_>>(), version);
                 self.set = Some(given.clone());
                 Ok(())
             }
@@ -385,16 +425,17 @@ impl State {
     fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
         let version = RouteVersion(self.route_version.0 + 1);
         for &(section, epoch) in released {
-            let Some(record) = self.sections.resident_mut(section) else { continue };
+            let Some(record) = self.sections.resident(section).copied() else { continue };
             if record.owner == Some(node) && record.incarnation == incarnation && record.epoch == epoch {
-                record.advance(Residence {
+                let next = Residence {
                     epoch: record.epoch.next(),
                     owner: None,
                     incarnation: Incarnation(0),
                     routed: version,
                     handover_id: HandoverId(0),
-                    ..*record
-                });
+                    ..record
+                };
+                self.advance(section, SectionRecord::Resident(next));
                 self.route_version = version;
             }
         }
@@ -473,7 +514,7 @@ impl State {
         let version = RouteVersion(self.route_version.0 + 1);
         let other = |current| CommandRefusal::OtherOwnership { section, current, from, given: epoch };
         let fence = self.sections.get(section).map_or(Epoch(0), SectionRecord::fence);
-        let record = self.sections.resident_mut(section).ok_or(other(fence))?;
+        let mut record = *self.sections.resident(section).ok_or(other(fence))?;
         let owns = (record.epoch, record.owner, record.incarnation) == (epoch, Some(from), incarnation);
         // The epoch comes from a request: it is added to only by a checked addition.
         let began = (Some(record.epoch.0), record.owner, record.incarnation, record.handover_id);
@@ -486,14 +527,15 @@ impl State {
             // Checked last: a repeat of a committed transfer must not be refused because the target is gone since,
             // because the owner resumes serving after such a refusal.
             target?;
-            record.advance(Residence {
+            record = Residence {
                 epoch: record.epoch.next(),
                 owner: Some(to),
                 incarnation: to_incarnation,
                 routed: version,
                 handover_id,
-                ..*record
-            });
+                ..record
+            };
+            self.advance(section, SectionRecord::Resident(record));
             self.route_version = version;
         }
         let made = Transferred { epoch: record.epoch, max_seq: record.max_seq };

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use expect_test::expect_file;
 
-use crate::id::{Epoch, HandoverId, Incarnation, NodeId, RouteVersion, SectionId};
+use crate::id::{Epoch, HandoverId, Incarnation, NodeId, RouteVersion, SectionId, SetId};
 
 /// Between the commands and the decisions of a block.
 const SEPARATOR: &str = "----";
@@ -220,6 +220,7 @@ ids! {
     Incarnation: "an incarnation",
     HandoverId: "a handover",
     RouteVersion: "a version of the routes",
+    SetId: "a set",
 }
 
 /// As `2.5s` or `25ms`, also with a sign of addition before it.

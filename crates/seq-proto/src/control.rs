@@ -3,12 +3,14 @@
 //! The fake store of tests validates with the same functions, so it has the same limits.
 
 use seq_core::owner::Session;
-use seq_core::state::{Raise, Renew, Transfer};
-use seq_core::{Epoch, HandoverId, Incarnation, Layout, NodeId, RenewSeq, SectionId, Seq, limits};
+use seq_core::state::{Depart, Destination, Raise, Renew, Transfer};
+use seq_core::{
+    Epoch, HandoverId, Incarnation, Layout, Lineage, MigrationId, NodeId, RenewSeq, SectionId, Seq, SetId, limits,
+};
 use tonic::Status;
 
 use crate::reason::Reason;
-use crate::v1::{RaiseCeilingsRequest, RenewRequest, TransferRequest};
+use crate::v1::{DepartRequest, RaiseCeilingsRequest, RenewRequest, TransferRequest};
 
 /// Decodes the session that sent a request.
 ///
@@ -57,19 +59,10 @@ pub fn renewal(session: Session, request: &RenewRequest) -> Result<Renew, Status
 /// The refusal.
 pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) -> Result<Transfer, Status> {
     let TransferRequest { section, epoch, to_node_id, to_incarnation, handover_id, .. } = *request;
-    let count = layout.sections();
-    if section >= count {
-        return Err(Reason::UnknownSection.status(format!("section {section}: the set has sections 0..{count}")));
-    }
-    if epoch == 0 {
-        return Err(Reason::BadEpoch.status(format!("section {section}: epoch 0 is no ownership")));
-    }
+    check_handover(layout, section, epoch, handover_id)?;
     if to_node_id == 0 || to_node_id == session.node.0 || to_incarnation == 0 {
         let text = format!("section {section} cannot be handed to node {to_node_id} in incarnation {to_incarnation}");
         return Err(Reason::BadTarget.status(text));
-    }
-    if handover_id == 0 {
-        return Err(Reason::BadHandover.status(format!("section {section}: attempts are counted from 1")));
     }
     Ok(Transfer {
         section: SectionId(section),
@@ -80,6 +73,51 @@ pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) ->
         to_incarnation: Incarnation(to_incarnation),
         handover_id: HandoverId(handover_id),
     })
+}
+
+/// Decodes a departure of a section of this layout.
+///
+/// # Errors
+/// The refusal.
+pub fn depart(session: Session, request: &DepartRequest, layout: &Layout) -> Result<Depart, Status> {
+    let DepartRequest { section, epoch, to_node_id, to_incarnation, handover_id, .. } = *request;
+    check_handover(layout, section, epoch, handover_id)?;
+    let Some(departure) = request.departure.as_ref().filter(|departure| departure.set_id != 0) else {
+        return Err(Reason::BadTarget.status(format!("section {section}: the request names no other set")));
+    };
+    if to_node_id == 0 || to_incarnation == 0 {
+        let text = format!("section {section} cannot be handed to node {to_node_id} in incarnation {to_incarnation}");
+        return Err(Reason::BadTarget.status(text));
+    }
+    Ok(Depart {
+        section: SectionId(section),
+        epoch: Epoch(epoch),
+        from: session.node,
+        incarnation: session.incarnation,
+        to: Destination {
+            set: SetId(departure.set_id),
+            lineage: Lineage(departure.lineage),
+            node: Some(NodeId(to_node_id)),
+            incarnation: Incarnation(to_incarnation),
+        },
+        handover_id: HandoverId(handover_id),
+        migration: MigrationId(departure.migration_id),
+    })
+}
+
+/// Checks what every handover names.
+fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -> Result<(), Status> {
+    let count = layout.sections();
+    if section >= count {
+        return Err(Reason::UnknownSection.status(format!("section {section}: the layout has sections 0..{count}")));
+    }
+    if epoch == 0 {
+        return Err(Reason::BadEpoch.status(format!("section {section}: epoch 0 is no ownership")));
+    }
+    if handover_id == 0 {
+        return Err(Reason::BadHandover.status(format!("section {section}: attempts are counted from 1")));
+    }
+    Ok(())
 }
 
 /// Decodes the raises of one request in a set of this layout.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use seq_core::limits;
-use seq_core::route::{Route, RouteNode, RouteRun, RouteUpdate};
-use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Uid};
+use seq_core::route::{Route, RouteNode, RouteRun, RouteSet, RouteUpdate};
+use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, SetId, Uid};
 
 use crate::v1;
 
@@ -94,7 +94,14 @@ impl From<&RouteUpdate> for v1::Routes {
                     sections: run.sections,
                     owner: run.route.owner.map_or(0, |owner| owner.0),
                     epoch: run.route.epoch.0,
+                    away_set_id: run.route.away.0,
                 })
+                .collect(),
+            set_id: update.id.0,
+            sets: update
+                .sets
+                .iter()
+                .map(|(id, set)| v1::RouteSet { id: id.0, name: set.name.clone(), allocs: set.allocs.clone() })
                 .collect(),
         }
     }
@@ -178,17 +185,21 @@ impl TryFrom<&v1::Routes> for RouteUpdate {
             }
             end = run_end;
             let owner = (run.owner != 0).then_some(NodeId(run.owner));
-            if owner.is_some_and(|owner| !nodes.contains_key(&owner)) {
+            if owner.is_some_and(|owner| !nodes.contains_key(&owner) || run.away_set_id != 0) {
                 return Err(RoutesError::UnknownOwner { set: set(), first: run.first_section, owner: run.owner });
             }
             runs.push(RouteRun {
                 first: SectionId(run.first_section),
                 sections: run.sections,
-                route: Route { owner, epoch: Epoch(run.epoch) },
+                route: Route { owner, epoch: Epoch(run.epoch), away: SetId(run.away_set_id) },
             });
         }
+        let set_of = |set: &v1::RouteSet| RouteSet { name: set.name.clone(), allocs: set.allocs.clone() };
+        let sets = routes.sets.iter().map(|set| (SetId(set.id), set_of(set)));
         Ok(RouteUpdate {
             set: set(),
+            id: SetId(routes.set_id),
+            sets: sets.collect(),
             layout,
             version: RouteVersion(routes.version),
             base: RouteVersion(routes.base_version),

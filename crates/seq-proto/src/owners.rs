@@ -1,11 +1,16 @@
 //! Wire validation of ownership updates, and of the offers and copies of a handover.
 
-use seq_core::arbiter::PlannedHandover;
+use std::sync::Arc;
+
+use seq_core::arbiter::{Departure, PlannedHandover};
 use seq_core::high_water::Mark;
 use seq_core::owner::handover::HandoverOffer;
 use seq_core::owner::{Grant, OwnershipUpdate};
 use seq_core::section::{Distance, SectionCopy};
-use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, Revision, SectionId, Seq, SlotIndex};
+use seq_core::{
+    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
+    SlotIndex,
+};
 
 use crate::convert::RoutesError;
 use crate::v1;
@@ -20,6 +25,7 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             epoch: one.epoch.0,
             to_node_id: one.to.0,
             to_incarnation: one.incarnation.0,
+            departure: one.departure.as_deref().map(v1::Departure::from),
         };
         v1::OwnershipUpdate {
             sections: update.grants.iter().map(|grant| grant.section.0).collect(),
@@ -32,6 +38,21 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             revision: update.mark.revision.0,
             liveness: update.mark.liveness.0,
         }
+    }
+}
+
+impl From<&Departure> for v1::Departure {
+    fn from(departure: &Departure) -> v1::Departure {
+        let Departure { set, lineage, migration, addr } = departure;
+        v1::Departure { set_id: set.0, lineage: lineage.0, migration_id: migration.0, addr: addr.clone() }
+    }
+}
+
+impl From<&v1::Departure> for Departure {
+    fn from(departure: &v1::Departure) -> Departure {
+        let v1::Departure { set_id, lineage, migration_id, addr } = departure;
+        let (set, lineage, migration) = (SetId(*set_id), Lineage(*lineage), MigrationId(*migration_id));
+        Departure { set, lineage, migration, addr: addr.clone() }
     }
 }
 
@@ -94,6 +115,7 @@ pub fn update(
         from: me,
         to: NodeId(one.to_node_id),
         incarnation: Incarnation(one.to_incarnation),
+        departure: one.departure.as_ref().map(|departure| Arc::new(departure.into())),
     };
     Ok(OwnershipUpdate {
         routes: update.routes.as_ref().map(TryFrom::try_from).transpose()?,
@@ -171,7 +193,7 @@ pub enum OfferError {
 /// # Errors
 /// [`OfferError`].
 pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> Result<HandoverOffer, OfferError> {
-    let v1::HandoverOffer { set: given, section, epoch, handover_id, incarnation } =
+    let v1::HandoverOffer { set: given, section, epoch, handover_id, incarnation, from_set_id, .. } =
         offer.ok_or(OfferError::Missing)?;
     if given != set {
         return Err(OfferError::OtherSet { section: *section, given: given.clone(), mine: set.to_owned() });
@@ -187,6 +209,7 @@ pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> R
         epoch: Epoch(*epoch),
         handover_id: HandoverId(*handover_id),
         incarnation: Incarnation(*incarnation),
+        from_set: SetId(*from_set_id),
     })
 }
 
@@ -199,6 +222,8 @@ pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
         epoch: offer.epoch.0,
         handover_id: offer.handover_id.0,
         incarnation: offer.incarnation.0,
+        from_set_id: offer.from_set.0,
+        ..v1::HandoverOffer::default()
     }
 }
 

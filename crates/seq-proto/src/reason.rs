@@ -22,6 +22,10 @@ pub mod key {
     pub const ADDR: &str = "addr";
     /// Decimal highest number to which an advance is accepted now.
     pub const BOUND: &str = "bound";
+    /// Decimal id of the set that the section is in.
+    pub const SET: &str = "set";
+    /// Decimal epoch since which the section is there.
+    pub const SINCE: &str = "since";
 }
 
 /// When a repeated request can succeed.
@@ -206,6 +210,10 @@ reasons! {
         ShuttingDown = "SHUTTING_DOWN", [Unavailable], Owner, Unchanged;
         /// The item would have to wait or to be forwarded, and the request excludes both: repeat it as a unary request.
         WouldWait = "WOULD_WAIT", [Unavailable], Unary, Unchanged;
+        /// The section is in another set, and the request was forwarded from another set already.
+        Moved = "MOVED", [Unavailable], Unary, Unchanged, [SET, SINCE];
+        /// No node of the set that the section is in can be reached.
+        SetUnavailable = "SET_UNAVAILABLE", [Unavailable], Ceiling, Unchanged, [SET];
     }
     "Endpoints" {
         /// The message cannot be decoded.
@@ -296,6 +304,52 @@ reasons! {
         OtherTerms = "OTHER_TERMS", [Aborted], Never, Unchanged;
         /// No other node of the set could own sections.
         LastNode = "LAST_NODE", [FailedPrecondition], Never, Unchanged;
+    }
+    "Sets" {
+        /// The set is defined already.
+        SetExists = "SET_EXISTS", [AlreadyExists], Never, Unchanged;
+        /// Another set has the name.
+        SetNameTaken = "SET_NAME_TAKEN", [AlreadyExists], Never, Unchanged;
+        /// The set has sections, or they are on their way to it.
+        SetNotEmpty = "SET_NOT_EMPTY", [FailedPrecondition], Never, Unchanged;
+        /// The request names this set as the other one.
+        OwnSet = "OWN_SET", [InvalidArgument], Never, Unchanged;
+        /// The store knows no set of this name or id.
+        UnknownSet = "UNKNOWN_SET", [NotFound], Never, Unchanged;
+        /// As many sets are known as may be.
+        TooManySets = "TOO_MANY_SETS", [ResourceExhausted], Never, Unchanged;
+        /// The set is closing and takes no more sections.
+        SetClosing = "SET_CLOSING", [FailedPrecondition], Never, Unchanged;
+        /// The set was restored from a backup and waits for the other sets.
+        Quarantined = "QUARANTINED", [Unavailable], Silence, Unchanged;
+        /// No allocator of the set can own sections now.
+        NoCandidate = "NO_CANDIDATE", [Unavailable], Silence, Unchanged;
+        /// The sections are of another layout.
+        OtherLayout = "OTHER_LAYOUT", [FailedPrecondition], Never, Unchanged;
+        /// The set is of another lineage than the request names.
+        OtherLineage = "OTHER_LINEAGE", [FailedPrecondition], Never, Unchanged;
+        /// The other set was restored since: the lineage in the request is over.
+        OldLineage = "OLD_LINEAGE", [FailedPrecondition], Never, Unchanged;
+        /// The runs of sections overlap, are out of order or out of range, or are too many.
+        BadRuns = "BAD_RUNS", [InvalidArgument], Never, Unchanged;
+        /// A section of the migration is not in this set.
+        NotResident = "NOT_RESIDENT", [FailedPrecondition], Never, Unchanged;
+        /// A section is part of a migration that is not complete.
+        SectionMigrates = "SECTION_MIGRATES", [FailedPrecondition], Never, Unchanged;
+        /// What the plan rests on has changed: make another one.
+        StalePlan = "STALE_PLAN", [FailedPrecondition], Never, Unchanged;
+        /// No such migration began in this set.
+        UnknownMigration = "UNKNOWN_MIGRATION", [NotFound], Never, Unchanged;
+        /// The migration was rolled back or completed.
+        MigrationOver = "MIGRATION_OVER", [FailedPrecondition], Never, Unchanged;
+        /// Sections of the migration are here or on their way.
+        NotArrived = "NOT_ARRIVED", [FailedPrecondition], Never, Unchanged;
+        /// The pace of the migration is out of bounds.
+        BadPace = "BAD_PACE", [InvalidArgument], Never, Unchanged;
+        /// As many migrations began in this set as may.
+        TooManyMigrations = "TOO_MANY_MIGRATIONS", [ResourceExhausted], Never, Unchanged;
+        /// A set has not fenced the older lineages of this set.
+        NotFenced = "NOT_FENCED", [FailedPrecondition], Never, Unchanged;
     }
     "Proposals" {
         /// The member of the store is starting.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use prost::Message;
 use seq_core::Refusal;
+use seq_core::state::SetRefusal;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -40,6 +41,31 @@ impl Reason {
             Refusal::AlreadyPast { .. } => Reason::AlreadyPast,
             Refusal::TooManyHops { .. } => Reason::TooManyHops,
             Refusal::ShuttingDown => Reason::ShuttingDown,
+            Refusal::Moved { .. } => Reason::Moved,
+            Refusal::SetUnavailable { .. } => Reason::SetUnavailable,
+        }
+    }
+
+    /// The reason why a command between sets changed nothing.
+    #[must_use]
+    pub const fn between_sets(refusal: &SetRefusal) -> Reason {
+        match refusal {
+            SetRefusal::OwnSet => Reason::OwnSet,
+            SetRefusal::UnknownSet { .. } => Reason::UnknownSet,
+            SetRefusal::TooManySets => Reason::TooManySets,
+            SetRefusal::SetClosing { .. } => Reason::SetClosing,
+            SetRefusal::OtherLayout { .. } => Reason::OtherLayout,
+            SetRefusal::OtherLineage { .. } => Reason::OtherLineage,
+            SetRefusal::OldLineage { .. } => Reason::OldLineage,
+            SetRefusal::BadRuns => Reason::BadRuns,
+            SetRefusal::NotResident { .. } => Reason::NotResident,
+            SetRefusal::SectionMigrates { .. } => Reason::SectionMigrates,
+            SetRefusal::OtherMigration { .. } => Reason::UnknownMigration,
+            SetRefusal::MigrationOver { .. } => Reason::MigrationOver,
+            SetRefusal::NotArrived { .. } => Reason::NotArrived,
+            SetRefusal::BadPace { .. } => Reason::BadPace,
+            SetRefusal::TooManyMigrations => Reason::TooManyMigrations,
+            SetRefusal::NotFenced { .. } => Reason::NotFenced,
         }
     }
 
@@ -83,6 +109,10 @@ pub fn to_status(refusal: &Refusal) -> Status {
         Refusal::AdvanceTooFar { bound, .. } => {
             reason.status_with(refusal.to_string(), [(key::BOUND, bound.to_string())])
         }
+        Refusal::Moved { set, since, .. } => {
+            reason.status_with(refusal.to_string(), [(key::SET, set.0.to_string()), (key::SINCE, since.0.to_string())])
+        }
+        Refusal::SetUnavailable { set, .. } => reason.status_with(refusal.to_string(), [(key::SET, set.0.to_string())]),
         _ => reason.status(refusal.to_string()),
     }
 }

@@ -16,10 +16,12 @@ fn updates() -> impl Strategy<Value = RouteUpdate> {
         let listed = routes.iter().enumerate().filter_map(|(section, route)| {
             route.map(|(owner, epoch)| {
                 let owner = (owner > 0).then_some(NodeId(owner));
-                (SectionId(section as u32), Route { owner, epoch: Epoch(epoch) })
+                (SectionId(section as u32), Route::here(owner, Epoch(epoch)))
             })
         });
         RouteUpdate {
+            id: seq_core::SetId(7),
+            sets: BTreeMap::new(),
             set: "im-a".into(),
             layout: Layout::new(500..500 + routes.len() as u64 * 10, 10).unwrap(),
             version: RouteVersion(version + base),
@@ -41,6 +43,8 @@ proptest! {
 
 fn wire() -> v1::Routes {
     v1::Routes {
+        set_id: 7,
+        sets: vec![],
         set: "im-a".into(),
         version: 2,
         base_version: 0,
@@ -48,7 +52,7 @@ fn wire() -> v1::Routes {
         uid_end: 100,
         section_size: 10,
         nodes: vec![v1::RouteNode { id: 1, name: "a1".into(), addr: "127.0.0.1:1".into() }],
-        runs: vec![v1::RouteRun { first_section: 0, sections: 10, owner: 1, epoch: 1 }],
+        runs: vec![v1::RouteRun { first_section: 0, sections: 10, owner: 1, epoch: 1, away_set_id: 0 }],
     }
 }
 

@@ -6,7 +6,7 @@ use seq_core::lease::Clocks;
 use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
 use seq_core::section::SectionCopy;
 use seq_core::state::Transfer;
-use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq};
+use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq, SetId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -22,7 +22,7 @@ const FORGED_ATTEMPT: HandoverId = HandoverId(77);
 const RESPONSE_TIMEOUT: u64 = 500 * MS;
 
 /// A request to a target under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PeerCall {
     handover: Handover,
     phase: Phase,
@@ -40,7 +40,8 @@ impl World {
     pub(crate) fn send_handover(&mut self, p: usize, request: HandoverRequest) {
         match request {
             HandoverRequest::Prepare(handover) => {
-                self.request_of_peer(p, handover, Phase::Prepare, PeerRequest::Prepare(offer(&handover)))
+                let request = PeerRequest::Prepare(offer(&handover));
+                self.request_of_peer(p, handover, Phase::Prepare, request);
             }
             HandoverRequest::Stage(handover) => {
                 let served = self.procs[p].table.get(&handover.section).filter(|owned| owned.epoch == handover.epoch);
@@ -48,16 +49,13 @@ impl World {
                     self.step(p, |owner, effects| owner.on_staged(&handover, false, effects));
                     return;
                 };
-                self.request_of_peer(
-                    p,
-                    handover,
-                    Phase::Stage,
-                    PeerRequest::Stage(offer(&handover), owned.copy(self.bug)),
-                );
+                let request = PeerRequest::Stage(offer(&handover), owned.copy(self.bug));
+                self.request_of_peer(p, handover, Phase::Stage, request);
             }
             HandoverRequest::Commit(handover) => self.commit(p, handover),
             HandoverRequest::Activate(handover) => {
-                self.request_of_peer(p, handover, Phase::Activate, PeerRequest::Activate(offer(&handover)))
+                let request = PeerRequest::Activate(offer(&handover));
+                self.request_of_peer(p, handover, Phase::Activate, request);
             }
         }
     }
@@ -71,8 +69,9 @@ impl World {
 
     fn request_of_peer(&mut self, p: usize, handover: Handover, phase: Phase, request: PeerRequest) {
         let id = self.fresh();
+        let to = self.address_of(p, handover.to);
         self.procs[p].peer_calls.insert(id, PeerCall { handover, phase });
-        if let Some(to) = self.address_of(p, handover.to) {
+        if let Some(to) = to {
             let host = self.procs[p].name;
             self.send(host, to, Body::Peer { process: p, id, request: Rc::new(request) });
         }
@@ -145,7 +144,13 @@ impl World {
         let section = SectionId(self.rng.below(self.layout.sections().into()) as u32);
         let next = self.store.record(section).epoch.next();
         let epoch = if self.rng.chance(200) { Epoch(u64::MAX) } else { next };
-        let offer = HandoverOffer { section, epoch, handover_id: FORGED_ATTEMPT, incarnation: session.incarnation };
+        let offer = HandoverOffer {
+            section,
+            epoch,
+            handover_id: FORGED_ATTEMPT,
+            incarnation: session.incarnation,
+            from_set: SetId(0),
+        };
         let copy = SectionCopy { base: Seq(0), distances: Vec::new() };
         let requests = [PeerRequest::Prepare(offer), PeerRequest::Stage(offer, copy), PeerRequest::Activate(offer)];
         for (number, request) in (1..).zip(requests) {
@@ -158,7 +163,7 @@ impl World {
 
     /// Has the store commit a handover.
     pub(crate) fn commit(&mut self, p: usize, handover: Handover) {
-        let Handover { session, section, epoch, to, incarnation, handover_id } = handover;
+        let Handover { session, section, epoch, to, incarnation, handover_id, .. } = handover;
         if self.procs[p].owner.session() != Some(session) {
             return;
         }
@@ -172,7 +177,7 @@ impl World {
     /// No response: the request is repeated until there is one.
     pub(crate) fn commit_unknown(&mut self, p: usize, handover: Handover) {
         if self.bug == Some(Bug::ThawUnknown) {
-            return self.committed(p, handover, Clocks::default(), Commit::TargetGone);
+            return self.committed(p, handover, Clocks::default(), Commit::Refused);
         }
         self.coverage.saw(Situation::CommitRepeated);
         let jitter = self.jitter();
@@ -194,8 +199,8 @@ impl World {
                     &format!("the target of a move is in incarnation {current}, behind {}", handover.incarnation),
                 );
             }
-            StoreResponse::TargetGone(_) => Commit::TargetGone,
-            StoreResponse::Lost if self.bug == Some(Bug::ThawLost) => Commit::TargetGone,
+            StoreResponse::TargetGone(_) => Commit::Refused,
+            StoreResponse::Lost if self.bug == Some(Bug::ThawLost) => Commit::Refused,
             StoreResponse::Lost => Commit::Lost,
             StoreResponse::SessionOver(_) => return self.end_session(p, handover.session),
             _ => return self.commit_unknown(p, handover),
@@ -216,5 +221,5 @@ impl World {
 
 fn offer(handover: &Handover) -> HandoverOffer {
     let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
-    HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation }
+    HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation, from_set: SetId(0) }
 }

@@ -264,7 +264,7 @@ impl World {
         let plan = self.store.seats[requester.member].as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
         let update = |session: Session, since| {
             let current = self.store.state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
-            OwnershipUpdate::of(&self.store.state, &plan, session, since).ok_or(Refused::Incarnation(current))
+            OwnershipUpdate::of(&self.store.state, &plan, &[], session, since).ok_or(Refused::Incarnation(current))
         };
         let over =
             |refusal: &CommandRefusal| Refused::of(refusal).map_or(StoreResponse::Refused, StoreResponse::SessionOver);

@@ -99,6 +99,7 @@ fn offer(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result
         epoch: input.around(epoch)?,
         handover_id: 1 + input.below(3)?,
         incarnation: input.around(incarnation)?,
+        ..v1::HandoverOffer::default()
     })
 }
 
@@ -159,15 +160,18 @@ impl Node {
             leaving: renewal.leaving,
         };
         let answer = replica.apply(&command);
-        let (Answer::Renewed(Ok(())), Some(update)) =
-            (answer, OwnershipUpdate::of(&replica.state, &Default::default(), renewal.session, renewal.route_version))
-        else {
+        let (Answer::Renewed(Ok(())), Some(update)) = (
+            answer,
+            OwnershipUpdate::of(&replica.state, &Default::default(), &[], renewal.session, renewal.route_version),
+        ) else {
             // Another one renewed or registered in its name: the incarnation is over.
             let mut effects = Vec::new();
             self.owner.on_session_over(renewal.session, &mut effects);
             return self.carry_out(effects);
         };
-        for (id, record) in replica.state.owned_by(renewal.session.node, renewal.session.incarnation) {
+        for (id, record) in
+            replica.state.owned_since((renewal.session.node, renewal.session.incarnation), RouteVersion(0))
+        {
             self.committed.insert((id, record.epoch), record.max_seq);
         }
         let update =

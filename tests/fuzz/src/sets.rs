@@ -175,7 +175,8 @@ fn facts(input: &mut Input<'_>, state: &State) -> Result<SetFacts> {
         lineage: Lineage(input.around(0)?),
         revision: Revision(input.around(1)?),
         name: "other".to_owned(),
-        addrs: vec!["other:1".to_owned()],
+        stores: vec!["other:1".to_owned()],
+        allocs: vec![],
         // Rarely: it is for good, and no section departs there any more.
         closing: input.below(32)? == 0,
     })

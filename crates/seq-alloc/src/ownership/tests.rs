@@ -21,12 +21,14 @@ fn ownership() -> Ownership {
 
 /// Both sections under an epoch, for one node, at a version of the routes.
 fn update(node: NodeId, epoch: u64, version: u64) -> OwnershipUpdate {
-    let route = Route { owner: Some(node), epoch: Epoch(epoch) };
+    let route = Route::here(Some(node), Epoch(epoch));
     let nodes = [1, 2].map(|id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a{id}:1") }));
     let grant =
         |id: u32| Grant { section: SectionId(id), epoch: Epoch(epoch), ceiling: Seq(0), handover_id: HandoverId(0) };
     OwnershipUpdate {
         routes: Some(RouteUpdate {
+            id: seq_core::SetId(7),
+            sets: [].into(),
             set: "s".to_owned(),
             layout: layout(),
             version: RouteVersion(version),

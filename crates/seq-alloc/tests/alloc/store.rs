@@ -143,6 +143,7 @@ impl Store {
                 from: record.owner.unwrap(),
                 to,
                 incarnation,
+                departure: None,
             }
         };
         *self.handovers.lock() = sections.map(one).collect();
@@ -167,7 +168,7 @@ impl Store {
     fn update(&self, session: Session, since: u64) -> v1::OwnershipUpdate {
         let state = self.state.lock();
         let since = RouteVersion(since);
-        let owned = state.owned_by(session.node, session.incarnation).filter(|(_, record)| record.routed > since);
+        let owned = state.owned_since((session.node, session.incarnation), since);
         let grant = |(section, record): (SectionId, &Residence)| Grant {
             section,
             epoch: record.epoch,
@@ -181,7 +182,7 @@ impl Store {
         (&OwnershipUpdate {
             routes: state.routes_since(since),
             grants: owned.map(grant).collect(),
-            handovers: wanted.iter().filter(stands).take(MAX_OUTGOING).copied().collect(),
+            handovers: wanted.iter().filter(stands).take(MAX_OUTGOING).cloned().collect(),
             no_other_candidate: leaving && wanted.is_empty(),
             mark: Mark {
                 revision: state.revision,
@@ -319,6 +320,16 @@ impl ControlService for Store {
         })?;
         let update = Some(self.update(session, request.route_version));
         Ok(Response::new(v1::TransferResponse { ceiling: made.max_seq.0, update }))
+    }
+
+    async fn depart(&self, request: Request<v1::DepartRequest>) -> Result<Response<v1::DepartResponse>, Status> {
+        let request = request.into_inner();
+        let session = control::session(request.node_id, request.incarnation)?;
+        let depart = Command::Depart(control::depart(session, &request, &self.layout())?);
+        let Answer::Departed(answer) = self.apply(&depart)? else { unreachable!() };
+        let made = answer.map_err(|refusal| self.refused(&refusal))?;
+        let update = Some(self.update(session, request.route_version));
+        Ok(Response::new(v1::DepartResponse { ceiling: made.max_seq.0, update }))
     }
 
     async fn raise_ceilings(

@@ -22,7 +22,9 @@ async fn stranger(world: &World) -> HandoverServiceClient<Channel> {
 
 fn offer(world: &World, epoch: u64) -> Option<v1::HandoverOffer> {
     let incarnation = world.store.incarnation("a2").unwrap().0;
-    Some(v1::HandoverOffer { set: "test".to_owned(), section: SECTION, epoch, handover_id: ATTEMPT, incarnation })
+    let set = "test".to_owned();
+    let (section, handover_id) = (SECTION, ATTEMPT);
+    Some(v1::HandoverOffer { set, section, epoch, handover_id, incarnation, ..v1::HandoverOffer::default() })
 }
 
 /// Prepare and Stage for the section at a2, under a made-up attempt.

@@ -40,8 +40,10 @@ impl World {
         let node = |(index, addr): (usize, &SocketAddr)| {
             (node_id(index), RouteNode { name: format!("a{}", index + 1), addr: addr.to_string() })
         };
-        let route = |section: u32| Route { owner: Some(node_id(section as usize % addrs.len())), epoch: Epoch(1) };
+        let route = |section: u32| Route::here(Some(node_id(section as usize % addrs.len())), Epoch(1));
         let update = RouteUpdate {
+            id: seq_core::SetId(7),
+            sets: BTreeMap::new(),
             set: set.name.clone(),
             layout: layout.clone(),
             version: RouteVersion(1),
@@ -105,12 +107,14 @@ impl World {
         let epoch = state.table.get(section).unwrap_or_default().epoch.next();
         let base = state.table.version();
         let update = RouteUpdate {
+            id: seq_core::SetId(7),
+            sets: BTreeMap::new(),
             set: state.table.set().to_owned(),
             layout: state.table.layout().clone(),
             version: RouteVersion(base.0 + 1),
             base,
             nodes: state.table.nodes().clone(),
-            runs: vec![RouteRun { first: section, sections: 1, route: Route { owner: owner.map(node_id), epoch } }],
+            runs: vec![RouteRun { first: section, sections: 1, route: Route::here(owner.map(node_id), epoch) }],
         };
         assert_eq!(state.table.adopt(&update), Adopted::Newer);
     }

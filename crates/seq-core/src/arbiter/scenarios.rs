@@ -202,7 +202,7 @@ impl Scenario {
         for Stranded { section, expected, .. } in stranded {
             text += &format!("section {section} epoch {expected} has no candidate\n");
         }
-        for PlannedHandover { section, epoch, from, to, incarnation } in handovers {
+        for PlannedHandover { section, epoch, from, to, incarnation, departure: _ } in handovers {
             let to = format!("node {to} incarnation {incarnation}");
             text += &format!("plan a handover of section {section} epoch {epoch} from node {from} to {to}\n");
         }

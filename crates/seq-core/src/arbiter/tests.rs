@@ -102,7 +102,7 @@ impl World {
 
     fn owned(&self, name: &str) -> usize {
         let (id, node) = self.state.nodes().find(|(_, node)| node.name == name).unwrap();
-        self.state.owned_by(id, node.incarnation).count()
+        self.state.owned_since((id, node.incarnation), RouteVersion(0)).count()
     }
 }
 

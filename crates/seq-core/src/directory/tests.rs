@@ -14,10 +14,16 @@ fn run(first: u32, sections: u32, since: u64, set: u64) -> ClaimRun {
     }
 }
 
+/// Merges in the next version.
+fn merge(directory: &mut Directory, claims: &[ClaimRun]) -> bool {
+    let version = RouteVersion(directory.version().0 + 1);
+    directory.merge(claims, version)
+}
+
 fn merged<'a>(batches: impl IntoIterator<Item = &'a Vec<ClaimRun>>) -> Directory {
     let mut directory = Directory::default();
     for batch in batches {
-        directory.merge(batch);
+        merge(&mut directory, batch);
     }
     directory
 }
@@ -29,10 +35,10 @@ fn claims(directory: &Directory) -> Vec<ClaimRun> {
 #[test]
 fn the_larger_since_wins_and_the_rest_of_a_run_stays() {
     let mut directory = Directory::default();
-    assert!(directory.merge(&[run(0, 10, 0, 1), run(10, 10, 0, 2)]));
-    assert!(directory.merge(&[run(3, 2, 7, 2)]));
-    assert!(!directory.merge(&[run(0, 20, 0, 1)]), "older than what is known of half of them");
-    assert!(!directory.merge(&[run(3, 2, 6, 1)]));
+    assert!(merge(&mut directory, &[run(0, 10, 0, 1), run(10, 10, 0, 2)]));
+    assert!(merge(&mut directory, &[run(3, 2, 7, 2)]));
+    assert!(!merge(&mut directory, &[run(0, 20, 0, 1)]), "older than what is known of half of them");
+    assert!(!merge(&mut directory, &[run(3, 2, 6, 1)]));
     assert_eq!(claims(&directory), [run(0, 3, 0, 1), run(3, 2, 7, 2), run(5, 5, 0, 1), run(10, 10, 0, 2)]);
     assert_eq!(directory.get(SectionId(4)), Some(Claim { since: Epoch(7), set: SetId(2) }));
     assert_eq!(directory.get(SectionId(20)), None);
@@ -41,21 +47,19 @@ fn the_larger_since_wins_and_the_rest_of_a_run_stays() {
 #[test]
 fn an_update_has_the_changed_runs_and_none_is_sent_twice() {
     let mut directory = Directory::default();
-    assert_eq!(directory.since(DirectoryVersion(0)), None, "nothing is known");
-    directory.merge(&[run(0, 1_000, 0, 1), run(1_000, 1_000, 0, 2)]);
+    assert_eq!(directory.since(RouteVersion(0)).count(), 0, "nothing is known");
+    merge(&mut directory, &[run(0, 1_000, 0, 1), run(1_000, 1_000, 0, 2)]);
     let version = directory.version();
-    assert_eq!(directory.since(version), None);
-    directory.merge(&[run(500, 1, 3, 2)]);
-    let update = directory.since(version).unwrap();
-    assert_eq!(update.runs, [run(500, 1, 3, 2)]);
-    assert_eq!((update.base, update.version), (version, directory.version()));
+    assert_eq!(directory.since(version).count(), 0);
+    merge(&mut directory, &[run(500, 1, 3, 2)]);
+    assert_eq!(directory.since(version).collect::<Vec<_>>(), [run(500, 1, 3, 2)]);
 }
 
 #[test]
 fn changes_that_no_copy_consists_of_are_refused() {
     let from = |changes: &[(ClaimRun, u64)]| {
-        let changes = changes.iter().map(|(run, version)| (*run, DirectoryVersion(*version)));
-        Directory::from_changes(DirectoryVersion(3), changes)
+        let changes = changes.iter().map(|(run, version)| (*run, RouteVersion(*version)));
+        Directory::from_changes(RouteVersion(3), changes)
     };
     let good = [(run(0, 4, 0, 1), 1), (run(4, 1, 7, 2), 3)];
     assert!(from(&good).is_some());
@@ -69,7 +73,7 @@ fn changes_that_no_copy_consists_of_are_refused() {
 #[test]
 fn a_run_past_the_last_section_id_is_skipped() {
     let mut directory = Directory::default();
-    assert!(!directory.merge(&[run(7, 0, 1, 1), run(u32::MAX, 2, 1, 1), run(2, u32::MAX, 1, 1)]));
+    assert!(!merge(&mut directory, &[run(7, 0, 1, 1), run(u32::MAX, 2, 1, 1), run(2, u32::MAX, 1, 1)]));
     assert_eq!(directory, Directory::default());
 }
 
@@ -90,11 +94,11 @@ fn directories_stay_small() {
         let mut directory = Directory::default();
         let share = UIDS_2_32.div_ceil(sets);
         let home = |set: u32| run(set * share, share.min(UIDS_2_32 - set * share), 0, u64::from(set) + 1);
-        directory.merge(&(0..sets).map(home).collect::<Vec<_>>());
+        merge(&mut directory, &(0..sets).map(home).collect::<Vec<_>>());
         let (whole, version) = (claims(&directory), directory.version());
         assert_eq!(whole.len(), sets as usize);
-        directory.merge(&[run(UIDS_2_32 / 2, 1, 9, 77)]);
-        let delta = directory.since(version).unwrap().runs;
+        merge(&mut directory, &[run(UIDS_2_32 / 2, 1, 9, 77)]);
+        let delta = directory.since(version).collect::<Vec<_>>();
         assert_eq!(delta.len(), 1);
         std::println!(
             "{UIDS_2_32} sections in runs of {sets} sets: {} B in memory, {} B as a message, {} B for one move",
@@ -106,7 +110,7 @@ fn directories_stay_small() {
         let scattered = (0..UIDS_2_32)
             .map(|section| run(section, 1, 1 + u64::from(section % 100), 1 + u64::from(section % sets)))
             .collect::<Vec<_>>();
-        directory.merge(&scattered);
+        merge(&mut directory, &scattered);
         std::println!(
             "{UIDS_2_32} sections scattered over {sets} sets: {} kB in memory, {} kB as a message",
             memory(&directory) / 1_000,
@@ -138,7 +142,7 @@ proptest! {
                     *known = one.claim.max(*known);
                 }
             }
-            prop_assert_eq!(directory.merge(batch), changed);
+            prop_assert_eq!(merge(&mut directory, batch), changed);
             prop_assert_eq!(directory.version() > before.version(), changed);
             for section in 0..SECTIONS {
                 prop_assert_eq!(directory.get(SectionId(section)), twin.get(&section).copied());
@@ -166,29 +170,31 @@ proptest! {
         prop_assert_eq!(claims(&merged(order.iter().map(|index| &batches[*index]))), claims(&all));
         let at = split.index(batches.len() + 1);
         let (mut left, right) = (merged(&batches[..at]), merged(&batches[at..]));
-        left.merge(&claims(&right));
+        merge(&mut left, &claims(&right));
         prop_assert_eq!(claims(&left), claims(&all));
-        prop_assert!(!left.merge(&claims(&all)), "a repeat changed something");
+        prop_assert!(!merge(&mut left, &claims(&all)), "a repeat changed something");
     }
 
     /// A follower that lost updates has the whole copy after the next one, and after any duplicate.
     #[test]
     fn followed_updates_are_the_whole_copy(batches in batches(), lost in prop::collection::vec(any::<bool>(), 8)) {
         let (mut leader, mut follower) = (Directory::default(), Directory::default());
-        let (mut version, mut sent) = (DirectoryVersion(0), vec![]);
+        let (mut version, mut sent) = (RouteVersion(0), vec![]);
         for (batch, lost) in batches.iter().zip(lost) {
-            leader.merge(batch);
-            let Some(update) = leader.since(version) else { continue };
+            if !merge(&mut leader, batch) {
+                continue;
+            }
+            let update: Vec<_> = leader.since(version).collect();
             if !lost {
-                follower.merge(&update.runs);
-                version = update.version;
+                merge(&mut follower, &update);
+                version = leader.version();
                 prop_assert_eq!(claims(&follower), claims(&leader));
             }
-            sent.push(update);
+            sent.push((leader.version(), update));
         }
         let before = claims(&follower);
-        for update in sent.iter().filter(|update| update.version <= version) {
-            follower.merge(&update.runs);
+        for (_, update) in sent.iter().filter(|(sent, _)| *sent <= version) {
+            merge(&mut follower, update);
         }
         prop_assert_eq!(claims(&follower), before);
     }

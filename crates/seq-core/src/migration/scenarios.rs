@@ -48,8 +48,16 @@ fn set(own: SetId, other: SetId) -> State {
     let homes = vec![Home { sections: SectionRun { first: SectionId(0), sections: SECTIONS }, set: SOURCE }];
     let mut state = State::default();
     state.apply(&StoreCommand::DefineSet(SetDefinition { name: format!("s{own}"), id: own, layout, homes }));
-    let (name, addrs) = (format!("s{other}"), vec![]);
-    let facts = SetFacts { id: other, lineage: Lineage(0), revision: Revision(1), name, addrs, closing: false };
+    let name = format!("s{other}");
+    let facts = SetFacts {
+        id: other,
+        lineage: Lineage(0),
+        revision: Revision(1),
+        name,
+        stores: vec![],
+        allocs: vec![],
+        closing: false,
+    };
     state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
     state
 }
@@ -182,11 +190,11 @@ impl Scenario {
 
     /// The other set names its one node.
     fn armed(&mut self) -> String {
-        let to = Destination { set: TARGET, lineage: Lineage(0), node: Some(NodeId(1)), incarnation: Incarnation(1) };
+        let (set, owner) = ((TARGET, Lineage(0)), (NodeId(1), Incarnation(1)));
         let mut text = String::new();
         for effect in core::mem::take(&mut self.effects) {
             let Effect::Arm { migration, sections, .. } = effect else { continue };
-            let one = |section: &SectionId| Armed { section: *section, to, addr: String::from("b1:1") };
+            let one = |section: &SectionId| Armed { section: *section, set, owner, addr: String::from("b1:1") };
             let armed: Vec<Armed> = sections.iter().map(one).collect();
             if let Some(effect) = self.coordinator.on_armed(migration, &armed, self.now) {
                 text += &describe_effect(&effect);
@@ -200,15 +208,17 @@ impl Scenario {
         let section: SectionId = command.word();
         let planned = self.coordinator.planned().find(|one| one.section == section).cloned();
         let Some(planned) = planned else { command.fail("it is not planned") };
+        let Departure { set, lineage, migration, .. } = *planned.departure.expect("it goes to the other set");
+        let to = Destination { set, lineage, node: Some(planned.to), incarnation: planned.incarnation };
         self.attempts += 1;
         let depart = Depart {
             section,
             epoch: planned.epoch,
             from: planned.from,
             incarnation: Incarnation(1),
-            to: planned.to,
+            to,
             handover_id: HandoverId(self.attempts),
-            migration: planned.migration,
+            migration,
         };
         match self.source.apply(&StoreCommand::Depart(depart)) {
             Answer::Departed(Ok(made)) => format!("section {section} departed under epoch {}\n", made.epoch),
@@ -247,8 +257,9 @@ impl Scenario {
 
     fn describe(&self) -> String {
         let mut text: String = self.effects.iter().map(describe_effect).collect();
-        for PlannedDeparture { section, epoch, from, to, addr, migration } in self.coordinator.planned() {
-            let to = format!("set {} node {:?} at {addr}", to.set, to.node.map(|node| node.0));
+        for PlannedHandover { section, epoch, from, to, departure, .. } in self.coordinator.planned() {
+            let Departure { set, migration, addr, .. } = &**departure.as_ref().expect("it goes to the other set");
+            let to = format!("set {set} node {:?} at {addr}", Some(to.0));
             text += &format!("plan section {section} epoch {epoch} from node {from} to {to}, migration {migration}\n");
         }
         text += &match self.coordinator.next_deadline() {

@@ -10,11 +10,12 @@
 //! If a side dies on the way, the section is left to the arbiter.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Effect, Effects, Owner, OwnershipUpdate, TableEffect};
-use crate::arbiter::PlannedHandover;
-use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq};
+use crate::arbiter::{Departure, PlannedHandover};
+use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq, SetId};
 use crate::lease::Clocks;
 use crate::limits;
 use crate::owner::{AdoptError, CopyLoss, Session};
@@ -36,7 +37,7 @@ pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 const MAX_ATTEMPTS: usize = 2;
 
 /// One attempt to hand a section over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// The source's incarnation.
     pub session: Session,
@@ -50,16 +51,18 @@ pub struct Handover {
     pub incarnation: Incarnation,
     /// Number of the attempt: unique within the source's process, and hard to guess.
     pub handover_id: HandoverId,
+    /// Where the target is in another set; `None`: in this one.
+    pub departure: Option<Arc<Departure>>,
 }
 
 /// A request of the source's side, to the target or to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoverRequest {
     /// Ask the target to hold early calls; then [`Owner::on_prepared`].
     Prepare(Handover),
     /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
     Stage(Handover),
-    /// Have the store commit the handover; then [`Owner::on_committed`].
+    /// Have this set's store commit the handover; then [`Owner::on_committed`].
     Commit(Handover),
     /// Notify the target that the store committed the handover.
     Activate(Handover),
@@ -76,6 +79,8 @@ pub struct HandoverOffer {
     pub handover_id: HandoverId,
     /// The target's incarnation that is meant.
     pub incarnation: Incarnation,
+    /// The set that the section departs from; `SetId(0)`: the target's own.
+    pub from_set: SetId,
 }
 
 /// Why a target does not take part.
@@ -134,8 +139,9 @@ pub enum OfferRefusal {
 pub enum Commit {
     /// The target owns the section; this came with the response.
     Made(OwnershipUpdate),
-    /// Refused for good, because the target's incarnation is over; the source still owns the section.
-    TargetGone,
+    /// Refused for good: the target's incarnation is over, or the migration or the other set takes no more. The source
+    /// still owns the section.
+    Refused,
     /// Refused, because the source does not own the section any more.
     Lost,
     /// No response: it may be committed.
@@ -188,7 +194,7 @@ impl Outgoing {
 
     /// Whether this very attempt is in that phase.
     fn is(&self, handover: &Handover, phase: Phase) -> bool {
-        self.handovers.get(&handover.section) == Some(&(*handover, phase))
+        self.handovers.get(&handover.section).is_some_and(|(under_way, at)| (under_way, *at) == (handover, phase))
     }
 }
 
@@ -292,15 +298,16 @@ impl Owner {
 
     /// Begins a handover of the arbiter's plan, unless as many as may be are under way.
     pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
-        let PlannedHandover { section, epoch, to, incarnation, .. } = *wanted;
+        let PlannedHandover { section, epoch, from: _, to, incarnation, departure } = wanted.clone();
         let Some(session) = self.session else { return };
-        let may = self.owned.get(&section) == Some(&epoch) && to != session.node && !self.outgoing.has(section);
+        let other = departure.is_some() || to != session.node;
+        let may = self.owned.get(&section) == Some(&epoch) && other && !self.outgoing.has(section);
         if !may || self.outgoing.handovers.len() == MAX_OUTGOING {
             return;
         }
         let handover_id = self.outgoing.next_attempt();
-        let handover = Handover { session, section, epoch, to, incarnation, handover_id };
-        self.outgoing.handovers.insert(section, (handover, Phase::Preparing));
+        let handover = Handover { session, section, epoch, to, incarnation, handover_id, departure };
+        self.outgoing.handovers.insert(section, (handover.clone(), Phase::Preparing));
         effects.push(HandoverRequest::Prepare(handover).into());
     }
 
@@ -310,8 +317,8 @@ impl Owner {
             return;
         }
         if accepted {
-            self.outgoing.handovers.insert(handover.section, (*handover, Phase::Staging));
-            effects.push(HandoverRequest::Stage(*handover).into());
+            self.outgoing.handovers.insert(handover.section, (handover.clone(), Phase::Staging));
+            effects.push(HandoverRequest::Stage(handover.clone()).into());
         } else {
             self.outgoing.remove(handover.section);
         }
@@ -324,8 +331,8 @@ impl Owner {
             return;
         }
         if accepted {
-            self.outgoing.handovers.insert(handover.section, (*handover, Phase::Committing));
-            effects.push(HandoverRequest::Commit(*handover).into());
+            self.outgoing.handovers.insert(handover.section, (handover.clone(), Phase::Committing));
+            effects.push(HandoverRequest::Commit(handover.clone()).into());
         } else {
             self.thaw(handover, effects);
         }
@@ -347,15 +354,15 @@ impl Owner {
             Commit::Made(update) => {
                 // Nothing is given out by a frozen section; it leaves whatever becomes of the update.
                 self.drop_section(handover.section, handover.epoch, effects);
-                effects.push(HandoverRequest::Activate(*handover).into());
+                effects.push(HandoverRequest::Activate(handover.clone()).into());
                 self.on_update(handover.session, sent, update, effects)?;
             }
-            Commit::TargetGone if under_way => self.thaw(handover, effects),
+            Commit::Refused if under_way => self.thaw(handover, effects),
             Commit::Lost if under_way => {
                 self.drop_section(handover.section, handover.epoch, effects);
             }
-            Commit::Unknown if under_way => effects.push(HandoverRequest::Commit(*handover).into()),
-            Commit::TargetGone | Commit::Lost | Commit::Unknown => {}
+            Commit::Unknown if under_way => effects.push(HandoverRequest::Commit(handover.clone()).into()),
+            Commit::Refused | Commit::Lost | Commit::Unknown => {}
         }
         Ok(())
     }
@@ -424,7 +431,7 @@ impl Owner {
     }
 
     fn check_epoch(&self, offer: &HandoverOffer) -> Result<(), OfferRefusal> {
-        let HandoverOffer { section, epoch, handover_id, incarnation: given } = *offer;
+        let HandoverOffer { section, epoch, handover_id, incarnation: given, from_set } = *offer;
         let current = self.session.map_or(Incarnation(0), |session| session.incarnation);
         if current != given || self.session.is_none() {
             return Err(OfferRefusal::OtherIncarnation { current, given });
@@ -435,8 +442,9 @@ impl Owner {
         if held >= epoch || routed.epoch > epoch {
             return Err(OfferRefusal::Past { section, epoch, handover_id });
         }
+        // A section of another set comes under an epoch that only that set's log knows.
         let known = routed.epoch.max(held);
-        if epoch.0 - known.0 > 1 {
+        if from_set == SetId(0) && epoch.0 - known.0 > 1 {
             return Err(OfferRefusal::UnknownEpoch { section, known, given: epoch });
         }
         Ok(())

@@ -9,7 +9,8 @@ use core::time::Duration;
 
 use super::handover::{Commit, Handover, HandoverOffer, HandoverRequest};
 use super::*;
-use crate::id::SlotIndex;
+use crate::arbiter::Departure;
+use crate::id::{Lineage, MigrationId, SetId, SlotIndex};
 use crate::lease::Lease;
 use crate::route::{Route, RouteNode, RouteRun};
 use crate::section::{Distance, SectionCopy};
@@ -141,7 +142,7 @@ impl Scenario {
     fn responded(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let attempt = command.find::<u32>("attempt").map_or(self.attempts.len(), |number| number as usize);
         let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
-        let (handover, sent) = *found.unwrap_or_else(|| command.fail("no such attempt"));
+        let (handover, sent) = found.unwrap_or_else(|| command.fail("no such attempt")).clone();
         match command.name() {
             "prepare-accepted" => self.owner.on_prepared(&handover, true, effects),
             "prepare-refused" => self.owner.on_prepared(&handover, false, effects),
@@ -151,7 +152,7 @@ impl Scenario {
                 let commit = match command.word::<String>().as_str() {
                     "made" => Commit::Made(update(command)),
                     "unknown" => Commit::Unknown,
-                    "target-gone" => Commit::TargetGone,
+                    "target-gone" => Commit::Refused,
                     "lost" => Commit::Lost,
                     other => command.fail(&format!("`{other}` is no outcome of a commit")),
                 };
@@ -165,7 +166,13 @@ impl Scenario {
     fn offered(&mut self, command: &Command<'_>, effects: &mut Effects, out: &mut String) {
         let (section, epoch) = command.word();
         let incarnation = command.get("incarnation");
-        let offer = HandoverOffer { section, epoch, handover_id: command.get("attempt"), incarnation };
+        let offer = HandoverOffer {
+            section,
+            epoch,
+            handover_id: command.get("attempt"),
+            incarnation,
+            from_set: command.find("from-set").unwrap_or_default(),
+        };
         let result = match command.name() {
             "prepare" => self.owner.on_prepare(&offer),
             "stage" => {
@@ -272,12 +279,13 @@ impl Scenario {
         let now = self.clocks();
         let attempt = self.attempts.iter().position(|(one, _)| one == handover).unwrap_or(self.attempts.len());
         if attempt == self.attempts.len() {
-            self.attempts.push((*handover, now));
+            self.attempts.push((handover.clone(), now));
         }
         self.attempts[attempt].1 = now;
-        let Handover { section, epoch, to, incarnation, .. } = handover;
+        let Handover { section, epoch, to, incarnation, departure, .. } = handover;
         let attempt = attempt + 1;
-        format!("{what} section {section} epoch {epoch} to node {to} incarnation {incarnation}, attempt {attempt}")
+        let set = departure.as_ref().map(|departure| format!(" of set {}", departure.set)).unwrap_or_default();
+        format!("{what} section {section} epoch {epoch} to node {to}{set} incarnation {incarnation}, attempt {attempt}")
     }
 }
 
@@ -295,12 +303,15 @@ fn describe_copy(copy: &SectionCopy) -> String {
 
 /// The ownership update of a response.
 fn update(command: &Command<'_>) -> OwnershipUpdate {
+    let to_set = |set| Departure { set, lineage: Lineage(0), migration: MigrationId(1), addr: "b1:1".to_string() };
+    let departure = command.find("to-set").map(|set| Arc::new(to_set(set)));
     let planned = |Planned { ownership: (section, epoch), to, incarnation }: Planned| PlannedHandover {
         section,
         epoch,
         from: NodeId(1),
         to,
         incarnation,
+        departure: departure.clone(),
     };
     OwnershipUpdate {
         routes: routes(command),
@@ -319,6 +330,8 @@ fn routes(command: &Command<'_>) -> Option<RouteUpdate> {
     Some(RouteUpdate {
         version: command.find("version")?,
         set: command.find("set").unwrap_or_else(|| "s".to_string()),
+        id: SetId(1),
+        sets: BTreeMap::new(),
         layout: layout(),
         base: command.find("base").unwrap_or_default(),
         nodes: NODES.map(node).into(),
@@ -335,7 +348,7 @@ impl Value for Routed {
         let (section, route) = text.split_once(':')?;
         let (owner, epoch) = route.split_once('@')?;
         let owner = if owner == "none" { None } else { Some(NodeId::parse(owner)?) };
-        let route = Route { owner, epoch: Epoch::parse(epoch)? };
+        let route = Route::here(owner, Epoch::parse(epoch)?);
         Some(Routed(RouteRun { first: SectionId::parse(section)?, sections: 1, route }))
     }
 }

@@ -3,6 +3,7 @@ use alloc::vec;
 
 use super::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
 use super::*;
+use crate::id::SetId;
 use crate::route::{Route, RouteNode, RouteRun};
 use crate::section::{CopyMisfit, Distance, SectionCopy};
 
@@ -24,9 +25,11 @@ fn routes(version: u64, owners: [(u32, u64); 4]) -> RouteUpdate {
     let run = |(section, (owner, epoch)): (u32, (u32, u64))| RouteRun {
         first: SectionId(section),
         sections: 1,
-        route: Route { owner: (owner > 0).then_some(NodeId(owner)), epoch: Epoch(epoch) },
+        route: Route::here((owner > 0).then_some(NodeId(owner)), Epoch(epoch)),
     };
     RouteUpdate {
+        id: SetId(7),
+        sets: BTreeMap::new(),
         set: String::from("s"),
         layout: layout(),
         version: RouteVersion(version),
@@ -218,17 +221,18 @@ fn planned(section: u32, epoch: u64) -> PlannedHandover {
         from: ME.node,
         to: OTHER,
         incarnation: Incarnation(5),
+        departure: None,
     }
 }
 
 /// Begins to hand section 0 over; the attempt.
 fn preparing(owner: &mut Owner) -> Handover {
     let effects = adopt(owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() });
-    let [Effect::Lease(LeaseEffect::Extend { .. }), Effect::Send(HandoverRequest::Prepare(handover))] = effects[..]
+    let [Effect::Lease(LeaseEffect::Extend { .. }), Effect::Send(HandoverRequest::Prepare(handover))] = &effects[..]
     else {
         panic!("{effects:?}")
     };
-    handover
+    handover.clone()
 }
 
 #[test]
@@ -249,9 +253,9 @@ fn a_handover_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
     assert_eq!(
         effects,
         [
-            send(HandoverRequest::Stage(handover)),
-            send(HandoverRequest::Commit(handover)),
-            send(HandoverRequest::Commit(handover))
+            send(HandoverRequest::Stage(handover.clone())),
+            send(HandoverRequest::Commit(handover.clone())),
+            send(HandoverRequest::Commit(handover.clone()))
         ]
     );
     effects.clear();
@@ -271,7 +275,7 @@ fn a_source_that_lost_the_section_meanwhile_thaws_nothing() {
     owner.on_staged(&handover, true, &mut effects);
     adopt(&mut owner, 3, update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
     effects.clear();
-    for late in [Commit::TargetGone, Commit::Lost, Commit::Unknown] {
+    for late in [Commit::Refused, Commit::Lost, Commit::Unknown] {
         owner.on_committed(&handover, at(4), late, &mut effects).unwrap();
     }
     owner.on_staged(&handover, false, &mut effects);
@@ -280,7 +284,13 @@ fn a_source_that_lost_the_section_meanwhile_thaws_nothing() {
 
 fn offer(epoch: u64, handover_id: u64) -> HandoverOffer {
     let (section, incarnation) = (SectionId(2), ME.incarnation);
-    HandoverOffer { section, epoch: Epoch(epoch), handover_id: HandoverId(handover_id), incarnation }
+    HandoverOffer {
+        section,
+        epoch: Epoch(epoch),
+        handover_id: HandoverId(handover_id),
+        incarnation,
+        from_set: SetId(0),
+    }
 }
 
 fn distance_of(distance: u64) -> Distance {
@@ -389,7 +399,7 @@ fn beside(sections: u64, uids: u64) -> Owner {
     let layout = Layout::new(0..sections * uids, uids as u32).unwrap();
     let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
-    let route = Route { owner: Some(OTHER), epoch: Epoch(1) };
+    let route = Route::here(Some(OTHER), Epoch(1));
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
     let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
     adopt(&mut owner, 1, OwnershipUpdate { routes: Some(update), ..OwnershipUpdate::default() });
@@ -492,7 +502,7 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
     let layout = Layout::new(0..sections * 10, 10).unwrap();
     let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
-    let route = Route { owner: Some(ME.node), epoch: Epoch(1) };
+    let route = Route::here(Some(ME.node), Epoch(1));
     let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
     let update = RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) };
     let grants = (0..sections as u32).map(|section| grant(section, 1, 0, 0)).collect();
@@ -518,7 +528,7 @@ fn a_change_of_owner_is_found_wherever_the_update_names_it() {
     let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
     let run = |first: u32, sections: u32, node: NodeId, epoch: u64| {
-        let route = Route { owner: Some(node), epoch: Epoch(epoch) };
+        let route = Route::here(Some(node), Epoch(epoch));
         RouteRun { first: SectionId(first), sections, route }
     };
     let changed = |version: u64, base: u64, runs: Vec<RouteRun>| {

@@ -12,12 +12,19 @@ use crate::state::{Residence, State};
 const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 
 impl OwnershipUpdate {
-    /// Reads from the applied state, and from the arbiter's plan, what changed for an incarnation since a version of the
-    /// routes: what it owns among the changed sections, the newer routes, and what it should hand over.
+    /// Reads from the applied state, from the arbiter's plan and from the coordinator's departures, what changed for an
+    /// incarnation since a version of the routes: what it owns among the changed sections, the newer routes, and what it
+    /// should hand over.
     ///
     /// `None`: the incarnation is over. The next one may have begun between the entry of the request and this read.
     #[must_use]
-    pub fn of(state: &State, plan: &Plan, session: Session, since: RouteVersion) -> Option<OwnershipUpdate> {
+    pub fn of(
+        state: &State,
+        plan: &Plan,
+        departures: &[PlannedHandover],
+        session: Session,
+        since: RouteVersion,
+    ) -> Option<OwnershipUpdate> {
         let Session { node, incarnation } = session;
         let record = state.node(node)?;
         if record.incarnation != incarnation {
@@ -29,8 +36,9 @@ impl OwnershipUpdate {
             let record = state.sections.resident(one.section);
             one.from == node && record.is_some_and(|record| record.epoch == one.epoch)
         };
+        let departures = departures.iter().filter(stands).take(MAX_OUTGOING);
         let mut update = OwnershipUpdate {
-            handovers: plan.handovers.iter().filter(stands).take(most).copied().collect(),
+            handovers: departures.chain(plan.handovers.iter().filter(stands).take(most)).cloned().collect(),
             no_other_candidate: plan.no_other_candidate.contains(&node),
             mark: Mark { revision: state.revision, liveness: record.liveness },
             ..OwnershipUpdate::default()
@@ -43,8 +51,7 @@ impl OwnershipUpdate {
             ceiling: record.max_seq,
             handover_id: record.handover_id,
         };
-        let changed = state.owned_by(node, incarnation).filter(|(_, record)| record.routed > since);
-        update.grants = changed.map(grant).collect();
+        update.grants = state.owned_since((node, incarnation), since).map(grant).collect();
         Some(update)
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 const SECTIONS: u32 = 12;
 
 fn route(owner: u32, epoch: u64) -> Route {
-    Route { owner: (owner > 0).then_some(NodeId(owner)), epoch: Epoch(epoch) }
+    Route::here((owner > 0).then_some(NodeId(owner)), Epoch(epoch))
 }
 
 fn run(first: u32, sections: u32, owner: u32) -> RouteRun {
@@ -19,6 +19,8 @@ fn run(first: u32, sections: u32, owner: u32) -> RouteRun {
 fn update(base: u64, version: u64, runs: Vec<RouteRun>) -> RouteUpdate {
     let node = |id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a{id}:{version}") });
     RouteUpdate {
+        id: SetId(7),
+        sets: BTreeMap::new(),
         set: "dev".into(),
         layout: Layout::new(0..u64::from(SECTIONS) * 10, 10).unwrap(),
         version: RouteVersion(version),
@@ -61,7 +63,7 @@ fn a_delta_with_a_gap_before_it_is_not_adopted() {
 
 #[test]
 fn an_update_of_another_set_or_layout_is_not_adopted() {
-    check_unchanged(&RouteUpdate { set: "other".into(), ..update(5, 6, vec![]) }, Adopted::Mismatch);
+    check_unchanged(&RouteUpdate { id: SetId(8), ..update(5, 6, vec![]) }, Adopted::Mismatch);
     let layout = Layout::new(0..240, 20).unwrap();
     check_unchanged(&RouteUpdate { layout, ..update(5, 6, vec![]) }, Adopted::Mismatch);
 }

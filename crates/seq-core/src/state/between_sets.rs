@@ -14,7 +14,6 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::*;
-use crate::id::DirectoryVersion;
 
 const SETS: usize = 3;
 const SECTIONS: u32 = 2;
@@ -69,8 +68,8 @@ fn index(set: SetId) -> usize {
 }
 
 fn facts(set: usize, lineage: Lineage) -> SetFacts {
-    let (name, addrs) = (format!("s{set}"), vec![format!("s{set}:1")]);
-    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, addrs, closing: false }
+    let (name, stores) = (format!("s{set}"), vec![format!("s{set}:1")]);
+    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, stores, allocs: vec![], closing: false }
 }
 
 impl World {
@@ -329,9 +328,9 @@ impl World {
 
     /// Set `to` learns what set `from` knows.
     fn gossip(&mut self, from: usize, to: usize) {
-        let Some(update) = self.states[from].directory.since(DirectoryVersion(0)) else { return };
+        let claims = self.states[from].directory.runs().collect();
         let sets = if from == to { vec![] } else { vec![facts(from, self.states[from].lineage)] };
-        self.apply(to, &Command::LearnDirectory(LearnDirectory { claims: update.runs, recalled: false, sets }));
+        self.apply(to, &Command::LearnDirectory(LearnDirectory { claims, recalled: false, sets }));
     }
 
     /// A set continues from its backup, in which its processes are dead.

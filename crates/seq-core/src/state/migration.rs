@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::record::Residence;
-use crate::id::{Lineage, MigrationId, Revision, SectionId, SetId};
+use crate::id::{Lineage, MigrationId, Revision, RouteVersion, SectionId, SetId};
 use crate::layout::SectionRun;
 
 /// A migration of sections from this set to another one. The section records are its journal: those that departed, and
@@ -102,7 +102,9 @@ pub struct SetFacts {
     /// Its name.
     pub name: String,
     /// Addresses of its store's members, "host:port".
-    pub addrs: Vec<String>,
+    pub stores: Vec<String>,
+    /// Addresses of its AllocSvrs, "host:port".
+    pub allocs: Vec<String>,
     /// Whether it takes no more sections, for good.
     pub closing: bool,
 }
@@ -116,16 +118,18 @@ pub struct PeerSet {
     pub closing: bool,
     /// The newest facts; `None` while only its fence is known.
     pub facts: Option<SetFacts>,
+    /// Version of the route table that has them.
+    pub routed: RouteVersion,
 }
 
 impl PeerSet {
-    /// Keeps the newer facts. Returns whether anything changed.
-    pub(super) fn learn(&mut self, facts: &SetFacts) -> bool {
+    /// Keeps the newer facts, which the route table has from this version on. Returns whether anything changed.
+    pub(super) fn learn(&mut self, facts: &SetFacts, version: RouteVersion) -> bool {
         let closes = facts.closing && !self.closing;
         self.closing |= facts.closing;
         let newer = self.facts.as_ref().is_none_or(|old| (old.lineage, old.revision) < (facts.lineage, facts.revision));
         if newer {
-            self.facts = Some(facts.clone());
+            (self.facts, self.routed) = (Some(facts.clone()), version);
         }
         closes || newer
     }

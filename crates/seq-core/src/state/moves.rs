@@ -235,14 +235,14 @@ impl State {
             return Ok(());
         }
         peer.fenced = lineage;
-        for (_, record) in self.sections.known_mut() {
+        self.sections.change_known(|_, record| {
             if let SectionRecord::Departed(tombstone) = *record
                 && tombstone.to.set == set
                 && tombstone.to.lineage < lineage
             {
                 record.advance(SectionRecord::Departed(Tombstone { arrived: false, ..tombstone }));
             }
-        }
+        });
         for migration in self.migrations.values_mut().filter(|migration| migration.to == set) {
             if let Phase::RolledBack { noted } | Phase::Completed { noted } = &mut migration.phase {
                 *noted = false;
@@ -259,12 +259,16 @@ impl State {
             return Err(SetRefusal::BadRuns.into());
         }
         let own = self.set.as_ref().map(|set| set.id);
-        let mut changed = self.directory.merge(claims);
-        if *recalled {
-            changed |= self.recalled.merge(claims);
-        }
+        let version = self.route_version.next();
+        let mut changed = self.directory.merge(claims, version);
         for facts in sets.iter().filter(|facts| Some(facts.id) != own) {
-            changed |= self.peer_set(facts.id)?.learn(facts);
+            changed |= self.peer_set(facts.id)?.learn(facts, version);
+        }
+        if changed {
+            self.route_version = version;
+        }
+        if *recalled {
+            changed |= self.recalled.merge(claims, version);
         }
         Ok(changed)
     }
@@ -283,7 +287,7 @@ impl State {
             Some(ClaimRun { sections: SectionRun { first: section, sections: 1 }, claim })
         };
         let mut claims = Directory::default();
-        claims.merge(&self.sections.known().filter_map(claim).collect::<Vec<_>>());
+        claims.merge(&self.sections.known().filter_map(claim).collect::<Vec<_>>(), self.route_version);
         claims.runs().collect()
     }
 
@@ -300,11 +304,11 @@ impl State {
 
     pub(super) fn claim(&mut self, section: SectionId, since: Epoch, set: SetId) {
         let sections = SectionRun { first: section, sections: 1 };
-        self.directory.merge(&[ClaimRun { sections, claim: Claim { since, set } }]);
+        self.directory.merge(&[ClaimRun { sections, claim: Claim { since, set } }], self.route_version);
     }
 
     pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
-        self.sections.get_mut(section).expect("the section has a record").advance(next);
+        self.sections.change(section, |record| record.advance(next));
     }
 }
 

@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(apply(state, SetDefinition::only("dev", layout.clone())), Ok(()));
         let (from, incarnation) = apply(state, Registration::new("a1", "a1:1", 1)).unwrap();
         let (to, id, lineage) = (SetId(9), MigrationId(5), Lineage(0));
-        let (name, addrs, revision) = ("other".into(), vec![], Revision(1));
-        let facts = SetFacts { id: to, lineage, revision, name, addrs, closing: false };
+        let (name, revision) = ("other".into(), Revision(1));
+        let facts = SetFacts { id: to, lineage, revision, name, stores: vec![], allocs: vec![], closing: false };
         assert_eq!(apply(state, LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }), Ok(true));
         let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
         let (layout_id, runs) = (layout.id(), vec![SectionRun { first: SectionId(0), sections: 2 }]);

@@ -29,11 +29,11 @@ impl State {
         (self.lineage, self.restores, self.quarantined) = (lineage, restores, true);
         self.route_version.0 += 1;
         let routed = self.route_version;
-        for (_, record) in self.sections.known_mut() {
+        self.sections.change_known(|_, record| {
             if let SectionRecord::Resident(Residence { since, epoch, max_seq, .. }) = *record {
                 record.advance(SectionRecord::Quarantined(Quarantine { since, epoch, max_seq, routed }));
             }
-        }
+        });
         self.nodes.clear();
         self.recalled = Directory::default();
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
@@ -69,13 +69,13 @@ impl State {
         }
         self.quarantined = false;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
-        let version = RouteVersion(self.route_version.0 + 1);
+        let version = self.route_version.next();
+        self.route_version = version;
         let quarantined = |(_, record): &(SectionId, &SectionRecord)| matches!(record, SectionRecord::Quarantined(_));
         let sections: Vec<SectionId> = self.sections.known().filter(quarantined).map(|(section, _)| section).collect();
         for section in sections {
             self.end_quarantine_of(section, own, version);
         }
-        self.route_version = version;
         Ok(())
     }
 

@@ -6,12 +6,25 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::record::{Residence, SectionRecord};
-use crate::id::SectionId;
+use crate::id::{RouteVersion, SectionId};
 
 /// Sections in a page: 20 KiB of records, and the pages of the largest layout are 4,096.
 const PAGE: usize = 256;
 
-type Page = [SectionRecord; PAGE];
+/// Neighbouring sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Page {
+    /// The newest [`SectionRecord::routed`]: what changed since a later version is in other pages.
+    newest: RouteVersion,
+    records: [SectionRecord; PAGE],
+}
+
+impl Page {
+    fn change(&mut self, index: usize, change: impl FnOnce(&mut SectionRecord)) {
+        change(&mut self.records[index]);
+        self.newest = self.newest.max(self.records[index].routed());
+    }
+}
 
 static NEVER: SectionRecord = SectionRecord::Never;
 
@@ -52,7 +65,7 @@ impl SectionRecords {
             return None;
         }
         let index = section.0 as usize;
-        Some(self.pages[index / PAGE].as_ref().map_or(&NEVER, |page| &page[index % PAGE]))
+        Some(self.pages[index / PAGE].as_ref().map_or(&NEVER, |page| &page.records[index % PAGE]))
     }
 
     /// The record of a section that is in the set.
@@ -67,24 +80,26 @@ impl SectionRecords {
     /// # Panics
     /// When the layout has no such section.
     pub fn put(&mut self, section: SectionId, record: SectionRecord) {
-        *self.get_mut(section).expect("the layout has the section") = record;
+        self.change(section, |old| *old = record);
     }
 
-    /// Makes the page of the section where there is none.
-    pub(super) fn get_mut(&mut self, section: SectionId) -> Option<&mut SectionRecord> {
-        if section.0 >= self.sections {
-            return None;
-        }
+    /// Changes a record. Makes the page of the section where there is none.
+    ///
+    /// # Panics
+    /// When the layout has no such section.
+    pub(super) fn change(&mut self, section: SectionId, change: impl FnOnce(&mut SectionRecord)) {
+        assert!(section.0 < self.sections, "the layout has no section {section}");
         let index = section.0 as usize;
-        let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([SectionRecord::Never; PAGE]));
-        Some(&mut page[index % PAGE])
+        let empty = || Box::new(Page { newest: RouteVersion(0), records: [SectionRecord::Never; PAGE] });
+        self.pages[index / PAGE].get_or_insert_with(empty).change(index % PAGE, change);
     }
 
+    /// A section that is in the set, for changes other than of its owner.
     #[inline]
     pub(super) fn resident_mut(&mut self, section: SectionId) -> Option<&mut Residence> {
         // Without making a page: a section of a page that does not exist is not here.
         let index = section.0 as usize;
-        match self.pages.get_mut(index / PAGE)?.as_mut()?.get_mut(index % PAGE)? {
+        match self.pages.get_mut(index / PAGE)?.as_mut()?.records.get_mut(index % PAGE)? {
             SectionRecord::Resident(residence) => Some(residence),
             _ => None,
         }
@@ -92,28 +107,37 @@ impl SectionRecords {
 
     /// The records of the sections that were ever in the set, in order of section.
     pub fn known(&self) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
+        self.records(|_| true)
+    }
+
+    /// The records whose route changed after a version, in order of section.
+    pub fn changed(&self, since: RouteVersion) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
+        let records = self.records(move |page| page.newest > since);
+        records.filter(move |(_, record)| record.routed() > since)
+    }
+
+    fn records(&self, of: impl Fn(&Page) -> bool) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         let pages = (0u32..).zip(&self.pages).filter_map(|(index, page)| Some((index * PAGE as u32, page.as_ref()?)));
-        let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(page.iter()));
+        let pages = pages.filter(move |(_, page)| of(page));
+        let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(&page.records));
         records.filter(|(_, record)| **record != SectionRecord::Never)
+    }
+
+    /// Changes the records of the sections that were ever in the set, in order of section.
+    pub(super) fn change_known(&mut self, mut change: impl FnMut(SectionId, &mut SectionRecord)) {
+        for (first, page) in (0u32..).step_by(PAGE).zip(&mut self.pages) {
+            let Some(page) = page else { continue };
+            for index in 0..PAGE {
+                if page.records[index] != SectionRecord::Never {
+                    page.change(index, |record| change(SectionId(first + index as u32), record));
+                }
+            }
+        }
     }
 
     /// The sections that are in the set, in order.
     pub fn residents(&self) -> impl Iterator<Item = (SectionId, &Residence)> {
         self.known().filter_map(|(section, record)| Some((section, record.resident()?)))
-    }
-
-    pub(super) fn residents_mut(&mut self) -> impl Iterator<Item = &mut Residence> {
-        self.known_mut().filter_map(|(_, record)| match record {
-            SectionRecord::Resident(residence) => Some(residence),
-            _ => None,
-        })
-    }
-
-    pub(super) fn known_mut(&mut self) -> impl Iterator<Item = (SectionId, &mut SectionRecord)> {
-        let pages =
-            (0u32..).zip(&mut self.pages).filter_map(|(index, page)| Some((index * PAGE as u32, page.as_mut()?)));
-        let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(page.iter_mut()));
-        records.filter(|(_, record)| **record != SectionRecord::Never)
     }
 
     /// Bytes of memory that the records take.
@@ -149,6 +173,29 @@ mod tests {
         let found: Vec<_> = records.residents().map(|(section, record)| (section.0, record.max_seq.0)).collect();
         assert_eq!(found, [(300, 7), (599, 8)]);
         assert!(records.resident_mut(SectionId(600)).is_none(), "past the last section, within its page");
+    }
+
+    #[test]
+    fn a_page_without_a_newer_route_has_no_change() {
+        let mut records = SectionRecords::new(600);
+        let routed =
+            |routed| SectionRecord::Resident(Residence { routed: RouteVersion(routed), ..Residence::default() });
+        for (section, version) in [(0, 3), (1, 7), (256, 5), (512, 7)] {
+            records.put(SectionId(section), routed(version));
+        }
+        let changed = |records: &SectionRecords, since| -> Vec<u32> {
+            records.changed(RouteVersion(since)).map(|(section, _)| section.0).collect()
+        };
+        assert_eq!(changed(&records, 0), [0, 1, 256, 512]);
+        assert_eq!(changed(&records, 4), [1, 256, 512]);
+        assert_eq!(changed(&records, 5), [1, 512]);
+        records.change_known(|section, record| {
+            if section.0 == 256 {
+                *record = routed(9);
+            }
+        });
+        assert_eq!(changed(&records, 7), [256]);
+        assert_eq!(changed(&records, 9), [0; 0]);
     }
 
     /// `cargo test -p seq-core records_stay_small -- --nocapture` prints the sizes.

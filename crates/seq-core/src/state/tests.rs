@@ -158,7 +158,7 @@ fn another_token_is_a_new_incarnation_that_owns_nothing_yet() {
     assert_eq!(renew(&mut state, (1, 1), 1), Ok(()));
     assert_eq!(register(&mut state, "a1", 12), Ok((NodeId(1), Incarnation(2))));
     assert_eq!(state.node(NodeId(1)).unwrap().renew_seq, RenewSeq(0));
-    assert_eq!(state.owned_by(NodeId(1), Incarnation(2)).count(), 0);
+    assert_eq!(state.owned_since((NodeId(1), Incarnation(2)), RouteVersion(0)).count(), 0);
     assert_eq!(raise(&mut state, (1, 2), &[(0, 1, 900)]), Ok(vec![None]));
 }
 

@@ -62,8 +62,10 @@ impl Twin {
     pub(crate) fn route(&self, version: u64) {
         let layout = Layout::new(0..UIDS, 100).unwrap();
         let node = RouteNode { name: "a1".to_owned(), addr: "127.0.0.1:7100".to_owned() };
-        let route = seq_core::route::Route { owner: Some(NodeId(1)), epoch: Epoch(version) };
+        let route = seq_core::route::Route::here(Some(NodeId(1)), Epoch(version));
         let update = RouteUpdate {
+            id: seq_core::SetId(7),
+            sets: BTreeMap::new(),
             set: "test".to_owned(),
             layout,
             version: RouteVersion(version),

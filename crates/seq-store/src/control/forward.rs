@@ -18,8 +18,8 @@ use seq_core::limits;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
-    RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
-    TransferRequest, TransferResponse,
+    DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
+    RenewRequest, RenewResponse, TransferRequest, TransferResponse,
 };
 use seq_proto::{Reason, status};
 use seq_raft::{Gate, ProposeError, QuorumStatus, RaftHandle};
@@ -105,6 +105,12 @@ impl ControlService for ControlForward {
         let Some(hop) = self.hop(request.metadata())? else { return self.local.transfer(request).await };
         let (mut client, request) = (hop.client.clone(), hop.request(request));
         hop.complete(client.transfer(request)).await
+    }
+
+    async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
+        let Some(hop) = self.hop(request.metadata())? else { return self.local.depart(request).await };
+        let (mut client, request) = (hop.client.clone(), hop.request(request));
+        hop.complete(client.depart(request)).await
     }
 }
 

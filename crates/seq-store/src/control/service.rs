@@ -18,8 +18,8 @@ use seq_proto::control;
 use seq_proto::reason::{Reason, key};
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
-    RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
-    TransferRequest, TransferResponse,
+    DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
+    RenewRequest, RenewResponse, TransferRequest, TransferResponse,
 };
 use seq_raft::Gate;
 use tokio::sync::watch;
@@ -111,6 +111,19 @@ impl ControlService for ControlServer {
         let outcome = this.replicated.propose(transfer).await?;
         let made = outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))?;
         Ok(Response::new(TransferResponse {
+            ceiling: made.max_seq.0,
+            update: Some(this.update(session, request.route_version)?),
+        }))
+    }
+
+    async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
+        let this = self.0.get()?;
+        let request = request.into_inner();
+        let session = this.session(request.node_id, request.incarnation)?;
+        let depart = control::depart(session, &request, &this.set.layout)?;
+        let outcome = this.replicated.propose(depart).await?;
+        let made = outcome.map_err(|refusal| this.refused(refusal))?;
+        Ok(Response::new(DepartResponse {
             ceiling: made.max_seq.0,
             update: Some(this.update(session, request.route_version)?),
         }))
@@ -212,7 +225,7 @@ impl Control {
         let since = RouteVersion(since);
         let update = self
             .replicated
-            .read(|state| OwnershipUpdate::of(state, &plan, session, since).ok_or_else(|| ended(state)))?;
+            .read(|state| OwnershipUpdate::of(state, &plan, &[], session, since).ok_or_else(|| ended(state)))?;
         Ok((&update).into())
     }
 }
@@ -245,8 +258,7 @@ fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
         CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
         CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
         CommandRefusal::StoreBehind { .. } => Reason::StoreBehind,
-        // No request of an AllocSvr is a command between sets.
-        CommandRefusal::BetweenSets(_) => Reason::OtherSet,
+        CommandRefusal::BetweenSets(ref refusal) => Reason::between_sets(refusal),
     };
     let current = match refusal {
         CommandRefusal::OtherIncarnation { current, .. } | CommandRefusal::OtherPredecessor { current, .. } => {

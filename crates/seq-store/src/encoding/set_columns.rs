@@ -3,7 +3,7 @@
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;
 use seq_core::state::{self, Gone, Phase, Quarantine, Scope, SectionRecord, SectionRecords, Tombstone};
-use seq_core::{DirectoryVersion, Epoch, HandoverId, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
+use seq_core::{Epoch, HandoverId, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
 
 use super::Contradiction;
 use super::command::Runs;
@@ -32,8 +32,8 @@ impl Directory {
         if claims.len() != changed.len() {
             return Err("the directory's columns differ in length");
         }
-        let changes = claims.into_iter().zip(changed.into_iter().map(DirectoryVersion));
-        CoreDirectory::from_changes(DirectoryVersion(version), changes).ok_or("the claims of the directory are none")
+        let changes = claims.into_iter().zip(changed.into_iter().map(RouteVersion));
+        CoreDirectory::from_changes(RouteVersion(version), changes).ok_or("the claims of the directory are none")
     }
 }
 
@@ -44,17 +44,19 @@ pub(crate) struct PeerSet {
     fenced: u64,
     closing: bool,
     facts: Option<Facts>,
+    routed: u64,
 }
 
 impl PeerSet {
     pub(super) fn from_core((id, set): (&SetId, &state::PeerSet)) -> PeerSet {
         let facts = set.facts.as_ref().map(Facts::from);
-        PeerSet { id: id.0, fenced: set.fenced.0, closing: set.closing, facts }
+        PeerSet { id: id.0, fenced: set.fenced.0, closing: set.closing, facts, routed: set.routed.0 }
     }
 
     pub(super) fn into_core(self) -> (SetId, state::PeerSet) {
         let facts = self.facts.map(state::SetFacts::from);
-        (SetId(self.id), state::PeerSet { fenced: Lineage(self.fenced), closing: self.closing, facts })
+        let routed = RouteVersion(self.routed);
+        (SetId(self.id), state::PeerSet { fenced: Lineage(self.fenced), closing: self.closing, facts, routed })
     }
 }
 

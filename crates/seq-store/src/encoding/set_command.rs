@@ -217,23 +217,24 @@ pub(crate) struct Facts {
     lineage: u64,
     revision: u64,
     name: String,
-    addrs: Vec<String>,
+    stores: Vec<String>,
+    allocs: Vec<String>,
     closing: bool,
 }
 
 impl From<&state::SetFacts> for Facts {
     fn from(facts: &state::SetFacts) -> Facts {
-        let state::SetFacts { id, lineage, revision, name, addrs, closing } = facts;
-        let (name, addrs) = (name.clone(), addrs.clone());
-        Facts { id: id.0, lineage: lineage.0, revision: revision.0, name, addrs, closing: *closing }
+        let state::SetFacts { id, lineage, revision, name, stores, allocs, closing } = facts;
+        let (name, stores, allocs) = (name.clone(), stores.clone(), allocs.clone());
+        Facts { id: id.0, lineage: lineage.0, revision: revision.0, name, stores, allocs, closing: *closing }
     }
 }
 
 impl From<Facts> for state::SetFacts {
     fn from(facts: Facts) -> state::SetFacts {
-        let Facts { id, lineage, revision, name, addrs, closing } = facts;
+        let Facts { id, lineage, revision, name, stores, allocs, closing } = facts;
         let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
-        state::SetFacts { id, lineage, revision, name, addrs, closing }
+        state::SetFacts { id, lineage, revision, name, stores, allocs, closing }
     }
 }
 

@@ -60,7 +60,8 @@ fn facts() -> SetFacts {
         lineage: Lineage(1 << 32),
         revision: Revision(8),
         name: "im-b".into(),
-        addrs: vec!["127.0.0.1:7200".into()],
+        stores: vec!["127.0.0.1:7200".into()],
+        allocs: vec!["127.0.0.1:7100".into()],
         closing: false,
     }
 }
@@ -87,8 +88,8 @@ fn state() -> State {
     let quarantine = Quarantine { since: Epoch(1), epoch: Epoch(2), max_seq: Seq(90), routed };
     sections.put(SectionId(5), SectionRecord::Quarantined(quarantine));
     let mut directory = Directory::default();
-    directory.merge(&[claim(0, 6, 0, 0xd5)]);
-    directory.merge(&[claim(2, 2, 5, 0xe6)]);
+    directory.merge(&[claim(0, 6, 0, 0xd5)], RouteVersion(1));
+    directory.merge(&[claim(2, 2, 5, 0xe6)], RouteVersion(2));
     let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase };
     let migrations = [
         (MigrationId(0x77), migration(Scope::Runs(vec![run(2, 2)]), Phase::Open)),
@@ -98,7 +99,7 @@ fn state() -> State {
         ),
         (MigrationId(0x79), migration(Scope::Runs(vec![run(0, 1)]), Phase::Completed { noted: true })),
     ];
-    let peer = PeerSet { fenced: Lineage(1 << 32), closing: true, facts: Some(facts()) };
+    let peer = PeerSet { fenced: Lineage(1 << 32), closing: true, facts: Some(facts()), routed: RouteVersion(2) };
     let node = NodeRecord {
         name: "a1".into(),
         addr: "127.0.0.1:7100".into(),
