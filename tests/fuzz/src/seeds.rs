@@ -90,7 +90,14 @@ fn calls() -> Vec<u8> {
         ..Default::default()
     };
     push(3, transfer.encode_length_delimited_to_vec());
-    let offer = Some(v1::HandoverOffer { set: "fuzz".into(), section: 0, epoch: 2, handover_id: 1, incarnation: 1 });
+    let offer = Some(v1::HandoverOffer {
+        set: "fuzz".into(),
+        section: 0,
+        epoch: 2,
+        handover_id: 1,
+        incarnation: 1,
+        ..Default::default()
+    });
     push(4, v1::PrepareRequest { offer: offer.clone() }.encode_length_delimited_to_vec());
     let stage = v1::StageRequest { offer, base: 0, slots: vec![0, 9], distances: vec![3, 1], advanced: vec![1] };
     push(5, stage.encode_length_delimited_to_vec());

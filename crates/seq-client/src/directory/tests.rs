@@ -4,8 +4,16 @@ use super::*;
 fn whole(set: &str, uids: std::ops::Range<u64>, version: u64) -> v1::Routes {
     let section_size = u32::try_from((uids.end - uids.start).div_ceil(2)).unwrap();
     let node = |id: u32| v1::RouteNode { id, name: format!("a{id}"), addr: format!("{set}-{id}:1") };
-    let run = |first_section: u32| v1::RouteRun { first_section, sections: 1, owner: first_section + 1, epoch: 1 };
+    let run = |first_section: u32| v1::RouteRun {
+        first_section,
+        sections: 1,
+        owner: first_section + 1,
+        epoch: 1,
+        away_set_id: 0,
+    };
     v1::Routes {
+        set_id: 7,
+        sets: vec![],
         set: set.to_owned(),
         version,
         base_version: 0,
@@ -19,7 +27,7 @@ fn whole(set: &str, uids: std::ops::Range<u64>, version: u64) -> v1::Routes {
 
 /// The same with the first section given to node 2 since `base`.
 fn moved(set: &str, uids: std::ops::Range<u64>, base: u64, version: u64) -> v1::Routes {
-    let runs = vec![v1::RouteRun { first_section: 0, sections: 1, owner: 2, epoch: version }];
+    let runs = vec![v1::RouteRun { first_section: 0, sections: 1, owner: 2, epoch: version, away_set_id: 0 }];
     v1::Routes { base_version: base, runs, ..whole(set, uids, version) }
 }
 

@@ -43,7 +43,7 @@ impl World {
         let route = |section: u32| Route::here(Some(node_id(section as usize % addrs.len())), Epoch(1));
         let update = RouteUpdate {
             id: seq_core::SetId(7),
-            sets: BTreeMap::new(),
+            sets: [].into(),
             set: set.name.clone(),
             layout: layout.clone(),
             version: RouteVersion(1),
@@ -108,7 +108,7 @@ impl World {
         let base = state.table.version();
         let update = RouteUpdate {
             id: seq_core::SetId(7),
-            sets: BTreeMap::new(),
+            sets: [].into(),
             set: state.table.set().to_owned(),
             layout: state.table.layout().clone(),
             version: RouteVersion(base.0 + 1),
