@@ -6,7 +6,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `store` | a member from its configuration to its end |
-//! | `control` | requests of AllocSvrs, also through a follower |
+//! | `control` | requests of AllocSvrs |
+//! | `leader_link` | requests that reach a follower, forwarded to the leader |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
 //! | `definition` | the set and its lease terms, compared with the set file |
@@ -23,6 +24,7 @@ mod definition;
 mod encoding;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod leader_link;
 mod replicated_set;
 mod server;
 mod store;

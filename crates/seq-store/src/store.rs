@@ -17,10 +17,10 @@ use crate::admin::nodes::NodeAdmin;
 use crate::admin::status::View;
 use crate::arbiter::ArbiterShell;
 use crate::config::{ConfigError, StoreConfig};
-use crate::control::forward::LeaderLink;
 use crate::control::reach;
 use crate::control::service::Control;
 use crate::definition::{self, SetMismatch};
+use crate::leader_link::LeaderLink;
 use crate::replicated_set::{RaisesApplied, ReplicatedSet, SetState, read_state};
 use crate::server::{self, Services};
 
@@ -178,7 +178,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let loaded = node.load(raises.observer(), |state| check(state).map_err(StartError::from)).await?;
     let replicated = ReplicatedSet::new(loaded.handle().clone(), raises);
     let names = || (set.name.clone(), name.clone());
-    services.control.link.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
+    services.leader.0.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
     let view = View {
         replicated: replicated.clone(),
         set: set.clone(),
