@@ -30,7 +30,7 @@ mod server;
 mod store;
 
 pub use config::{ConfigError, StoreConfig, StoreOptions};
-pub use definition::SetMismatch;
+pub use definition::{DeclaredSet, SetMismatch};
 pub use replicated_set::SetState;
 pub use seq_proto::dial::Dial;
 pub use seq_raft::{DataDir, MemoryDisk, StartError as RaftStartError};
