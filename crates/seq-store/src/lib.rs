@@ -9,6 +9,7 @@
 //! | `control` | requests of AllocSvrs, also through a follower |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
+//! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
 //!
@@ -17,6 +18,7 @@
 
 mod admin;
 mod arbiter;
+mod between;
 pub mod config;
 mod control;
 mod definition;
