@@ -7,7 +7,7 @@ use std::time::Duration;
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_api::clock::Clock;
 use seq_api::service::{Allocation, Call, Item, SequenceService, Via};
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
 use seq_gateway::grpc;
 use seq_kit::admission::{Admission, ConnectionMetrics};
@@ -161,6 +161,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         step: STEP,
         stores: (1..).zip(stores).map(store).collect(),
         allocs: vec![alloc("a1", 11), alloc("a2", 21)],
+        genesis: Genesis::Start,
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use seq_core::arbiter::Plan;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, SetDefinition, State};
+use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
 use seq_proto::control;
 use seq_proto::reason::{Reason, key};
@@ -28,6 +28,7 @@ use tonic::{Request, Response, Status};
 use super::reach::ControlCalls;
 use crate::between::arrivals::Arrivals;
 use crate::between::migrations::Departures;
+use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 
 /// How long the response to a departure waits for the other set: it has the section a round trip and a commit later, and
@@ -37,7 +38,7 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The service.
 #[derive(Clone)]
 pub(crate) struct Control {
-    pub(crate) set: Arc<SetDefinition>,
+    pub(crate) set: Arc<DeclaredSet>,
     /// Names of the AllocSvrs in the set file.
     pub(crate) allocs: Arc<BTreeSet<String>>,
     pub(crate) replicated: ReplicatedSet,
@@ -142,7 +143,7 @@ impl ControlService for ControlServer {
 
 impl Control {
     pub(crate) fn new(
-        set: Arc<SetDefinition>,
+        set: Arc<DeclaredSet>,
         allocs: &[AllocSpec],
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
@@ -154,6 +155,7 @@ impl Control {
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
     fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
+        self.check_defined()?;
         let session = control::session(node, incarnation)?;
         let newest =
             |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
@@ -161,6 +163,12 @@ impl Control {
             self.calls.count();
         }
         Ok(session)
+    }
+
+    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry.
+    fn check_defined(&self) -> Result<(), Status> {
+        let defined = self.replicated.read(|state| state.set.is_some());
+        if defined { Ok(()) } else { Err(Reason::NoSet.status(self.set.undefined())) }
     }
 
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
@@ -179,6 +187,7 @@ impl Control {
                 Reason::BadAddr.status(format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr))
             );
         }
+        self.check_defined()?;
         let lease = Duration::from_millis(request.lease_ms);
         self.replicated.read(|state| state.check_lease(lease)).map_err(|refusal| refused(refusal, None))?;
         if request.token == 0 {

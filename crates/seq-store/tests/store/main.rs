@@ -13,5 +13,6 @@ mod membership;
 mod partition;
 mod quorum;
 mod rollback;
+mod sets;
 mod unreached;
 mod wan;
