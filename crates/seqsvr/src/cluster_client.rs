@@ -40,7 +40,7 @@ impl SetClient {
 }
 
 impl Cluster {
-    /// Asks the named store for the sets.
+    /// Requests the sets from the named store.
     pub(crate) async fn connect(target: &SetAddress, timeout: Duration) -> anyhow::Result<Cluster> {
         let mut seed = target.client(timeout)?;
         let Some(sets) = seed.sets().await? else { return Err(undefined().into()) };
@@ -108,11 +108,12 @@ impl Cluster {
             1.. if is_exact => named.swap_remove(0),
             1 => named.swap_remove(0),
             0 if found.silent > 0 => {
-                let message = format!("no migration {digits} began in a set that responds, and {} do not", found.silent);
+                let message = format!("no migration {digits} in the sets that respond; {} do not", found.silent);
                 return Err(Failure::new(Exit::Unhealthy, message).into());
             }
             0 => {
-                let message = format!("no migration {digits} began in a set of this cluster ({})", Reason::UnknownMigration);
+                let message =
+                    format!("no migration {digits} in the sets of this cluster ({})", Reason::UnknownMigration);
                 let failure = Failure::new(Exit::Failed, message).reason(Reason::UnknownMigration.name());
                 return Err(failure.hint("`seqsvr migration list` lists them").into());
             }

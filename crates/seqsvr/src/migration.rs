@@ -26,11 +26,9 @@ use watch::WatchOptions;
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigrationCommand {
     /// Lists the migrations of all sets of the cluster.
-    #[command(
-        after_help = "Example:\n  seqsvr migration list --set sets/two/a.toml\n\n\
-                      Exit codes: 0 listed, 2 a wrong file or address, 3 a set does not respond, and the others are listed; \
-                      or the store has no majority, 4 no node responded, 7 not done within --timeout-s."
-    )]
+    #[command(after_help = "Example:\n  seqsvr migration list --set sets/two/a.toml\n\n\
+                      Exit codes: 0 listed, 2 a wrong file or address, 3 a set does not respond, and the others are \
+                      listed; or the store has no majority, 4 no node responded, 7 not done within --timeout-s.")]
     List(ListArgs),
     /// Shows the progress of a migration until all its sections have arrived, or returned.
     Watch(WatchArgs),
@@ -68,11 +66,12 @@ struct Named {
 #[command(after_help = "Examples:\n  seqsvr migration watch    (if one is under way)\n  \
                         seqsvr migration watch 4711 --addr http://127.0.0.1:7301\n  \
                         seqsvr migration watch 4711 -o json | jq .phase    (an object a second)\n\n\
-                        On a terminal it draws a bar; elsewhere it prints a line a second. Changes of the store's leader, and \
-                        members that do not respond, only delay it. Ctrl-C ends the command, not the migration.\n\n\
-                        Exit codes: 0 all sections have arrived or returned, 1 there is no such migration, 2 a wrong file or \
-                        address, 3 the store has no majority, 4 no node responded, 7 still under way after --timeout-s, 130 \
-                        interrupted.")]
+                        On a terminal it draws a bar; elsewhere it prints a line a second. Changes of the store's \
+                        leader, and members that do not respond, only delay it. Ctrl-C ends the command, not the \
+                        migration.\n\n\
+                        Exit codes: 0 all sections have arrived or returned, 1 there is no such migration, 2 a wrong \
+                        file or address, 3 the store has no majority, 4 no node responded, 7 still under way after \
+                        --timeout-s, 130 interrupted.")]
 pub(crate) struct WatchArgs {
     /// Id of the migration, or its first digits; without one, the only one that is under way.
     #[arg(value_name = "ID", value_parser = id_digits)]
@@ -86,8 +85,8 @@ pub(crate) struct WatchArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr migration pause 4711\n\n\
-                        Exit codes: 0 paused, 1 refused, 2 a wrong file or address, 3 the store has no majority, 4 no node \
-                        responded, 7 not done within --timeout-s.")]
+                        Exit codes: 0 paused, 1 refused, 2 a wrong file or address, 3 the store has no majority, 4 no \
+                        node responded, 7 not done within --timeout-s.")]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     migration: Named,
@@ -95,8 +94,8 @@ pub(crate) struct PauseArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr migration resume 4711\n  seqsvr migration resume 4711 --rate 20\n\n\
-                        Exit codes: 0 it continues, 1 refused, 2 a wrong file or address, 3 the store has no majority, 4 no \
-                        node responded, 7 not done within --timeout-s.")]
+                        Exit codes: 0 it continues, 1 refused, 2 a wrong file or address, 3 the store has no \
+                        majority, 4 no node responded, 7 not done within --timeout-s.")]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     migration: Named,
@@ -127,9 +126,9 @@ impl PaceArgs {
 #[command(after_help = "Example:\n  seqsvr migration rollback 4711 --wait\n\n\
                         Sections that have arrived return one after the other while requests are served; no number is \
                         skipped. A migration that is completed is not rolled back: migrate its sections back.\n\n\
-                        Exit codes: 0 it returns, with --wait it has returned, 1 refused, 2 a wrong file or address, or no \
-                        terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not done \
-                        within --timeout-s, 130 interrupted.")]
+                        Exit codes: 0 it returns, with --wait it has returned, 1 refused, 2 a wrong file or address, \
+                        or no terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 \
+                        not done within --timeout-s, 130 interrupted.")]
 pub(crate) struct EndArgs {
     #[command(flatten)]
     migration: Named,
@@ -142,8 +141,8 @@ pub(crate) struct EndArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr migration complete 4711\n\n\
-                        Exit codes: 0 completed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 the \
-                        store has no majority, 4 no node responded, 6 declined, 7 not done within --timeout-s.")]
+                        Exit codes: 0 completed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, \
+                        3 the store has no majority, 4 no node responded, 6 declined, 7 not done within --timeout-s.")]
 pub(crate) struct CompleteArgs {
     #[command(flatten)]
     migration: Named,
@@ -163,8 +162,8 @@ pub(crate) struct ConfirmArgs {
 }
 
 impl ConfirmArgs {
-    /// Whether the change is made: prints what a dry run would do, asks without `--yes`.
-    pub(crate) fn goes_on(self, what: &str, output: &Output) -> anyhow::Result<Result<(), Exit>> {
+    /// Whether the change is made: prints what a dry run would do, prompts without `--yes`.
+    pub(crate) fn proceeds(self, what: &str, output: &Output) -> anyhow::Result<Result<(), Exit>> {
         #[derive(Serialize)]
         struct DryRun<'a> {
             dry_run: bool,
@@ -198,7 +197,9 @@ pub(crate) fn run(command: MigrationCommand, output: &Output) -> anyhow::Result<
         match command {
             MigrationCommand::List(args) => list(&args, output).await,
             MigrationCommand::Watch(args) => watch(&args, output).await,
-            MigrationCommand::Pause(args) => set_pace(&args.migration, MigrationPace { paused: true, ..MigrationPace::default() }, output).await,
+            MigrationCommand::Pause(args) => {
+                set_pace(&args.migration, MigrationPace { paused: true, ..MigrationPace::default() }, output).await
+            }
             MigrationCommand::Resume(args) => set_pace(&args.migration, args.pace.pace(false), output).await,
             MigrationCommand::Rollback(args) => rollback(&args, output).await,
             MigrationCommand::Complete(args) => complete(&args, output).await,
@@ -233,7 +234,8 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 fn table(migrations: &[MigrationStatus], wide: bool) -> Table {
-    let heading = ["id", "from", "to", "phase", "done", "sections", "per s", "p50 ms", "p99 ms", "max ms", "rate", "in flight"];
+    let heading =
+        ["id", "from", "to", "phase", "done", "sections", "per s", "p50 ms", "p99 ms", "max ms", "rate", "in flight"];
     let columns = if wide { heading.len() } else { heading.len() - 2 };
     let right: Vec<usize> = (4..columns).collect();
     let mut table = Table::new(&heading[..columns]).right(&right);
@@ -300,7 +302,8 @@ pub(crate) fn report(migration: &MigrationStatus, flags: &str, output: &Output) 
         Phase::Completed => format!("migration {id} is completed: {sections} in set {to} for good"),
         _ => format!(
             "migration {id} has arrived: {sections} in set {to}{}\n  \
-             `seqsvr migration complete {id}{flags}` keeps them there, `seqsvr migration rollback {id}{flags}` returns them",
+             `seqsvr migration complete {id}{flags}` keeps them there\n  \
+             `seqsvr migration rollback {id}{flags}` returns them",
             watch_details(migration)
         ),
     })?;
@@ -332,13 +335,10 @@ async fn rollback(args: &EndArgs, output: &Output) -> anyhow::Result<Exit> {
     let (mut set, migration) = args.migration.find().await?;
     let MigrationStatus { id, from, to, .. } = &migration;
     let (id, returned) = (*id, Phase::of(&migration));
-    let what = format!(
-        "return {} of migration {id} from set {to} to set {from}",
-        sections_text(migration.departed)
-    );
+    let what = format!("return {} of migration {id} from set {to} to set {from}", sections_text(migration.departed));
     // One that is being rolled back is only watched; the store decides on one that is over.
     if !matches!(returned, Phase::RollingBack | Phase::RolledBack)
-        && let Err(exit) = args.confirm.goes_on(&what, output)?
+        && let Err(exit) = args.confirm.proceeds(&what, output)?
     {
         return Ok(exit);
     }
@@ -357,7 +357,7 @@ async fn complete(args: &CompleteArgs, output: &Output) -> anyhow::Result<Exit> 
     let (id, sections) = (migration.id, sections_text(migration.sections));
     let what = format!("keep {sections} of migration {id} in set {} for good", migration.to);
     if Phase::of(&migration) != Phase::Completed
-        && let Err(exit) = args.confirm.goes_on(&what, output)?
+        && let Err(exit) = args.confirm.proceeds(&what, output)?
     {
         return Ok(exit);
     }

@@ -20,11 +20,12 @@ pub(crate) enum SectionCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr section list --summarize\n  seqsvr section list --uids 3_000_000..4_000_000\n  \
+#[command(after_help = "Examples:\n  seqsvr section list --summarize\n  seqsvr section list --uids \
+                        3_000_000..4_000_000\n  \
                         seqsvr section list --of im-b --owner a1 -o json | jq '.items[].first_section'\n\n\
                         Sections that were never in the set are left out, unless --state never names them.\n\n\
-                        Exit codes: 0 listed, 1 there is no such set, 2 a wrong range, file or address, 3 the store has no \
-                        set or no majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        Exit codes: 0 listed, 1 there is no such set, 2 a wrong range, file or address, 3 the store \
+                        has no set or no majority, 4 no node responded, 7 not done within --timeout-s.")]
 pub(crate) struct ListArgs {
     /// Name or id of the set; without it, the set of the node that responds.
     #[arg(long, value_name = "SET")]
@@ -50,8 +51,8 @@ pub(crate) struct ListArgs {
 #[command(group = clap::ArgGroup::new("which").required(true).args(["section", "uid"]),
           after_help = "Examples:\n  seqsvr section show 30\n  seqsvr section show --uid 3_000_042\n\n\
                         A section that is in another set is shown as that set's store has it.\n\n\
-                        Exit codes: 0 shown, 2 a wrong section, file or address, 3 the store has no set or no majority, 4 no \
-                        node responded, 7 not done within --timeout-s.")]
+                        Exit codes: 0 shown, 2 a wrong section, file or address, 3 the store has no set or no \
+                        majority, 4 no node responded, 7 not done within --timeout-s.")]
 pub(crate) struct ShowArgs {
     /// Index of the section.
     #[arg(value_name = "SECTION")]

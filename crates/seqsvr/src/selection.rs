@@ -1,7 +1,7 @@
 //! Which sections a command is about: uids or sections of the command line as runs of sections.
 //!
-//! **Invariant:** a run covers exactly what was named: uids that do not begin or end with a section are refused with the
-//! nearest ones that do.
+//! **Invariant:** a run covers exactly what was named: uids that do not begin or end with a section are refused with
+//! the nearest ones that do.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -15,7 +15,8 @@ use crate::output::grouped;
 /// Ranges of uids or of sections.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Selection {
-    /// Uids, as in 3_000_000..4_000_000, the end exclusive; they begin and end with a section. Repeat it for more ranges.
+    /// Uids, as in 3_000_000..4_000_000, the end exclusive; they begin and end with a section. Repeat it for more
+    /// ranges.
     #[arg(long, value_name = "A..B", value_parser = range, value_delimiter = ',')]
     pub(crate) uids: Vec<Range<u64>>,
     /// Sections by index, as in 30..40, the end exclusive. Repeat it for more ranges.
@@ -191,7 +192,10 @@ mod tests {
 
     #[test]
     fn uids_and_sections_are_runs_in_order() {
-        assert_eq!(runs(&["200..400", "1000..1050"], &["5..6", "3..4"]), Ok(vec!["1..4".into(), "5..6".into(), "9..10".into()]));
+        assert_eq!(
+            runs(&["200..400", "1000..1050"], &["5..6", "3..4"]),
+            Ok(vec!["1..4".into(), "5..6".into(), "9..10".into()])
+        );
         assert_eq!(sections().uids(&SectionRange { first_section: 8, sections: 2 }), 900..1_050);
         assert_eq!((sections().count(), sections().of_uid(1_049).unwrap()), (10, 9));
     }
@@ -202,10 +206,7 @@ mod tests {
         assert_eq!(refused(&["400..200"], &[]), "it is reversed");
         assert_eq!(refused(&["4..4"], &[]), "it is empty");
         assert_eq!(refused(&["4-5"], &[]), "it is not a range as in 0..1_000_000");
-        assert_eq!(
-            refused(&["200..450"], &[]),
-            "uid 450 is inside of section 3, 400..500: a section is never divided"
-        );
+        assert_eq!(refused(&["200..450"], &[]), "uid 450 is inside of section 3, 400..500: a section is never divided");
         assert_eq!(refused(&["0..200"], &[]), "uid 0 is outside of the uids 100..1050");
         assert_eq!(refused(&[], &["9..11"]), "sections 9..11 are outside of 0..10");
         assert_eq!(refused(&["200..500"], &["3..7"]), "sections 3..4 are named twice");

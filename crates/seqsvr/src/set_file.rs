@@ -19,6 +19,9 @@ use crate::exit::{Exit, Failure};
 /// The set that `seqsvr dev` starts.
 pub(crate) const DEV: &str = include_str!("../../../sets/dev.toml");
 
+/// The second set of `seqsvr dev --sets 2`.
+pub(crate) const DEV_B: &str = include_str!("../../../sets/dev-b.toml");
+
 /// Directories below a directory whose files are read: as deep as a tree of clusters is kept, and a link to a directory
 /// above ends.
 const MAX_DEPTH: usize = 3;

@@ -197,7 +197,14 @@ impl StoreClient {
     /// A client of the stores of a set file, whose set need not be defined yet.
     pub(crate) fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
         let known = set.spec.stores.iter().map(|store| store.addr.clone()).collect();
-        StoreClient { pool: Pool::with_connections(1), known, next: 0, set: String::new(), since: Instant::now(), timeout }
+        StoreClient {
+            pool: Pool::with_connections(1),
+            known,
+            next: 0,
+            set: String::new(),
+            since: Instant::now(),
+            timeout,
+        }
     }
 
     /// A client of the store of a set whose addresses another store has named.
@@ -417,7 +424,7 @@ fn refused(reason: &str, status: &Status) -> Failure {
         Some(Reason::StalePlan) => failure.hint("nothing was changed: run the command again for a new plan"),
         Some(Reason::UnknownSet) => failure.hint("`seqsvr set list` lists them"),
         Some(Reason::UnknownMigration) => failure.hint("`seqsvr migration list` lists them"),
-        Some(Reason::SetNotEmpty) => failure.hint("`seqsvr set merge` moves its sections into another set and closes it"),
+        Some(Reason::SetNotEmpty) => failure.hint("`seqsvr set merge` migrates them into another set and closes it"),
         _ => failure,
     }
 }

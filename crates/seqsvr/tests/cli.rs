@@ -626,6 +626,7 @@ fn config_check_names_every_problem() {
     check(
         &["config", "check", "sets"],
         expect![[r#"
+            sets/dev-b.toml: set dev-b is good
             sets/dev.toml: set dev is good
             sets/three-node.toml: set im-a is good
             sets/four/a.toml: set im-a is good

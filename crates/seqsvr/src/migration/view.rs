@@ -82,8 +82,7 @@ pub(crate) fn details(migration: &MigrationStatus) -> String {
     let mut text = if migration.pause_max_us == 0 {
         String::new()
     } else {
-        let [p50, p99, max] =
-            [migration.pause_p50_us, migration.pause_p99_us, migration.pause_max_us].map(millis);
+        let [p50, p99, max] = [migration.pause_p50_us, migration.pause_p99_us, migration.pause_max_us].map(millis);
         format!("  pause p50 {p50}  p99 {p99}  max {max}")
     };
     if !migration.stuck.is_empty() {
@@ -170,7 +169,13 @@ mod tests {
     use super::*;
 
     fn migration(phase: MigrationPhase) -> MigrationStatus {
-        MigrationStatus { phase: phase.into(), sections: 1_000, departed: 364, arrived: 362, ..MigrationStatus::default() }
+        MigrationStatus {
+            phase: phase.into(),
+            sections: 1_000,
+            departed: 364,
+            arrived: 362,
+            ..MigrationStatus::default()
+        }
     }
 
     #[test]

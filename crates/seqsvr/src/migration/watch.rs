@@ -109,7 +109,11 @@ fn progress(last: Option<&MigrationStatus>) -> String {
 pub(crate) fn line(migration: &MigrationStatus) -> String {
     let (sections, phase) = (grouped(migration.sections.into()), Phase::of(migration));
     let counts = format!("{}/{sections} {}", grouped(done(migration).into()), phase.name());
-    if phase.moves() { format!("{counts}  {}{}", speed(migration), details(migration)) } else { counts + &details(migration) }
+    if phase.moves() {
+        format!("{counts}  {}{}", speed(migration), details(migration))
+    } else {
+        counts + &details(migration)
+    }
 }
 
 /// What is drawn or printed.
@@ -130,12 +134,13 @@ impl Display<'_> {
         let bar = self.bar.get_or_insert_with(|| {
             self.output.progress_bar(migration.sections.into(), "{human_pos}/{human_len}  {prefix}\n{wide_msg}")
         });
+        // The position last: the others draw as well.
+        bar.set_message(format!("(Ctrl-C detaches){}", details(migration)));
         let phase = Phase::of(migration);
         bar.set_prefix(match phase {
             Phase::Open => speed(migration),
             phase => format!("{}  {}", phase.name(), speed(migration)),
         });
-        bar.set_message(format!("(Ctrl-C detaches){}", details(migration)));
         bar.set_position(done(migration).into());
         bar.tick();
         Ok(())

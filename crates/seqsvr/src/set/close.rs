@@ -25,11 +25,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr set close im-b --addr http://127.0.0.1:7301\n\n\
-                        A set that has sections is refused: `seqsvr set merge` moves them first. When the set is closed, stop \
-                        its processes; its data may be deleted.\n\n\
-                        Exit codes: 0 closed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 the \
-                        store has no set or no majority, 4 no node responded, 6 declined, 7 not all sets have recorded it; \
-                        repeat the command, 130 interrupted.")]
+                        A set that has sections is refused: `seqsvr set merge` moves them first. When the set is \
+                        closed, stop its processes; its data may be deleted.\n\n\
+                        Exit codes: 0 closed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 \
+                        the store has no set or no majority, 4 no node responded, 6 declined, 7 not all sets have \
+                        recorded it; repeat the command, 130 interrupted.")]
 pub(crate) struct CloseArgs {
     /// Name of the set.
     #[arg(value_name = "SET")]
@@ -46,12 +46,7 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
     let set = Cluster::connect(&args.target, args.timeout.duration()).await?.into_set(&args.name).await?;
     let info = set.info();
     if info.sections > 0 {
-        let message = format!(
-            "set {} has {} ({})",
-            info.name,
-            sections_text(info.sections),
-            Reason::SetNotEmpty
-        );
+        let message = format!("set {} has {} ({})", info.name, sections_text(info.sections), Reason::SetNotEmpty);
         return Err(Failure::new(Exit::Failed, message)
             .reason(Reason::SetNotEmpty.name())
             .hint("`seqsvr set merge` moves them into another set and closes it")
@@ -59,7 +54,7 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
     }
     let what = format!("close set {} for good", info.name);
     if info.state() == SetState::Open
-        && let Err(exit) = args.confirm.goes_on(&what, output)?
+        && let Err(exit) = args.confirm.proceeds(&what, output)?
     {
         return Ok(exit);
     }
@@ -97,7 +92,9 @@ pub(super) async fn drained(mut set: SetClient, flags: &str, output: &Output) ->
         let hint = format!("set {name} takes no more sections; `seqsvr set close {name}{flags}` waits again");
         if since.elapsed() > CLOSE_TIMEOUT {
             line.finish_and_clear();
-            return Err(Failure::new(Exit::Deadline, format!("not closed within {CLOSE_TIMEOUT:?}: {text}")).hint(hint).into());
+            return Err(Failure::new(Exit::Deadline, format!("not closed within {CLOSE_TIMEOUT:?}: {text}"))
+                .hint(hint)
+                .into());
         }
         tokio::select! {
             _ = interrupts.next() => {

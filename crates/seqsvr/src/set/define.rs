@@ -1,6 +1,6 @@
 //! The commands that define sets: `set init`, `set create` and `set apply`.
 //!
-//! Starting a process never defines a set whose file says `genesis = "init"` or `"create"`: two sets that begin with the
+//! Starting a process never defines a set whose file has `genesis = "init"` or `"create"`: two sets that begin with the
 //! same sections would allocate the same numbers.
 
 use std::path::PathBuf;
@@ -20,11 +20,13 @@ use crate::store_client::{StoreClient, TimeoutArgs, load};
 use crate::target::{host_port, node_url};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example, once the stores of the file are running:\n  seqsvr set init --set sets/two/a.toml\n\n\
+#[command(
+    after_help = "Example, once the stores of the file are running:\n  seqsvr set init --set sets/two/a.toml\n\n\
                         The file has `genesis = \"init\"`. A cluster has one such set; the others are created.\n\n\
                         Exit codes: 0 defined, 1 refused, as a set that is defined (SET_EXISTS), 2 a wrong file, or no \
-                        terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not done \
-                        within --timeout-s.")]
+                        terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not \
+                        done within --timeout-s."
+)]
 pub(crate) struct InitArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]
@@ -40,11 +42,11 @@ pub(crate) struct InitArgs {
           after_help = "Examples, once the stores of the file are running:\n  \
                         seqsvr set create --set sets/two/b.toml --join-set sets/two/a.toml\n  \
                         seqsvr set create --set sets/two/b.toml --join 127.0.0.1:7601\n\n\
-                        The file has `genesis = \"create\"` and the uids and the section size of the cluster. The set begins \
-                        without sections; `seqsvr set split` migrates some into it.\n\n\
-                        Exit codes: 0 defined, 1 refused, as a set that is defined (SET_EXISTS) or a name that is taken, 2 a \
-                        wrong file, or no terminal to confirm on, 3 a store has no set or no majority, 4 no node responded, \
-                        6 declined, 7 not done within --timeout-s.")]
+                        The file has `genesis = \"create\"` and the uids and the section size of the cluster. The set \
+                        begins without sections; `seqsvr set split` migrates some into it.\n\n\
+                        Exit codes: 0 defined, 1 refused, as a set that is defined (SET_EXISTS) or a name that is \
+                        taken, 2 a wrong file, or no terminal to confirm on, 3 a store has no set or no majority, 4 \
+                        no node responded, 6 declined, 7 not done within --timeout-s.")]
 pub(crate) struct CreateArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]
@@ -63,12 +65,12 @@ pub(crate) struct CreateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr set apply sets/two/ --dry-run\n  seqsvr set apply sets/two/ --yes\n\n\
-                        A set is defined as its file says, by `genesis`: \"init\" ones first, and the others in the cluster of \
-                        the first set of the files. A set that is defined is never changed: what differs from its file is \
-                        listed.\n\n\
-                        Exit codes: 0 all sets are as in their files, 1 refused, 2 a wrong file, or a set that differs from \
-                        its file, or no terminal to confirm on, 3 a store has no majority, 4 no node responded, 6 declined, 7 \
-                        not done within --timeout-s.")]
+                        A set is defined by the `genesis` of its file: \"init\" ones first, and the others in the \
+                        cluster of the first set of the files. A set that is defined is never changed: what differs \
+                        from its file is listed.\n\n\
+                        Exit codes: 0 all sets are as in their files, 1 refused, 2 a wrong file, or a set that \
+                        differs from its file, or no terminal to confirm on, 3 a store has no majority, 4 no node \
+                        responded, 6 declined, 7 not done within --timeout-s.")]
 pub(crate) struct ApplyArgs {
     /// Set files of one cluster, or directories of them.
     #[arg(value_name = "PATH", required = true)]
@@ -125,7 +127,7 @@ async fn define(
         if !join.is_empty() {
             check_cluster(file, &join, timeout).await?;
         }
-        if let Err(exit) = confirm.goes_on(&plan_text(file, &join), output)? {
+        if let Err(exit) = confirm.proceeds(&plan_text(file, &join), output)? {
             return Ok(exit);
         }
     }
@@ -156,6 +158,7 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
         let mut store = client(file, args.timeout);
         match store.sets().await? {
             Some(sets) => outcomes.push((Outcome::new(file, false, args.confirm.dry_run, Some(&sets[0])), Vec::new())),
+            None if file.spec.genesis == Genesis::Start => return Err(not_started(file).into()),
             None => {
                 let join = join_of(file, &files)?;
                 outcomes.push((Outcome::new(file, true, args.confirm.dry_run, None), join));
@@ -168,7 +171,7 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
     if !differs && missing > 0 && !args.confirm.dry_run {
         let names = outcomes.iter().filter(|(outcome, _)| outcome.changed).map(|(outcome, _)| outcome.set.as_str());
         let what = format!("define set {}", names.collect::<Vec<_>>().join(", "));
-        if let Err(exit) = args.confirm.goes_on(&what, output)? {
+        if let Err(exit) = args.confirm.proceeds(&what, output)? {
             return Ok(exit);
         }
         for (file, (outcome, join)) in files.iter().zip(&mut outcomes).filter(|(_, (outcome, _))| outcome.changed) {
@@ -197,7 +200,9 @@ fn show(files: &[SetFile], outcomes: &[(Outcome, Vec<String>)], output: &Output)
     }
     for (file, (outcome, join)) in files.iter().zip(outcomes) {
         match &outcome.stored {
-            None => output.line(format_args!("set {}: not defined; this would {}", outcome.set, plan_text(file, join)))?,
+            None => {
+                output.line(format_args!("set {}: not defined; this would {}", outcome.set, plan_text(file, join)))?
+            }
             Some(_) if outcome.differences.is_empty() => {
                 output.line(format_args!("set {}: as in {}", outcome.set, outcome.file))?;
             }
@@ -227,9 +232,16 @@ fn join_of(file: &SetFile, files: &[SetFile]) -> anyhow::Result<Vec<String>> {
     let first = files.iter().find(|other| other.spec.genesis != Genesis::Create);
     let first = first.ok_or_else(|| {
         let message = format!("set {} joins a cluster, and none of the files is of its first set", file.spec.name);
-        Failure::new(Exit::Usage, message).hint("name the file with genesis = \"init\" too, or run `seqsvr set create --join`")
+        Failure::new(Exit::Usage, message)
+            .hint("name the file with genesis = \"init\" too, or run `seqsvr set create --join`")
     })?;
     Ok(addrs_of(first))
+}
+
+/// The failure for a set that its store defines by itself, and has not yet.
+fn not_started(file: &SetFile) -> Failure {
+    let message = format!("set {} is not defined yet: the first leader of its store does it", file.spec.name);
+    Failure::new(Exit::Unhealthy, message).hint("start its stores")
 }
 
 fn check_genesis(file: &SetFile, needed: Genesis) -> anyhow::Result<()> {
@@ -275,7 +287,10 @@ fn layout_differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     let mut differences = Vec::new();
     let (uids, stored) = (&file.spec.uids, set.uid_start..set.uid_end);
     if *uids != stored {
-        differences.push(format!("uids {}..{} are {}..{} in set {}", uids.start, uids.end, stored.start, stored.end, set.name));
+        differences.push(format!(
+            "uids {}..{} are {}..{} in set {}",
+            uids.start, uids.end, stored.start, stored.end, set.name
+        ));
     }
     if file.spec.section_size != set.section_size {
         let (size, stored) = (file.spec.section_size, set.section_size);
@@ -326,7 +341,9 @@ fn plan_text(file: &SetFile, join: &[String]) -> String {
     );
     match join {
         [] => format!("define set {} as the first one of cluster {:?}, with all {uids}", spec.name, file.cluster()),
-        join => format!("define set {} without sections, in the cluster of {}, with {uids}", spec.name, join.join(", ")),
+        join => {
+            format!("define set {} without sections, in the cluster of {}, with {uids}", spec.name, join.join(", "))
+        }
     }
 }
 

@@ -17,8 +17,8 @@ use crate::store_client::{SetAddress, TimeoutArgs};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr set list\n  seqsvr set list --set sets/two/a.toml -o wide\n\n\
-                        Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no set or no majority, 4 no node \
-                        responded, 7 not done within --timeout-s.")]
+                        Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no set or no majority, 4 no \
+                        node responded, 7 not done within --timeout-s.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     target: SetAddress,
@@ -28,8 +28,8 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr set show\n  seqsvr set show im-b --addr http://127.0.0.1:7301\n\n\
-                        Exit codes: 0 shown, 1 there is no such set, 2 a wrong file or address, 3 the store has no set or no \
-                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        Exit codes: 0 shown, 1 there is no such set, 2 a wrong file or address, 3 the store has no \
+                        set or no majority, 4 no node responded, 7 not done within --timeout-s.")]
 pub(crate) struct ShowArgs {
     /// Name or id of the set; without it, the set of the node that responds.
     #[arg(value_name = "SET")]
@@ -104,7 +104,8 @@ pub(crate) async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exi
         output.json_items(&sets.iter().map(SetView::new).collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
-    let heading = ["set", "state", "sections", "stores", "allocs", "responded", "id", "restores", "uids", "section size"];
+    let heading =
+        ["set", "state", "sections", "stores", "allocs", "responded", "id", "restores", "uids", "section size"];
     let columns = if output.is_wide() { heading.len() } else { 6 };
     let right: &[usize] = if output.is_wide() { &[2, 5, 6, 7, 9] } else { &[2, 3, 4, 5] };
     let mut table = Table::new(&heading[..columns]).right(right);

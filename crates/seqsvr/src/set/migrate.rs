@@ -1,7 +1,7 @@
 //! The commands `set split`, `set merge` and `set migrate`: sections of a set into another one.
 //!
-//! The leader of the set that the sections leave makes the plan, and asks the other set for it. The plan is started only
-//! if everything that it rests on still holds.
+//! The leader of the set that the sections leave makes the plan, and requests its half from the other set. The plan is
+//! started only if everything that it rests on still holds.
 
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ use crate::store_client::{SetAddress, TimeoutArgs};
           after_help = "Examples:\n  seqsvr set split im-a --at 5_000_000 --into im-b --dry-run\n  \
                         seqsvr set split im-a --at 5_000_000 --into im-b --rate 50/s --wait\n  \
                         seqsvr set split im-a --uids 3_000_000..4_000_000 --into im-b --plan 9f3c0a77d1e25b48\n\n\
-                        The other set is defined first: `seqsvr set create`. Requests are served throughout, and no number \
-                        is skipped. The sections stay in the other set for good once `seqsvr migration complete` is run; \
-                        until then `seqsvr migration rollback` returns them.\n\n\
-                        Exit codes: 0 started, with --wait all have arrived, 1 refused, or the plan has problems, 2 a wrong \
-                        range, file or address, or no terminal to confirm on, 3 a store has no set or no majority, 4 no node \
-                        responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within --timeout-s, \
-                        130 interrupted.")]
+                        The other set is defined first: `seqsvr set create`. Requests are served throughout, and no \
+                        number is skipped. The sections stay in the other set for good once `seqsvr migration \
+                        complete` is run; until then `seqsvr migration rollback` returns them.\n\n\
+                        Exit codes: 0 started, with --wait all have arrived, 1 refused, or the plan has problems, 2 a \
+                        wrong range, file or address, or no terminal to confirm on, 3 a store has no set or no \
+                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not \
+                        done within --timeout-s, 130 interrupted.")]
 pub(crate) struct SplitArgs {
     /// The first uid to migrate, with which a section begins: from there to the end of the set's sections around it.
     #[arg(long, value_name = "UID", value_parser = uid, conflicts_with_all = ["uids", "sections"])]
@@ -48,13 +48,16 @@ pub(crate) struct SplitArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr set merge im-b --into im-a --dry-run\n  seqsvr set merge im-b --into im-a --yes\n\n\
+#[command(
+    after_help = "Examples:\n  seqsvr set merge im-b --into im-a --dry-run\n  seqsvr set merge im-b --into im-a \
+                        --yes\n\n\
                         It watches the migration, completes it and closes the set. If it is interrupted, repeat it: it \
                         continues where it stopped.\n\n\
-                        Exit codes: 0 the set is closed, with --keep-open all sections have arrived, 1 refused, or the plan \
-                        has problems, 2 a wrong file or address, or no terminal to confirm on, 3 a store has no set or no \
-                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done \
-                        within --timeout-s, 130 interrupted.")]
+                        Exit codes: 0 the set is closed, with --keep-open all sections have arrived, 1 refused, or \
+                        the plan has problems, 2 a wrong file or address, or no terminal to confirm on, 3 a store has \
+                        no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 \
+                        declined, 7 not done within --timeout-s, 130 interrupted."
+)]
 pub(crate) struct MergeArgs {
     /// Keeps the set open, without sections; the migration can be rolled back.
     #[arg(long)]
@@ -68,10 +71,10 @@ pub(crate) struct MergeArgs {
           after_help = "Examples:\n  seqsvr set migrate im-a --sections 30..40 --into im-b --wait\n  \
                         seqsvr set migrate im-a --uids 0..1_000_000 --uids 5_000_000..6_000_000 --into im-b\n  \
                         seqsvr set migrate im-a --all --into im-b\n\n\
-                        Exit codes: as `seqsvr set split`: 0 started, with --wait all have arrived, 1 refused, or the plan \
-                        has problems, 2 a wrong range, file or address, or no terminal to confirm on, 3 a store has no set or \
-                        no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done \
-                        within --timeout-s, 130 interrupted.")]
+                        Exit codes: as `seqsvr set split`: 0 started, with --wait all have arrived, 1 refused, or the \
+                        plan has problems, 2 a wrong range, file or address, or no terminal to confirm on, 3 a store \
+                        has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, \
+                        6 declined, 7 not done within --timeout-s, 130 interrupted.")]
 pub(crate) struct MigrateArgs {
     /// All sections that are in the set.
     #[arg(long, conflicts_with_all = ["uids", "sections"])]
@@ -118,7 +121,7 @@ enum What {
 /// How a started migration ends the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It goes on at the stores.
+    /// It continues at the stores.
     Return,
     /// The command watches it.
     Watch,
@@ -153,7 +156,9 @@ pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Ex
     let to = set.find(&common.into)?.id;
     let migrations = set.store.migrations(None).await?;
     let begun = migrations.iter().find(|migration| {
-        migration.to_set_id == to && !migration.is_return && matches!(Phase::of(migration), Phase::Open | Phase::Paused | Phase::Arrived)
+        migration.to_set_id == to
+            && !migration.is_return
+            && matches!(Phase::of(migration), Phase::Open | Phase::Paused | Phase::Arrived)
     });
     match begun {
         Some(begun) if begun.sections.saturating_sub(begun.departed) == set.info().sections => {
@@ -178,7 +183,13 @@ impl CommonArgs {
 }
 
 /// Plans a migration, shows the plan, and starts it once it is confirmed.
-async fn run(operation: &'static str, args: &CommonArgs, what: What, then: Then, output: &Output) -> anyhow::Result<Exit> {
+async fn run(
+    operation: &'static str,
+    args: &CommonArgs,
+    what: What,
+    then: Then,
+    output: &Output,
+) -> anyhow::Result<Exit> {
     let mut set = args.connect().await?;
     let to = set.find(&args.into)?.id.to_string();
     let (runs, all) = runs_of(&mut set, what).await?;
@@ -199,8 +210,9 @@ async fn run(operation: &'static str, args: &CommonArgs, what: What, then: Then,
         report_error(&format_args!("this migration is not possible: {}", view.problems().join("; ")));
         return Ok(Exit::Failed);
     }
-    if let Some(expected) = args.plan.as_ref().filter(|expected| **expected != fingerprint(&plan)) {
-        return Err(stale(expected, view.fingerprint()).into());
+    let now = fingerprint(&plan);
+    if let Some(expected) = args.plan.as_ref().filter(|expected| **expected != now) {
+        return Err(stale(expected, &now).into());
     }
     if args.confirm.dry_run {
         if output.is_json() {
@@ -208,7 +220,7 @@ async fn run(operation: &'static str, args: &CommonArgs, what: What, then: Then,
         }
         return Ok(Exit::Ok);
     }
-    if !args.confirm.yes && args.plan.is_none() && !confirmed(&view.question())? {
+    if !args.confirm.yes && args.plan.is_none() && !confirmed(&view.effect())? {
         return Ok(Exit::Declined);
     }
     set.store.restart_time();
@@ -238,10 +250,8 @@ async fn runs_of(set: &mut SetClient, what: What) -> anyhow::Result<(Vec<Section
 
 fn started(migration: &MigrationStatus, then: Then, flags: &str, output: &Output) -> std::io::Result<()> {
     let MigrationStatus { id, from, to, sections, .. } = migration;
-    output.line(format_args!(
-        "migration {id} has started: {} from set {from} to set {to}",
-        sections_text(*sections)
-    ))?;
+    output
+        .line(format_args!("migration {id} has started: {} from set {from} to set {to}", sections_text(*sections)))?;
     if then == Then::Return { output.line(format_args!("  watch it: {}", watch::command(*id, flags))) } else { Ok(()) }
 }
 
@@ -250,7 +260,7 @@ async fn end(mut set: SetClient, id: u64, args: &CommonArgs, then: Then, output:
     let options = WatchOptions { timeout: None::<Duration>, flags: args.flags() };
     let migration = watch::watch(&mut set.store, id, &options, output).await?;
     if Phase::of(&migration) == Phase::RolledBack {
-        let message = format!("migration {id} was rolled back meanwhile: its sections are in set {} again", migration.from);
+        let message = format!("migration {id} was rolled back: its sections are in set {} again", migration.from);
         return Err(Failure::new(Exit::Failed, message).into());
     }
     if then == Then::Watch {

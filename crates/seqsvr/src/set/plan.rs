@@ -24,8 +24,9 @@ pub(super) struct PlanView {
     /// Id of the plan, and of the migration once it is started.
     #[serde(serialize_with = "digits")]
     id: u64,
-    /// Hash of what the plan rests on, in hexadecimal digits, for `--plan`.
-    fingerprint: String,
+    /// Hash of what the plan rests on, in hexadecimal digits, for `--plan`; none where problems prevent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
     from: SideView,
     to: SideView,
     runs: Vec<RunView>,
@@ -36,7 +37,7 @@ pub(super) struct PlanView {
     unowned: u32,
     /// AllocSvrs of the target that can own sections.
     target_allocs: u32,
-    /// Log entries in each of the sets.
+    /// Most log entries in the set that the sections leave; there are fewer in the other one.
     writes: u64,
     /// Estimated duration.
     seconds: u64,
@@ -111,7 +112,7 @@ impl PlanView {
             operation,
             dry_run,
             id: plan.id,
-            fingerprint: fingerprint(&plan),
+            fingerprint: response.problems.is_empty().then(|| fingerprint(&plan)),
             from: SideView {
                 restores: restores(plan.from_lineage),
                 sections: source.sections,
@@ -146,12 +147,8 @@ impl PlanView {
         &self.problems
     }
 
-    pub(super) fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
     /// What the command would do, for the confirmation.
-    pub(super) fn question(&self) -> String {
+    pub(super) fn effect(&self) -> String {
         format!("migrate {} from set {} to set {}", sections_text(self.sections), self.from.name, self.to.name)
     }
 
@@ -174,15 +171,9 @@ impl PlanView {
         if self.runs.len() > shown {
             line("", format_args!("and {} more runs; -o wide lists them", self.runs.len() - shown));
         }
-        line(
-            "in all",
-            format_args!("{}, {} uids", sections_text(self.sections), grouped(self.uids)),
-        );
+        line("in all", format_args!("{}, {} uids", sections_text(self.sections), grouped(self.uids)));
         if self.unowned > 0 {
-            line(
-                "no owner",
-                format_args!("{}: without exact values, at the ceiling", sections_text(self.unowned)),
-            );
+            line("no owner", format_args!("{}: without exact values, at the ceiling", sections_text(self.unowned)));
         }
         line("target", format_args!("allocators that can own sections: {}", self.target_allocs));
         line(
@@ -194,7 +185,7 @@ impl PlanView {
                 grouped(self.max_pause_ms.into())
             ),
         );
-        line("log entries", format_args!("{} in each set", grouped(self.writes)));
+        line("log entries", format_args!("up to {} in set {}", grouped(self.writes), self.from.name));
         if let Some(then) = then {
             line("then", format_args!("{then}"));
         }
@@ -204,7 +195,9 @@ impl PlanView {
         for problem in &self.problems {
             line("problem", format_args!("{problem}"));
         }
-        line("plan", format_args!("{}", self.fingerprint));
+        if let Some(fingerprint) = &self.fingerprint {
+            line("plan", format_args!("{fingerprint}"));
+        }
         text
     }
 }

@@ -41,7 +41,10 @@ fn the_shipped_files_are_good() {
     assert_eq!(problems, []);
     let names: Vec<_> = sets.iter().map(|set| (set.spec.name.clone(), set.cluster())).collect();
     let four = ["im-a", "im-b", "im-c", "im-d"].map(|name| (name, "four"));
-    let expected = [("dev", "dev"), ("im-a", "three-node")].into_iter().chain(four).chain([("im-a", "two"), ("im-b", "two")]);
+    let expected = [("dev-b", "dev"), ("dev", "dev"), ("im-a", "three-node")]
+        .into_iter()
+        .chain(four)
+        .chain([("im-a", "two"), ("im-b", "two")]);
     let expected: Vec<_> = expected.map(|(name, cluster)| (name.to_owned(), cluster.to_owned())).collect();
     assert_eq!(names, expected);
 }

@@ -19,7 +19,7 @@ use tonic::{Response, Status};
 use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, refused, timed};
 use crate::exit::{Exit, Failure};
 
-/// Timeout of a plan: the leader asks the other set's store, which may be far away.
+/// Timeout of a plan: the leader sends a request to the other set's store, which may be far away.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Refusals that another member would repeat: they are about a set, not about the member that responds.

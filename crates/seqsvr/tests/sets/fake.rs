@@ -89,11 +89,11 @@ impl Cluster {
         let other = serve(&runtime, Member { state: b.clone(), leader: None });
         let of_a = set("im-a", SECTIONS, &[leader.clone(), follower.clone()]);
         let of_b = set("im-b", 0, std::slice::from_ref(&other));
-        let heard = |set: &SetInfo| SetInfo { responded_ms: 1_200, ..set.clone() };
+        let seen = |set: &SetInfo| SetInfo { responded_ms: 1_200, ..set.clone() };
         let sections = vec![0; SECTIONS as usize];
-        *a.lock() = State { sets: vec![of_a.clone(), heard(&of_b)], sections, ..State::default() };
+        *a.lock() = State { sets: vec![of_a.clone(), seen(&of_b)], sections, ..State::default() };
         let sections = vec![1; SECTIONS as usize];
-        *b.lock() = State { sets: vec![of_b, heard(&of_a)], sections, ..State::default() };
+        *b.lock() = State { sets: vec![of_b, seen(&of_a)], sections, ..State::default() };
         let dir = tempfile::tempdir().unwrap();
         Cluster { _runtime: runtime, a, b, addrs: [leader, follower, other], dir }
     }
@@ -249,8 +249,9 @@ impl SetAdminService for Member {
         let sections = runs.iter().map(|run| run.sections).sum();
         let mut hash = DefaultHasher::new();
         (runs.iter().map(|run| (run.first_section, run.sections)).collect::<Vec<_>>(), to.id).hash(&mut hash);
+        let is_possible = state.problems.is_empty();
         let plan = MigrationPlan {
-            id: 12_345,
+            id: if is_possible { 12_345 } else { 0 },
             from_set_id: state.sets[0].id,
             from: state.sets[0].name.clone(),
             from_lineage: state.sets[0].lineage,
@@ -259,7 +260,7 @@ impl SetAdminService for Member {
             to_lineage: to.lineage,
             layout_id: to.layout_id,
             runs,
-            fingerprint: hash.finish(),
+            fingerprint: if is_possible { hash.finish() } else { 0 },
         };
         Ok(Response::new(PlanMigrationResponse {
             plan: Some(plan),
@@ -268,7 +269,7 @@ impl SetAdminService for Member {
             unowned: 1,
             target_allocs: 2,
             target_sections: to.sections,
-            writes: 2 * u64::from(sections),
+            writes: 2 + 2 * u64::from(sections),
             seconds: u64::from(sections.div_ceil(200)),
             warnings: state.warnings.clone(),
             problems: state.problems.clone(),

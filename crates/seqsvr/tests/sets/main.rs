@@ -6,4 +6,5 @@ mod define;
 mod fake;
 mod list;
 mod migrate;
+mod terminal;
 mod watch;

@@ -20,57 +20,73 @@ fn a_split_is_planned_confirmed_and_started() {
     let cluster = Cluster::start();
     cluster.a.lock().warnings = vec!["set im-b has one allocator: it has no other to take over".to_owned()];
     let split = |more: &[&'static str]| [&SPLIT[..], more].concat();
-    check(&cluster, &split(&["--dry-run"]), expect![[r#"
-        set   sections  after  restores
-        im-a       100     60         0
-        im-b         0     40         0
-        sections     60..100  (uids 6,000,000..10,000,000)
-        in all       40 sections, 4,000,000 uids
-        no owner     1 sections: they depart without exact values, at the ceiling
-        target       2 allocators can own sections
-        time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
-        log entries  80 in each set
-        warning      set im-b has one allocator: it has no other to take over
-        plan         dd65463a6e4644d6
-        exit 0
-    "#]]);
-    check(&cluster, &split(&["--dry-run", "--rate", "20/s", "--max-pause-ms", "50", "-o", "json"]), expect![[r#"
-        {"operation":"split","dry_run":true,"id":"12345","fingerprint":"dd65463a6e4644d6","from":{"name":"im-a","id":"97000291","restores":0,"sections":100,"sections_after":60},"to":{"name":"im-b","id":"98000294","restores":0,"sections":0,"sections_after":40},"runs":[{"first_section":60,"sections":40,"uid_start":"6000000","uid_end":"10000000"}],"sections":40,"uids":"4000000","unowned":1,"target_allocs":2,"writes":80,"seconds":2,"rate":20,"max_pause_ms":50,"warnings":["set im-b has one allocator: it has no other to take over"],"problems":[]}
-        exit 0
-    "#]]);
-    check(&cluster, &SPLIT, expect![[r#"
-        set   sections  after  restores
-        im-a       100     60         0
-        im-b         0     40         0
-        sections     60..100  (uids 6,000,000..10,000,000)
-        in all       40 sections, 4,000,000 uids
-        no owner     1 sections: they depart without exact values, at the ceiling
-        target       2 allocators can own sections
-        time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
-        log entries  80 in each set
-        warning      set im-b has one allocator: it has no other to take over
-        plan         dd65463a6e4644d6
-        error: this would migrate 40 sections from set im-a to set im-b, and there is no terminal to confirm it on
-        hint: pass --yes
-        exit 2
-    "#]]);
+    check(
+        &cluster,
+        &split(&["--dry-run"]),
+        expect![[r#"
+            set   sections  after  restores
+            im-a       100     60         0
+            im-b         0     40         0
+            sections     60..100  (uids 6,000,000..10,000,000)
+            in all       40 sections, 4,000,000 uids
+            no owner     1 section: without exact values, at the ceiling
+            target       allocators that can own sections: 2
+            time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
+            log entries  up to 82 in set im-a
+            warning      set im-b has one allocator: it has no other to take over
+            plan         dd65463a6e4644d6
+            exit 0
+        "#]],
+    );
+    check(
+        &cluster,
+        &split(&["--dry-run", "--rate", "20/s", "--max-pause-ms", "50", "-o", "json"]),
+        expect![[r#"
+            {"operation":"split","dry_run":true,"id":"12345","fingerprint":"dd65463a6e4644d6","from":{"name":"im-a","id":"97000291","restores":0,"sections":100,"sections_after":60},"to":{"name":"im-b","id":"98000294","restores":0,"sections":0,"sections_after":40},"runs":[{"first_section":60,"sections":40,"uid_start":"6000000","uid_end":"10000000"}],"sections":40,"uids":"4000000","unowned":1,"target_allocs":2,"writes":82,"seconds":2,"rate":20,"max_pause_ms":50,"warnings":["set im-b has one allocator: it has no other to take over"],"problems":[]}
+            exit 0
+        "#]],
+    );
+    check(
+        &cluster,
+        &SPLIT,
+        expect![[r#"
+            set   sections  after  restores
+            im-a       100     60         0
+            im-b         0     40         0
+            sections     60..100  (uids 6,000,000..10,000,000)
+            in all       40 sections, 4,000,000 uids
+            no owner     1 section: without exact values, at the ceiling
+            target       allocators that can own sections: 2
+            time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
+            log entries  up to 82 in set im-a
+            warning      set im-b has one allocator: it has no other to take over
+            plan         dd65463a6e4644d6
+            error: this would migrate 40 sections from set im-a to set im-b, and there is no terminal to confirm it on
+            hint: pass --yes
+            exit 2
+        "#]],
+    );
     assert_eq!(changes(&cluster), [""; 0], "a dry run and a missing confirmation change nothing");
-    check(&cluster, &split(&["--yes", "--rate", "20"]), expect![[r#"
-        set   sections  after  restores
-        im-a       100     60         0
-        im-b         0     40         0
-        sections     60..100  (uids 6,000,000..10,000,000)
-        in all       40 sections, 4,000,000 uids
-        no owner     1 sections: they depart without exact values, at the ceiling
-        target       2 allocators can own sections
-        time         about 2 s at 20 sections/s, pauses of a section up to 100 ms
-        log entries  80 in each set
-        warning      set im-b has one allocator: it has no other to take over
-        plan         dd65463a6e4644d6
-        migration 12345 has started: 40 sections from set im-a to set im-b
-          watch it: seqsvr migration watch 12345 --addr http://A2
-        exit 0
-    "#]]);
+    check(
+        &cluster,
+        &split(&["--yes", "--rate", "20"]),
+        expect![[r#"
+            set   sections  after  restores
+            im-a       100     60         0
+            im-b         0     40         0
+            sections     60..100  (uids 6,000,000..10,000,000)
+            in all       40 sections, 4,000,000 uids
+            no owner     1 section: without exact values, at the ceiling
+            target       allocators that can own sections: 2
+            time         about 2 s at 20 sections/s, pauses of a section up to 100 ms
+            log entries  up to 82 in set im-a
+            warning      set im-b has one allocator: it has no other to take over
+            plan         dd65463a6e4644d6
+            migration 12345 has started: 40 sections from set im-a to set im-b
+              watch it: seqsvr migration watch 12345 --addr http://A2
+            exit 0
+        "#]],
+    );
     assert_eq!(changes(&cluster), ["start 12345 at 20/s"]);
 }
 
@@ -107,7 +123,8 @@ fn a_plan_with_problems_is_refused() {
     for more in [&["--dry-run"][..], &["--yes"]] {
         let refused = cluster.run(&[&SPLIT[..], more].concat());
         assert!(refused.contains("\nproblem      set im-b has no allocator"), "{refused}");
-        let words = "error: this migration is not possible: set im-b has no allocator that can own sections (NO_CANDIDATE)";
+        let words =
+            "error: this migration is not possible: set im-b has no allocator that can own sections (NO_CANDIDATE)";
         assert!(refused.ends_with(&format!("{words}\nexit 1\n")), "{refused}");
         let json = cluster.run(&[&SPLIT[..], more, &["-o", "json"]].concat());
         assert!(json.contains(r#""problems":["set im-b has no"#) && json.ends_with("exit 1\n"), "{json}");
@@ -128,7 +145,11 @@ fn what_cannot_be_is_named_and_nothing_is_changed() {
     refused(&[&split[..], &["--at", "10_000_000"]].concat(), "uid 10000000 is outside of the uids 0..10000000", 2);
     refused(&[&split[..], &["--uids", "9_000_000..11_000_000"]].concat(), "uid 11000000 is outside", 2);
     refused(&[&split[..], &["--sections", "7..3"]].concat(), "it is reversed", 2);
-    refused(&[&split[..], &["--sections", "3..7", "--uids", "0..400_000"]].concat(), "sections 3..4 are named twice", 2);
+    refused(
+        &[&split[..], &["--sections", "3..7", "--uids", "0..400_000"]].concat(),
+        "sections 3..4 are named twice",
+        2,
+    );
     refused(&[&split[..], &["--sections", "99..101"]].concat(), "sections 99..101 are outside of 0..100", 2);
     refused(&split, "required arguments", 2);
     refused(&["split", "im-c", "--into", "im-b", "--at", "0"], "no set \"im-c\" is known to set im-a (UNKNOWN_SET)", 1);
@@ -158,20 +179,24 @@ fn the_store_of_the_set_that_the_sections_leave_is_found() {
 fn a_merge_migrates_all_completes_and_closes() {
     let cluster = Cluster::start();
     let merge = ["set", "merge", "im-a", "--into", "im-b"];
-    check(&cluster, &[&merge[..], &["--dry-run"]].concat(), expect![[r#"
-        set   sections  after  restores
-        im-a       100      0         0
-        im-b         0    100         0
-        sections     0..100  (uids 0..10,000,000)
-        in all       100 sections, 10,000,000 uids
-        no owner     1 sections: they depart without exact values, at the ceiling
-        target       2 allocators can own sections
-        time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
-        log entries  200 in each set
-        then         completes the migration and closes set im-a, both for good
-        plan         990a142869733be4
-        exit 0
-    "#]]);
+    check(
+        &cluster,
+        &[&merge[..], &["--dry-run"]].concat(),
+        expect![[r#"
+            set   sections  after  restores
+            im-a       100      0         0
+            im-b         0    100         0
+            sections     0..100  (uids 0..10,000,000)
+            in all       100 sections, 10,000,000 uids
+            no owner     1 section: without exact values, at the ceiling
+            target       allocators that can own sections: 2
+            time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
+            log entries  up to 202 in set im-a
+            then         completes the migration and closes set im-a, both for good
+            plan         990a142869733be4
+            exit 0
+        "#]],
+    );
     {
         let mut a = cluster.a.lock();
         a.steps = [(40, 30), (100, 100)]
@@ -184,25 +209,29 @@ fn a_merge_migrates_all_completes_and_closes() {
             .into();
         a.waiting_for = vec!["im-b".to_owned()];
     }
-    check(&cluster, &[&merge[..], &["--yes"]].concat(), expect![[r#"
-        set   sections  after  restores
-        im-a       100      0         0
-        im-b         0    100         0
-        sections     0..100  (uids 0..10,000,000)
-        in all       100 sections, 10,000,000 uids
-        no owner     1 sections: they depart without exact values, at the ceiling
-        target       2 allocators can own sections
-        time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
-        log entries  200 in each set
-        then         completes the migration and closes set im-a, both for good
-        plan         990a142869733be4
-        migration 12345 has started: 100 sections from set im-a to set im-b
-        30/100 open  10.0/s  ETA 7 s  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
-        100/100 arrived  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
-        migration 12345 is completed: 100 sections are in set im-b for good
-        set im-a is closed: its processes can be stopped
-        exit 0
-    "#]]);
+    check(
+        &cluster,
+        &[&merge[..], &["--yes"]].concat(),
+        expect![[r#"
+            set   sections  after  restores
+            im-a       100      0         0
+            im-b         0    100         0
+            sections     0..100  (uids 0..10,000,000)
+            in all       100 sections, 10,000,000 uids
+            no owner     1 section: without exact values, at the ceiling
+            target       allocators that can own sections: 2
+            time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
+            log entries  up to 202 in set im-a
+            then         completes the migration and closes set im-a, both for good
+            plan         990a142869733be4
+            migration 12345 has started: 100 sections from set im-a to set im-b
+            30/100 open  10.0/s  ETA 7 s  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
+            100/100 arrived  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
+            migration 12345 is completed: 100 sections in set im-b for good
+            set im-a is closed: its processes can be stopped
+            exit 0
+        "#]],
+    );
     assert_eq!(changes(&cluster), ["start 12345 at 0/s", "complete 12345", "close im-a", "close im-a"]);
 }
 
@@ -230,23 +259,39 @@ fn an_interrupted_merge_continues() {
 fn an_empty_set_is_closed() {
     let cluster = Cluster::start();
     let close = ["set", "close", "im-b"];
-    check(&cluster, &close, expect![[r#"
+    check(
+        &cluster,
+        &close,
+        expect![[r#"
         error: this would close set im-b for good, and there is no terminal to confirm it on
         hint: pass --yes
         exit 2
-    "#]]);
-    check(&cluster, &[&close[..], &["--dry-run"]].concat(), expect![[r#"
+    "#]],
+    );
+    check(
+        &cluster,
+        &[&close[..], &["--dry-run"]].concat(),
+        expect![[r#"
         this would close set im-b for good
         exit 0
-    "#]]);
+    "#]],
+    );
     assert_eq!(cluster.b.lock().changes, [""; 0]);
-    check(&cluster, &[&close[..], &["--yes", "-o", "json"]].concat(), expect![[r#"
+    check(
+        &cluster,
+        &[&close[..], &["--yes", "-o", "json"]].concat(),
+        expect![[r#"
         {"set":"im-b","state":"closed"}
         exit 0
-    "#]]);
+    "#]],
+    );
     assert_eq!(cluster.b.lock().changes, ["close im-b"]);
-    check(&cluster, &close, expect![[r#"
+    check(
+        &cluster,
+        &close,
+        expect![[r#"
         set im-b is closed: its processes can be stopped
         exit 0
-    "#]]);
+    "#]],
+    );
 }
