@@ -50,7 +50,7 @@ fn set(own: SetId, other: SetId) -> State {
     state.apply(&StoreCommand::DefineSet(SetDefinition { name: format!("s{own}"), id: own, layout, homes }));
     let (name, addrs) = (format!("s{other}"), vec![]);
     let facts = SetFacts { id: other, lineage: Lineage(0), revision: Revision(1), name, addrs, closing: false };
-    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
+    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![facts] }));
     state
 }
 

@@ -22,6 +22,8 @@ pub struct SectionRecords {
     sections: u32,
     /// `None`: every section of the page is [`SectionRecord::Never`]. Records past the last section are, too.
     pages: Vec<Option<Box<Page>>>,
+    /// Number of tombstones that are not confirmed.
+    unconfirmed: u32,
 }
 
 impl SectionRecords {
@@ -29,7 +31,7 @@ impl SectionRecords {
     #[must_use]
     pub fn new(sections: u32) -> SectionRecords {
         let pages = (sections as usize).div_ceil(PAGE);
-        SectionRecords { sections, pages: (0..pages).map(|_| None).collect() }
+        SectionRecords { sections, pages: (0..pages).map(|_| None).collect(), unconfirmed: 0 }
     }
 
     /// Number of sections of the layout.
@@ -67,11 +69,33 @@ impl SectionRecords {
     /// # Panics
     /// When the layout has no such section.
     pub fn put(&mut self, section: SectionId, record: SectionRecord) {
-        *self.get_mut(section).expect("the layout has the section") = record;
+        self.change(section, |current| *current = record);
+    }
+
+    /// The only way a record changes, but for a residence that goes on: see [`SectionRecord::advance`].
+    ///
+    /// # Panics
+    /// When the layout has no such section, and as [`SectionRecord::advance`].
+    pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
+        self.change(section, |current| current.advance(next));
+    }
+
+    fn change(&mut self, section: SectionId, change: impl FnOnce(&mut SectionRecord)) {
+        let record = self.get_mut(section).expect("the layout has the section");
+        let before = record.is_unconfirmed();
+        change(record);
+        let after = record.is_unconfirmed();
+        self.unconfirmed = self.unconfirmed + u32::from(after) - u32::from(before);
+    }
+
+    /// Number of sections that departed and that another set is not known to have.
+    #[must_use]
+    pub fn unconfirmed(&self) -> u32 {
+        self.unconfirmed
     }
 
     /// Makes the page of the section where there is none.
-    pub(super) fn get_mut(&mut self, section: SectionId) -> Option<&mut SectionRecord> {
+    fn get_mut(&mut self, section: SectionId) -> Option<&mut SectionRecord> {
         if section.0 >= self.sections {
             return None;
         }
@@ -92,9 +116,16 @@ impl SectionRecords {
 
     /// The records of the sections that were ever in the set, in order of section.
     pub fn known(&self) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
-        let pages = (0u32..).zip(&self.pages).filter_map(|(index, page)| Some((index * PAGE as u32, page.as_ref()?)));
+        self.known_from(SectionId(0))
+    }
+
+    /// The same, from a section on.
+    pub(super) fn known_from(&self, from: SectionId) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
+        let skipped = (from.0 as usize / PAGE).min(self.pages.len());
+        let pages = (skipped as u32..).zip(&self.pages[skipped..]);
+        let pages = pages.filter_map(|(index, page)| Some((index * PAGE as u32, page.as_ref()?)));
         let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(page.iter()));
-        records.filter(|(_, record)| **record != SectionRecord::Never)
+        records.filter(move |(section, record)| *section >= from && **record != SectionRecord::Never)
     }
 
     /// The sections that are in the set, in order.
@@ -103,17 +134,10 @@ impl SectionRecords {
     }
 
     pub(super) fn residents_mut(&mut self) -> impl Iterator<Item = &mut Residence> {
-        self.known_mut().filter_map(|(_, record)| match record {
+        self.pages.iter_mut().flatten().flat_map(|page| page.iter_mut()).filter_map(|record| match record {
             SectionRecord::Resident(residence) => Some(residence),
             _ => None,
         })
-    }
-
-    pub(super) fn known_mut(&mut self) -> impl Iterator<Item = (SectionId, &mut SectionRecord)> {
-        let pages =
-            (0u32..).zip(&mut self.pages).filter_map(|(index, page)| Some((index * PAGE as u32, page.as_mut()?)));
-        let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(page.iter_mut()));
-        records.filter(|(_, record)| **record != SectionRecord::Never)
     }
 
     /// Bytes of memory that the records take.
@@ -127,6 +151,8 @@ impl SectionRecords {
 #[cfg(test)]
 mod tests {
     extern crate std;
+
+    use alloc::vec;
 
     use super::*;
     use crate::id::Seq;
@@ -149,6 +175,8 @@ mod tests {
         let found: Vec<_> = records.residents().map(|(section, record)| (section.0, record.max_seq.0)).collect();
         assert_eq!(found, [(300, 7), (599, 8)]);
         assert!(records.resident_mut(SectionId(600)).is_none(), "past the last section, within its page");
+        let from = |first| records.known_from(SectionId(first)).map(|(section, _)| section.0).collect::<Vec<_>>();
+        assert_eq!([from(300), from(301), from(600), from(u32::MAX)], [vec![300, 599], vec![599], vec![], vec![]]);
     }
 
     /// `cargo test -p seq-core records_stay_small -- --nocapture` prints the sizes.
