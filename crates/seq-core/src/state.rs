@@ -31,6 +31,7 @@ use crate::lease::LeaseTerms;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 
+mod closing;
 mod command;
 mod migration;
 mod migrations;
@@ -41,14 +42,15 @@ mod restore;
 mod sections;
 mod set_command;
 
+pub use closing::Closing;
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
 pub use record::{Destination, Gone, Quarantine, Residence, SectionRecord, Tombstone};
 pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms, SilentDepartures};
 pub use sections::SectionRecords;
 pub use set_command::{
-    Arrival, Arrive, Arrived, Arriving, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
-    SetPace, SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, Arriving, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Fingerprint,
+    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
 
 /// The committed state of one set.
@@ -72,6 +74,8 @@ pub struct State {
     pub lineage: Lineage,
     /// Whether the set was restored and other sets have not all responded.
     pub quarantined: bool,
+    /// Whether the set takes sections.
+    pub closing: Closing,
     /// Restores since the backup that the records in quarantine are of.
     pub restores: u32,
     /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
@@ -231,6 +235,7 @@ impl State {
             Command::StartReturn(start) => Answer::ReturnStarted(self.start_return(start)),
             Command::Fence(fence) => Answer::Fenced(self.fence(fence)),
             Command::LearnDirectory(learned) => Answer::DirectoryLearned(self.learn(learned)),
+            Command::Close(close) => Answer::Closed(self.close(close)),
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
         }
     }

@@ -10,8 +10,8 @@ use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use crate::id::{HandoverId, Lineage, RenewSeq, Revision};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
-    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback, SetDefinition,
-    SetFacts, SetPace, StartMigration,
+    Answer, Closing, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback,
+    SetDefinition, SetFacts, SetPace, StartMigration,
 };
 use crate::testdata::{Command, Machine, run_all};
 
@@ -56,7 +56,8 @@ fn set(own: SetId, other: SetId) -> State {
         name,
         stores: vec![],
         allocs: vec![],
-        closing: false,
+        closing: Closing::Open,
+        refuses: vec![],
     };
     state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
     state
@@ -177,12 +178,14 @@ impl Scenario {
 
     fn start(&mut self, command: &Command<'_>) -> String {
         let sections = SectionRun { first: SectionId(command.get("first")), sections: command.get("sections") };
+        let runs = vec![sections];
         let start = StartMigration {
+            fingerprint: self.source.fingerprint(TARGET, &runs).expect("the sets know each other"),
             id: MigrationId(command.word()),
             to: TARGET,
             lineage: self.source.lineage,
             layout_id: self.source.set.as_ref().expect("it is defined").layout.id(),
-            runs: vec![sections],
+            runs,
             pace: Pace { rate: command.get("rate"), max_pause: command.get("max-pause"), paused: false },
         };
         format!("{:?}\n", self.source.apply(&StoreCommand::StartMigration(start)))

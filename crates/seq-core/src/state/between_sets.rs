@@ -69,7 +69,8 @@ fn index(set: SetId) -> usize {
 
 fn facts(set: usize, lineage: Lineage) -> SetFacts {
     let (name, stores) = (format!("s{set}"), vec![format!("s{set}:1")]);
-    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, stores, allocs: vec![], closing: false }
+    let (closing, refuses) = (Closing::Open, vec![]);
+    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, stores, allocs: vec![], closing, refuses }
 }
 
 impl World {
@@ -123,6 +124,7 @@ impl World {
         let after = *self.states[set].sections.get(section).unwrap();
         assert!(after.fence() >= before.fence(), "{command:?}: the fence fell from {before:?} to {after:?}");
         let SectionRecord::Resident(record) = after else { return };
+        assert!(self.states[set].closing < Closing::Closed, "{command:?}: section {section} is in a closed set");
         let homes = (0..SETS).filter(|set| self.states[*set].sections.resident(section).is_some()).count();
         assert_eq!(homes, 1, "{command:?}: section {section} has {homes} residences");
         let highest = self.ceilings.entry(section).or_default();
@@ -237,7 +239,8 @@ impl World {
         let state = &self.states[set];
         let runs = vec![SectionRun { first: section, sections: 1 }];
         let (lineage, layout_id) = (state.lineage, state.set.as_ref().unwrap().layout.id());
-        let start = StartMigration { id, to: set_id(to), lineage, layout_id, runs, pace: PACE };
+        let (to, fingerprint) = (set_id(to), state.fingerprint(set_id(to), &runs).unwrap_or(Fingerprint(0)));
+        let start = StartMigration { id, to, lineage, layout_id, runs, pace: PACE, fingerprint };
         if self.apply(set, &Command::StartMigration(start)) == Answer::MigrationStarted(Ok(id)) {
             self.reach("started");
         }
@@ -329,7 +332,7 @@ impl World {
     /// Set `to` learns what set `from` knows.
     fn gossip(&mut self, from: usize, to: usize) {
         let claims = self.states[from].directory.runs().collect();
-        let sets = if from == to { vec![] } else { vec![facts(from, self.states[from].lineage)] };
+        let sets = if from == to { vec![] } else { vec![self.states[from].own_facts(vec![]).unwrap()] };
         self.apply(to, &Command::LearnDirectory(LearnDirectory { claims, recalled: false, sets }));
     }
 
@@ -363,7 +366,9 @@ impl World {
         let lineage = self.states[set].lineage;
         let answer = self.apply(other, &Command::Fence(Fence { set: set_id(set), lineage }));
         assert_eq!(answer, Answer::Fenced(Ok(())));
-        let (claims, sets) = (self.states[other].record_claims(), vec![]);
+        // With its facts: the backup may lack that the other set is closing.
+        let (claims, sets) = (self.states[other].record_claims(), self.states[other].own_facts(vec![]).unwrap());
+        let sets = vec![sets];
         self.apply(set, &Command::LearnDirectory(LearnDirectory { claims, recalled: true, sets }));
         let theirs = self.states[other].lineage;
         let responded = self.responded.entry(set).or_default();
@@ -402,10 +407,21 @@ impl World {
                 .with_migration(set, b, |id| Command::Pace(SetPace { id, pace: Pace { paused: c % 2 == 0, ..PACE } })),
             23 => self.depart_silent(set, section, b),
             24 | 25 => self.take(set, section, 5),
+            26 if c % 4 == 0 => self.close(set),
             17 if restores => self.backups[set] = Some(self.states[set].clone()),
             18 if restores => self.restore(set),
             19 if restores => self.fence(set, other),
             _ => {}
+        }
+    }
+
+    /// Closes a set, unless no other one would be left open.
+    fn close(&mut self, set: usize) {
+        let open = |other: &usize| *other != set && self.states[*other].closing == Closing::Open;
+        if (0..SETS).any(|other| open(&other))
+            && let Answer::Closed(Ok(closing)) = self.apply(set, &Command::Close(Close))
+        {
+            self.reach(if closing == Closing::Closed { "closed at once" } else { "closing" });
         }
     }
 
@@ -438,6 +454,9 @@ impl World {
         for message in 0..self.sent.len() {
             self.deliver(message, true);
         }
+        if self.states.iter().any(|state| state.closing == Closing::Closed) {
+            self.reach("closed");
+        }
         for section in (0..SECTIONS).map(SectionId) {
             let homes: Vec<usize> =
                 (0..SETS).filter(|set| self.states[*set].sections.resident(section).is_some()).collect();
@@ -462,7 +481,7 @@ impl World {
 }
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<(u8, usize, usize, usize)>> {
-    prop::collection::vec((0..26u8, 0..60usize, 0..60usize, 0..60usize), 40..most)
+    prop::collection::vec((0..27u8, 0..60usize, 0..60usize, 0..60usize), 40..most)
 }
 
 fn run(steps: Vec<(u8, usize, usize, usize)>, restores: bool) -> World {
@@ -496,7 +515,8 @@ fn explore(restores: bool) -> BTreeMap<&'static str, u64> {
 #[test]
 fn sections_are_in_one_set_whatever_the_order_of_messages() {
     let reached = explore(false);
-    for what in ["started", "exact start", "departed silently", "thawed", "returned", "completed"] {
+    for what in ["started", "exact start", "departed silently", "thawed", "returned", "completed", "closing", "closed"]
+    {
         assert!(reached.get(what).is_some_and(|times| *times > 10), "{what}: {reached:?}");
     }
 }
@@ -504,7 +524,7 @@ fn sections_are_in_one_set_whatever_the_order_of_messages() {
 #[test]
 fn sections_are_in_one_set_after_restores() {
     let reached = explore(true);
-    for what in ["started", "exact start", "restored", "quarantine over"] {
+    for what in ["started", "exact start", "restored", "quarantine over", "closing", "closed"] {
         assert!(reached.get(what).is_some_and(|times| *times > 10), "{what}: {reached:?}");
     }
 }

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::set_command::{
-    Arrival, Arrive, Arrived, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback, SetPace,
-    SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
+    SetPace, SetRefusal, StartMigration, StartReturn,
 };
-use super::{SetDefinition, Terms};
+use super::{Closing, SetDefinition, Terms};
 use crate::id::{Epoch, HandoverId, Incarnation, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq};
 use crate::lease::LeaseTerms;
 use crate::limits;
@@ -92,6 +92,8 @@ pub enum Command {
     LearnDirectory(LearnDirectory),
     /// Ends the quarantine of a restored set.
     EndQuarantine(EndQuarantine),
+    /// Closes this set for good.
+    Close(Close),
 }
 
 /// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
@@ -235,6 +237,8 @@ pub enum Answer {
     DirectoryLearned(Result<bool, CommandRefusal>),
     /// Of [`Command::EndQuarantine`].
     QuarantineEnded(Result<(), CommandRefusal>),
+    /// Of [`Command::Close`].
+    Closed(Result<Closing, CommandRefusal>),
 }
 
 /// Why a command changed nothing.

@@ -216,6 +216,7 @@ impl State {
                 _ => {}
             }
         }
+        self.settle_closing();
         noted
     }
 
@@ -270,6 +271,7 @@ impl State {
         if *recalled {
             changed |= self.recalled.merge(claims, version);
         }
+        self.settle_closing();
         Ok(changed)
     }
 

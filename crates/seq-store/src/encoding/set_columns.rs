@@ -53,10 +53,10 @@ impl PeerSet {
         PeerSet { id: id.0, fenced: set.fenced.0, closing: set.closing, facts, routed: set.routed.0 }
     }
 
-    pub(super) fn into_core(self) -> (SetId, state::PeerSet) {
-        let facts = self.facts.map(state::SetFacts::from);
+    pub(super) fn into_core(self) -> Result<(SetId, state::PeerSet), Contradiction> {
+        let facts = self.facts.map(Facts::into_core).transpose()?;
         let routed = RouteVersion(self.routed);
-        (SetId(self.id), state::PeerSet { fenced: Lineage(self.fenced), closing: self.closing, facts, routed })
+        Ok((SetId(self.id), state::PeerSet { fenced: Lineage(self.fenced), closing: self.closing, facts, routed }))
     }
 }
 

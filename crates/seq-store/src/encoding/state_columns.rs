@@ -13,6 +13,7 @@ use seq_core::{
 use super::Contradiction;
 use super::command::{Set, Terms, nanos};
 use super::set_columns::{Directory, Elsewhere, Migration, PeerSet};
+use super::set_command::{closing_number, closing_of};
 
 /// The state of a set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
@@ -32,6 +33,7 @@ pub(crate) struct State {
     recalled: Directory,
     sets: Vec<PeerSet>,
     migrations: Vec<Migration>,
+    closing: u8,
 }
 
 /// One column for each field of the record of a section that is in the set, in order of section.
@@ -82,6 +84,7 @@ impl From<&state::State> for State {
             recalled: (&state.recalled).into(),
             sets: state.sets.iter().map(PeerSet::from_core).collect(),
             migrations: state.migrations.iter().map(Migration::from_core).collect(),
+            closing: closing_number(state.closing),
         }
     }
 }
@@ -119,8 +122,9 @@ impl State {
             restores: self.restores,
             directory: self.directory.into_core()?,
             recalled: self.recalled.into_core()?,
-            sets: self.sets.into_iter().map(PeerSet::into_core).collect(),
+            sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
+            closing: closing_of(self.closing)?,
         })
     }
 }

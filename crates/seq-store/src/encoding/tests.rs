@@ -9,10 +9,10 @@ use seq_core::directory::{Claim, ClaimRun, Directory};
 use seq_core::layout::{SectionRun, Space};
 use seq_core::limits;
 use seq_core::state::{
-    Arrive, Arrived, Arriving, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine, Fence, Gone, Home,
-    LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine, Raise, Reassign, Registration, Residence,
-    Rollback, Scope, SectionRecord, SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn,
-    State, Terms, Tombstone, Transfer,
+    Arrive, Arrived, Arriving, Close, Closing, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine,
+    Fence, Fingerprint, Gone, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine, Raise,
+    Reassign, Registration, Residence, Rollback, Scope, SectionRecord, SectionRecords, SetDefinition, SetFacts,
+    SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
@@ -62,7 +62,8 @@ fn facts() -> SetFacts {
         name: "im-b".into(),
         stores: vec!["127.0.0.1:7200".into()],
         allocs: vec!["127.0.0.1:7100".into()],
-        closing: false,
+        closing: Closing::Closing,
+        refuses: vec![(SetId(0xd5), Lineage(2 << 32))],
     }
 }
 
@@ -127,6 +128,7 @@ fn state() -> State {
         directory,
         sets: [(SetId(0xe6), peer), (SetId(0xf7), PeerSet::default())].into(),
         migrations: migrations.into(),
+        closing: Closing::Closing,
     }
 }
 
@@ -235,7 +237,15 @@ fn commands_that_keep_and_change_owners() {
 fn commands_between_sets() {
     let (id, to, lineage, section) = (MigrationId(0x77), SetId(0xe6), Lineage(1 << 32), SectionId(4));
     let runs = vec![run(2, 2), run(5, 1)];
-    let start = StartMigration { id, to, lineage, layout_id: LayoutId(0xabc), runs, pace: PACE };
+    let start = StartMigration {
+        id,
+        to,
+        lineage,
+        layout_id: LayoutId(0xabc),
+        runs,
+        pace: PACE,
+        fingerprint: Fingerprint(0xf1),
+    };
     check_command(
         &Command::StartMigration(start),
         expect![[r#"
@@ -395,6 +405,7 @@ fn commands_that_end_and_learn_between_sets() {
             0000000000000000000000000000000000000000000000000000000000000000
             00000000000000000000000000000000"#]],
     );
+    check_command(&Command::Close(Close), expect![""]);
 }
 
 /// Commands between sets with as many rows as they may have.
@@ -428,7 +439,15 @@ fn largest_between_sets() -> [Command; 4] {
             recalled: true,
             sets: vec![],
         }),
-        Command::StartMigration(StartMigration { id, to, lineage, layout_id, runs: vec![run(7, 7); runs], pace: PACE }),
+        Command::StartMigration(StartMigration {
+            id,
+            to,
+            lineage,
+            layout_id,
+            runs: vec![run(7, 7); runs],
+            pace: PACE,
+            fingerprint: Fingerprint(u64::MAX),
+        }),
     ]
 }
 
