@@ -55,6 +55,9 @@ pub const MAX_SPACES: usize = 64;
 /// Most sets that a store's log knows besides its own: their records stay in the committed state for good.
 pub const MAX_SETS: usize = 1_024;
 
+/// Most addresses of AllocSvrs that a set states of itself: enough to find one that responds, whatever the set's size.
+pub const MAX_SET_ADDRS: usize = 16;
+
 /// Most migrations in a store's log: what became of one stays there for good, 64 bytes each.
 pub const MAX_MIGRATIONS: usize = 65_536;
 

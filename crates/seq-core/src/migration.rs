@@ -154,6 +154,8 @@ pub struct Coordinator {
     buckets: BTreeMap<MigrationId, Bucket>,
     /// When the end of a migration is sent again.
     ends: BTreeMap<MigrationId, Duration>,
+    /// Sections that arrived since [`Coordinator::take_arrived`], with about how long each was on its way.
+    arrived: Vec<(MigrationId, Duration)>,
     deadline: Option<Duration>,
 }
 
@@ -198,6 +200,19 @@ impl Coordinator {
     /// The sections that their owners should hand over to another set now, in order of section.
     pub fn planned(&self) -> impl Iterator<Item = &PlannedHandover> {
         self.moves.values().filter_map(|one| one.planned.as_ref())
+    }
+
+    /// The sections that arrived since the last call, each with the time from its tombstone to the note of its arrival as
+    /// this coordinator observed them.
+    pub fn take_arrived(&mut self) -> Vec<(MigrationId, Duration)> {
+        core::mem::take(&mut self.arrived)
+    }
+
+    /// Sections of a migration that are armed, planned or on their way.
+    #[must_use]
+    pub fn in_flight_of(&self, migration: MigrationId) -> usize {
+        let moving = self.moves.values().filter(|one| one.migration == migration).count();
+        moving + self.sent.values().filter(|one| one.migration == migration).count()
     }
 
     /// When to evaluate again although nothing was applied.
@@ -275,6 +290,7 @@ impl Coordinator {
             stays
         });
         for sent in arrived {
+            self.arrived.push((sent.migration, now - sent.since));
             let limit = state.migrations.get(&sent.migration).map(|migration| migration.pace.max_pause);
             let bucket = self.buckets.entry(sent.migration).or_default();
             if limit.is_some_and(|limit| now - sent.since > limit) {

@@ -328,6 +328,22 @@ impl State {
         }
     }
 
+    /// What this set states of itself to others, with the addresses of its store's members; `None` before it is defined.
+    #[must_use]
+    pub fn facts(&self, stores: Vec<String>) -> Option<SetFacts> {
+        let set = self.set.as_ref()?;
+        let allocs = self.nodes.iter().filter(|node| !node.leaving).take(limits::MAX_SET_ADDRS);
+        Some(SetFacts {
+            id: set.id,
+            lineage: self.lineage,
+            revision: self.revision,
+            name: set.name.clone(),
+            stores,
+            allocs: allocs.map(|node| node.addr.clone()).collect(),
+            closing: false,
+        })
+    }
+
     fn route_sets(&self, since: RouteVersion) -> BTreeMap<SetId, RouteSet> {
         let changed = self.sets.iter().filter(|(_, peer)| peer.routed > since);
         let facts = changed.filter_map(|(id, peer)| Some((*id, peer.facts.as_ref()?)));

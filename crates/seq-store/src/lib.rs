@@ -10,6 +10,7 @@
 //! | `leader_link` | requests that reach a follower, forwarded to the leader |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
+//! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
 //!
@@ -18,6 +19,7 @@
 
 mod admin;
 mod arbiter;
+mod between;
 pub mod config;
 mod control;
 mod definition;

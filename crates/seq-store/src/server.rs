@@ -11,6 +11,7 @@ use seq_kit::port::{Bounds, Port};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1::admin_service_server::{self, AdminServiceServer};
 use seq_proto::v1::control_service_server::{self, ControlServiceServer};
+use seq_proto::v1::inter_set_service_server::{self, InterSetServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
 use seq_proto::v1::raft_service_server::{self, RaftServiceServer};
 use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
@@ -19,6 +20,7 @@ use tonic::service::Routes;
 
 use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
+use crate::between::service::InterSetServer;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
 use crate::leader_link::LeaderHop;
@@ -44,6 +46,7 @@ pub(crate) struct Services {
     pub(crate) admin: StatusServer,
     pub(crate) members: Gate<MemberAdmin>,
     pub(crate) nodes: NodeServer,
+    pub(crate) inter_set: InterSetServer,
     /// The way to the leader, for every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
@@ -59,6 +62,7 @@ impl Services {
             admin: StatusServer(Gate::closed()),
             members: node.member_admin(),
             nodes: NodeServer(Gate::closed()),
+            inter_set: InterSetServer(Gate::closed()),
             leader,
         }
     }
@@ -87,6 +91,9 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
     let admin = AdminServiceServer::new(services.admin).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let members = StoreAdminServiceServer::new(services.members).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let nodes = NodeAdminServiceServer::new(services.nodes).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let inter_set = InterSetServiceServer::new(services.inter_set)
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let port = Port {
         name: "store server",
         admission: services.admission,
@@ -100,9 +107,15 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
             admin_service_server::SERVICE_NAME,
             store_admin_service_server::SERVICE_NAME,
             node_admin_service_server::SERVICE_NAME,
+            inter_set_service_server::SERVICE_NAME,
         ],
     };
-    let routes = Routes::new(raft).add_service(control).add_service(admin).add_service(members).add_service(nodes);
+    let routes = Routes::new(raft)
+        .add_service(control)
+        .add_service(admin)
+        .add_service(members)
+        .add_service(nodes)
+        .add_service(inter_set);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
 }

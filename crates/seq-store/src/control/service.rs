@@ -26,8 +26,14 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use super::reach::ControlCalls;
+use crate::between::arrivals::Arrivals;
+use crate::between::migrations::Departures;
 use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
+
+/// How long the response to a departure waits for the other set: it has the section a round trip and a commit later, and
+/// the owner there begins at once if it is notified then.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The service.
 #[derive(Clone)]
@@ -38,6 +44,9 @@ pub(crate) struct Control {
     pub(crate) replicated: ReplicatedSet,
     /// The plan of the arbiter beside the leader.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
+    /// Departures of sections to other sets that owners should make.
+    pub(crate) departures: watch::Receiver<Departures>,
+    pub(crate) arrivals: Arc<Arrivals>,
     /// Calls of live incarnations, for the decision whether this member is reached.
     pub(crate) calls: ControlCalls,
 }
@@ -124,6 +133,7 @@ impl ControlService for ControlServer {
         let depart = control::depart(session, &request, &this.set.layout)?;
         let outcome = this.replicated.propose(depart).await?;
         let made = outcome.map_err(|refusal| this.refused(refusal))?;
+        this.arrivals.wait(&this.replicated, depart.section, made.epoch, ARRIVAL_TIMEOUT).await;
         Ok(Response::new(DepartResponse {
             ceiling: made.max_seq.0,
             update: Some(this.update(session, request.route_version)?),
@@ -137,9 +147,10 @@ impl Control {
         allocs: &[AllocSpec],
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
+        (departures, arrivals): (watch::Receiver<Departures>, Arc<Arrivals>),
     ) -> Control {
         let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
-        Control { set, allocs, replicated, plan, calls: ControlCalls::default() }
+        Control { set, allocs, replicated, plan, departures, arrivals, calls: ControlCalls::default() }
     }
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
@@ -225,7 +236,7 @@ impl Control {
 
     /// The ownership update, read from the applied state: no older than the entry that was just applied here.
     fn update(&self, session: Session, since: u64) -> Result<seq_proto::v1::OwnershipUpdate, Status> {
-        let plan = self.plan.borrow().clone();
+        let (plan, departures) = (self.plan.borrow().clone(), self.departures.borrow().clone());
         let ended = |state: &State| {
             let current = state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
             let addr = state.node(session.node).map(|record| record.addr.clone());
@@ -234,7 +245,7 @@ impl Control {
         let since = RouteVersion(since);
         let update = self
             .replicated
-            .read(|state| OwnershipUpdate::of(state, &plan, &[], session, since).ok_or_else(|| ended(state)))?;
+            .read(|state| OwnershipUpdate::of(state, &plan, &departures, session, since).ok_or_else(|| ended(state)))?;
         Ok((&update).into())
     }
 }

@@ -1,0 +1,146 @@
+//! Wire validation of what the stores of different sets send each other.
+
+use seq_core::directory::{Claim, ClaimRun};
+use seq_core::layout::SectionRun;
+use seq_core::state::{Arrival, Arrive, Arriving, SetFacts};
+use seq_core::{
+    Epoch, HandoverId, Incarnation, LayoutId, Lineage, MigrationId, NodeId, Revision, SectionId, Seq, SetId, limits,
+};
+use tonic::Status;
+
+use crate::reason::Reason;
+use crate::v1::{self, ArrivalOutcome};
+
+impl From<&SetFacts> for v1::SetFacts {
+    fn from(facts: &SetFacts) -> v1::SetFacts {
+        let SetFacts { id, lineage, revision, name, stores, allocs, closing } = facts.clone();
+        v1::SetFacts { id: id.0, lineage: lineage.0, revision: revision.0, name, stores, allocs, closing }
+    }
+}
+
+/// Decodes what a set states of itself.
+///
+/// # Errors
+/// The refusal, which names the fact.
+pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
+    let v1::SetFacts { id, lineage, revision, name, stores, allocs, closing } = facts.clone();
+    if id == 0 || name.is_empty() || name.len() > limits::MAX_NAME_BYTES {
+        let text = format!("facts of set {id} with name {name:?}: a set has an id and a name of up to 63 characters");
+        return Err(Reason::UnknownSet.status(text));
+    }
+    let long = stores.iter().chain(&allocs).find(|addr| addr.len() > limits::MAX_ADDR_BYTES);
+    if long.is_some() || allocs.len() > limits::MAX_SET_ADDRS || stores.len() > limits::MAX_SET_ADDRS {
+        let text = format!(
+            "facts of set {name:?}: up to {} addresses of each kind, of up to {} bytes",
+            limits::MAX_SET_ADDRS,
+            limits::MAX_ADDR_BYTES
+        );
+        return Err(Reason::BadAddr.status(text));
+    }
+    let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
+    Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing })
+}
+
+impl From<&ClaimRun> for v1::ClaimRun {
+    fn from(run: &ClaimRun) -> v1::ClaimRun {
+        let ClaimRun { sections, claim } = *run;
+        let (first_section, sections) = (sections.first.0, sections.sections);
+        v1::ClaimRun { first_section, sections, set_id: claim.set.0, since: claim.since.0 }
+    }
+}
+
+/// Decodes a claim on sections of a layout of so many.
+///
+/// # Errors
+/// The refusal, which names the run.
+pub fn claim(run: &v1::ClaimRun, count: u32) -> Result<ClaimRun, Status> {
+    let v1::ClaimRun { first_section, sections, set_id, since } = *run;
+    let run = SectionRun { first: SectionId(first_section), sections };
+    let fits = run.end().is_some_and(|end| end <= count);
+    if !fits || set_id == 0 || since > limits::MAX_ARRIVED_EPOCH {
+        let text = format!(
+            "a claim of set {set_id} since epoch {since} on {sections} sections from {first_section}: the layout has \
+             sections 0..{count}, and sections arrive under epochs up to {}",
+            limits::MAX_ARRIVED_EPOCH
+        );
+        return Err(Reason::BadRuns.status(text));
+    }
+    Ok(ClaimRun { sections: run, claim: Claim { since: Epoch(since), set: SetId(set_id) } })
+}
+
+/// Decodes sections that departed.
+///
+/// # Errors
+/// The refusal.
+pub fn arrive(request: &v1::ArriveRequest, between: &v1::Between) -> Result<Arrive, Status> {
+    let rows = request.sections.len();
+    let columns = [
+        request.epochs.len(),
+        request.ceilings.len(),
+        request.handover_ids.len(),
+        request.node_ids.len(),
+        request.incarnations.len(),
+        request.migration_ids.len(),
+    ];
+    if columns != [rows; 6] || rows == 0 || rows > limits::MAX_MOVES {
+        let text = format!("{rows} sections with columns of {columns:?}: send 1..={} of each", limits::MAX_MOVES);
+        return Err(Reason::ListsMismatch.status(text));
+    }
+    let one = |row: usize| Arriving {
+        section: SectionId(request.sections[row]),
+        epoch: Epoch(request.epochs[row]),
+        max_seq: Seq(request.ceilings[row]),
+        handover_id: HandoverId(request.handover_ids[row]),
+        node: Some(NodeId(request.node_ids[row])).filter(|node| node.0 != 0),
+        incarnation: Incarnation(request.incarnations[row]),
+        migration: MigrationId(request.migration_ids[row]),
+    };
+    Ok(Arrive {
+        from: SetId(between.from_set_id),
+        from_lineage: Lineage(between.from_lineage),
+        to_lineage: Lineage(request.to_lineage),
+        layout_id: LayoutId(request.layout_id),
+        sections: (0..rows).map(one).collect(),
+    })
+}
+
+/// Encodes sections that departed.
+#[must_use]
+pub fn to_arrive(arrive: &Arrive, between: v1::Between) -> v1::ArriveRequest {
+    let sections = &arrive.sections;
+    v1::ArriveRequest {
+        between: Some(between),
+        to_lineage: arrive.to_lineage.0,
+        layout_id: arrive.layout_id.0,
+        sections: sections.iter().map(|one| one.section.0).collect(),
+        epochs: sections.iter().map(|one| one.epoch.0).collect(),
+        ceilings: sections.iter().map(|one| one.max_seq.0).collect(),
+        handover_ids: sections.iter().map(|one| one.handover_id.0).collect(),
+        node_ids: sections.iter().map(|one| one.node.map_or(0, |node| node.0)).collect(),
+        incarnations: sections.iter().map(|one| one.incarnation.0).collect(),
+        migration_ids: sections.iter().map(|one| one.migration.0).collect(),
+    }
+}
+
+impl From<Arrival> for ArrivalOutcome {
+    fn from(arrival: Arrival) -> ArrivalOutcome {
+        match arrival {
+            Arrival::Arrived => ArrivalOutcome::Arrived,
+            Arrival::Past => ArrivalOutcome::Past,
+            Arrival::Waits => ArrivalOutcome::Waits,
+            Arrival::Refused => ArrivalOutcome::Refused,
+        }
+    }
+}
+
+/// Decodes what became of sections; an outcome that this version does not know is sent again.
+#[must_use]
+pub fn arrivals(response: &v1::ArriveResponse) -> Vec<Arrival> {
+    let arrival = |outcome: ArrivalOutcome| match outcome {
+        ArrivalOutcome::Arrived => Arrival::Arrived,
+        ArrivalOutcome::Past => Arrival::Past,
+        ArrivalOutcome::Waits | ArrivalOutcome::Unspecified => Arrival::Waits,
+        ArrivalOutcome::Refused => Arrival::Refused,
+    };
+    response.outcomes().map(arrival).collect()
+}
