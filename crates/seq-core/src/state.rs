@@ -340,7 +340,8 @@ impl State {
             name: set.name.clone(),
             stores,
             allocs: allocs.map(|node| node.addr.clone()).collect(),
-            closing: false,
+            closing: self.closing,
+            refuses: self.refuses(),
         })
     }
 

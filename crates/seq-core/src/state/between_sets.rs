@@ -332,7 +332,7 @@ impl World {
     /// Set `to` learns what set `from` knows.
     fn gossip(&mut self, from: usize, to: usize) {
         let claims = self.states[from].directory.runs().collect();
-        let sets = if from == to { vec![] } else { vec![self.states[from].own_facts(vec![]).unwrap()] };
+        let sets = if from == to { vec![] } else { vec![self.states[from].facts(vec![]).unwrap()] };
         self.apply(to, &Command::LearnDirectory(LearnDirectory { claims, recalled: false, sets }));
     }
 
@@ -367,7 +367,7 @@ impl World {
         let answer = self.apply(other, &Command::Fence(Fence { set: set_id(set), lineage }));
         assert_eq!(answer, Answer::Fenced(Ok(())));
         // With its facts: the backup may lack that the other set is closing.
-        let (claims, sets) = (self.states[other].record_claims(), self.states[other].own_facts(vec![]).unwrap());
+        let (claims, sets) = (self.states[other].record_claims(), self.states[other].facts(vec![]).unwrap());
         let sets = vec![sets];
         self.apply(set, &Command::LearnDirectory(LearnDirectory { claims, recalled: true, sets }));
         let theirs = self.states[other].lineage;

@@ -1,4 +1,4 @@
-//! Closes a set for good, and what a set states of itself to the others.
+//! Closes a set for good.
 //!
 //! A closing set is armed for no more sections, and each other set's log refuses departures to it from the entry on by
 //! which it learned so. A log that refuses them, and has sent nothing there that has not arrived, states so in its facts,
@@ -7,10 +7,9 @@
 //!
 //! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::migration::{Phase, SetFacts};
+use super::migration::Phase;
 use super::record::{SectionRecord, Tombstone};
 use super::set_command::{Close, SetRefusal};
 use super::{CommandRefusal, State};
@@ -76,25 +75,8 @@ impl State {
         waits.map(|(set, _)| *set)
     }
 
-    /// What this set states of itself. `stores`: addresses of its store's members, "host:port". `None` while it is not
-    /// defined.
-    #[must_use]
-    pub fn own_facts(&self, stores: Vec<String>) -> Option<SetFacts> {
-        let set = self.set.as_ref()?;
-        Some(SetFacts {
-            id: set.id,
-            lineage: self.lineage,
-            revision: self.revision,
-            name: set.name.clone(),
-            stores,
-            allocs: self.nodes.iter().map(|node| node.addr.clone()).collect(),
-            closing: self.closing,
-            refuses: self.refuses(),
-        })
-    }
-
     /// The sets to which no section departs any more, and to which none is on its way.
-    fn refuses(&self) -> Vec<(SetId, Lineage)> {
+    pub(super) fn refuses(&self) -> Vec<(SetId, Lineage)> {
         let closing = self.sets.iter().filter(|(_, peer)| peer.closing);
         let mut refuses: Vec<(SetId, Lineage)> = closing.map(|(set, peer)| (*set, peer.fenced)).collect();
         if !refuses.is_empty() {

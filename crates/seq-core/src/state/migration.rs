@@ -21,6 +21,8 @@ pub struct Migration {
     pub pace: Pace,
     /// How far it is.
     pub phase: Phase,
+    /// The revision that began it.
+    pub began: Revision,
 }
 
 /// The sections of a migration.
@@ -98,7 +100,7 @@ pub struct SetFacts {
     /// Its lineage.
     pub lineage: Lineage,
     /// Its revision when it stated them. Facts of a newer lineage, and in one lineage those of a newer revision, replace
-    /// older ones from which they differ.
+    /// older ones.
     pub revision: Revision,
     /// Its name.
     pub name: String,
@@ -131,10 +133,7 @@ impl PeerSet {
     pub(super) fn learn(&mut self, facts: &SetFacts, version: RouteVersion) -> bool {
         let closes = facts.closing > Closing::Open && !self.closing;
         self.closing |= closes;
-        let newer = self.facts.as_ref().is_none_or(|old| {
-            let same = *old == SetFacts { revision: old.revision, ..facts.clone() };
-            !same && (old.lineage, old.revision) < (facts.lineage, facts.revision)
-        });
+        let newer = self.facts.as_ref().is_none_or(|old| (old.lineage, old.revision) < (facts.lineage, facts.revision));
         if newer {
             (self.facts, self.routed) = (Some(facts.clone()), version);
         }

@@ -46,7 +46,16 @@ impl State {
         if self.fingerprint(*to, runs) != Some(*fingerprint) {
             return Err(SetRefusal::StalePlan { migration: *id }.into());
         }
-        self.open(*id, Migration { to: *to, scope: Scope::Runs(runs.clone()), pace: *pace, phase: Phase::Open })
+        self.open(
+            *id,
+            Migration {
+                to: *to,
+                scope: Scope::Runs(runs.clone()),
+                pace: *pace,
+                phase: Phase::Open,
+                began: self.revision,
+            },
+        )
     }
 
     /// Hash of what the plan of a migration rests on beside the records of its sections: both sets, their lineages, the
@@ -150,7 +159,10 @@ impl State {
         if self.migrations.contains_key(&id) {
             return Err(SetRefusal::OtherMigration { migration: id }.into());
         }
-        self.open(id, Migration { to, scope: Scope::Return { of, settled }, pace, phase: Phase::Open })
+        self.open(
+            id,
+            Migration { to, scope: Scope::Return { of, settled }, pace, phase: Phase::Open, began: self.revision },
+        )
     }
 
     fn open(&mut self, id: MigrationId, migration: Migration) -> Result<MigrationId, CommandRefusal> {

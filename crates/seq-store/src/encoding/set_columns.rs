@@ -3,7 +3,7 @@
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;
 use seq_core::state::{self, Gone, Phase, Quarantine, Scope, SectionRecord, SectionRecords, Tombstone};
-use seq_core::{Epoch, HandoverId, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
+use seq_core::{Epoch, HandoverId, Lineage, MigrationId, Revision, RouteVersion, SectionId, Seq, SetId};
 
 use super::Contradiction;
 use super::command::Runs;
@@ -74,6 +74,7 @@ pub(crate) struct Migration {
     /// 0: open, 1: rolled back, 2: completed.
     phase: u8,
     noted: bool,
+    began: u64,
 }
 
 impl Migration {
@@ -88,11 +89,11 @@ impl Migration {
             Phase::Completed { noted } => (2, noted),
         };
         let (to, pace) = (migration.to.0, migration.pace.into());
-        Migration { id: id.0, to, runs, return_of, settled, pace, phase, noted }
+        Migration { id: id.0, to, runs, return_of, settled, pace, phase, noted, began: migration.began.0 }
     }
 
     pub(super) fn into_core(self) -> Result<(MigrationId, state::Migration), Contradiction> {
-        let Migration { id, to, runs, return_of, settled, pace, phase, noted } = self;
+        let Migration { id, to, runs, return_of, settled, pace, phase, noted, began } = self;
         let scope = match return_of {
             0 => Scope::Runs(runs.into_core()?),
             of => Scope::Return { of: MigrationId(of), settled },
@@ -103,7 +104,10 @@ impl Migration {
             2 => Phase::Completed { noted },
             _ => return Err("a migration is in no phase"),
         };
-        Ok((MigrationId(id), state::Migration { to: SetId(to), scope, pace: pace.into(), phase }))
+        Ok((
+            MigrationId(id),
+            state::Migration { to: SetId(to), scope, pace: pace.into(), phase, began: Revision(began) },
+        ))
     }
 }
 

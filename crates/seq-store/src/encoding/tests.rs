@@ -91,7 +91,7 @@ fn state() -> State {
     let mut directory = Directory::default();
     directory.merge(&[claim(0, 6, 0, 0xd5)], RouteVersion(1));
     directory.merge(&[claim(2, 2, 5, 0xe6)], RouteVersion(2));
-    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase };
+    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase, began: Revision(70) };
     let migrations = [
         (MigrationId(0x77), migration(Scope::Runs(vec![run(2, 2)]), Phase::Open)),
         (

@@ -6,7 +6,7 @@ use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, Se
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
     Answer, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Fence, LearnDirectory, Pace, Rollback,
-    SetDefinition, StartMigration,
+    SetDefinition, SetFacts, StartMigration,
 };
 
 const SECTION: SectionId = SectionId(0);
@@ -25,7 +25,7 @@ fn sets() -> [State; 2] {
 /// Both learn each other's facts.
 fn exchange(sets: &mut [State; 2]) {
     for (from, to) in [(0, 1), (1, 0)] {
-        let facts = sets[from].own_facts(vec![]).unwrap();
+        let facts = sets[from].facts(vec![]).unwrap();
         sets[to].apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
     }
 }
@@ -155,7 +155,7 @@ fn what_a_set_stated_before_it_was_restored_does_not_count() {
     let mut sets = sets();
     close(&mut sets[1]).unwrap();
     exchange(&mut sets);
-    let stated = sets[0].own_facts(vec![]).unwrap();
+    let stated = sets[0].facts(vec![]).unwrap();
     assert_eq!(stated.refuses, [(SetId(2), Lineage(0))]);
     sets[1].apply(&Command::Fence(Fence { set: SetId(1), lineage: Lineage(1 << 32) }));
     let late = LearnDirectory { claims: vec![], recalled: false, sets: vec![stated] };
@@ -174,7 +174,7 @@ fn a_plan_is_stale_once_what_it_rests_on_has_changed() {
     let reassign = crate::state::Reassign { section: SECTION, expected, liveness: None, to: node, incarnation };
     set.apply(&Command::Reassign(vec![reassign]));
     assert_eq!(set.fingerprint(to, &runs), Some(planned), "owners are not part of it");
-    let restored = SetFacts { lineage: Lineage(1 << 32), ..other.own_facts(vec![]).unwrap() };
+    let restored = SetFacts { lineage: Lineage(1 << 32), ..other.facts(vec![]).unwrap() };
     set.apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![restored] }));
     let (id, lineage) = (MigrationId(5), Lineage(0));
     let start = StartMigration { id, to, lineage, layout_id, runs, pace: PACE, fingerprint: planned };
