@@ -9,10 +9,10 @@ use seq_core::directory::{Claim, ClaimRun, Directory};
 use seq_core::layout::{SectionRun, Space};
 use seq_core::limits;
 use seq_core::state::{
-    Arrive, Arrived, Arriving, BeginLineage, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine,
-    Fence, FenceResponse, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine, Raise,
-    Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord, SectionRecords,
-    SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
+    Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
+    EndQuarantine, Fence, FenceResponse, Fingerprint, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet,
+    Phase, Quarantine, Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord,
+    SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
@@ -71,7 +71,8 @@ fn facts() -> SetFacts {
         name: "im-b".into(),
         stores: vec!["127.0.0.1:7200".into()],
         allocs: vec!["127.0.0.1:7100".into()],
-        closing: false,
+        closing: Closing::Closing,
+        refuses: vec![(SetId(0xd5), Lineage(2 << 32))],
     }
 }
 
@@ -99,7 +100,7 @@ fn state() -> State {
     let mut directory = Directory::default();
     directory.merge(&[claim(0, 6, 0, 0xd5)], RouteVersion(1));
     directory.merge(&[claim(2, 2, 5, 0xe6)], RouteVersion(2));
-    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase };
+    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase, began: Revision(70) };
     let migrations = [
         (MigrationId(0x77), migration(Scope::Runs(vec![run(2, 2)]), Phase::Open)),
         (
@@ -140,6 +141,7 @@ fn state() -> State {
         directory,
         sets: [(SetId(0xe6), peer), (SetId(0xf7), PeerSet::default())].into(),
         migrations: migrations.into(),
+        closing: Closing::Closing,
     }
 }
 
@@ -248,7 +250,15 @@ fn commands_that_keep_and_change_owners() {
 fn commands_between_sets() {
     let (id, to, lineage, section) = (MigrationId(0x77), SetId(0xe6), Lineage(1 << 32), SectionId(4));
     let runs = vec![run(2, 2), run(5, 1)];
-    let start = StartMigration { id, to, lineage, layout_id: LayoutId(0xabc), runs, pace: PACE };
+    let start = StartMigration {
+        id,
+        to,
+        lineage,
+        layout_id: LayoutId(0xabc),
+        runs,
+        pace: PACE,
+        fingerprint: Fingerprint(0xf1),
+    };
     check_command(
         &Command::StartMigration(start),
         expect![[r#"
@@ -444,6 +454,7 @@ fn commands_that_recover() {
         0000000000000000000000000000000000000000000000000000000000000000
         000000000000000000000000000000000000000000000000"#]],
     );
+    check_command(&Command::Close(Close), expect![""]);
 }
 
 /// Commands between sets with as many rows as they may have.
@@ -473,7 +484,15 @@ fn largest_between_sets() -> [Command; 5] {
         Command::DepartSilent(vec![silent; moves]),
         Command::Arrive(Arrive { from: to, from_lineage: lineage, to_lineage: lineage, layout_id, sections }),
         Command::LearnDirectory(LearnDirectory { claims: vec![claim(7, 7, u64::MAX, u64::MAX); runs], sets: vec![] }),
-        Command::StartMigration(StartMigration { id, to, lineage, layout_id, runs: vec![run(7, 7); runs], pace: PACE }),
+        Command::StartMigration(StartMigration {
+            id,
+            to,
+            lineage,
+            layout_id,
+            runs: vec![run(7, 7); runs],
+            pace: PACE,
+            fingerprint: Fingerprint(u64::MAX),
+        }),
         Command::LearnRecords(FenceResponse {
             set: to,
             lineage,
