@@ -48,7 +48,7 @@ impl State {
 
     /// Closes a closing set for good where nothing is here, nothing can return, and nothing can come.
     pub(super) fn settle_closing(&mut self) {
-        if self.closing != Closing::Closing || self.quarantined || self.closing_waits_for().next().is_some() {
+        if self.closing != Closing::Closing || self.is_quarantined() || self.closing_waits_for().next().is_some() {
             return;
         }
         let ended = |phase| matches!(phase, Phase::RolledBack { noted: true } | Phase::Completed { noted: true });
@@ -103,8 +103,9 @@ impl State {
     /// Whether a section that departed may come back by this log's own doing: it is on its way, or its migration can be
     /// rolled back, or was.
     fn may_return(&self, tombstone: &Tombstone) -> bool {
+        // A migration of another set's log, as a restored set learns it, is not this log's to roll back.
         let completed =
-            self.migrations.get(&tombstone.by).is_some_and(|one| matches!(one.phase, Phase::Completed { .. }));
+            self.migrations.get(&tombstone.by).is_none_or(|one| matches!(one.phase, Phase::Completed { .. }));
         !tombstone.arrived || !completed
     }
 }

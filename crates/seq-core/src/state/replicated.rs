@@ -7,12 +7,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::set_command::{
-    Arrival, Arrive, Arrived, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
-    SetPace, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use super::{
-    Answer, Closing, Command, CommandRefusal, Raise, Reassign, Registration, SetDefinition, Terms, Transfer,
-    Transferred,
+    Answer, Closing, Command, CommandRefusal, FenceResponse, Raise, Reassign, Registration, SetDefinition, Terms,
+    Transfer, Transferred,
 };
 use crate::id::{Epoch, Incarnation, MigrationId, NodeId, RenewSeq, SectionId, Seq};
 
@@ -138,6 +138,8 @@ replicated! {
     StartReturn => ReturnStarted(Result<MigrationId, CommandRefusal>), Command::StartReturn;
     Fence => Fenced(Result<(), CommandRefusal>), Command::Fence;
     LearnDirectory => DirectoryLearned(Result<bool, CommandRefusal>), Command::LearnDirectory;
+    FenceResponse => RecordsLearned(Result<bool, CommandRefusal>), Command::LearnRecords;
+    BeginLineage => LineageBegun(Result<(), CommandRefusal>), Command::BeginLineage;
     EndQuarantine => QuarantineEnded(Result<(), CommandRefusal>), Command::EndQuarantine;
     Close => Closed(Result<Closing, CommandRefusal>), Command::Close;
 }
@@ -189,7 +191,7 @@ mod tests {
         let (name, revision) = ("other".into(), Revision(1));
         let (stores, allocs, closing, refuses) = (vec![], vec![], Closing::Open, vec![]);
         let facts = SetFacts { id: to, lineage, revision, name, stores, allocs, closing, refuses };
-        assert_eq!(apply(state, LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }), Ok(true));
+        assert_eq!(apply(state, LearnDirectory { claims: vec![], sets: vec![facts] }), Ok(true));
         let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
         let (layout_id, runs) = (layout.id(), vec![SectionRun { first: SectionId(0), sections: 2 }]);
         let fingerprint = state.fingerprint(to, &runs).unwrap();
@@ -215,9 +217,16 @@ mod tests {
         assert_eq!(apply(state, arrive), Ok(vec![Arrival::Arrived, Arrival::Past]));
         let back = StartReturn { of: MigrationId(6), to, id: MigrationId(7), pace, settled: true };
         assert_eq!(apply(state, back), Ok(MigrationId(7)));
-        assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1) }), Ok(()));
-        assert_eq!(apply(state, EndQuarantine { lineage, responded: vec![] }), Ok(()));
         let sections = 9;
         assert_eq!(apply(state, Close), Err(SetRefusal::NotEmpty { section: SectionId(1), sections }.into()));
+        assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1 << 32) }), Ok(()));
+        let (first, next) = (SectionId(0), None);
+        let (records, sets, closing) = (vec![], vec![], false);
+        let response =
+            FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets, closing };
+        assert_eq!(apply(state, response), Ok(false), "the set is not in quarantine");
+        assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
+        let begin = BeginLineage { lineage: Lineage(2 << 32) };
+        assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));
     }
 }

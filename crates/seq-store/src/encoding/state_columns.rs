@@ -12,6 +12,7 @@ use seq_core::{
 
 use super::Contradiction;
 use super::command::{Set, Terms, nanos};
+use super::recovery_columns::Recovery;
 use super::set_columns::{Directory, Elsewhere, Migration, PeerSet};
 use super::set_command::{closing_number, closing_of};
 
@@ -27,10 +28,8 @@ pub(crate) struct State {
     revision: u64,
     elsewhere: Elsewhere,
     lineage: u64,
-    quarantined: bool,
-    restores: u32,
+    recovery: Option<Recovery>,
     directory: Directory,
-    recalled: Directory,
     sets: Vec<PeerSet>,
     migrations: Vec<Migration>,
     closing: u8,
@@ -78,10 +77,8 @@ impl From<&state::State> for State {
             revision: state.revision.0,
             elsewhere: Elsewhere::from_core(&state.sections),
             lineage: state.lineage.0,
-            quarantined: state.quarantined,
-            restores: state.restores,
+            recovery: state.recovery.as_ref().map(Recovery::from_core),
             directory: (&state.directory).into(),
-            recalled: (&state.recalled).into(),
             sets: state.sets.iter().map(PeerSet::from_core).collect(),
             migrations: state.migrations.iter().map(Migration::from_core).collect(),
             closing: closing_number(state.closing),
@@ -118,10 +115,8 @@ impl State {
             terms: self.terms.map(state::Terms::from),
             revision: Revision(self.revision),
             lineage: Lineage(self.lineage),
-            quarantined: self.quarantined,
-            restores: self.restores,
+            recovery: self.recovery.map(Recovery::into_core).transpose()?,
             directory: self.directory.into_core()?,
-            recalled: self.recalled.into_core()?,
             sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
             closing: closing_of(self.closing)?,

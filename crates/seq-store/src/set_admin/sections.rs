@@ -1,6 +1,6 @@
 //! Lists the records of sections.
 
-use seq_core::state::{SectionRecord, SetDefinition, State};
+use seq_core::state::{Phase, SectionRecord, SetDefinition, State};
 use seq_core::{Epoch, MigrationId, SectionId, Seq};
 use seq_proto::v1::{ListSectionsRequest, ListSectionsResponse, SectionInfo, SectionRange, SectionState};
 use tonic::Status;
@@ -64,7 +64,6 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
             let completed = state.migrations.get(&tombstone.by).is_none_or(|one| !can_roll_back(one.phase));
             (kind, tombstone.max_seq, if completed { MigrationId(0) } else { tombstone.by })
         }
-        SectionRecord::Gone(_) => (SectionState::Arrived, Seq::ZERO, MigrationId(0)),
         SectionRecord::Quarantined(quarantine) => (SectionState::Quarantined, quarantine.max_seq, MigrationId(0)),
     };
     let (uids, Epoch(epoch)) = (set.layout.uids_of(section), record.fence());
@@ -81,6 +80,6 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
     }
 }
 
-fn can_roll_back(phase: seq_core::state::Phase) -> bool {
-    !matches!(phase, seq_core::state::Phase::Completed { .. })
+fn can_roll_back(phase: Phase) -> bool {
+    !matches!(phase, Phase::Completed { .. })
 }

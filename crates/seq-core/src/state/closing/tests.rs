@@ -26,7 +26,7 @@ fn sets() -> [State; 2] {
 fn exchange(sets: &mut [State; 2]) {
     for (from, to) in [(0, 1), (1, 0)] {
         let facts = sets[from].facts(vec![]).unwrap();
-        sets[to].apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
+        sets[to].apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![facts] }));
     }
 }
 
@@ -158,7 +158,7 @@ fn what_a_set_stated_before_it_was_restored_does_not_count() {
     let stated = sets[0].facts(vec![]).unwrap();
     assert_eq!(stated.refuses, [(SetId(2), Lineage(0))]);
     sets[1].apply(&Command::Fence(Fence { set: SetId(1), lineage: Lineage(1 << 32) }));
-    let late = LearnDirectory { claims: vec![], recalled: false, sets: vec![stated] };
+    let late = LearnDirectory { claims: vec![], sets: vec![stated] };
     sets[1].apply(&Command::LearnDirectory(late));
     assert_eq!(sets[1].closing, Closing::Closing);
 }
@@ -175,7 +175,7 @@ fn a_plan_is_stale_once_what_it_rests_on_has_changed() {
     set.apply(&Command::Reassign(vec![reassign]));
     assert_eq!(set.fingerprint(to, &runs), Some(planned), "owners are not part of it");
     let restored = SetFacts { lineage: Lineage(1 << 32), ..other.facts(vec![]).unwrap() };
-    set.apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![restored] }));
+    set.apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![restored] }));
     let (id, lineage) = (MigrationId(5), Lineage(0));
     let start = StartMigration { id, to, lineage, layout_id, runs, pace: PACE, fingerprint: planned };
     let before = set.clone();
