@@ -74,10 +74,10 @@ pub struct State {
     pub revision: Revision,
     /// The set's history: a restore begins another one.
     pub lineage: Lineage,
-    /// What a restored set has learned of the others' records. It is in quarantine for as long as this is there.
-    pub recovery: Option<Recovery>,
     /// Whether the set takes sections.
     pub closing: Closing,
+    /// What a restored set has learned of the others' records. It is in quarantine for as long as this is there.
+    pub recovery: Option<Recovery>,
     /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
     pub directory: Directory,
     /// The other sets.
@@ -233,9 +233,9 @@ impl State {
             Command::StartReturn(start) => Answer::ReturnStarted(self.start_return(start)),
             Command::Fence(fence) => Answer::Fenced(self.fence(fence)),
             Command::LearnDirectory(learned) => Answer::DirectoryLearned(self.learn(learned)),
+            Command::Close(close) => Answer::Closed(self.close(close)),
             Command::LearnRecords(response) => Answer::RecordsLearned(self.learn_records(response)),
             Command::BeginLineage(begin) => Answer::LineageBegun(self.begin_lineage(*begin)),
-            Command::Close(close) => Answer::Closed(self.close(close)),
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
         }
     }

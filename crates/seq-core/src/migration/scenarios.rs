@@ -50,8 +50,8 @@ fn set(own: SetId, other: SetId) -> State {
     state.apply(&StoreCommand::DefineSet(SetDefinition { name: format!("s{own}"), id: own, layout, homes }));
     let name = format!("s{other}");
     let (lineage, revision, stores) = (Lineage(0), Revision(1), vec![]);
-    let (closing, refuses) = (Closing::Open, vec![]);
-    let facts = SetFacts { id: other, lineage, revision, name, stores, allocs: vec![], closing, refuses };
+    let (allocs, closing, refuses) = (vec![], Closing::Open, vec![]);
+    let facts = SetFacts { id: other, lineage, revision, name, stores, allocs, closing, refuses };
     state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![facts] }));
     state
 }

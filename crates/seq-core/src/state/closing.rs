@@ -103,8 +103,9 @@ impl State {
     /// Whether a section that departed may come back by this log's own doing: it is on its way, or its migration can be
     /// rolled back, or was.
     fn may_return(&self, tombstone: &Tombstone) -> bool {
+        // A migration of another set's log, as a restored set learns it, is not this log's to roll back.
         let completed =
-            self.migrations.get(&tombstone.by).is_some_and(|one| matches!(one.phase, Phase::Completed { .. }));
+            self.migrations.get(&tombstone.by).is_none_or(|one| matches!(one.phase, Phase::Completed { .. }));
         !tombstone.arrived || !completed
     }
 }

@@ -217,15 +217,16 @@ mod tests {
         assert_eq!(apply(state, arrive), Ok(vec![Arrival::Arrived, Arrival::Past]));
         let back = StartReturn { of: MigrationId(6), to, id: MigrationId(7), pace, settled: true };
         assert_eq!(apply(state, back), Ok(MigrationId(7)));
+        let sections = 9;
+        assert_eq!(apply(state, Close), Err(SetRefusal::NotEmpty { section: SectionId(1), sections }.into()));
         assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1 << 32) }), Ok(()));
         let (first, next) = (SectionId(0), None);
-        let (records, sets) = (vec![], vec![]);
-        let response = FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets };
+        let (records, sets, closing) = (vec![], vec![], false);
+        let response =
+            FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets, closing };
         assert_eq!(apply(state, response), Ok(false), "the set is not in quarantine");
         assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
         let begin = BeginLineage { lineage: Lineage(2 << 32) };
         assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));
-        let sections = 9;
-        assert_eq!(apply(state, Close), Err(SetRefusal::NotEmpty { section: SectionId(1), sections }.into()));
     }
 }

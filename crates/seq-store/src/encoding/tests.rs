@@ -430,6 +430,7 @@ fn commands_that_recover() {
         next: Some(SectionId(4)),
         records: vec![(SectionId(1), record_claim())],
         sets: vec![SetId(0xf7)],
+        closing: true,
     };
     check_command(
         &Command::BeginLineage(BeginLineage { lineage: Lineage(9 << 32) }),
@@ -501,6 +502,7 @@ fn largest_between_sets() -> [Command; 5] {
             next: Some(section),
             records: vec![(section, record_claim()); moves],
             sets: vec![to; limits::MAX_SETS],
+            closing: true,
         }),
     ]
 }

@@ -3,7 +3,7 @@
 //! **Invariant:** a plan with problems has no id, so it cannot be started; each problem names the thing that is in the way.
 
 use seq_core::layout::SectionRun;
-use seq_core::state::{Closing, Scope, SetDefinition, State};
+use seq_core::state::{Closing, PeerSet, Phase, Scope, SetDefinition, State};
 use seq_core::{MigrationId, SectionId, SetId, limits};
 use seq_proto::v1::{
     ArmRequest, ArmResponse, MigrationPlan, PlanMigrationRequest, PlanMigrationResponse, SectionRange,
@@ -136,7 +136,7 @@ impl Draft {
         if to == own.name || to == own.id.to_string() {
             return self.problems.push(format!("set {to:?} is the one that the sections are in"));
         }
-        let named = |(id, peer): (&SetId, &seq_core::state::PeerSet)| {
+        let named = |(id, peer): (&SetId, &PeerSet)| {
             let facts = peer.facts.as_ref()?;
             (facts.name == to || id.to_string() == to)
                 .then(|| (*id, peer.fenced.max(facts.lineage), facts.name.clone()))
@@ -210,7 +210,7 @@ impl Draft {
         let open: Vec<_> = state
             .migrations
             .iter()
-            .filter(|(_, one)| one.phase == seq_core::state::Phase::Open && matches!(one.scope, Scope::Runs(_)))
+            .filter(|(_, one)| one.phase == Phase::Open && matches!(one.scope, Scope::Runs(_)))
             .collect();
         let (mut away, mut migrates): (Option<SectionId>, Option<(SectionId, MigrationId)>) = (None, None);
         let mut elsewhere = 0;

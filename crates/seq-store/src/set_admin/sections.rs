@@ -1,6 +1,6 @@
 //! Lists the records of sections.
 
-use seq_core::state::{SectionRecord, SetDefinition, State};
+use seq_core::state::{Phase, SectionRecord, SetDefinition, State};
 use seq_core::{Epoch, MigrationId, SectionId, Seq};
 use seq_proto::v1::{ListSectionsRequest, ListSectionsResponse, SectionInfo, SectionRange, SectionState};
 use tonic::Status;
@@ -80,6 +80,6 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
     }
 }
 
-fn can_roll_back(phase: seq_core::state::Phase) -> bool {
-    !matches!(phase, seq_core::state::Phase::Completed { .. })
+fn can_roll_back(phase: Phase) -> bool {
+    !matches!(phase, Phase::Completed { .. })
 }

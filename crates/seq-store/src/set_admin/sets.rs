@@ -27,9 +27,10 @@ impl SetAdmin {
         self.check_name(&request.name)?;
         self.check_genesis(&request.join)?;
         let stored = self.between.replicated.read(|state| Some((state.set.as_ref()?.id, state.sets.is_empty())));
+        let joins = self.declared.genesis == Genesis::Create && !request.join.is_empty();
         match stored {
             // A creation whose second half was lost: the set is defined, and knows no other one.
-            Some((id, true)) if !request.join.is_empty() => {
+            Some((id, true)) if joins => {
                 let (claims, sets) = self.join(id, &request.join).await?;
                 exchange::learn(&self.between, &claims, &sets).await?;
             }
