@@ -58,6 +58,8 @@ impl Reason {
             SetRefusal::OtherLineage { .. } => Reason::OtherLineage,
             SetRefusal::OldLineage { .. } => Reason::OldLineage,
             SetRefusal::BadRuns => Reason::BadRuns,
+            SetRefusal::StalePlan { .. } => Reason::StalePlan,
+            SetRefusal::NotEmpty { .. } | SetRefusal::MayReturn { .. } => Reason::SetNotEmpty,
             SetRefusal::NotResident { .. } => Reason::NotResident,
             SetRefusal::SectionMigrates { .. } => Reason::SectionMigrates,
             SetRefusal::OtherMigration { .. } => Reason::UnknownMigration,
@@ -65,7 +67,12 @@ impl Reason {
             SetRefusal::NotArrived { .. } => Reason::NotArrived,
             SetRefusal::BadPace { .. } => Reason::BadPace,
             SetRefusal::TooManyMigrations => Reason::TooManyMigrations,
-            SetRefusal::NotFenced { .. } => Reason::NotFenced,
+            SetRefusal::TooFewRestores { .. } => Reason::TooFewRestores,
+            SetRefusal::NotQuarantined => Reason::NotQuarantined,
+            SetRefusal::NotResponded { .. } => Reason::NotResponded,
+            SetRefusal::FenceNotApplied { .. } => Reason::FenceNotApplied,
+            SetRefusal::BadResponse { .. } => Reason::BadResponse,
+            SetRefusal::BadEpoch { .. } => Reason::BadEpoch,
         }
     }
 

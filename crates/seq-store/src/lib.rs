@@ -10,6 +10,7 @@
 //! | `leader_link` | requests that reach a follower, forwarded to the leader |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
+//! | `set_admin` | requests of operators about sets and migrations |
 //! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
@@ -29,6 +30,7 @@ pub mod fuzzing;
 mod leader_link;
 mod replicated_set;
 mod server;
+mod set_admin;
 mod store;
 
 pub use config::{ConfigError, StoreConfig, StoreOptions};

@@ -14,6 +14,7 @@ use seq_proto::v1::control_service_server::{self, ControlServiceServer};
 use seq_proto::v1::inter_set_service_server::{self, InterSetServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
 use seq_proto::v1::raft_service_server::{self, RaftServiceServer};
+use seq_proto::v1::set_admin_service_server::{self, SetAdminServiceServer};
 use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
 use seq_raft::{Gate, MAX_MESSAGE_BYTES, MemberAdmin, RaftNode, RaftServer};
 use tonic::service::Routes;
@@ -24,6 +25,7 @@ use crate::between::service::InterSetServer;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
 use crate::leader_link::LeaderHop;
+use crate::set_admin::SetAdminServer;
 
 /// Unread bytes of one call in transit: a batch of entries arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
@@ -47,6 +49,7 @@ pub(crate) struct Services {
     pub(crate) members: Gate<MemberAdmin>,
     pub(crate) nodes: NodeServer,
     pub(crate) inter_set: InterSetServer,
+    pub(crate) sets: SetAdminServer,
     /// The way to the leader, for every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
@@ -63,6 +66,7 @@ impl Services {
             members: node.member_admin(),
             nodes: NodeServer(Gate::closed()),
             inter_set: InterSetServer(Gate::closed()),
+            sets: SetAdminServer { local: Gate::closed(), leader: leader.clone() },
             leader,
         }
     }
@@ -94,6 +98,9 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
     let inter_set = InterSetServiceServer::new(services.inter_set)
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let sets = SetAdminServiceServer::new(services.sets)
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let port = Port {
         name: "store server",
         admission: services.admission,
@@ -108,6 +115,7 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
             store_admin_service_server::SERVICE_NAME,
             node_admin_service_server::SERVICE_NAME,
             inter_set_service_server::SERVICE_NAME,
+            set_admin_service_server::SERVICE_NAME,
         ],
     };
     let routes = Routes::new(raft)
@@ -115,7 +123,8 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
         .add_service(admin)
         .add_service(members)
         .add_service(nodes)
-        .add_service(inter_set);
+        .add_service(inter_set)
+        .add_service(sets);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
 }
