@@ -193,11 +193,11 @@ async fn run(
     let mut set = args.connect().await?;
     let to = set.find(&args.into)?.id.to_string();
     let (runs, all) = runs_of(&mut set, what).await?;
-    let response = set.store.plan(PlanMigrationRequest { to, runs, all, ..PlanMigrationRequest::default() }).await?;
+    let pace = args.pace.pace(false);
+    let response = set.store.plan(PlanMigrationRequest { to, runs, all, pace: Some(pace) }).await?;
     let Some(plan) = response.plan.clone() else {
         return Err(Failure::new(Exit::Failed, "the response of the store has no plan").into());
     };
-    let pace = args.pace.pace(false);
     let mut view = PlanView::new(operation, args.confirm.dry_run, set.info(), &response, &pace)?;
     let is_shown = !output.is_json();
     if is_shown {

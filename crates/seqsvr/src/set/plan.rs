@@ -95,7 +95,6 @@ impl PlanView {
     ) -> anyhow::Result<PlanView> {
         let layout = Sections::of(source)?;
         let plan = response.plan.clone().unwrap_or_default();
-        let rate = if pace.rate == 0 { DEFAULT_RATE } else { pace.rate };
         let sections = response.sections;
         let run = |run: &seq_proto::v1::SectionRange| {
             let uids = layout.uids(run);
@@ -133,9 +132,8 @@ impl PlanView {
             unowned: response.unowned,
             target_allocs: response.target_allocs,
             writes: response.writes,
-            // The store estimates for the pace that it would choose.
-            seconds: if pace.rate == 0 { response.seconds } else { u64::from(sections.div_ceil(rate)).max(1) },
-            rate,
+            seconds: response.seconds,
+            rate: if pace.rate == 0 { DEFAULT_RATE } else { pace.rate },
             max_pause_ms: if pace.max_pause_ms == 0 { DEFAULT_MAX_PAUSE_MS } else { pace.max_pause_ms },
             warnings: response.warnings.clone(),
             problems: response.problems.clone(),

@@ -13,7 +13,7 @@ use seq_proto::v1::{
     CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
     CreateSetResponse, ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse,
     ListSetsRequest, ListSetsResponse, MigrationPace, MigrationPhase, MigrationPlan, MigrationStatus,
-    PlanMigrationRequest, PlanMigrationResponse, RenameSetRequest, RenameSetResponse, RollbackMigrationRequest,
+    PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest,
     RollbackMigrationResponse, SectionInfo, SectionRange, SectionState, SetInfo, SetPaceRequest, SetPaceResponse,
     SetState, StartMigrationRequest, StartMigrationResponse,
 };
@@ -223,10 +223,6 @@ impl SetAdminService for Member {
         Ok(Response::new(ListSetsResponse { sets: state.sets.clone() }))
     }
 
-    async fn rename_set(&self, _: Request<RenameSetRequest>) -> Result<Response<RenameSetResponse>, Status> {
-        Err(Status::unimplemented("rename"))
-    }
-
     async fn close_set(&self, request: Request<CloseSetRequest>) -> Result<Response<CloseSetResponse>, Status> {
         let mut state = self.defined()?;
         state.changes.push(format!("close {}", request.into_inner().name));
@@ -240,7 +236,8 @@ impl SetAdminService for Member {
         &self,
         request: Request<PlanMigrationRequest>,
     ) -> Result<Response<PlanMigrationResponse>, Status> {
-        let PlanMigrationRequest { to, mut runs, all } = request.into_inner();
+        let PlanMigrationRequest { to, mut runs, all, pace } = request.into_inner();
+        let rate = pace.map(|pace| pace.rate).filter(|rate| *rate > 0).unwrap_or(200);
         let state = self.defined()?;
         let to = state.sets.iter().find(|set| set.id.to_string() == to).unwrap();
         if all {
@@ -270,7 +267,7 @@ impl SetAdminService for Member {
             target_allocs: 2,
             target_sections: to.sections,
             writes: 2 + 2 * u64::from(sections),
-            seconds: u64::from(sections.div_ceil(200)),
+            seconds: u64::from(sections.div_ceil(rate)),
             warnings: state.warnings.clone(),
             problems: state.problems.clone(),
         }))
