@@ -9,6 +9,7 @@
 //! | `control` | requests of AllocSvrs, also through a follower |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
+//! | `backup` | backups of a set, and members that are restored from one |
 //! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
@@ -18,6 +19,7 @@
 
 mod admin;
 mod arbiter;
+pub mod backup;
 mod between;
 pub mod config;
 mod control;

@@ -10,6 +10,7 @@ use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Port};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1::admin_service_server::{self, AdminServiceServer};
+use seq_proto::v1::backup_service_server::{self, BackupServiceServer};
 use seq_proto::v1::control_service_server::{self, ControlServiceServer};
 use seq_proto::v1::inter_set_service_server::{self, InterSetServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
@@ -20,6 +21,7 @@ use tonic::service::Routes;
 
 use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
+use crate::backup::service::BackupServer;
 use crate::between::service::InterSetServer;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
@@ -46,6 +48,7 @@ pub(crate) struct Services {
     pub(crate) members: Gate<MemberAdmin>,
     pub(crate) nodes: NodeServer,
     pub(crate) inter_set: InterSetServer,
+    pub(crate) backup: BackupServer,
 }
 
 impl Services {
@@ -59,6 +62,7 @@ impl Services {
             members: node.member_admin(),
             nodes: NodeServer(Gate::closed()),
             inter_set: InterSetServer(Gate::closed()),
+            backup: BackupServer(Gate::closed()),
         }
     }
 
@@ -89,6 +93,7 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
     let inter_set = InterSetServiceServer::new(services.inter_set)
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let port = Port {
         name: "store server",
         admission: services.admission,
@@ -103,6 +108,7 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
             store_admin_service_server::SERVICE_NAME,
             node_admin_service_server::SERVICE_NAME,
             inter_set_service_server::SERVICE_NAME,
+            backup_service_server::SERVICE_NAME,
         ],
     };
     let routes = Routes::new(raft)
@@ -110,7 +116,8 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
         .add_service(admin)
         .add_service(members)
         .add_service(nodes)
-        .add_service(inter_set);
+        .add_service(inter_set)
+        .add_service(backup);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
 }

@@ -26,8 +26,11 @@ impl State {
         let before = if self.sections.known().any(quarantined) { self.restores } else { 0 };
         let restores = restores.and_then(|restores| restores.checked_add(before));
         let restores = restores.ok_or(SetRefusal::OtherLineage { current: self.lineage, given: lineage })?;
+        // Processes that have seen more of the older lineage than the backup has follow the new one.
+        let more = u64::from(lineage.restores_since(self.lineage)) << 32;
+        self.revision.0 = self.revision.0.saturating_add(more);
+        self.route_version.0 = self.route_version.0.saturating_add(more);
         (self.lineage, self.restores, self.quarantined) = (lineage, restores, true);
-        self.route_version.0 += 1;
         let routed = self.route_version;
         self.sections.change_known(|_, record| {
             if let SectionRecord::Resident(Residence { since, epoch, max_seq, .. }) = *record {

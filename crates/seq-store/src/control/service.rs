@@ -28,6 +28,7 @@ use tonic::{Request, Response, Status};
 use super::reach::ControlCalls;
 use crate::between::arrivals::Arrivals;
 use crate::between::migrations::Departures;
+use crate::between::quarantine::{self, Awaited};
 use crate::replicated_set::ReplicatedSet;
 
 /// How long the response to a departure waits for the other set: it has the section a round trip and a commit later, and
@@ -46,6 +47,8 @@ pub(crate) struct Control {
     /// Departures of sections to other sets that owners should make.
     pub(crate) departures: watch::Receiver<Departures>,
     pub(crate) arrivals: Arc<Arrivals>,
+    /// What a quarantine waits for.
+    pub(crate) awaited: Awaited,
     /// Calls of live incarnations, for the decision whether this member is reached.
     pub(crate) calls: ControlCalls,
 }
@@ -59,6 +62,7 @@ impl ControlService for ControlServer {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
         let this = self.0.get()?;
         let request = request.into_inner();
+        this.check_quarantine()?;
         this.check_register(&request)?;
         this.check_alive(&request)?;
         this.calls.count();
@@ -146,14 +150,18 @@ impl Control {
         allocs: &[AllocSpec],
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
-        (departures, arrivals): (watch::Receiver<Departures>, Arc<Arrivals>),
+        (departures, arrivals, awaited): (watch::Receiver<Departures>, Arc<Arrivals>, Awaited),
     ) -> Control {
         let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
-        Control { set, allocs, replicated, plan, departures, arrivals, calls: ControlCalls::default() }
+        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls: ControlCalls::default() }
     }
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
+    ///
+    /// # Errors
+    /// `QUARANTINED` while the set serves nothing; a malformed id.
     fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
+        self.check_quarantine()?;
         let session = control::session(node, incarnation)?;
         let newest =
             |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
@@ -161,6 +169,14 @@ impl Control {
             self.calls.count();
         }
         Ok(session)
+    }
+
+    /// Refuses all calls of a set that was restored and serves nothing yet: its sessions of before are over, and none begins.
+    fn check_quarantine(&self) -> Result<(), Status> {
+        match self.replicated.read(State::is_quarantined) {
+            false => Ok(()),
+            true => Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow()))),
+        }
     }
 
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
