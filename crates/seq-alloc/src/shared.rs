@@ -11,7 +11,7 @@ use seq_api::service::{Allocation, Item};
 use seq_core::owner::{Effects, Owner};
 use seq_core::route::RouteTable;
 use seq_core::section::RaiseTicket;
-use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
+use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SetId, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -161,6 +161,11 @@ impl Shared {
         let mine = NodeId(self.node.load(Relaxed));
         let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
         owner.filter(|owner| *owner != mine)
+    }
+
+    /// Id of this set; `SetId(0)` before the first routes.
+    pub(crate) fn set_id(&self) -> SetId {
+        self.routes().as_ref().map_or(SetId(0), |routes| routes.id())
     }
 
     /// The routes as they stand.

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::arbiter::{Departure, PlannedHandover, Stranded};
-use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, SectionId, SetId};
+use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout;
 use crate::limits;
 use crate::state::{
@@ -151,6 +151,9 @@ struct Bucket {
 pub struct Coordinator {
     moves: BTreeMap<SectionId, Move>,
     sent: BTreeMap<SectionId, Sent>,
+    /// The records were read for tombstones up to this version, and all of them at this time: a fence can make one
+    /// unconfirmed again without another version.
+    read: (RouteVersion, Option<Duration>),
     buckets: BTreeMap<MigrationId, Bucket>,
     /// When the end of a migration is sent again.
     ends: BTreeMap<MigrationId, Duration>,
@@ -185,8 +188,8 @@ impl Coordinator {
             match migration.phase {
                 Phase::Open => {
                     self.arm(state, (*id, migration), stranded, &living, now, &mut effects);
-                    let ended = matches!(migration.scope, Scope::Return { .. }) && state.has_arrived(*id, migration);
-                    if ended && self.is_due(*id, now) {
+                    let is_return = matches!(migration.scope, Scope::Return { .. });
+                    if is_return && self.is_due(*id, now) && state.has_arrived(*id, migration) {
                         effects.push(Effect::Propose(Command::Complete(Complete { id: *id })));
                     }
                 }
@@ -302,15 +305,22 @@ impl Coordinator {
     /// Sends every tombstone that is not confirmed, whichever migration it is of.
     fn send_tombstones(&mut self, state: &State, own: SetId, now: Duration, effects: &mut Vec<Effect>) {
         let layout = &state.set.as_ref().expect("it is defined").layout;
+        let whole = self.read.1.is_none_or(|at| now - at >= SEND_AGAIN);
+        let since = if whole { RouteVersion(0) } else { self.read.0 };
+        for (section, record) in state.sections.changed(since) {
+            if let SectionRecord::Departed(Tombstone { epoch, by, arrived: false, .. }) = *record {
+                self.sent.entry(section).or_insert(Sent { epoch, migration: by, since: now, again: now });
+            }
+        }
+        self.read = (state.route_version, if whole { Some(now) } else { self.read.1 });
         let mut batches: BTreeMap<_, Vec<Arriving>> = BTreeMap::new();
-        for (section, record) in state.sections.known() {
-            let SectionRecord::Departed(Tombstone { epoch, to, handover_id, max_seq, by, arrived: false, .. }) =
-                *record
+        for (section, sent) in &mut self.sent {
+            let section = *section;
+            let Some(SectionRecord::Departed(Tombstone { epoch, to, handover_id, max_seq, by, .. })) =
+                state.sections.get(section).copied()
             else {
                 continue;
             };
-            let first = Sent { epoch, migration: by, since: now, again: now };
-            let sent = self.sent.entry(section).or_insert(first);
             let Some(layout_id) = layout.id_of(section).filter(|_| sent.again <= now) else { continue };
             let Destination { set, lineage, node, incarnation } = to;
             let batch = batches.entry((set, lineage, layout_id)).or_default();
@@ -349,6 +359,10 @@ impl Coordinator {
             to == Some(migration.to) && now - sent.since >= STALLED_AFTER
         });
         if migration.pace.paused || state.is_quarantined() || is_stalled {
+            return;
+        }
+        if let Some(next) = self.buckets.get(&id).map(|bucket| bucket.next).filter(|next| *next > now) {
+            self.wake(next);
             return;
         }
         let mut room = self.in_flight(state);

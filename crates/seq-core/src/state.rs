@@ -115,7 +115,7 @@ impl fmt::Display for Terms {
 pub struct SetDefinition {
     /// Name of the set.
     pub name: String,
-    /// Identifies the set in the directory.
+    /// Identifies the set in the directory, 1 or above. Drawn at random where the definition is proposed.
     pub id: SetId,
     /// The cluster's uids and sections. A change of either would give uids other counters, so there is none.
     pub layout: Layout,
@@ -134,12 +134,29 @@ pub struct Home {
 }
 
 impl SetDefinition {
-    /// The set of a cluster that has one: all sections begin in it. Its id depends on its name alone.
+    /// The first set of a cluster: all sections begin in it.
     #[must_use]
-    pub fn only(name: &str, layout: Layout) -> SetDefinition {
-        let id = SetId(layout::fnv1a(layout::NO_SPACES.0, name.as_bytes()));
+    pub fn first(name: &str, id: SetId, layout: Layout) -> SetDefinition {
         let sections = SectionRun { first: SectionId(0), sections: layout.sections() };
         SetDefinition { name: name.into(), id, layout, homes: Vec::from([Home { sections, set: id }]) }
+    }
+
+    /// A set that joins a cluster: it begins without sections.
+    #[must_use]
+    pub fn joining(name: &str, id: SetId, layout: Layout) -> SetDefinition {
+        SetDefinition { name: name.into(), id, layout, homes: Vec::new() }
+    }
+
+    /// The first set of a cluster, with an id that depends on its name alone: for tests and simulations.
+    #[must_use]
+    pub fn only(name: &str, layout: Layout) -> SetDefinition {
+        SetDefinition::first(name, SetId(layout::fnv1a(layout::NO_SPACES.0, name.as_bytes())), layout)
+    }
+
+    /// Whether it defines a set of this name and layout. Ids are drawn, and members may propose one each.
+    #[must_use]
+    pub fn defines(&self, name: &str, layout: &Layout) -> bool {
+        self.name == name && self.layout == *layout
     }
 
     /// Whether the homes are in order, do not overlap and fit the layout.
@@ -347,7 +364,8 @@ impl State {
                 self.set = Some(given.clone());
                 Ok(())
             }
-            Some(stored) if stored == given => Ok(()),
+            // Another id is of a proposal that came second: the stored one stays.
+            Some(stored) if stored.defines(&given.name, &given.layout) => Ok(()),
             Some(stored) => {
                 Err(CommandRefusal::OtherSet { stored: Box::new(stored.clone()), given: Box::new(given.clone()) })
             }

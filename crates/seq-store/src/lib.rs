@@ -6,7 +6,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `store` | a member from its configuration to its end |
-//! | `control` | requests of AllocSvrs, also through a follower |
+//! | `control` | requests of AllocSvrs |
+//! | `leader_link` | requests that reach a follower, forwarded to the leader |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
 //! | `backup` | backups of a set, and members that are restored from one |
@@ -27,12 +28,13 @@ mod definition;
 mod encoding;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod leader_link;
 mod replicated_set;
 mod server;
 mod store;
 
 pub use config::{ConfigError, StoreConfig, StoreOptions};
-pub use definition::SetMismatch;
+pub use definition::{DeclaredSet, SetMismatch};
 pub use replicated_set::SetState;
 pub use seq_proto::dial::Dial;
 pub use seq_raft::{DataDir, MemoryDisk, StartError as RaftStartError};

@@ -25,6 +25,7 @@ use crate::backup::service::BackupServer;
 use crate::between::service::InterSetServer;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
+use crate::leader_link::LeaderHop;
 
 /// Unread bytes of one call in transit: a batch of entries arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
@@ -49,20 +50,24 @@ pub(crate) struct Services {
     pub(crate) nodes: NodeServer,
     pub(crate) inter_set: InterSetServer,
     pub(crate) backup: BackupServer,
+    /// The way to the leader, for every service whose requests a follower forwards.
+    pub(crate) leader: LeaderHop,
 }
 
 impl Services {
     /// The services of a member that is not loaded yet: only the probes of other members get a response.
     pub(crate) fn closed(node: &RaftNode, admission: Admission) -> Services {
+        let leader = LeaderHop(Gate::closed());
         Services {
             admission,
             raft: node.server(),
-            control: ControlForward { local: ControlServer(Gate::closed()), link: Gate::closed() },
+            control: ControlForward { local: ControlServer(Gate::closed()), leader: leader.clone() },
             admin: StatusServer(Gate::closed()),
             members: node.member_admin(),
             nodes: NodeServer(Gate::closed()),
             inter_set: InterSetServer(Gate::closed()),
             backup: BackupServer(Gate::closed()),
+            leader,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::SetSpec;
-use seq_core::state::{SetDefinition, Terms};
+use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
@@ -20,10 +20,10 @@ use crate::backup::service::Backups;
 use crate::between::migrations::Migrations;
 use crate::between::{Between, exchange, quarantine};
 use crate::config::{ConfigError, StoreConfig};
-use crate::control::forward::LeaderLink;
 use crate::control::reach;
 use crate::control::service::Control;
-use crate::definition::{self, SetMismatch};
+use crate::definition::{self, DeclaredSet, SetMismatch};
+use crate::leader_link::LeaderLink;
 use crate::replicated_set::{RaisesApplied, ReplicatedSet, SetState, read_state};
 use crate::server::{self, Services};
 
@@ -181,7 +181,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let loaded = node.load(raises.observer(), |state| check(state).map_err(StartError::from)).await?;
     let replicated = ReplicatedSet::new(loaded.handle().clone(), raises);
     let names = || (set.name.clone(), name.clone());
-    services.control.link.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
+    services.leader.0.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
     let (quarantine_awaits, awaited) = quarantine::awaited();
     let view = View {
         replicated: replicated.clone(),
@@ -244,7 +244,7 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
 }
 
 /// Defines the set and its lease terms where that is due, or ends when the stored ones differ.
-async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<SetDefinition>, terms: Terms) {
+async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<DeclaredSet>, terms: Terms) {
     if let Err(mismatch) = definition::define_set(&replicated, &set).await {
         return tracing::error!(error = %mismatch, "the set file does not match the store");
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use seq_core::set_spec::{AllocSpec, SetSpec, SpecError, SpecProblem, StoreSpec, check_sets};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, SpecError, SpecProblem, StoreSpec, check_sets};
 use seq_kit::config::{line_of, readable_reason};
 use seq_load::outcome::without_os_error;
 use serde::Deserialize;
@@ -24,8 +24,8 @@ pub(crate) const DEV: &str = include_str!("../../../sets/dev.toml");
 pub(crate) struct SetFile {
     pub(crate) path: PathBuf,
     pub(crate) spec: SetSpec,
-    /// The key `cluster`: sets with the same value, or all without one, form one deployment and must not overlap in
-    /// uids.
+    /// The key `cluster`: sets with the same value, or all without one, form one deployment. See [`check_sets`] for how
+    /// they must fit.
     deployment: Option<String>,
     index: Index,
 }
@@ -122,7 +122,7 @@ pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     (sets, problems)
 }
 
-/// Checks the sets of each deployment against each other: uids, names and addresses must be disjoint.
+/// Checks the sets of each deployment against each other.
 fn check_deployments(sets: &[SetFile]) -> Vec<Problem> {
     let mut deployments: BTreeMap<Option<&str>, Vec<&SetFile>> = BTreeMap::new();
     for set in sets {
@@ -170,6 +170,7 @@ struct RawSet {
     uids: Spanned<String>,
     section_size: u32,
     step: u64,
+    genesis: Option<Spanned<String>>,
     #[serde(default)]
     store: Vec<RawStore>,
     #[serde(default)]
@@ -213,6 +214,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     let raw: RawSet = toml::from_str(text).map_err(syntax)?;
     let range = parse_uids(raw.uids.get_ref());
     let uids = range.map_err(|reason| at(raw.uids.span().start, Some("uids".to_owned()), reason))?;
+    let genesis = parse_genesis(&raw).map_err(|(offset, reason)| at(offset, Some("genesis".to_owned()), reason))?;
 
     let mut index = Index::default();
     let table = DeTable::parse(text).map_err(syntax)?;
@@ -237,6 +239,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
             .into_iter()
             .map(|(_, RawAlloc { name, addr, http, redis, weight })| AllocSpec { name, addr, http, redis, weight })
             .collect(),
+        genesis,
     };
     spec.validate()
         .map_err(|errors| errors.iter().map(|error| index.problem(path, &spec, error, &[])).collect::<Vec<_>>())?;
@@ -249,6 +252,20 @@ fn parse_uids(text: &str) -> Result<Range<u64>, String> {
     let number = |part: &str| part.trim().replace('_', "").parse::<u64>().map_err(|_| wrong());
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
     Ok(number(start)?..number(end)?)
+}
+
+/// Reads how the set comes into being; a problem has its offset in the text.
+fn parse_genesis(raw: &RawSet) -> Result<Genesis, (usize, String)> {
+    let Some(text) = &raw.genesis else { return Ok(Genesis::default()) };
+    let at = text.span().start;
+    let names = Genesis::ALL.map(Genesis::name).join(", ");
+    let genesis = Genesis::parse(text.get_ref());
+    let genesis = genesis.ok_or_else(|| (at, format!("{:?} is none of {names}", text.get_ref())))?;
+    if genesis == Genesis::Create && raw.cluster.is_none() {
+        let reason = "a set that is created in a cluster needs the key cluster, with the value of the other sets";
+        return Err((at, reason.to_owned()));
+    }
+    Ok(genesis)
 }
 
 fn collect_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTreeMap<String, usize>) {

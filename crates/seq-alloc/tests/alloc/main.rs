@@ -3,6 +3,7 @@
 mod batched;
 mod books;
 mod ceilings;
+mod departures;
 mod forwarding;
 mod handover;
 mod session;

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{AddrProblem, SetSpec, SpecError, SpecProblem};
+use super::{AddrProblem, Genesis, SetSpec, SpecError, SpecProblem};
 use crate::layout::{Layout, LayoutError};
 use crate::limits;
 
@@ -29,8 +29,9 @@ pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
     }
 }
 
-/// Compares sets: no two have a name, an address or a uid in common. Each set alone is checked by
-/// [`SetSpec::validate`]. Node names may repeat, because a node is named within its set.
+/// Compares sets of one cluster: no two have a name or an address in common. A set that is created by
+/// [`Genesis::Create`] has the uids and section size of each other one; any other two have no uid in common. Each set
+/// alone is checked by [`SetSpec::validate`]. Node names may repeat, because a node is named within its set.
 ///
 /// # Errors
 /// Every problem there is, with the index of the set it is in: the later of two in `sets`.
@@ -43,9 +44,10 @@ pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
         if let Some(problem) = names.insert(set.name.clone(), &set.name, "another set".into()) {
             findings.add("name".into(), problem);
         }
-        for other in sets[..index].iter().filter(|other| overlap(set, other)) {
-            let (uids, others) = (set.uids.clone(), other.uids.clone());
-            findings.add("uids".into(), SpecProblem::Overlap { uids, other: other.name.clone(), others });
+        for other in &sets[..index] {
+            if let Some(problem) = uids_problem(set, other) {
+                findings.add("uids".into(), problem);
+            }
         }
         // Within a set, addresses are compared by `validate`: a set is entered after all of its own are looked up.
         let own = addrs_of(set);
@@ -60,6 +62,16 @@ pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
         errors.extend(findings.0.into_iter().map(|error| (index, error)));
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+fn uids_problem(set: &SetSpec, one: &SetSpec) -> Option<SpecProblem> {
+    let (uids, other, others) = (set.uids.clone(), one.name.clone(), one.uids.clone());
+    if [set.genesis, one.genesis].contains(&Genesis::Create) {
+        let (section_size, others_size) = (set.section_size, one.section_size);
+        let differs = (&uids, section_size) != (&others, others_size);
+        return differs.then_some(SpecProblem::OtherLayout { uids, section_size, other, others, others_size });
+    }
+    overlap(set, one).then_some(SpecProblem::Overlap { uids, other, others })
 }
 
 fn overlap(one: &SetSpec, other: &SetSpec) -> bool {

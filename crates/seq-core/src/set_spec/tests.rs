@@ -23,6 +23,7 @@ fn spec() -> SetSpec {
         step: 10_000,
         stores: vec![store(1), store(2), store(3)],
         allocs: vec![alloc(1), alloc(2)],
+        genesis: Genesis::Start,
     }
 }
 
@@ -284,6 +285,33 @@ fn sets_that_overlap() {
         set 2: uids: uids 0..18446744073709551615 overlap 1000000..2000000 of set im-1
     "#]],
     );
+}
+
+#[test]
+fn a_created_set_has_the_layout_of_the_others() {
+    let mut sets = vec![spec(), spec()];
+    for (set, host) in sets.iter_mut().zip(["10.0.0.1:", "10.0.0.2:"]) {
+        set.stores.iter_mut().for_each(|store| store.addr = store.addr.replace("127.0.0.1:", host));
+        set.stores.iter_mut().for_each(|store| store.http = store.http.replace("127.0.0.1:", host));
+        set.allocs.iter_mut().for_each(|alloc| alloc.addr = alloc.addr.replace("example", host.trim_end_matches(':')));
+        set.allocs.iter_mut().for_each(|alloc| alloc.http = alloc.http.replace("0.0.0.0:", host));
+    }
+    (sets[0].genesis, sets[1].genesis, sets[1].name) = (Genesis::Init, Genesis::Create, "second".into());
+    assert_eq!(check_sets(&sets), Ok(()));
+    sets[1].section_size = 50_000;
+    let errors = check_sets(&sets).expect_err("another section size passed");
+    let lines: String = errors.iter().map(|(set, error)| format!("set {set}: {error}\n")).collect();
+    expect![[r#"
+        set 1: uids: uids 0..1000000 in sections of 50000 are not 0..1000000 in sections of 100000 as in set dev: all sets of a cluster that a set is created in have the same
+    "#]].assert_eq(&lines);
+}
+
+#[test]
+fn a_genesis_has_the_name_that_it_is_parsed_from() {
+    for genesis in Genesis::ALL {
+        assert_eq!(Genesis::parse(genesis.name()), Some(genesis));
+    }
+    assert_eq!(Genesis::parse("Start"), None);
 }
 
 #[test]

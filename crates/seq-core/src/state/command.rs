@@ -18,7 +18,7 @@ use crate::limits;
 /// An entry of the store's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Defines the set. The first one counts; repeating it is harmless, another one is refused.
+    /// Defines the set. The first one counts, with its id; another name or layout is refused.
     DefineSet(SetDefinition),
     /// Sets the bounds of leases, for all members of the store alike.
     SetTerms {

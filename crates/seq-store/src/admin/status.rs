@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
 use seq_core::RouteVersion;
-use seq_core::state::{SetDefinition, State};
+use seq_core::state::State;
 use seq_kit::http::Checks;
 use seq_proto::v1::admin_service_server::AdminService;
 use seq_proto::v1::status_response::Role;
@@ -14,7 +14,7 @@ use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
 
 use crate::between::quarantine::{self, Awaited};
-use crate::definition;
+use crate::definition::{self, DeclaredSet};
 use crate::replicated_set::ReplicatedSet;
 
 /// How far the applied entries may lag behind the committed ones on a member that is ready.
@@ -27,7 +27,7 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) replicated: ReplicatedSet,
-    pub(crate) set: Arc<SetDefinition>,
+    pub(crate) set: Arc<DeclaredSet>,
     /// What a quarantine waits for, where this member leads.
     pub(crate) awaited: Awaited,
     pub(crate) node: Arc<str>,
@@ -75,7 +75,7 @@ impl View {
     fn check_set(&self) -> Result<(), String> {
         match self.replicated.read(|state| definition::check_set(state, &self.set)) {
             Ok(true) => Ok(()),
-            Ok(false) => Err("the set is not defined yet".to_owned()),
+            Ok(false) => Err(self.set.undefined().to_owned()),
             Err(mismatch) => Err(mismatch.to_string()),
         }
     }

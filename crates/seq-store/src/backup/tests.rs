@@ -1,7 +1,7 @@
 //! The format of a backup, and what is refused before anything is written.
 
 use seq_core::Layout;
-use seq_core::set_spec::{SetSpec, StoreSpec};
+use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
 use seq_core::state::{Command, Registration, SetDefinition, State};
 use seq_proto::v1::BackupHeader;
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ use crate::replicated_set::SetState;
 
 fn state() -> SetState {
     let mut state = State::default();
-    let set = SetDefinition::only("im-a", Layout::new(0..1_000, 100).unwrap());
+    let set = SetDefinition::first("im-a", seq_core::SetId(7), Layout::new(0..1_000, 100).unwrap());
     drop(state.apply(&Command::DefineSet(set)));
     let registration = Registration {
         name: "a1".into(),
@@ -46,7 +46,15 @@ fn spec() -> SetSpec {
         http: format!("127.0.0.1:1{id}"),
     };
     let stores = (1..=3).map(store).collect();
-    SetSpec { name: "im-a".into(), uids: 0..1_000, section_size: 100, step: 10, stores, allocs: Vec::new() }
+    SetSpec {
+        name: "im-a".into(),
+        uids: 0..1_000,
+        section_size: 100,
+        step: 10,
+        genesis: Genesis::Start,
+        stores,
+        allocs: Vec::new(),
+    }
 }
 
 /// The file with a checksum that fits.

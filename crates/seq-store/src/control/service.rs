@@ -12,7 +12,7 @@ use std::time::Duration;
 use seq_core::arbiter::Plan;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, SetDefinition, State};
+use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
 use seq_proto::control;
 use seq_proto::reason::{Reason, key};
@@ -29,6 +29,7 @@ use super::reach::ControlCalls;
 use crate::between::arrivals::Arrivals;
 use crate::between::migrations::Departures;
 use crate::between::quarantine::{self, Awaited};
+use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 
 /// How long the response to a departure waits for the other set: it has the section a round trip and a commit later, and
@@ -38,7 +39,7 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The service.
 #[derive(Clone)]
 pub(crate) struct Control {
-    pub(crate) set: Arc<SetDefinition>,
+    pub(crate) set: Arc<DeclaredSet>,
     /// Names of the AllocSvrs in the set file.
     pub(crate) allocs: Arc<BTreeSet<String>>,
     pub(crate) replicated: ReplicatedSet,
@@ -62,7 +63,6 @@ impl ControlService for ControlServer {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
         let this = self.0.get()?;
         let request = request.into_inner();
-        this.check_quarantine()?;
         this.check_register(&request)?;
         this.check_alive(&request)?;
         this.calls.count();
@@ -146,7 +146,7 @@ impl ControlService for ControlServer {
 
 impl Control {
     pub(crate) fn new(
-        set: Arc<SetDefinition>,
+        set: Arc<DeclaredSet>,
         allocs: &[AllocSpec],
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
@@ -161,7 +161,7 @@ impl Control {
     /// # Errors
     /// `QUARANTINED` while the set serves nothing; a malformed id.
     fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
-        self.check_quarantine()?;
+        self.check_defined()?;
         let session = control::session(node, incarnation)?;
         let newest =
             |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
@@ -171,11 +171,15 @@ impl Control {
         Ok(session)
     }
 
-    /// Refuses all calls of a set that was restored and serves nothing yet: its sessions of before are over, and none begins.
-    fn check_quarantine(&self) -> Result<(), Status> {
-        match self.replicated.read(State::is_quarantined) {
-            false => Ok(()),
-            true => Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow()))),
+    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry. One that was
+    /// restored serves nothing for a while: its sessions of before are over, and none begins.
+    fn check_defined(&self) -> Result<(), Status> {
+        match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
+            (true, false) => Ok(()),
+            (true, true) => {
+                Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow())))
+            }
+            (false, _) => Err(Reason::NoSet.status(self.set.undefined())),
         }
     }
 
@@ -195,6 +199,7 @@ impl Control {
                 Reason::BadAddr.status(format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr))
             );
         }
+        self.check_defined()?;
         let lease = Duration::from_millis(request.lease_ms);
         self.replicated.read(|state| state.check_lease(lease)).map_err(|refusal| refused(refusal, None))?;
         if request.token == 0 {

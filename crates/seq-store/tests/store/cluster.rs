@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
@@ -87,6 +87,7 @@ impl Cluster {
             step: 1_000,
             stores: Vec::new(),
             allocs: vec![alloc("a1", 10), alloc("a2", 20)],
+            genesis: Genesis::Start,
         };
         let mut cluster = Cluster {
             spec,

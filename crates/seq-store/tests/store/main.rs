@@ -14,5 +14,6 @@ mod partition;
 mod quorum;
 mod restored;
 mod rollback;
+mod sets;
 mod unreached;
 mod wan;

@@ -145,6 +145,41 @@ fn a_port_for_clients_of_redis_is_an_address_of_its_own() {
 }
 
 #[test]
+fn the_genesis_of_a_set_is_read() {
+    let genesis = |text: &str| parse(Path::new("im.toml"), text).unwrap().spec.genesis;
+    assert_eq!(genesis(GOOD), Genesis::Start);
+    assert_eq!(genesis(&with("step = 10", "step = 10\ngenesis = \"init\"")), Genesis::Init);
+    assert_eq!(genesis(&with("step = 10", "step = 10\ncluster = \"im\"\ngenesis = \"create\"")), Genesis::Create);
+    check(
+        &with("step = 10", "step = 10\ngenesis = \"begin\""),
+        expect![[r#"
+        im.toml:5: genesis: "begin" is none of start, init, create
+    "#]],
+    );
+    check(
+        &with("step = 10", "step = 10\ngenesis = \"create\""),
+        expect![[r#"
+        im.toml:5: genesis: a set that is created in a cluster needs the key cluster, with the value of the other sets
+    "#]],
+    );
+}
+
+#[test]
+fn sets_of_a_cluster_are_checked_against_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = GOOD.replace("step = 10", "step = 10\ncluster = \"c\"");
+    let created = first.replace("\"im\"", "\"im-b\"").replace("h:", "g:").replace("step", "genesis = \"create\"\nstep");
+    std::fs::write(dir.path().join("a.toml"), first).unwrap();
+    std::fs::write(dir.path().join("b.toml"), &created).unwrap();
+    assert_eq!(load_all(&[dir.path().to_owned()]).1, []);
+    std::fs::write(dir.path().join("b.toml"), created.replace("= 100\n", "= 50\n")).unwrap();
+    let text: String = load_all(&[dir.path().to_owned()]).1.iter().map(|problem| format!("{problem}\n")).collect();
+    expect![[r#"
+        sets/b.toml:2: uids: uids 0..1000 in sections of 50 are not 0..1000 in sections of 100 as in set im: all sets of a cluster that a set is created in have the same
+    "#]].assert_eq(&text.replace(&*dir.path().to_string_lossy(), "sets"));
+}
+
+#[test]
 fn sets_are_checked_against_each_other() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.toml"), GOOD).unwrap();
