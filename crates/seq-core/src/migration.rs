@@ -177,8 +177,7 @@ impl Coordinator {
         let Some(set) = &state.set else { return effects };
         let over =
             |one: &Migration| matches!(one.phase, Phase::RolledBack { noted: true } | Phase::Completed { noted: true });
-        if state.migrations.values().all(over) {
-            // Each of their tombstones is confirmed.
+        if state.migrations.values().all(over) && state.sections.unconfirmed() == 0 {
             *self = Coordinator::default();
             return effects;
         }

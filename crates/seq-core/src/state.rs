@@ -36,6 +36,7 @@ mod migration;
 mod migrations;
 mod moves;
 mod record;
+mod recovery;
 mod replicated;
 mod restore;
 mod sections;
@@ -43,12 +44,13 @@ mod set_command;
 
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
-pub use record::{Destination, Gone, Quarantine, Residence, SectionRecord, Tombstone};
+pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
+pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms, SilentDepartures};
 pub use sections::SectionRecords;
 pub use set_command::{
-    Arrival, Arrive, Arrived, Arriving, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
-    SetPace, SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, Arriving, BeginLineage, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
 
 /// The committed state of one set.
@@ -70,15 +72,10 @@ pub struct State {
     pub revision: Revision,
     /// The set's history: a restore begins another one.
     pub lineage: Lineage,
-    /// Whether the set was restored and other sets have not all responded.
-    pub quarantined: bool,
-    /// Restores since the backup that the records in quarantine are of.
-    pub restores: u32,
+    /// What a restored set has learned of the others' records. It is in quarantine for as long as this is there.
+    pub recovery: Option<Recovery>,
     /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
     pub directory: Directory,
-    /// The claims that are records of other sets, as they stated them after the fence of the last restore. What is only
-    /// learned does not count there: it may be of a departure that the restore has lost.
-    pub recalled: Directory,
     /// The other sets.
     pub sets: BTreeMap<SetId, PeerSet>,
     /// Every migration that began here; none is ever removed.
@@ -177,7 +174,8 @@ pub struct NodeRecord {
     pub name: String,
     /// Address of its gRPC port.
     pub addr: String,
-    /// Its newest incarnation, 1 or above; never falls.
+    /// Its newest incarnation, 1 or above; never falls. Those of a later lineage are above those of all earlier ones, so
+    /// that no session of an earlier one is taken for it.
     pub incarnation: Incarnation,
     /// Random number of that incarnation; identifies a repeated registration.
     pub token: u64,
@@ -231,6 +229,8 @@ impl State {
             Command::StartReturn(start) => Answer::ReturnStarted(self.start_return(start)),
             Command::Fence(fence) => Answer::Fenced(self.fence(fence)),
             Command::LearnDirectory(learned) => Answer::DirectoryLearned(self.learn(learned)),
+            Command::LearnRecords(response) => Answer::RecordsLearned(self.learn_records(response)),
+            Command::BeginLineage(begin) => Answer::LineageBegun(self.begin_lineage(*begin)),
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
         }
     }
@@ -426,7 +426,7 @@ impl State {
                 self.nodes.push(NodeRecord {
                     name: name.clone(),
                     addr: addr.clone(),
-                    incarnation: Incarnation(1),
+                    incarnation: Incarnation(self.lineage.first_number()).next(),
                     token: *token,
                     renew_seq: RenewSeq(0),
                     liveness: Liveness(0),
@@ -606,5 +606,7 @@ impl State {
 
 #[cfg(test)]
 mod between_sets;
+#[cfg(test)]
+mod restores;
 #[cfg(test)]
 mod tests;

@@ -348,8 +348,16 @@ reasons! {
         BadPace = "BAD_PACE", [InvalidArgument], Never, Unchanged;
         /// As many migrations began in this set as may.
         TooManyMigrations = "TOO_MANY_MIGRATIONS", [ResourceExhausted], Never, Unchanged;
-        /// A set has not fenced the older lineages of this set.
-        NotFenced = "NOT_FENCED", [FailedPrecondition], Never, Unchanged;
+        /// The lineage counts fewer restores than a set of the cluster knows.
+        TooFewRestores = "TOO_FEW_RESTORES", [FailedPrecondition], Never, Unchanged;
+        /// The set is not in quarantine.
+        NotQuarantined = "NOT_QUARANTINED", [FailedPrecondition], Never, Unchanged;
+        /// Another set has not responded to the fence of this set's lineage.
+        NotResponded = "NOT_RESPONDED", [FailedPrecondition], Never, Unchanged;
+        /// The response is from before the fence was applied there.
+        FenceNotApplied = "FENCE_NOT_APPLIED", [FailedPrecondition], Never, Unchanged;
+        /// The response to the fence is of another set or lineage, or not the next part.
+        BadResponse = "BAD_RESPONSE", [InvalidArgument], Never, Unchanged;
     }
     "Proposals" {
         /// The member of the store is starting.

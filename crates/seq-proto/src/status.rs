@@ -65,7 +65,12 @@ impl Reason {
             SetRefusal::NotArrived { .. } => Reason::NotArrived,
             SetRefusal::BadPace { .. } => Reason::BadPace,
             SetRefusal::TooManyMigrations => Reason::TooManyMigrations,
-            SetRefusal::NotFenced { .. } => Reason::NotFenced,
+            SetRefusal::TooFewRestores { .. } => Reason::TooFewRestores,
+            SetRefusal::NotQuarantined => Reason::NotQuarantined,
+            SetRefusal::NotResponded { .. } => Reason::NotResponded,
+            SetRefusal::FenceNotApplied { .. } => Reason::FenceNotApplied,
+            SetRefusal::BadResponse { .. } => Reason::BadResponse,
+            SetRefusal::BadEpoch { .. } => Reason::BadEpoch,
         }
     }
 

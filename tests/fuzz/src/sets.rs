@@ -60,12 +60,10 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
             Command::Fence(Fence { set: set(input, state)?, lineage: Lineage(input.below(3)? << 32 | input.below(2)?) })
         }
         _ if input.flag()? => {
-            let responded = OTHERS.map(|set| (set, state.sets.get(&set).map_or(Lineage(0), |set| set.fenced))).to_vec();
-            Command::EndQuarantine(EndQuarantine { lineage: Lineage(input.around(state.lineage.0)?), responded })
+            Command::EndQuarantine(EndQuarantine { lineage: Lineage(input.around(state.lineage.0)?) })
         }
         _ => Command::LearnDirectory(LearnDirectory {
             claims: input.some(MAX_ROWS, |input| claim(input, state))?,
-            recalled: input.flag()?,
             sets: input.some(MAX_ROWS, |input| facts(input, state))?,
         }),
     })

@@ -185,7 +185,7 @@ impl Store {
                 closing: false,
             }
         };
-        let learned = LearnDirectory { claims: Vec::new(), recalled: false, sets: vec![facts] };
+        let learned = LearnDirectory { claims: Vec::new(), sets: vec![facts] };
         let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
         assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
     }

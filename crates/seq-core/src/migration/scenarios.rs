@@ -49,16 +49,9 @@ fn set(own: SetId, other: SetId) -> State {
     let mut state = State::default();
     state.apply(&StoreCommand::DefineSet(SetDefinition { name: format!("s{own}"), id: own, layout, homes }));
     let name = format!("s{other}");
-    let facts = SetFacts {
-        id: other,
-        lineage: Lineage(0),
-        revision: Revision(1),
-        name,
-        stores: vec![],
-        allocs: vec![],
-        closing: false,
-    };
-    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
+    let (lineage, revision, stores) = (Lineage(0), Revision(1), vec![]);
+    let facts = SetFacts { id: other, lineage, revision, name, stores, allocs: vec![], closing: false };
+    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![facts] }));
     state
 }
 

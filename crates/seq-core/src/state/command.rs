@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::set_command::{
-    Arrival, Arrive, Arrived, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback, SetPace,
-    SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory,
+    Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
-use super::{SetDefinition, Terms};
+use super::{FenceResponse, SetDefinition, Terms};
 use crate::id::{Epoch, HandoverId, Incarnation, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq};
 use crate::lease::LeaseTerms;
 use crate::limits;
@@ -90,6 +90,10 @@ pub enum Command {
     Fence(Fence),
     /// Keeps what other sets sent of themselves and of sections.
     LearnDirectory(LearnDirectory),
+    /// Keeps a page of another set's response to the fence of this restored set. Applied in order of page.
+    LearnRecords(FenceResponse),
+    /// Begins a newer lineage of a set in quarantine.
+    BeginLineage(BeginLineage),
     /// Ends the quarantine of a restored set.
     EndQuarantine(EndQuarantine),
 }
@@ -233,6 +237,10 @@ pub enum Answer {
     Fenced(Result<(), CommandRefusal>),
     /// Of [`Command::LearnDirectory`]: whether anything was new.
     DirectoryLearned(Result<bool, CommandRefusal>),
+    /// Of [`Command::LearnRecords`]: whether it is the page that was awaited.
+    RecordsLearned(Result<bool, CommandRefusal>),
+    /// Of [`Command::BeginLineage`].
+    LineageBegun(Result<(), CommandRefusal>),
     /// Of [`Command::EndQuarantine`].
     QuarantineEnded(Result<(), CommandRefusal>),
 }

@@ -114,6 +114,8 @@ pub struct SetFacts {
 pub struct PeerSet {
     /// Nothing of an older lineage of it is accepted any more.
     pub fenced: Lineage,
+    /// The newest lineage of it whose fence was accepted: the one that responses are sent to.
+    pub admitted: Lineage,
     /// Whether no section departs to it any more, for good.
     pub closing: bool,
     /// The newest facts; `None` while only its fence is known.

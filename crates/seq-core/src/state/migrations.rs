@@ -78,13 +78,9 @@ impl State {
         }
         let Some(migration) = self.migrations.get(&id) else {
             // A migration of another set: what came by it stays.
-            self.sections.change_known(|_, record| {
-                if let SectionRecord::Resident(residence) = record
-                    && residence.came_by == id
-                {
-                    residence.advance(Residence { came_by: MigrationId(0), ..*residence });
-                }
-            });
+            for residence in self.sections.residents_mut().filter(|residence| residence.came_by == id) {
+                residence.advance(Residence { came_by: MigrationId(0), ..*residence });
+            }
             return Ok(());
         };
         match migration.phase {

@@ -7,11 +7,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::set_command::{
-    Arrival, Arrive, Arrived, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback, SetPace,
-    StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory,
+    Rollback, SetPace, StartMigration, StartReturn,
 };
 use super::{
-    Answer, Command, CommandRefusal, Raise, Reassign, Registration, SetDefinition, Terms, Transfer, Transferred,
+    Answer, Command, CommandRefusal, FenceResponse, Raise, Reassign, Registration, SetDefinition, Terms, Transfer,
+    Transferred,
 };
 use crate::id::{Epoch, Incarnation, MigrationId, NodeId, RenewSeq, SectionId, Seq};
 
@@ -137,6 +138,8 @@ replicated! {
     StartReturn => ReturnStarted(Result<MigrationId, CommandRefusal>), Command::StartReturn;
     Fence => Fenced(Result<(), CommandRefusal>), Command::Fence;
     LearnDirectory => DirectoryLearned(Result<bool, CommandRefusal>), Command::LearnDirectory;
+    FenceResponse => RecordsLearned(Result<bool, CommandRefusal>), Command::LearnRecords;
+    BeginLineage => LineageBegun(Result<(), CommandRefusal>), Command::BeginLineage;
     EndQuarantine => QuarantineEnded(Result<(), CommandRefusal>), Command::EndQuarantine;
 }
 
@@ -186,7 +189,7 @@ mod tests {
         let (to, id, lineage) = (SetId(9), MigrationId(5), Lineage(0));
         let (name, revision) = ("other".into(), Revision(1));
         let facts = SetFacts { id: to, lineage, revision, name, stores: vec![], allocs: vec![], closing: false };
-        assert_eq!(apply(state, LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }), Ok(true));
+        assert_eq!(apply(state, LearnDirectory { claims: vec![], sets: vec![facts] }), Ok(true));
         let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
         let (layout_id, runs) = (layout.id(), vec![SectionRun { first: SectionId(0), sections: 2 }]);
         assert_eq!(apply(state, StartMigration { id, to, lineage, layout_id, runs, pace }), Ok(id));
@@ -211,7 +214,13 @@ mod tests {
         assert_eq!(apply(state, arrive), Ok(vec![Arrival::Arrived, Arrival::Past]));
         let back = StartReturn { of: MigrationId(6), to, id: MigrationId(7), pace, settled: true };
         assert_eq!(apply(state, back), Ok(MigrationId(7)));
-        assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1) }), Ok(()));
-        assert_eq!(apply(state, EndQuarantine { lineage, responded: vec![] }), Ok(()));
+        assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1 << 32) }), Ok(()));
+        let (first, next) = (SectionId(0), None);
+        let (records, sets) = (vec![], vec![]);
+        let response = FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets };
+        assert_eq!(apply(state, response), Ok(false), "the set is not in quarantine");
+        assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
+        let begin = BeginLineage { lineage: Lineage(2 << 32) };
+        assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));
     }
 }

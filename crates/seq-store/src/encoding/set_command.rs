@@ -5,8 +5,8 @@ use std::time::Duration;
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::state::{
-    self, Arrive, Arrived, Arriving, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
-    SetPace, StartMigration, StartReturn,
+    self, Arrive, Arrived, Arriving, BeginLineage, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
@@ -14,6 +14,7 @@ use seq_core::{
 
 use super::Contradiction;
 use super::command::{Runs, nanos};
+use super::recovery_columns::FenceResponse;
 
 /// A command between sets. The order of the variants is the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
@@ -80,13 +81,14 @@ pub(crate) enum SetCommand {
     },
     LearnDirectory {
         claims: Claims,
-        recalled: bool,
         sets: Vec<Facts>,
     },
     EndQuarantine {
         lineage: u64,
-        responded: Vec<u64>,
-        lineages: Vec<u64>,
+    },
+    LearnRecords(Box<FenceResponse>),
+    BeginLineage {
+        lineage: u64,
     },
 }
 
@@ -264,14 +266,13 @@ impl SetCommand {
             state::Command::Fence(fence) => SetCommand::Fence { set: fence.set.0, lineage: fence.lineage.0 },
             state::Command::LearnDirectory(learned) => SetCommand::LearnDirectory {
                 claims: Claims::from_core(&learned.claims),
-                recalled: learned.recalled,
                 sets: learned.sets.iter().map(Facts::from).collect(),
             },
-            state::Command::EndQuarantine(end) => SetCommand::EndQuarantine {
-                lineage: end.lineage.0,
-                responded: end.responded.iter().map(|(set, _)| set.0).collect(),
-                lineages: end.responded.iter().map(|(_, lineage)| lineage.0).collect(),
-            },
+            state::Command::LearnRecords(response) => {
+                SetCommand::LearnRecords(Box::new(FenceResponse::from_core(response)))
+            }
+            state::Command::BeginLineage(begin) => SetCommand::BeginLineage { lineage: begin.lineage.0 },
+            state::Command::EndQuarantine(end) => SetCommand::EndQuarantine { lineage: end.lineage.0 },
             section => SetCommand::from_section(section),
         }
     }
@@ -356,10 +357,17 @@ impl SetCommand {
             SetCommand::Fence { set, lineage } => {
                 state::Command::Fence(Fence { set: SetId(set), lineage: Lineage(lineage) })
             }
-            SetCommand::LearnDirectory { claims, recalled, sets } => {
+            SetCommand::LearnDirectory { claims, sets } => {
                 let sets = sets.into_iter().map(state::SetFacts::from).collect();
-                state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, recalled, sets })
+                state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, sets })
             }
+            SetCommand::EndQuarantine { lineage } => {
+                state::Command::EndQuarantine(EndQuarantine { lineage: Lineage(lineage) })
+            }
+            SetCommand::BeginLineage { lineage } => {
+                state::Command::BeginLineage(BeginLineage { lineage: Lineage(lineage) })
+            }
+            SetCommand::LearnRecords(response) => state::Command::LearnRecords(response.into_core()?),
             columns => return columns.into_rows(),
         })
     }
@@ -389,13 +397,6 @@ impl SetCommand {
                 let sections = sections.into_iter().map(SectionId).zip(epochs.into_iter().map(Epoch)).collect();
                 let ended = ended.into_iter().map(MigrationId).collect();
                 Ok(state::Command::Arrived(Arrived { at: SetId(at), lineage: Lineage(lineage), sections, ended }))
-            }
-            SetCommand::EndQuarantine { lineage, responded, lineages } => {
-                if lineages.len() != responded.len() {
-                    return Err("the columns of responses differ in length");
-                }
-                let responded = responded.into_iter().map(SetId).zip(lineages.into_iter().map(Lineage)).collect();
-                Ok(state::Command::EndQuarantine(EndQuarantine { lineage: Lineage(lineage), responded }))
             }
             other => unreachable!("{other:?} has no columns"),
         }
