@@ -94,16 +94,19 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
     // The second restore is of the same backup, as if it were the only one left.
     for (dirs, nth) in [("second", "1"), ("third", "2")] {
         kill(&mut stores);
-        kill(&mut allocs);
+        // a1 goes on, and has seen more than the backup has.
+        allocs[1].kill();
         let restored = set.restore(&backup, dirs, nth);
-        assert_eq!(digits(&restored["lineage"]) >> 32, nth.parse().unwrap(), "{restored}");
+        assert_eq!(digits(&restored["lineage"]) >> 32, nth.parse::<u64>().unwrap(), "{restored}");
         assert_eq!(restored["quarantined"], 100, "{restored}");
         stores = set.stores(dirs);
-        allocs = ["a1", "a2"].map(|name| set.alloc(name));
+        allocs[1] = set.alloc("a2");
         let numbers = set.next();
         assert_above(&numbers, &highest);
         highest = set.next();
         assert_above(&highest, &numbers);
+        let over = allocs[0].log().matches("this incarnation is over").count();
+        assert_eq!(over.to_string(), nth, "a1 serves again under a session of the new lineage alone");
         let status = seqsvr_json(&["status", "--set", &set.file]);
         assert_eq!(status["healthy"], true, "{status:#}");
     }

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         grouped(quarantined.into())
     ))?;
     output.line(format_args!(
-        "margin: every ceiling rises by {} numbers; no user may have got more since the backup",
+        "margin: every ceiling rises by {} numbers or more; no user may have got as many since the backup",
         grouped(margin)
     ))?;
     output.line("next: restore the other stores from the same file with the same --nth, then start all of them")?;

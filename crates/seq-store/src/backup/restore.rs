@@ -95,7 +95,7 @@ fn check(backup: &Backup, config: &RestoreConfig) -> Result<(), RestoreError> {
 
 /// The lineage of the nth restore since the backup; `None` where its count does not fit.
 fn lineage(backup: &Backup, nth: u32) -> Option<Lineage> {
-    let count = u32::try_from(backup.state().0.lineage.0 >> 32).ok()?.checked_add(nth).filter(|_| nth > 0)?;
+    let count = backup.state().0.least_restores().checked_add(nth.checked_sub(1)?)?;
     let digest = Sha256::new()
         .chain_update(b"seqsvr lineage")
         .chain_update(backup.checksum)

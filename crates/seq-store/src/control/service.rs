@@ -163,6 +163,7 @@ impl Control {
     fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
         self.check_defined()?;
         let session = control::session(node, incarnation)?;
+        self.check_lineage(session)?;
         let newest =
             |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
         if self.replicated.read(newest) {
@@ -171,14 +172,23 @@ impl Control {
         Ok(session)
     }
 
+    /// Ends a session of an older lineage: incarnations begin above those of all older ones, and the ids of nodes anew.
+    fn check_lineage(&self, session: Session) -> Result<(), Status> {
+        let Session { node, incarnation: given } = session;
+        let current = Incarnation(self.replicated.read(|state| state.lineage.first_number()));
+        if given >= current {
+            return Ok(());
+        }
+        // Without an address: the id may be that of another node by now.
+        Err(refused(CommandRefusal::OtherIncarnation { node, current, given }, None))
+    }
+
     /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry. One that was
     /// restored serves nothing for a while: its sessions of before are over, and none begins.
     fn check_defined(&self) -> Result<(), Status> {
         match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
             (true, false) => Ok(()),
-            (true, true) => {
-                Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow())))
-            }
+            (true, true) => Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow()))),
             (false, _) => Err(Reason::NoSet.status(self.set.undefined())),
         }
     }

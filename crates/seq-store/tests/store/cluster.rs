@@ -41,6 +41,8 @@ pub(crate) enum Disk {
 }
 
 pub(crate) struct Cluster {
+    /// Name of the cluster.
+    pub(crate) name: String,
     pub(crate) spec: SetSpec,
     pub(crate) options: StoreOptions,
     pub(crate) data: Vec<DataDir>,
@@ -90,6 +92,7 @@ impl Cluster {
             genesis: Genesis::Start,
         };
         let mut cluster = Cluster {
+            name: "im-a".into(),
             spec,
             options: StoreOptions { lease_wait: LEASE_WAIT, ..StoreOptions::DEFAULTS },
             data: Vec::new(),
@@ -150,7 +153,7 @@ impl Cluster {
         spec.stores.retain(|store| named.contains(&store.id));
         StoreConfig {
             spec,
-            cluster: self.spec.name.clone(),
+            cluster: self.name.clone(),
             id,
             data: self.data[id as usize - 1].clone(),
             join: self.joins.contains(&id),

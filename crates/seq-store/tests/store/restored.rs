@@ -1,7 +1,11 @@
 //! A store that is restored from a backup: its members form a group, and its set is in quarantine.
 
+use std::path::Path;
+use std::time::Duration;
+
 use seq_proto::v1::backup_service_client::BackupServiceClient;
-use seq_proto::v1::{CreateBackupRequest, RegisterRequest};
+use seq_proto::v1::inter_set_service_client::InterSetServiceClient;
+use seq_proto::v1::{Between, CreateBackupRequest, ExchangeRequest, RegisterRequest, RenewRequest, SetFacts};
 use seq_store::DataDir;
 use seq_store::backup::{Backup, RestoreConfig, restore};
 
@@ -20,13 +24,29 @@ async fn backup(cluster: &Cluster) -> Backup {
     Backup::decode(&file).unwrap()
 }
 
+/// Restores all members in directories of this one.
+fn restored(cluster: &mut Cluster, backup: &Backup, place: &Path) {
+    for id in cluster.ids() {
+        let (spec, name, dir) = (cluster.spec.clone(), cluster.name.clone(), place.join(id.to_string()));
+        restore(backup, &RestoreConfig { spec, cluster: name, id, dir: dir.clone(), nth: 1 }).unwrap();
+        cluster.data[id as usize - 1] = DataDir::Path(dir);
+    }
+}
+
+/// What a set states of itself, and that it learns of another one.
+async fn exchange(cluster: &Cluster, facts: Option<SetFacts>) -> SetFacts {
+    let from_set_id = facts.as_ref().map_or(1, |facts| facts.id);
+    let between = Some(Between { cluster: cluster.name.clone(), from_set_id, ..Between::default() });
+    let mut member = InterSetServiceClient::new(channel(cluster.addr(1)));
+    let response = member.exchange(ExchangeRequest { between, facts, ..Default::default() }).await.unwrap();
+    response.into_inner().sets.into_iter().next().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
     let mut cluster = Cluster::started(3, Disk::Sled).await;
     let session = cluster.register("a1", 1).await;
-    let (version, update) = cluster.owns(&session, 10).await;
-    assert!(version > 0);
-    drop(update);
+    cluster.owns(&session, 10).await;
     let follower = cluster.follower().await;
     let mut other = BackupServiceClient::new(channel(cluster.addr(follower)));
     assert_eq!(reason(other.create_backup(CreateBackupRequest::default()).await), "NOT_LEADER");
@@ -34,14 +54,8 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
     let before = cluster.level().await;
     cluster.stop_all().await;
 
-    let (spec, name) = (cluster.spec.clone(), cluster.spec.name.clone());
     let place = tempfile::tempdir().unwrap();
-    for id in cluster.ids() {
-        let dir = place.path().join(id.to_string());
-        let config = RestoreConfig { spec: spec.clone(), cluster: name.clone(), id, dir: dir.clone(), nth: 1 };
-        restore(&backup, &config).unwrap();
-        cluster.data[id as usize - 1] = DataDir::Path(dir);
-    }
+    restored(&mut cluster, &backup, place.path());
     for id in cluster.ids() {
         cluster.start(id).await;
     }
@@ -61,7 +75,7 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
 
     // Neither a session of before nor another one is let in.
     let mut control = cluster.control(leader);
-    let renewed = control.renew(seq_proto::v1::RenewRequest {
+    let renewed = control.renew(RenewRequest {
         node_id: session.node_id,
         incarnation: session.incarnation,
         renew_seq: 2,
@@ -90,4 +104,45 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
     })
     .await;
     cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quarantine_lasts_until_every_other_set_has_fenced_the_older_lineages() {
+    let mut one = Cluster::new(1, Disk::Sled);
+    // Longer than the leases of these tests, which are half a second.
+    one.options.lease_wait = Duration::from_secs(1);
+    let mut other = Cluster::new(1, Disk::Memory);
+    other.spec.name = "im-b".into();
+    for cluster in [&mut one, &mut other] {
+        cluster.start_all().await;
+        cluster.ready().await;
+    }
+    let facts = exchange(&one, None).await;
+    let facts = exchange(&other, Some(facts)).await;
+    exchange(&one, Some(facts)).await;
+    let session = one.register("a1", 1).await;
+    let backup = backup(&one).await;
+    one.stop_all().await;
+    other.stop_all().await;
+
+    let place = tempfile::tempdir().unwrap();
+    restored(&mut one, &backup, place.path());
+    one.start_all().await;
+    until("the other set is awaited by name", async || {
+        let awaited = one.status(1).await.quarantine;
+        awaited.contains("set \"im-b\" has not responded to the fence").then_some(())
+    })
+    .await;
+
+    other.start_all().await;
+    one.ready().await;
+    let status = one.status(1).await;
+    assert_eq!((status.quarantine.as_str(), status.lineage >> 32), ("", 1));
+    // The session of before is over, as after any later registration; the next one is of the new lineage.
+    let refusal = one.renew(&session, 2).await.unwrap_err();
+    assert_eq!(seq_proto::status::metadata(&refusal, "current"), Some((1u64 << 32).to_string()));
+    assert_eq!(reason(Err::<(), _>(refusal)), "OTHER_INCARNATION");
+    assert_eq!(one.register("a1", 2).await.incarnation, (1 << 32) + 1);
+    one.stop_all().await;
+    other.stop_all().await;
 }
