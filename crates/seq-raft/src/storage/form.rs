@@ -1,5 +1,5 @@
-//! Forms the data directory of a member from a state, for a group that is restored: each member of the new group forms its
-//! own, offline, and all from the same seed.
+//! Forms the data directory of a member from a state, for a group that is restored: each member of the new group forms
+//! its own, offline, and all from the same seed.
 //!
 //! The directory begins with a snapshot of the state, whose list of members is the new group. Each member must know the
 //! directories of the others without a message, so their nonces are derived from the seed.
@@ -44,11 +44,11 @@ pub struct RestoredGroup<'a> {
     pub seed: [u8; 32],
 }
 
-/// Forms the data directory of member `id` with this state. The directory is made if it is missing; else it is empty. Blocks
-/// while it writes; the process must not read other directories meanwhile.
+/// Forms the data directory of member `id` with this state. The directory is made if it is missing; else it is empty.
+/// Blocks while it writes; the process must not read other directories meanwhile.
 ///
-/// Once the member has run, its directory is never formed again from the same seed: the member would vote without what it
-/// acknowledged, and the others know the directory. It is replaced under a new id instead.
+/// Once the member has run, its directory is never formed again from the same seed: the member would vote without what
+/// it acknowledged, and the others know the directory. It is replaced under a new id instead.
 ///
 /// # Errors
 /// The directory is not empty, in use, or cannot be written. What was written remains, and is not taken for data.

@@ -24,8 +24,8 @@ pub struct RestoreConfig {
     pub id: u64,
     /// Its data directory; missing or empty.
     pub dir: PathBuf,
-    /// Which restore this is since the backup was made, 1 or above. Ceilings and epochs are raised once for each: two restores
-    /// under one number allocate the same numbers.
+    /// Which restore this is since the backup was made, 1 or above. Ceilings and epochs are raised once for each: two
+    /// restores under one number allocate the same numbers.
     pub nth: u32,
 }
 
@@ -172,6 +172,7 @@ impl RestoreError {
     /// Whether something may have been written before the error.
     #[must_use]
     pub fn may_have_written(&self) -> bool {
-        matches!(self, RestoreError::Dir(error) if !matches!(error, OpenError::NotEmpty { .. } | OpenError::InUse { .. }))
+        let RestoreError::Dir(error) = self else { return false };
+        !matches!(error, OpenError::NotEmpty { .. } | OpenError::InUse { .. })
     }
 }

@@ -183,8 +183,8 @@ impl Control {
         Err(refused(CommandRefusal::OtherIncarnation { node, current, given }, None))
     }
 
-    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry. One that was
-    /// restored serves nothing for a while: its sessions of before are over, and none begins.
+    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry. One that
+    /// was restored serves nothing for a while: its sessions of before are over, and none begins.
     fn check_defined(&self) -> Result<(), Status> {
         match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
             (true, false) => Ok(()),
