@@ -4,10 +4,11 @@
 //! The directory begins with a snapshot of the state, whose list of members is the new group. Each member must know the
 //! directories of the others without a message, so their nonces are derived from the seed.
 //!
-//! **Invariant:** the identity is written last. Without it no process takes the directory for one, whatever else is in it.
+//! **Invariant:** the identity is written last. Without it no process takes the directory for one, whatever else is in
+//! it.
 //!
-//! **Invariant:** a directory is formed once. One that is formed again from the same seed has the same nonce, and lacks what
-//! it acknowledged since: see [`form_restored`].
+//! **Invariant:** a directory is formed once. One that is formed again from the same seed has the same nonce, and lacks
+//! what it acknowledged since: see [`form_restored`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -6,8 +6,8 @@
 //!
 //! Numbers are little-endian; the header is a `BackupHeader` of `backup.proto`, the state a body of [`SetState`].
 //!
-//! **Invariant:** the checksum stands at the end in every format, and is checked before the version: a flipped bit is reported
-//! as damage and never as a newer format.
+//! **Invariant:** the checksum stands at the end in every format, and is checked before the version: a flipped bit is
+//! reported as damage and never as a newer format.
 
 use prost::Message;
 use seq_proto::v1::BackupHeader;

@@ -1,7 +1,7 @@
 //! Forms the data directory of a member from a backup, offline. Each member does so by itself, from the same file.
 //!
-//! **Invariant:** what the directory begins with depends on the backup, the set file and the number of the restore alone, so
-//! all members begin with the same state, lineage and list of members.
+//! **Invariant:** what the directory begins with depends on the backup, the set file and the number of the restore
+//! alone, so all members begin with the same state, lineage and list of members.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! Ends the quarantine of a restored set, beside the leader: when the leases of its older lineages are over, and every
 //! other set has fenced those lineages.
 //!
-//! **Invariant:** nothing ends a quarantine but the entry that the state accepts: it refuses one without the responses of all
-//! sets that it knows. The wait is counted from when this process leads and has the restored state, which is after the
-//! restore, so a new leader waits anew.
+//! **Invariant:** nothing ends a quarantine but the entry that the state accepts: it refuses one without the responses
+//! of all sets that it knows. The wait is counted from when this process leads and has the restored state, which is
+//! after the restore, so a new leader waits anew.
 
 use std::time::Duration;
 
