@@ -5,6 +5,7 @@
 
 mod alloc;
 mod alloc_state;
+mod backup;
 mod bench;
 mod check;
 mod cli;
@@ -24,6 +25,7 @@ mod panic;
 mod port_kind;
 mod process;
 mod replay;
+mod restore;
 mod serve;
 mod services;
 mod set_file;
@@ -68,6 +70,8 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
+        Command::Backup(command) => backup::run(command, output),
+        Command::Restore(args) => restore::run(&args, output),
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
         Command::Replay(args) => client_runtime()?.block_on(replay::run(args, output)),
         Command::Bench(args) => client_runtime()?.block_on(bench::run(args, output)),

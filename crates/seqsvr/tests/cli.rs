@@ -51,6 +51,8 @@ fn the_help_is_a_page() {
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
+              backup       Makes a backup of a set, or shows one
+              restore      Forms a store's data directory from a backup, before the store starts
               services     Lists the gRPC services of a node
               replay       Replays a recorded message trace through the service and checks every response
               bench        Measures throughput and latency, and checks the order of every number
