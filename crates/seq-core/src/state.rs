@@ -31,6 +31,7 @@ use crate::lease::LeaseTerms;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 
+mod closing;
 mod command;
 mod migration;
 mod migrations;
@@ -42,6 +43,7 @@ mod restore;
 mod sections;
 mod set_command;
 
+pub use closing::Closing;
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
 pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
@@ -49,8 +51,8 @@ pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms, SilentDepartures};
 pub use sections::SectionRecords;
 pub use set_command::{
-    Arrival, Arrive, Arrived, Arriving, BeginLineage, Complete, Depart, DepartSilent, EndQuarantine, Fence,
-    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    Fingerprint, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
 
 /// The committed state of one set.
@@ -72,6 +74,8 @@ pub struct State {
     pub revision: Revision,
     /// The set's history: a restore begins another one.
     pub lineage: Lineage,
+    /// Whether the set takes sections.
+    pub closing: Closing,
     /// What a restored set has learned of the others' records. It is in quarantine for as long as this is there.
     pub recovery: Option<Recovery>,
     /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
@@ -229,6 +233,7 @@ impl State {
             Command::StartReturn(start) => Answer::ReturnStarted(self.start_return(start)),
             Command::Fence(fence) => Answer::Fenced(self.fence(fence)),
             Command::LearnDirectory(learned) => Answer::DirectoryLearned(self.learn(learned)),
+            Command::Close(close) => Answer::Closed(self.close(close)),
             Command::LearnRecords(response) => Answer::RecordsLearned(self.learn_records(response)),
             Command::BeginLineage(begin) => Answer::LineageBegun(self.begin_lineage(*begin)),
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
@@ -335,7 +340,8 @@ impl State {
             name: set.name.clone(),
             stores,
             allocs: allocs.map(|node| node.addr.clone()).collect(),
-            closing: false,
+            closing: self.closing,
+            refuses: self.refuses(),
         })
     }
 

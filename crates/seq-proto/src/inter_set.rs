@@ -2,7 +2,7 @@
 
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
-use seq_core::state::{Arrival, Arrive, Arriving, FenceResponse, RecordClaim, SetFacts};
+use seq_core::state::{Arrival, Arrive, Arriving, Closing, FenceResponse, RecordClaim, SetFacts};
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, MigrationId, NodeId, Revision, SectionId, Seq, SetId, limits,
 };
@@ -13,8 +13,19 @@ use crate::v1::{self, ArrivalOutcome};
 
 impl From<&SetFacts> for v1::SetFacts {
     fn from(facts: &SetFacts) -> v1::SetFacts {
-        let SetFacts { id, lineage, revision, name, stores, allocs, closing } = facts.clone();
-        v1::SetFacts { id: id.0, lineage: lineage.0, revision: revision.0, name, stores, allocs, closing }
+        let SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses } = facts.clone();
+        v1::SetFacts {
+            id: id.0,
+            lineage: lineage.0,
+            revision: revision.0,
+            name,
+            stores,
+            allocs,
+            closing: closing > Closing::Open,
+            closed: closing == Closing::Closed,
+            refused_set_ids: refuses.iter().map(|(set, _)| set.0).collect(),
+            refused_lineages: refuses.iter().map(|(_, lineage)| lineage.0).collect(),
+        }
     }
 }
 
@@ -23,7 +34,7 @@ impl From<&SetFacts> for v1::SetFacts {
 /// # Errors
 /// The refusal, which names the fact.
 pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
-    let v1::SetFacts { id, lineage, revision, name, stores, allocs, closing } = facts.clone();
+    let v1::SetFacts { id, lineage, revision, name, stores, allocs, closing, closed, .. } = facts.clone();
     if id == 0 || name.is_empty() || name.len() > limits::MAX_NAME_BYTES {
         let text = format!("facts of set {id} with name {name:?}: a set has an id and a name of up to 63 characters");
         return Err(Reason::UnknownSet.status(text));
@@ -37,8 +48,23 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
         );
         return Err(Reason::BadAddr.status(text));
     }
+    let (sets, lineages) = (&facts.refused_set_ids, &facts.refused_lineages);
+    if sets.len() != lineages.len() || sets.len() > limits::MAX_SETS {
+        let lens = (sets.len(), lineages.len());
+        let text = format!(
+            "facts of set {name:?}: {lens:?} refused sets and lineages: send up to {} of each",
+            limits::MAX_SETS
+        );
+        return Err(Reason::ListsMismatch.status(text));
+    }
+    let refuses = sets.iter().copied().map(SetId).zip(lineages.iter().copied().map(Lineage)).collect();
+    let closing = match (closed, closing) {
+        (true, _) => Closing::Closed,
+        (false, true) => Closing::Closing,
+        (false, false) => Closing::Open,
+    };
     let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
-    Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing })
+    Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses })
 }
 
 impl From<&FenceResponse> for v1::FenceResponse {

@@ -58,6 +58,8 @@ impl Reason {
             SetRefusal::OtherLineage { .. } => Reason::OtherLineage,
             SetRefusal::OldLineage { .. } => Reason::OldLineage,
             SetRefusal::BadRuns => Reason::BadRuns,
+            SetRefusal::StalePlan { .. } => Reason::StalePlan,
+            SetRefusal::NotEmpty { .. } | SetRefusal::MayReturn { .. } => Reason::SetNotEmpty,
             SetRefusal::NotResident { .. } => Reason::NotResident,
             SetRefusal::SectionMigrates { .. } => Reason::SectionMigrates,
             SetRefusal::OtherMigration { .. } => Reason::UnknownMigration,

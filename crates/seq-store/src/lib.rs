@@ -11,6 +11,7 @@
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
 //! | `backup` | backups of a set, and members that are restored from one |
+//! | `set_admin` | requests of operators about sets and migrations |
 //! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
@@ -31,6 +32,7 @@ pub mod fuzzing;
 mod leader_link;
 mod replicated_set;
 mod server;
+mod set_admin;
 mod store;
 
 pub use config::{ConfigError, StoreConfig, StoreOptions};

@@ -15,6 +15,7 @@ use seq_proto::v1::control_service_server::{self, ControlServiceServer};
 use seq_proto::v1::inter_set_service_server::{self, InterSetServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
 use seq_proto::v1::raft_service_server::{self, RaftServiceServer};
+use seq_proto::v1::set_admin_service_server::{self, SetAdminServiceServer};
 use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
 use seq_raft::{Gate, MAX_MESSAGE_BYTES, MemberAdmin, RaftNode, RaftServer};
 use tonic::service::Routes;
@@ -26,6 +27,7 @@ use crate::between::service::InterSetServer;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
 use crate::leader_link::LeaderHop;
+use crate::set_admin::SetAdminServer;
 
 /// Unread bytes of one call in transit: a batch of entries arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
@@ -50,6 +52,7 @@ pub(crate) struct Services {
     pub(crate) nodes: NodeServer,
     pub(crate) inter_set: InterSetServer,
     pub(crate) backup: BackupServer,
+    pub(crate) sets: SetAdminServer,
     /// The way to the leader, for every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
@@ -67,6 +70,7 @@ impl Services {
             nodes: NodeServer(Gate::closed()),
             inter_set: InterSetServer(Gate::closed()),
             backup: BackupServer(Gate::closed()),
+            sets: SetAdminServer { local: Gate::closed(), leader: leader.clone() },
             leader,
         }
     }
@@ -99,6 +103,9 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let sets = SetAdminServiceServer::new(services.sets)
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
     let port = Port {
         name: "store server",
         admission: services.admission,
@@ -114,6 +121,7 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
             node_admin_service_server::SERVICE_NAME,
             inter_set_service_server::SERVICE_NAME,
             backup_service_server::SERVICE_NAME,
+            set_admin_service_server::SERVICE_NAME,
         ],
     };
     let routes = Routes::new(raft)
@@ -122,7 +130,8 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
         .add_service(members)
         .add_service(nodes)
         .add_service(inter_set)
-        .add_service(backup);
+        .add_service(backup)
+        .add_service(sets);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
 }

@@ -26,6 +26,7 @@ use crate::definition::{self, DeclaredSet, SetMismatch};
 use crate::leader_link::LeaderLink;
 use crate::replicated_set::{RaisesApplied, ReplicatedSet, SetState, read_state};
 use crate::server::{self, Services};
+use crate::set_admin::SetAdmin;
 
 /// Most connections to one other member: for Raft's messages, for control calls, and for the probes of a start.
 const CONNECTIONS_PER_MEMBER: usize = 4;
@@ -203,6 +204,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
     services.backup.0.open(Backups::new(&cluster, replicated.clone()));
+    services.sets.local.open(SetAdmin::new(set.clone(), between.clone(), progress));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
 

@@ -78,7 +78,8 @@ fn newest(migrations: &BTreeMap<MigrationId, Migration>, pick: usize) -> Option<
 
 fn facts(set: usize, lineage: Lineage) -> SetFacts {
     let (name, stores) = (format!("s{set}"), vec![format!("s{set}:1")]);
-    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, stores, allocs: vec![], closing: false }
+    let (closing, refuses) = (Closing::Open, vec![]);
+    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, stores, allocs: vec![], closing, refuses }
 }
 
 impl World {
@@ -132,6 +133,7 @@ impl World {
         let after = *self.states[set].sections.get(section).unwrap();
         assert!(after.fence() >= before.fence(), "{command:?}: the fence fell from {before:?} to {after:?}");
         let SectionRecord::Resident(record) = after else { return };
+        assert!(self.states[set].closing < Closing::Closed, "{command:?}: section {section} is in a closed set");
         let homes = (0..SETS).filter(|set| self.states[*set].sections.resident(section).is_some()).count();
         assert_eq!(homes, 1, "{command:?}: section {section} has {homes} residences");
         let highest = self.ceilings.entry(section).or_default();
@@ -246,7 +248,8 @@ impl World {
         let state = &self.states[set];
         let runs = vec![SectionRun { first: section, sections: 1 }];
         let (lineage, layout_id) = (state.lineage, state.set.as_ref().unwrap().layout.id());
-        let start = StartMigration { id, to: set_id(to), lineage, layout_id, runs, pace: PACE };
+        let (to, fingerprint) = (set_id(to), state.fingerprint(set_id(to), &runs).unwrap_or(Fingerprint(0)));
+        let start = StartMigration { id, to, lineage, layout_id, runs, pace: PACE, fingerprint };
         if self.apply(set, &Command::StartMigration(start)) == Answer::MigrationStarted(Ok(id)) {
             self.reach("started");
         }
@@ -355,7 +358,7 @@ impl World {
     /// Set `to` learns what set `from` knows.
     fn gossip(&mut self, from: usize, to: usize) {
         let claims = self.states[from].directory.runs().collect();
-        let sets = if from == to { vec![] } else { vec![facts(from, self.states[from].lineage)] };
+        let sets = if from == to { vec![] } else { vec![self.states[from].facts(vec![]).unwrap()] };
         self.apply(to, &Command::LearnDirectory(LearnDirectory { claims, sets }));
     }
 
@@ -483,7 +486,18 @@ impl World {
             88..93 if restores => self.fence(set, other),
             93..96 if restores => self.end_quarantine(set),
             96 if restores => self.send_as_older_session(b),
+            97 if c.is_multiple_of(2) => self.close(set),
             _ => {}
+        }
+    }
+
+    /// Closes a set, unless no other one would be left open.
+    fn close(&mut self, set: usize) {
+        let open = |other: &usize| *other != set && self.states[*other].closing == Closing::Open;
+        if (0..SETS).any(|other| open(&other))
+            && let Answer::Closed(Ok(closing)) = self.apply(set, &Command::Close(Close))
+        {
+            self.reach(if closing == Closing::Closed { "closed at once" } else { "closing" });
         }
     }
 
@@ -522,6 +536,14 @@ impl World {
         self.deliver_from(0);
         (0..SETS).for_each(|set| self.coordinate(set));
         self.deliver_from(0);
+        // A closing set is closed once the others state that nothing is on its way there; all messages come once more.
+        for pair in 0..2 * SETS * SETS {
+            self.gossip(pair / SETS % SETS, pair % SETS);
+        }
+        self.deliver_from(0);
+        if self.states.iter().any(|state| state.closing == Closing::Closed) {
+            self.reach("closed");
+        }
         for section in (0..SECTIONS).map(SectionId) {
             let homes: Vec<usize> =
                 (0..SETS).filter(|set| self.states[*set].sections.resident(section).is_some()).collect();
@@ -539,7 +561,7 @@ impl World {
 }
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<(u8, usize, usize, usize)>> {
-    prop::collection::vec((0..97u8, 0..60usize, 0..60usize, 0..60usize), 40..most)
+    prop::collection::vec((0..98u8, 0..60usize, 0..60usize, 0..60usize), 40..most)
 }
 
 fn run(steps: Vec<(u8, usize, usize, usize)>, restores: bool) -> World {
@@ -586,7 +608,8 @@ fn explore(restores: bool) -> BTreeMap<&'static str, u64> {
 #[test]
 fn sections_are_in_one_set_whatever_the_order_of_messages() {
     let reached = explore(false);
-    for what in ["started", "exact start", "departed silently", "thawed", "returned", "completed"] {
+    for what in ["started", "exact start", "departed silently", "thawed", "returned", "completed", "closing", "closed"]
+    {
         assert!(reached.get(what).is_some_and(|times| *times > 10), "{what}: {reached:?}");
     }
 }
@@ -594,7 +617,8 @@ fn sections_are_in_one_set_whatever_the_order_of_messages() {
 #[test]
 fn sections_are_in_one_set_after_restores() {
     let reached = explore(true);
-    let between = ["started", "exact start", "restored", "quarantine over", "several in quarantine"];
+    let between =
+        ["started", "exact start", "restored", "quarantine over", "several in quarantine", "closing", "closed"];
     let responses = ["home", "gone", "tombstone in a response", "response of an older lineage"];
     for what in between.into_iter().chain(responses) {
         assert!(reached.get(what).is_some_and(|times| *times > 10), "{what}: {reached:?}");

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::set_command::{
-    Arrival, Arrive, Arrived, BeginLineage, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory,
-    Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
-use super::{FenceResponse, SetDefinition, Terms};
+use super::{Closing, FenceResponse, SetDefinition, Terms};
 use crate::id::{Epoch, HandoverId, Incarnation, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq};
 use crate::lease::LeaseTerms;
 use crate::limits;
@@ -96,6 +96,8 @@ pub enum Command {
     BeginLineage(BeginLineage),
     /// Ends the quarantine of a restored set.
     EndQuarantine(EndQuarantine),
+    /// Closes this set for good.
+    Close(Close),
 }
 
 /// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
@@ -243,6 +245,8 @@ pub enum Answer {
     LineageBegun(Result<(), CommandRefusal>),
     /// Of [`Command::EndQuarantine`].
     QuarantineEnded(Result<(), CommandRefusal>),
+    /// Of [`Command::Close`].
+    Closed(Result<Closing, CommandRefusal>),
 }
 
 /// Why a command changed nothing.

@@ -203,6 +203,7 @@ impl State {
                 _ => {}
             }
         }
+        self.settle_closing();
         noted
     }
 
@@ -271,6 +272,7 @@ impl State {
         if changed {
             self.route_version = version;
         }
+        self.settle_closing();
         Ok(changed)
     }
 

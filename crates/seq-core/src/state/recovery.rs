@@ -13,7 +13,7 @@ use core::time::Duration;
 
 use super::record::SectionRecord;
 use super::set_command::SetRefusal;
-use super::{CommandRefusal, PeerSet, State};
+use super::{Closing, CommandRefusal, PeerSet, State};
 use crate::directory::Claim;
 use crate::id::{Epoch, Lineage, MigrationId, SectionId, Seq, SetId};
 use crate::limits;
@@ -51,6 +51,8 @@ pub struct FenceResponse {
     pub records: Vec<(SectionId, RecordClaim)>,
     /// The other sets that it knows: the restored set requests their responses, too.
     pub sets: Vec<SetId>,
+    /// Whether it takes no more sections: the backup may lack that.
+    pub closing: bool,
 }
 
 /// What a set in quarantine has learned.
@@ -93,7 +95,8 @@ impl State {
         let records: Vec<(SectionId, RecordClaim)> = claims.by_ref().take(limits::MAX_MOVES).collect();
         let next = claims.next().map(|(section, _)| section);
         let sets = self.sets.keys().copied().filter(|set| *set != to).collect();
-        Ok(FenceResponse { set: own, lineage: self.lineage, fenced: lineage, first, next, records, sets })
+        let closing = self.closing > Closing::Open;
+        Ok(FenceResponse { set: own, lineage: self.lineage, fenced: lineage, first, next, records, sets, closing })
     }
 
     fn record_claim(&self, own: SetId, record: &SectionRecord) -> Option<RecordClaim> {
@@ -119,18 +122,21 @@ impl State {
         self.recovery.as_ref().map(|recovery| recovery.wait)
     }
 
-    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine.
+    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A
+    /// closed set is not awaited: what it had is in records of others, and it may be gone.
     pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
             None => Some(SectionId(0)),
             Some(next) => *next,
         };
-        let sets = self.recovery.iter().flat_map(|recovery| self.sets.keys().map(move |set| (recovery, *set)));
+        let is_closed = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
+        let sets = self.sets.iter().filter(move |(_, peer)| !is_closed(peer)).map(|(set, _)| *set);
+        let sets = self.recovery.iter().flat_map(move |recovery| sets.clone().map(move |set| (recovery, set)));
         sets.filter_map(move |(recovery, set)| Some((set, awaited(recovery, &set)?)))
     }
 
     pub(super) fn learn_records(&mut self, response: &FenceResponse) -> Result<bool, CommandRefusal> {
-        let FenceResponse { set, lineage, fenced, first, next, records, sets } = response;
+        let FenceResponse { set, lineage, fenced, first, next, records, sets, closing } = response;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         if *fenced != self.lineage {
             return Err(SetRefusal::OtherLineage { current: self.lineage, given: *fenced }.into());
@@ -143,6 +149,7 @@ impl State {
         }
         // An entry that fenced its older lineages may be lost with what came after the backup.
         self.fence_set(*set, *lineage)?;
+        self.peer_set(*set)?.closing |= closing;
         for other in sets.iter().filter(|other| **other != own) {
             self.peer_set(*other)?;
         }

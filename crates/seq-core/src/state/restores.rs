@@ -51,7 +51,7 @@ fn end(state: &mut State) -> Result<(), CommandRefusal> {
 /// A response of the other set without records.
 fn empty_page(lineage: Lineage) -> FenceResponse {
     let (first, next) = (SectionId(0), None);
-    FenceResponse { set: OTHER, lineage, fenced: FIRST, first, next, records: vec![], sets: vec![] }
+    FenceResponse { set: OTHER, lineage, fenced: FIRST, first, next, records: vec![], sets: vec![], closing: false }
 }
 
 fn claim(since: u64, set: SetId, lineage: Lineage, max_seq: u64) -> RecordClaim {

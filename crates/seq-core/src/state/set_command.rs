@@ -29,7 +29,13 @@ pub struct StartMigration {
     pub runs: Vec<SectionRun>,
     /// How fast it goes.
     pub pace: Pace,
+    /// [`State::fingerprint`](super::State::fingerprint) when it was planned.
+    pub fingerprint: Fingerprint,
 }
+
+/// Hash of what the plan of a migration rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(pub u64);
 
 /// Changes how fast a migration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +221,11 @@ pub struct EndQuarantine {
     pub lineage: Lineage,
 }
 
+/// Closes this set for good: it takes no more sections. The same command again settles it once all other sets have
+/// recorded that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close;
+
 /// Why a command between sets changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetRefusal {
@@ -273,6 +284,28 @@ pub enum SetRefusal {
     /// Runs of sections that overlap, are out of order or out of range, or too many.
     #[error("the runs of sections overlap, are out of order or out of range, or more than {}", limits::MAX_RUNS)]
     BadRuns,
+    /// What the plan of the migration rests on has changed.
+    #[error("the plan of migration {migration} rests on what has changed since: make another one")]
+    StalePlan {
+        /// The migration.
+        migration: MigrationId,
+    },
+    /// A set that has sections cannot be closed.
+    #[error("{sections} sections are in this set, the first one is {section}: migrate them to other sets")]
+    NotEmpty {
+        /// The first of them.
+        section: SectionId,
+        /// How many.
+        sections: u32,
+    },
+    /// A set to which sections may return cannot be closed.
+    #[error("section {section} can return to this set by migration {migration}: complete that one")]
+    MayReturn {
+        /// The first of them.
+        section: SectionId,
+        /// The migration that it departed by.
+        migration: MigrationId,
+    },
     /// A section of the migration is not in this set.
     #[error("section {section} is not in this set")]
     NotResident {

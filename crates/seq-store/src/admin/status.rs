@@ -117,6 +117,7 @@ impl View {
         };
         self.replicated.read(|state| {
             if state.set.is_some() {
+                status.sections = state.sections.residents().count() as u32;
                 status.sections_unowned = unowned(state);
             }
             status.route_version = state.route_version.0;

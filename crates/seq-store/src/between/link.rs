@@ -37,6 +37,15 @@ struct SetLink {
     responded: Mutex<Option<Instant>>,
 }
 
+impl SetLink {
+    /// # Panics
+    /// Without members.
+    fn new(stores: Vec<String>) -> SetLink {
+        let members = Mutex::new(StoreMembers::new(stores.clone()));
+        SetLink { stores, members, channels: Mutex::default(), responded: Mutex::default() }
+    }
+}
+
 /// A client of one member.
 pub(crate) type Member = InterSetServiceClient<Channel>;
 
@@ -58,10 +67,32 @@ impl SetLinks {
         let link = self
             .link(set)
             .ok_or_else(|| Reason::UnknownSet.status(format!("no member of the store of set {set} is known")))?;
+        self.call_link(&link, request, method).await
+    }
+
+    /// As [`SetLinks::call`], to the members of a store whose set is not known.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) async fn call_at<Q: Clone, A>(
+        &self,
+        stores: &[String],
+        request: Q,
+        method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Status> {
+        self.call_link(&SetLink::new(stores.to_vec()), request, method).await
+    }
+
+    async fn call_link<Q: Clone, A>(
+        &self,
+        link: &SetLink,
+        request: Q,
+        method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Status> {
         let mut call = link.members.lock().begin();
         loop {
             let addr = call.member().clone();
-            let refusal = match self.attempt(&link, &addr, request.clone(), &method).await {
+            let refusal = match self.attempt(link, &addr, request.clone(), &method).await {
                 Ok(response) => {
                     *link.responded.lock() = Some(Instant::now());
                     link.members.lock().on_response(&call);
@@ -120,8 +151,7 @@ impl SetLinks {
         if let Some(link) = links.get(&set).filter(|link| link.stores == stores) {
             return Some(link.clone());
         }
-        let members = Mutex::new(StoreMembers::new(stores.clone()));
-        let link = Arc::new(SetLink { stores, members, channels: Mutex::default(), responded: Mutex::default() });
+        let link = Arc::new(SetLink::new(stores));
         links.insert(set, link.clone());
         Some(link)
     }

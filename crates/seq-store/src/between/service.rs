@@ -5,7 +5,7 @@
 //! proposed.
 
 use seq_core::arbiter::Plan;
-use seq_core::state::{CommandRefusal, Complete, Fence, Pace, SetRefusal, StartReturn, State};
+use seq_core::state::{Closing, CommandRefusal, Complete, Fence, Pace, SetRefusal, StartReturn, State};
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId, limits};
 use seq_proto::v1::inter_set_service_server::InterSetService;
 use seq_proto::v1::{
@@ -155,6 +155,14 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
     let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
     if state.is_quarantined() {
         return Err(Reason::Quarantined.status(format!("set {:?} was restored and takes no sections yet", set.name)));
+    }
+    let from = request.between.as_ref().map_or(SetId(0), |between| SetId(between.from_set_id));
+    if state.sets.get(&from).is_none_or(|peer| peer.facts.is_none()) {
+        // It would not be waited for when this set closes.
+        return Err(Reason::UnknownSet.status(format!("set {:?} does not know the set {from} yet", set.name)));
+    }
+    if state.closing > Closing::Open {
+        return Err(Reason::SetClosing.status(format!("set {:?} is closing and takes no more sections", set.name)));
     }
     let sections: Vec<SectionId> = request.sections.iter().copied().map(SectionId).collect();
     if sections.len() > limits::MAX_MOVES {

@@ -20,11 +20,12 @@ pub(crate) struct FenceResponse {
     next: Option<u32>,
     records: RecordClaims,
     sets: Vec<u64>,
+    closing: bool,
 }
 
 impl FenceResponse {
     pub(super) fn from_core(response: &state::FenceResponse) -> FenceResponse {
-        let state::FenceResponse { set, lineage, fenced, first, next, records, sets } = response;
+        let state::FenceResponse { set, lineage, fenced, first, next, records, sets, closing } = response;
         FenceResponse {
             set: set.0,
             lineage: lineage.0,
@@ -33,11 +34,12 @@ impl FenceResponse {
             next: next.map(|next| next.0),
             records: RecordClaims::from_core(records.iter().copied()),
             sets: sets.iter().map(|set| set.0).collect(),
+            closing: *closing,
         }
     }
 
     pub(super) fn into_core(self) -> Result<state::FenceResponse, Contradiction> {
-        let FenceResponse { set, lineage, fenced, first, next, records, sets } = self;
+        let FenceResponse { set, lineage, fenced, first, next, records, sets, closing } = self;
         Ok(state::FenceResponse {
             set: SetId(set),
             lineage: Lineage(lineage),
@@ -46,6 +48,7 @@ impl FenceResponse {
             next: next.map(SectionId),
             records: records.into_core()?.collect(),
             sets: sets.into_iter().map(SetId).collect(),
+            closing,
         })
     }
 }

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;
 use seq_core::state::{self, Phase, Quarantine, Scope, SectionRecord, SectionRecords, Tombstone};
-use seq_core::{Epoch, HandoverId, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
+use seq_core::{Epoch, HandoverId, Lineage, MigrationId, Revision, RouteVersion, SectionId, Seq, SetId};
 
 use super::Contradiction;
 use super::command::Runs;
@@ -55,10 +55,10 @@ impl PeerSet {
         PeerSet { id: id.0, fenced, admitted, closing: set.closing, facts, routed }
     }
 
-    pub(super) fn into_core(self) -> (SetId, state::PeerSet) {
-        let facts = self.facts.map(state::SetFacts::from);
+    pub(super) fn into_core(self) -> Result<(SetId, state::PeerSet), Contradiction> {
+        let facts = self.facts.map(Facts::into_core).transpose()?;
         let (fenced, admitted, routed) = (Lineage(self.fenced), Lineage(self.admitted), RouteVersion(self.routed));
-        (SetId(self.id), state::PeerSet { fenced, admitted, closing: self.closing, facts, routed })
+        Ok((SetId(self.id), state::PeerSet { fenced, admitted, closing: self.closing, facts, routed }))
     }
 }
 
@@ -76,6 +76,7 @@ pub(crate) struct Migration {
     /// 0: open, 1: rolled back, 2: completed.
     phase: u8,
     noted: bool,
+    began: u64,
 }
 
 impl Migration {
@@ -90,11 +91,11 @@ impl Migration {
             Phase::Completed { noted } => (2, noted),
         };
         let (to, pace) = (migration.to.0, migration.pace.into());
-        Migration { id: id.0, to, runs, return_of, settled, pace, phase, noted }
+        Migration { id: id.0, to, runs, return_of, settled, pace, phase, noted, began: migration.began.0 }
     }
 
     pub(super) fn into_core(self) -> Result<(MigrationId, state::Migration), Contradiction> {
-        let Migration { id, to, runs, return_of, settled, pace, phase, noted } = self;
+        let Migration { id, to, runs, return_of, settled, pace, phase, noted, began } = self;
         let scope = match return_of {
             0 => Scope::Runs(runs.into_core()?),
             of => Scope::Return { of: MigrationId(of), settled },
@@ -105,7 +106,10 @@ impl Migration {
             2 => Phase::Completed { noted },
             _ => return Err("a migration is in no phase"),
         };
-        Ok((MigrationId(id), state::Migration { to: SetId(to), scope, pace: pace.into(), phase }))
+        Ok((
+            MigrationId(id),
+            state::Migration { to: SetId(to), scope, pace: pace.into(), phase, began: Revision(began) },
+        ))
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::state::{
-    self, Arrive, Arrived, Arriving, BeginLineage, Complete, Depart, DepartSilent, EndQuarantine, Fence,
-    LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
+    self, Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Complete, Depart, DepartSilent, EndQuarantine,
+    Fence, Fingerprint, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
@@ -26,6 +26,7 @@ pub(crate) enum SetCommand {
         layout_id: u64,
         runs: Runs,
         pace: Pace,
+        fingerprint: u64,
     },
     Pace {
         id: u64,
@@ -90,6 +91,7 @@ pub(crate) enum SetCommand {
     BeginLineage {
         lineage: u64,
     },
+    Close,
 }
 
 /// How fast a migration goes.
@@ -221,23 +223,54 @@ pub(crate) struct Facts {
     name: String,
     stores: Vec<String>,
     allocs: Vec<String>,
-    closing: bool,
+    closing: u8,
+    refuses: Vec<u64>,
+    /// The fenced lineage of each of them.
+    refused_lineages: Vec<u64>,
 }
 
 impl From<&state::SetFacts> for Facts {
     fn from(facts: &state::SetFacts) -> Facts {
-        let state::SetFacts { id, lineage, revision, name, stores, allocs, closing } = facts;
+        let state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses } = facts;
         let (name, stores, allocs) = (name.clone(), stores.clone(), allocs.clone());
-        Facts { id: id.0, lineage: lineage.0, revision: revision.0, name, stores, allocs, closing: *closing }
+        Facts {
+            id: id.0,
+            lineage: lineage.0,
+            revision: revision.0,
+            name,
+            stores,
+            allocs,
+            closing: closing_number(*closing),
+            refuses: refuses.iter().map(|(set, _)| set.0).collect(),
+            refused_lineages: refuses.iter().map(|(_, lineage)| lineage.0).collect(),
+        }
     }
 }
 
-impl From<Facts> for state::SetFacts {
-    fn from(facts: Facts) -> state::SetFacts {
-        let Facts { id, lineage, revision, name, stores, allocs, closing } = facts;
+impl Facts {
+    pub(super) fn into_core(self) -> Result<state::SetFacts, Contradiction> {
+        let Facts { id, lineage, revision, name, stores, allocs, closing, refuses, refused_lineages } = self;
+        if refused_lineages.len() != refuses.len() {
+            return Err("the columns of refused sets differ in length");
+        }
+        let refuses = refuses.into_iter().map(SetId).zip(refused_lineages.into_iter().map(Lineage)).collect();
         let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
-        state::SetFacts { id, lineage, revision, name, stores, allocs, closing }
+        let closing = closing_of(closing)?;
+        Ok(state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses })
     }
+}
+
+/// Whether a set takes sections, as a number.
+pub(super) fn closing_number(closing: Closing) -> u8 {
+    match closing {
+        Closing::Open => 0,
+        Closing::Closing => 1,
+        Closing::Closed => 2,
+    }
+}
+
+pub(super) fn closing_of(number: u8) -> Result<Closing, Contradiction> {
+    [Closing::Open, Closing::Closing, Closing::Closed].get(usize::from(number)).copied().ok_or("a set closes in no way")
 }
 
 impl SetCommand {
@@ -252,6 +285,7 @@ impl SetCommand {
                 layout_id: start.layout_id.0,
                 runs: Runs::from_core(start.runs.iter().copied()),
                 pace: start.pace.into(),
+                fingerprint: start.fingerprint.0,
             },
             state::Command::Pace(pace) => SetCommand::Pace { id: pace.id.0, pace: pace.pace.into() },
             state::Command::Rollback(rollback) => SetCommand::Rollback { id: rollback.id.0 },
@@ -273,6 +307,7 @@ impl SetCommand {
             }
             state::Command::BeginLineage(begin) => SetCommand::BeginLineage { lineage: begin.lineage.0 },
             state::Command::EndQuarantine(end) => SetCommand::EndQuarantine { lineage: end.lineage.0 },
+            state::Command::Close(Close) => SetCommand::Close,
             section => SetCommand::from_section(section),
         }
     }
@@ -317,7 +352,7 @@ impl SetCommand {
 
     pub(super) fn into_core(self) -> Result<state::Command, Contradiction> {
         Ok(match self {
-            SetCommand::StartMigration { id, to, lineage, layout_id, runs, pace } => {
+            SetCommand::StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint } => {
                 state::Command::StartMigration(StartMigration {
                     id: MigrationId(id),
                     to: SetId(to),
@@ -325,6 +360,7 @@ impl SetCommand {
                     layout_id: LayoutId(layout_id),
                     runs: runs.into_core()?,
                     pace: pace.into(),
+                    fingerprint: Fingerprint(fingerprint),
                 })
             }
             SetCommand::Pace { id, pace } => state::Command::Pace(SetPace { id: MigrationId(id), pace: pace.into() }),
@@ -358,7 +394,7 @@ impl SetCommand {
                 state::Command::Fence(Fence { set: SetId(set), lineage: Lineage(lineage) })
             }
             SetCommand::LearnDirectory { claims, sets } => {
-                let sets = sets.into_iter().map(state::SetFacts::from).collect();
+                let sets = sets.into_iter().map(Facts::into_core).collect::<Result<_, _>>()?;
                 state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, sets })
             }
             SetCommand::EndQuarantine { lineage } => {
@@ -368,6 +404,7 @@ impl SetCommand {
                 state::Command::BeginLineage(BeginLineage { lineage: Lineage(lineage) })
             }
             SetCommand::LearnRecords(response) => state::Command::LearnRecords(response.into_core()?),
+            SetCommand::Close => state::Command::Close(Close),
             columns => return columns.into_rows(),
         })
     }

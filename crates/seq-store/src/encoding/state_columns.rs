@@ -14,6 +14,7 @@ use super::Contradiction;
 use super::command::{Set, Terms, nanos};
 use super::recovery_columns::Recovery;
 use super::set_columns::{Directory, Elsewhere, Migration, PeerSet};
+use super::set_command::{closing_number, closing_of};
 
 /// The state of a set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
@@ -31,6 +32,7 @@ pub(crate) struct State {
     directory: Directory,
     sets: Vec<PeerSet>,
     migrations: Vec<Migration>,
+    closing: u8,
 }
 
 /// One column for each field of the record of a section that is in the set, in order of section.
@@ -79,6 +81,7 @@ impl From<&state::State> for State {
             directory: (&state.directory).into(),
             sets: state.sets.iter().map(PeerSet::from_core).collect(),
             migrations: state.migrations.iter().map(Migration::from_core).collect(),
+            closing: closing_number(state.closing),
         }
     }
 }
@@ -114,8 +117,9 @@ impl State {
             lineage: Lineage(self.lineage),
             recovery: self.recovery.map(Recovery::into_core).transpose()?,
             directory: self.directory.into_core()?,
-            sets: self.sets.into_iter().map(PeerSet::into_core).collect(),
+            sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
+            closing: closing_of(self.closing)?,
         })
     }
 }

@@ -9,10 +9,10 @@ use seq_core::directory::{Claim, ClaimRun, Directory};
 use seq_core::layout::{SectionRun, Space};
 use seq_core::limits;
 use seq_core::state::{
-    Arrive, Arrived, Arriving, BeginLineage, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine,
-    Fence, FenceResponse, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine, Raise,
-    Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord, SectionRecords,
-    SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
+    Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
+    EndQuarantine, Fence, FenceResponse, Fingerprint, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet,
+    Phase, Quarantine, Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord,
+    SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
@@ -71,7 +71,8 @@ fn facts() -> SetFacts {
         name: "im-b".into(),
         stores: vec!["127.0.0.1:7200".into()],
         allocs: vec!["127.0.0.1:7100".into()],
-        closing: false,
+        closing: Closing::Closing,
+        refuses: vec![(SetId(0xd5), Lineage(2 << 32))],
     }
 }
 
@@ -99,7 +100,7 @@ fn state() -> State {
     let mut directory = Directory::default();
     directory.merge(&[claim(0, 6, 0, 0xd5)], RouteVersion(1));
     directory.merge(&[claim(2, 2, 5, 0xe6)], RouteVersion(2));
-    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase };
+    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase, began: Revision(70) };
     let migrations = [
         (MigrationId(0x77), migration(Scope::Runs(vec![run(2, 2)]), Phase::Open)),
         (
@@ -140,6 +141,7 @@ fn state() -> State {
         directory,
         sets: [(SetId(0xe6), peer), (SetId(0xf7), PeerSet::default())].into(),
         migrations: migrations.into(),
+        closing: Closing::Closing,
     }
 }
 
@@ -248,7 +250,15 @@ fn commands_that_keep_and_change_owners() {
 fn commands_between_sets() {
     let (id, to, lineage, section) = (MigrationId(0x77), SetId(0xe6), Lineage(1 << 32), SectionId(4));
     let runs = vec![run(2, 2), run(5, 1)];
-    let start = StartMigration { id, to, lineage, layout_id: LayoutId(0xabc), runs, pace: PACE };
+    let start = StartMigration {
+        id,
+        to,
+        lineage,
+        layout_id: LayoutId(0xabc),
+        runs,
+        pace: PACE,
+        fingerprint: Fingerprint(0xf1),
+    };
     check_command(
         &Command::StartMigration(start),
         expect![[r#"
@@ -390,10 +400,11 @@ fn commands_that_end_and_learn_between_sets() {
         &Command::LearnDirectory(learned),
         expect![[r#"
             00000000030000000700000000000000e6000000000000003132372e302e302e
-            313a3732303000008e000000f0ffffffe6000000000000000000000001000000
-            0800000000000000696d2d62ffffffffd8ffffff010000000000000000000000
-            0a0000009cffffff0100000098ffffff0100000094ffffff0100000094ffffff
-            01000000acffffff010000000000000000000000000000000000000000000000
+            313a3732303000008e000000f0ffffff3132372e302e302e313a373130300000
+            8e000000f0ffffffe60000000000000000000000010000000800000000000000
+            696d2d62ffffffffc0ffffff01000000d0ffffff010000000000000000000000
+            0a0000007cffffff0100000078ffffff0100000074ffffff0100000074ffffff
+            01000000a4ffffff010000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000
             090000009cffffff000000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
@@ -419,8 +430,17 @@ fn commands_that_recover() {
         next: Some(SectionId(4)),
         records: vec![(SectionId(1), record_claim())],
         sets: vec![SetId(0xf7)],
+        closing: true,
     };
-    check_command(&Command::BeginLineage(BeginLineage { lineage: Lineage(9 << 32) }), expect![""]);
+    check_command(
+        &Command::BeginLineage(BeginLineage { lineage: Lineage(9 << 32) }),
+        expect![[r#"
+        0d00000000000000000000000900000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        090000009cffffff000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
     check_command(
         &Command::LearnRecords(response),
         expect![[r#"
@@ -435,6 +455,7 @@ fn commands_that_recover() {
         0000000000000000000000000000000000000000000000000000000000000000
         000000000000000000000000000000000000000000000000"#]],
     );
+    check_command(&Command::Close(Close), expect![""]);
 }
 
 /// Commands between sets with as many rows as they may have.
@@ -464,7 +485,15 @@ fn largest_between_sets() -> [Command; 5] {
         Command::DepartSilent(vec![silent; moves]),
         Command::Arrive(Arrive { from: to, from_lineage: lineage, to_lineage: lineage, layout_id, sections }),
         Command::LearnDirectory(LearnDirectory { claims: vec![claim(7, 7, u64::MAX, u64::MAX); runs], sets: vec![] }),
-        Command::StartMigration(StartMigration { id, to, lineage, layout_id, runs: vec![run(7, 7); runs], pace: PACE }),
+        Command::StartMigration(StartMigration {
+            id,
+            to,
+            lineage,
+            layout_id,
+            runs: vec![run(7, 7); runs],
+            pace: PACE,
+            fingerprint: Fingerprint(u64::MAX),
+        }),
         Command::LearnRecords(FenceResponse {
             set: to,
             lineage,
@@ -473,6 +502,7 @@ fn largest_between_sets() -> [Command; 5] {
             next: Some(section),
             records: vec![(section, record_claim()); moves],
             sets: vec![to; limits::MAX_SETS],
+            closing: true,
         }),
     ]
 }
@@ -514,17 +544,19 @@ fn states() {
         0500000000000000e60000000000000000000000010000000200000000000000
         03000000000000000800000000000000bc020000000000007700000000000000
         0100000000000000020000000000000005000000000000000100000000000000
-        02000000000000005a0000000000000000000000060000007a00000000000000
-        0200000000000000e600000000000000f7000000000000000000000000000000
-        010000000400000001000000000000000c00000000000000e600000000000000
-        0000000001000000200300000000000077000000000000000000000002000000
-        0400000002000000020000000200000000000000000000000500000000000000
-        0000000000000000d500000000000000e600000000000000d500000000000000
-        0100000000000000020000000000000001000000000000003132372e302e302e
-        313a3732303000008e000000f0ffffffe6000000000000000000000001000000
-        01000000000000000100000000000000e6000000000000000000000001000000
-        0800000000000000696d2d62ffffffffb8ffffff010000000000000000000000
-        f700000000000000000000000000000000000000000000000000000000000000
+        02000000000000005a000000000000007a000000000000000200000000000000
+        e600000000000000f70000000000000000000000000000000100000004000000
+        01000000000000000c00000000000000e6000000000000000000000001000000
+        2003000000000000770000000000000000000000020000000400000002000000
+        0200000002000000000000000000000005000000000000000000000000000000
+        d500000000000000e600000000000000d5000000000000000100000000000000
+        020000000000000001000000000000003132372e302e302e313a373230300000
+        8e000000f0ffffff3132372e302e302e313a3731303000008e000000f0ffffff
+        e600000000000000000000000100000000000000000000000100000000000000
+        0100000000000000e60000000000000000000000010000000800000000000000
+        696d2d62ffffffff98ffffff01000000a8ffffff010000000000000000000000
+        0200000000000000f70000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
         0000000000000000000000000000000000000000000000000000000000000000
         0000000000000000000000000000000002000000020000000000000001000000
         7700000000000000e600000000000000e0ffffff01000000dcffffff01000000
@@ -535,19 +567,19 @@ fn states() {
         7900000000000000e60000000000000048ffffff0100000044ffffff01000000
         000000000000000000000000000000003200000000000000002d310100000000
         010000000000000002010000000000000100000000000000646576ffffffffff
-        d500000000000000b8fbffff02000000c0fbffff02000000c8fbffff02000000
-        c8fbffff02000000c8fbffff02000000c8fbffff020000000300000000000000
-        c8fbffff02000000c8fbffff02000000d0fbffff02000000d8fbffff02000000
-        d8fbffff02000000e0fbffff02000000e8fbffff02000000f0fbffff02000000
-        f8fbffff0200000000fcffff0100000010fcffff0100000010fcffff01000000
-        10fcffff0100000010fcffff0100000010fcffff0100000010fcffff01000000
-        09fcffff0100000008fcffff0100000008fcffff0100000008fcffff03000000
-        010000000000000000f90295000000004d0000000000000000fcffff01000000
-        50fcffff010000000400000007000000010000000000000000f9029500000000
-        68fcffff0200000070fcffff0200000078fcffff0100000078fcffff01000000
-        78fcffff0100000078fcffff0100000078fcffff0100000078fcffff01000000
-        020000000000000070fcffff0300000074fcffff0300000078fcffff03000000
-        88fcffff0300000098fcffff03000000c0fcffff0200000068fdffff03000000"#]]
+        d50000000000000078fbffff0200000080fbffff0200000088fbffff02000000
+        88fbffff0200000088fbffff0200000088fbffff020000000300000000000000
+        88fbffff0200000088fbffff0200000090fbffff0200000098fbffff02000000
+        98fbffff02000000a0fbffff02000000a8fbffff02000000b0fbffff02000000
+        b8fbffff02000000c0fbffff01000000d0fbffff01000000d0fbffff01000000
+        d0fbffff01000000d0fbffff01000000d0fbffff01000000d0fbffff01000000
+        c9fbffff01000000c8fbffff01000000c8fbffff01000000c8fbffff03000000
+        010000000000000000f90295000000004d00000000000000c0fbffff01000000
+        10fcffff010000000400000007000000010000000000000000f9029500000000
+        20fcffff0200000028fcffff0200000030fcffff0100000030fcffff01000000
+        30fcffff0100000030fcffff0100000030fcffff0100000030fcffff01000000
+        020000000000000028fcffff030000002cfcffff0300000030fcffff03000000
+        40fcffff0300000050fcffff0300000090fcffff0200000068fdffff03000000"#]]
     .assert_eq(&hex(&encoded));
     assert_eq!(decode_state(&encoded).unwrap(), state());
 }

@@ -41,9 +41,9 @@ pub(crate) enum Disk {
 }
 
 pub(crate) struct Cluster {
-    /// Name of the cluster.
-    pub(crate) name: String,
     pub(crate) spec: SetSpec,
+    /// Name of the cluster that the set is of.
+    pub(crate) name: String,
     pub(crate) options: StoreOptions,
     pub(crate) data: Vec<DataDir>,
     pub(crate) links: Links,
@@ -92,7 +92,7 @@ impl Cluster {
             genesis: Genesis::Start,
         };
         let mut cluster = Cluster {
-            name: "im-a".into(),
+            name: spec.name.clone(),
             spec,
             options: StoreOptions { lease_wait: LEASE_WAIT, ..StoreOptions::DEFAULTS },
             data: Vec::new(),
