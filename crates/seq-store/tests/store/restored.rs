@@ -1,11 +1,13 @@
 //! A store that is restored from a backup: its members form a group, and its set is in quarantine.
 
 use std::path::Path;
+use std::time::Duration;
 
 use seq_proto::v1::backup_service_client::BackupServiceClient;
+use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient;
 use seq_proto::v1::{
     CreateBackupRequest, ListMigrationsRequest, MigrationPace, MigrationPhase, RegisterRequest, RenewRequest,
-    SectionState, SetPaceRequest,
+    SectionState, SetPaceRequest, SetTermsRequest,
 };
 use seq_store::DataDir;
 use seq_store::backup::{Backup, RestoreConfig, restore};
@@ -17,7 +19,8 @@ use crate::sets::{plan, sections, sets, start, two_sets};
 async fn backup(cluster: &Cluster) -> Backup {
     let leader = cluster.leader().await;
     let mut client = BackupServiceClient::new(channel(cluster.addr(leader)));
-    let mut parts = client.create_backup(CreateBackupRequest { set: "im-a".into() }).await.unwrap().into_inner();
+    let request = CreateBackupRequest { set: cluster.spec.name.clone() };
+    let mut parts = client.create_backup(request).await.unwrap().into_inner();
     let mut file = Vec::new();
     while let Some(part) = parts.message().await.unwrap() {
         file.extend_from_slice(&part.data);
@@ -156,6 +159,13 @@ async fn restore_and_start(cluster: &mut Cluster, backup: &Backup, nth: u32) -> 
     place
 }
 
+/// Changes the wait for leases.
+async fn set_terms(cluster: &Cluster, wait: Duration) {
+    let mut admin = NodeAdminServiceClient::new(channel(cluster.addr(1)));
+    let lease_wait_ms = u64::try_from(wait.as_millis()).unwrap();
+    admin.set_terms(SetTermsRequest { set: cluster.spec.name.clone(), lease_wait_ms }).await.unwrap();
+}
+
 /// The sections that a set has, with their ceilings.
 async fn resident(cluster: &Cluster) -> Vec<(u32, u64)> {
     let list = sections(cluster, false).await.sections;
@@ -170,7 +180,12 @@ async fn each_section_is_in_one_set_whichever_set_is_restored_to_before_a_migrat
     let session = a.register("a1", 8).await;
     // It sends nothing afterwards, so its sections depart without it.
     a.owns(&session, 10).await;
-    let (a_before_split, b_before_split) = (backup(&a).await, backup(&b).await);
+    let a_before_split = backup(&a).await;
+    // A restored set waits for as long as its leases last by the backup; the allocator of b lives by its own wait.
+    let b_waits = std::mem::replace(&mut b.options.lease_wait, a.options.lease_wait);
+    set_terms(&b, b.options.lease_wait).await;
+    let b_before_split = backup(&b).await;
+    set_terms(&b, b_waits).await;
     migrate(&a, "im-b", &[(5, 5)]).await;
     let a_before_merge = backup(&a).await;
     migrate(&a, "im-b", &[(0, 5)]).await;
