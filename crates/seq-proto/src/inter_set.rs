@@ -69,7 +69,7 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
 
 impl From<&FenceResponse> for v1::FenceResponse {
     fn from(page: &FenceResponse) -> v1::FenceResponse {
-        let FenceResponse { lineage, fenced, first, next, records, sets, .. } = page;
+        let FenceResponse { lineage, fenced, first, next, records, sets, closing, .. } = page;
         let column = |of: fn(&RecordClaim) -> u64| records.iter().map(|(_, record)| of(record)).collect();
         v1::FenceResponse {
             lineage: lineage.0,
@@ -84,6 +84,7 @@ impl From<&FenceResponse> for v1::FenceResponse {
             ceilings: column(|record| record.max_seq.0),
             migration_ids: column(|record| record.migration.0),
             known_set_ids: sets.iter().map(|set| set.0).collect(),
+            closing: *closing,
         }
     }
 }
@@ -117,6 +118,7 @@ pub fn fence_response(set: SetId, page: &v1::FenceResponse) -> Result<FenceRespo
         next: (page.next_section != 0).then_some(SectionId(page.next_section)),
         records: (0..rows).map(|row| (SectionId(page.sections[row]), record(row))).collect(),
         sets: page.known_set_ids.iter().copied().map(SetId).collect(),
+        closing: page.closing,
     })
 }
 

@@ -10,8 +10,8 @@
 //! | `leader_link` | requests that reach a follower, forwarded to the leader |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
-//! | `backup` | backups of a set, and members that are restored from one |
 //! | `set_admin` | requests of operators about sets and migrations |
+//! | `backup` | backups of a set, and members that are restored from one |
 //! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |

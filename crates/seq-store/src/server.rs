@@ -51,8 +51,8 @@ pub(crate) struct Services {
     pub(crate) members: Gate<MemberAdmin>,
     pub(crate) nodes: NodeServer,
     pub(crate) inter_set: InterSetServer,
-    pub(crate) backup: BackupServer,
     pub(crate) sets: SetAdminServer,
+    pub(crate) backup: BackupServer,
     /// The way to the leader, for every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
@@ -69,8 +69,8 @@ impl Services {
             members: node.member_admin(),
             nodes: NodeServer(Gate::closed()),
             inter_set: InterSetServer(Gate::closed()),
-            backup: BackupServer(Gate::closed()),
             sets: SetAdminServer { local: Gate::closed(), leader: leader.clone() },
+            backup: BackupServer(Gate::closed()),
             leader,
         }
     }
@@ -102,10 +102,10 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
     let inter_set = InterSetServiceServer::new(services.inter_set)
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
-    let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let sets = SetAdminServiceServer::new(services.sets)
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let port = Port {
         name: "store server",
         admission: services.admission,
@@ -120,8 +120,8 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
             store_admin_service_server::SERVICE_NAME,
             node_admin_service_server::SERVICE_NAME,
             inter_set_service_server::SERVICE_NAME,
-            backup_service_server::SERVICE_NAME,
             set_admin_service_server::SERVICE_NAME,
+            backup_service_server::SERVICE_NAME,
         ],
     };
     let routes = Routes::new(raft)
@@ -130,8 +130,8 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
         .add_service(members)
         .add_service(nodes)
         .add_service(inter_set)
-        .add_service(backup)
-        .add_service(sets);
+        .add_service(sets)
+        .add_service(backup);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
 }

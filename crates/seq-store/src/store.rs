@@ -203,8 +203,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
-    services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.sets.local.open(SetAdmin::new(set.clone(), between.clone(), progress));
+    services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
 
