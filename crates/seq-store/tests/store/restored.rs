@@ -4,18 +4,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use seq_proto::v1::backup_service_client::BackupServiceClient;
-use seq_proto::v1::inter_set_service_client::InterSetServiceClient;
-use seq_proto::v1::{Between, CreateBackupRequest, ExchangeRequest, RegisterRequest, RenewRequest, SetFacts};
+use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient;
+use seq_proto::v1::{
+    CreateBackupRequest, ListMigrationsRequest, MigrationPace, MigrationPhase, RegisterRequest, RenewRequest,
+    SectionState, SetPaceRequest, SetTermsRequest,
+};
 use seq_store::DataDir;
 use seq_store::backup::{Backup, RestoreConfig, restore};
 
 use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason, until};
+use crate::sets::{plan, sections, sets, start, two_sets};
 
 /// A backup, as the leader makes it.
 async fn backup(cluster: &Cluster) -> Backup {
     let leader = cluster.leader().await;
     let mut client = BackupServiceClient::new(channel(cluster.addr(leader)));
-    let mut parts = client.create_backup(CreateBackupRequest { set: "im-a".into() }).await.unwrap().into_inner();
+    let request = CreateBackupRequest { set: cluster.spec.name.clone() };
+    let mut parts = client.create_backup(request).await.unwrap().into_inner();
     let mut file = Vec::new();
     while let Some(part) = parts.message().await.unwrap() {
         file.extend_from_slice(&part.data);
@@ -25,21 +30,12 @@ async fn backup(cluster: &Cluster) -> Backup {
 }
 
 /// Restores all members in directories of this one.
-fn restored(cluster: &mut Cluster, backup: &Backup, place: &Path) {
+fn restored(cluster: &mut Cluster, backup: &Backup, place: &Path, nth: u32) {
     for id in cluster.ids() {
         let (spec, name, dir) = (cluster.spec.clone(), cluster.name.clone(), place.join(id.to_string()));
-        restore(backup, &RestoreConfig { spec, cluster: name, id, dir: dir.clone(), nth: 1 }).unwrap();
+        restore(backup, &RestoreConfig { spec, cluster: name, id, dir: dir.clone(), nth }).unwrap();
         cluster.data[id as usize - 1] = DataDir::Path(dir);
     }
-}
-
-/// What a set states of itself, and that it learns of another one.
-async fn exchange(cluster: &Cluster, facts: Option<SetFacts>) -> SetFacts {
-    let from_set_id = facts.as_ref().map_or(1, |facts| facts.id);
-    let between = Some(Between { cluster: cluster.name.clone(), from_set_id, ..Between::default() });
-    let mut member = InterSetServiceClient::new(channel(cluster.addr(1)));
-    let response = member.exchange(ExchangeRequest { between, facts, ..Default::default() }).await.unwrap();
-    response.into_inner().sets.into_iter().next().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +51,7 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
     cluster.stop_all().await;
 
     let place = tempfile::tempdir().unwrap();
-    restored(&mut cluster, &backup, place.path());
+    restored(&mut cluster, &backup, place.path(), 1);
     for id in cluster.ids() {
         cluster.start(id).await;
     }
@@ -108,25 +104,14 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quarantine_lasts_until_every_other_set_has_fenced_the_older_lineages() {
-    let mut one = Cluster::new(1, Disk::Sled);
-    // Longer than the leases of these tests, which are half a second.
-    one.options.lease_wait = Duration::from_secs(1);
-    let mut other = Cluster::new(1, Disk::Memory);
-    other.spec.name = "im-b".into();
-    for cluster in [&mut one, &mut other] {
-        cluster.start_all().await;
-        cluster.ready().await;
-    }
-    let facts = exchange(&one, None).await;
-    let facts = exchange(&other, Some(facts)).await;
-    exchange(&one, Some(facts)).await;
+    let (mut one, mut other) = two_sets().await;
     let session = one.register("a1", 1).await;
     let backup = backup(&one).await;
     one.stop_all().await;
     other.stop_all().await;
 
     let place = tempfile::tempdir().unwrap();
-    restored(&mut one, &backup, place.path());
+    restored(&mut one, &backup, place.path(), 1);
     one.start_all().await;
     until("the other set is awaited by name", async || {
         let awaited = one.status(1).await.quarantine;
@@ -145,4 +130,81 @@ async fn a_quarantine_lasts_until_every_other_set_has_fenced_the_older_lineages(
     assert_eq!(one.register("a1", 2).await.incarnation, (1 << 32) + 1);
     one.stop_all().await;
     other.stop_all().await;
+}
+
+/// Migrates sections whose owner is silent, to the end.
+async fn migrate(from: &Cluster, to: &str, runs: &[(u32, u32)]) {
+    let plan = until("a plan without problems", async || {
+        let response = plan(from, to, runs).await;
+        response.problems.is_empty().then_some(response.plan.unwrap())
+    })
+    .await;
+    let id = start(from, plan).await.unwrap();
+    let pace = Some(MigrationPace::default());
+    sets(from, 1).set_pace(SetPaceRequest { id, pace }).await.unwrap();
+    until("every section arrives", async || {
+        let list = sets(from, 1).list_migrations(ListMigrationsRequest { id }).await.unwrap().into_inner();
+        (list.migrations[0].phase() == MigrationPhase::Arrived).then_some(())
+    })
+    .await;
+}
+
+/// Restores a set of one store, and waits until it serves.
+async fn restore_and_start(cluster: &mut Cluster, backup: &Backup, nth: u32) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    cluster.stop_all().await;
+    restored(cluster, backup, place.path(), nth);
+    cluster.start_all().await;
+    cluster.ready().await;
+    place
+}
+
+/// Changes the wait for leases.
+async fn set_terms(cluster: &Cluster, wait: Duration) {
+    let mut admin = NodeAdminServiceClient::new(channel(cluster.addr(1)));
+    let lease_wait_ms = u64::try_from(wait.as_millis()).unwrap();
+    admin.set_terms(SetTermsRequest { set: cluster.spec.name.clone(), lease_wait_ms }).await.unwrap();
+}
+
+/// The sections that a set has, with their ceilings.
+async fn resident(cluster: &Cluster) -> Vec<(u32, u64)> {
+    let list = sections(cluster, false).await.sections;
+    let here = list.into_iter().filter(|one| one.state() == SectionState::Resident);
+    here.map(|one| (one.range.unwrap().first_section, one.ceiling)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_section_is_in_one_set_whichever_set_is_restored_to_before_a_migration() {
+    let (mut a, mut b) = two_sets().await;
+    b.register("a1", 7).await;
+    let session = a.register("a1", 8).await;
+    // It sends nothing afterwards, so its sections depart without it.
+    a.owns(&session, 10).await;
+    let a_before_split = backup(&a).await;
+    // A restored set waits for as long as its leases last by the backup; the allocator of b lives by its own wait.
+    let b_waits = std::mem::replace(&mut b.options.lease_wait, a.options.lease_wait);
+    set_terms(&b, b.options.lease_wait).await;
+    let b_before_split = backup(&b).await;
+    set_terms(&b, b_waits).await;
+    migrate(&a, "im-b", &[(5, 5)]).await;
+    let a_before_merge = backup(&a).await;
+    migrate(&a, "im-b", &[(0, 5)]).await;
+    assert_eq!((resident(&a).await.len(), resident(&b).await.len()), (0, 10));
+
+    // The source loses its tombstones, and has them again from the records of the target.
+    let first = restore_and_start(&mut a, &a_before_merge, 1).await;
+    assert_eq!((resident(&a).await, resident(&b).await.len()), (vec![], 10));
+    let second = restore_and_start(&mut a, &a_before_split, 2).await;
+    assert_eq!((resident(&a).await, resident(&b).await.len()), (vec![], 10));
+
+    // The target loses all sections, and the tombstones of the source bring them back. Its lineage counts too few
+    // restores at first, because the source was restored twice meanwhile.
+    let third = restore_and_start(&mut b, &b_before_split, 1).await;
+    let back = until("all sections are back", async || Some(resident(&b).await).filter(|here| here.len() == 10)).await;
+    assert!(back.iter().all(|(_, ceiling)| *ceiling >= 1 << 40), "{back:?}");
+    assert_eq!(resident(&a).await, []);
+    assert_eq!(b.status(1).await.lineage >> 32, 3);
+    b.stop_all().await;
+    a.stop_all().await;
+    drop((first, second, third));
 }
