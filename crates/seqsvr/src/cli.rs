@@ -13,6 +13,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::alloc::AllocArgs;
+use crate::backup::BackupCommand;
 use crate::bench::BenchArgs;
 use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
@@ -26,6 +27,7 @@ use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
 use crate::output::{Format, grouped};
 use crate::replay::ReplayArgs;
+use crate::restore::RestoreArgs;
 use crate::section::SectionCommand;
 use crate::services::ServicesArgs;
 use crate::set::SetCommand;
@@ -72,6 +74,11 @@ pub(crate) enum Command {
     /// Lists a set's allocators; drains one, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Makes a backup of a set, or shows one.
+    #[command(subcommand)]
+    Backup(BackupCommand),
+    /// Forms a store's data directory from a backup, before the store starts.
+    Restore(RestoreArgs),
     /// Defines, lists and closes the sets of a cluster; splits and merges them.
     #[command(subcommand)]
     Set(SetCommand),
@@ -165,6 +172,7 @@ impl Command {
         match self {
             Command::Alloc(_) => Some("nothing but its log"),
             Command::Store(args) if args.is_server() => Some("nothing but its log"),
+            Command::Backup(command) if command.prints_backup() => Some("the backup"),
             Command::Completions { .. } => Some("a script"),
             Command::Config(ConfigCommand::Sample) => Some("a settings file"),
             Command::Man(args) if args.prints_page() => Some("a manual page"),

@@ -5,6 +5,7 @@
 
 mod alloc;
 mod alloc_state;
+mod backup;
 mod bench;
 mod check;
 mod cli;
@@ -26,6 +27,7 @@ mod panic;
 mod port_kind;
 mod process;
 mod replay;
+mod restore;
 mod section;
 mod selection;
 mod serve;
@@ -73,6 +75,8 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
+        Command::Backup(command) => backup::run(command, output),
+        Command::Restore(args) => restore::run(&args, output),
         Command::Set(command) => set::run(command, output),
         Command::Migration(command) => migration::run(command, output),
         Command::Section(command) => section::run(command, output),

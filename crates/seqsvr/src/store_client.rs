@@ -15,16 +15,17 @@ use seq_channel::Pool;
 use seq_proto::reason::{Reason, key};
 use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::backup_service_client::BackupServiceClient as BackupClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
-    AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, DrainNodeRequest, DrainNodeResponse,
-    ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse, NewMember, SetTermsRequest,
-    SetTermsResponse, StatusRequest, TransferLeaderRequest,
+    AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, CreateBackupRequest, CreateBackupResponse,
+    DrainNodeRequest, DrainNodeResponse, ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse,
+    NewMember, SetTermsRequest, SetTermsResponse, StatusRequest, TransferLeaderRequest,
 };
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed};
@@ -275,6 +276,13 @@ impl StoreClient {
         let request = SetTermsRequest { set: self.set.clone(), lease_wait_ms };
         let limit = if lease_wait_ms == 0 { READ_TIMEOUT } else { self.left().min(CHANGE_TIMEOUT) };
         self.call(limit, async |to| NodeAdmin::new(to).set_terms(timed(request.clone(), limit)).await).await
+    }
+
+    /// Requests a backup; returns its parts.
+    pub(crate) async fn backup(&mut self) -> anyhow::Result<Streaming<CreateBackupResponse>> {
+        let request = CreateBackupRequest { set: self.set.clone() };
+        let limit = self.left();
+        self.call(limit, async |to| BackupClient::new(to).create_backup(timed(request.clone(), limit)).await).await
     }
 
     pub(crate) async fn transfer(&mut self, to: u64) -> anyhow::Result<u64> {

@@ -51,6 +51,8 @@ fn the_help_is_a_page() {
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
+              backup       Makes a backup of a set, or shows one
+              restore      Forms a store's data directory from a backup, before the store starts
               set          Defines, lists and closes the sets of a cluster; splits and merges them
               migration    Watches, paces and ends migrations of sections between sets
               section      Shows where sections are, and their owners

@@ -276,6 +276,7 @@ mod tests {
               seqsvr set list
               seqsvr set split dev --at 500000 --into dev-b --wait
               seqsvr migration list
-        "#]].assert_eq(&banner.render_for("seqsvr"));
+        "#]]
+        .assert_eq(&banner.render_for("seqsvr"));
     }
 }

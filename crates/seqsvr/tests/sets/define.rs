@@ -173,10 +173,14 @@ fn set_files_are_applied_where_sets_are_missing_and_compared_where_they_are_not(
     // A set that its store defines is not defined by a command.
     cluster.a.lock().sets.clear();
     let own = cluster.set_file("im-a", "start");
-    check(&cluster, &["set", "apply", &own, "--yes"], expect![[r#"
+    check(
+        &cluster,
+        &["set", "apply", &own, "--yes"],
+        expect![[r#"
         error: set im-a is not defined yet: the first leader of its store does it
         hint: start its stores
         exit 3
-    "#]]);
+    "#]],
+    );
     assert!(cluster.a.lock().changes.is_empty());
 }
