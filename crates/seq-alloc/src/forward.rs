@@ -52,7 +52,7 @@ impl ForwardTarget {
         match failure {
             Some(Failure::NotProcessed | Failure::Broken) => set.on_unreachable(addr),
             Some(Failure::TimedOut | Failure::QueueFull(_)) => {}
-            None | Some(Failure::Refused(_) | Failure::Moved { .. } | Failure::TooFar(_)) => set.heard(),
+            None | Some(Failure::Refused(_) | Failure::Moved { .. } | Failure::TooFar(_)) => set.on_received(),
         }
     }
 

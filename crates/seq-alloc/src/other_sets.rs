@@ -68,7 +68,7 @@ impl OtherSets {
         let to = if known { stated.name.clone() } else { REST.to_owned() };
         let labels = [("set", self.set.clone()), ("node", self.node.clone()), ("to", to)];
         let forwarded = counter!(FORWARDED_TO_SETS_TOTAL, &labels);
-        let peers = Peers::new(self.connections, self.dial.clone());
+        let peers = [self.connections, 1].map(|connections| Peers::new(connections, self.dial.clone()));
         let set = Arc::new(OtherSet::new(id, stated, peers, forwarded, self.probe.clone()));
         sets.insert(id, set.clone());
         Some(set)

@@ -186,8 +186,8 @@ pub struct PendingCall {
     hops: u32,
     /// The newest epoch of the section in the request.
     epoch: Epoch,
-    /// The epoch of the route that sent the last request.
-    used: Epoch,
+    /// The epoch of the route that sent the last request; `None` before the first.
+    used: Option<Epoch>,
     /// The set in the newest refusal of a node because the section moved, and the epoch since which it is there.
     claim: Option<(SetId, Epoch)>,
     /// Clocks of the lease when it had arrived.
@@ -213,7 +213,7 @@ impl PendingCall {
         deadline: Duration,
         timeouts: CallTimeouts,
     ) -> PendingCall {
-        let (used, retry) = (Epoch(0), timeouts.first_retry);
+        let (used, retry) = (None, timeouts.first_retry);
         let (claim, state, renewal_due) = (None, State::Ready, false);
         PendingCall { section, hops, epoch, used, claim, arrived, deadline, timeouts, retry, state, renewal_due }
     }
@@ -228,7 +228,7 @@ impl PendingCall {
     /// newer one.
     #[must_use]
     pub fn route_epoch(&self) -> Epoch {
-        self.used
+        self.used.unwrap_or_default()
     }
 
     /// Whether a renewal is to be sent now, because of the last decision.
@@ -243,24 +243,26 @@ impl PendingCall {
     /// # Panics
     /// While a request is under way.
     pub fn evaluate(&mut self, now: Duration, view: &impl OwnershipView) -> Step {
+        let mut early = None;
         match self.state {
             State::Forwarded(_) => panic!("a request for section {} is under way", self.section),
             State::Waiting(waiting) if now >= self.deadline => return Step::Rest(Rest::Refuse(waiting.reason)),
             State::Waiting(waiting) if now >= waiting.retry_at => {
                 self.retry = (self.retry * 2).min(self.timeouts.last_retry);
             }
-            State::Waiting(_) | State::Ready => {}
+            State::Waiting(waiting) => early = Some(waiting),
+            State::Ready => {}
         }
         self.state = State::Ready;
         match view.lease_here() {
             Some(true) => Step::Serve,
             Some(false) => Step::Rest(self.wait(now, Refusal::LeaseExpired { section: self.section }, true)),
-            None => self.elsewhere(now, view),
+            None => self.elsewhere(now, view, early),
         }
     }
 
-    /// The section is not served here.
-    fn elsewhere(&mut self, now: Duration, view: &impl OwnershipView) -> Step {
+    /// The section is not served here. `early`: the call waits, and its next retry is not due yet.
+    fn elsewhere(&mut self, now: Duration, view: &impl OwnershipView, early: Option<Waiting>) -> Step {
         let section = self.section;
         let SetRoute { own, other, epoch } = view.set_route();
         match self.claim.filter(|(_, since)| *since > epoch).or(other.map(|set| (set, epoch))) {
@@ -269,7 +271,7 @@ impl PendingCall {
                 self.renewal_due = true;
                 return Step::Rest(self.wait(now, Refusal::Unserved { section }, false));
             }
-            Some((set, since)) => return self.in_other_set(now, set, since),
+            Some((set, since)) => return self.in_other_set(now, set, since, early),
             None => {}
         }
         let owner = view.other_owner();
@@ -293,9 +295,14 @@ impl PendingCall {
     }
 
     /// The section is in another set, since this epoch.
-    fn in_other_set(&mut self, now: Duration, set: SetId, since: Epoch) -> Step {
+    fn in_other_set(&mut self, now: Duration, set: SetId, since: Epoch, early: Option<Waiting>) -> Step {
         let section = self.section;
         if self.hops == 0 {
+            // The set has refused this very claim: without a newer one it is asked again after the interval only.
+            if let Some(waiting) = early.filter(|_| self.used == Some(since)) {
+                self.state = State::Waiting(waiting);
+                return Step::Rest(Rest::Wait(Wait { until: waiting.retry_at, awaits_owner: true, stalled: false }));
+            }
             if now >= self.deadline {
                 return Step::Rest(Rest::Refuse(Refusal::SetUnavailable { section, set }));
             }
@@ -312,7 +319,7 @@ impl PendingCall {
     }
 
     fn forward(&mut self, now: Duration, to: Destination, used: Epoch) {
-        self.used = used;
+        self.used = Some(used);
         self.state = State::Forwarded(Forwarded { to, sent: now, replaced: None, suspected: false });
     }
 
@@ -340,7 +347,7 @@ impl PendingCall {
     /// Where the section moved since what sent the request, they wait for nothing.
     pub fn on_response(&mut self, now: Duration, remaining: Option<Refusal>) -> Rest {
         if let Some(Refusal::Moved { set, since, .. }) = remaining
-            && since > self.used
+            && Some(since) > self.used
             && now < self.deadline
         {
             self.claim = Some((set, since));

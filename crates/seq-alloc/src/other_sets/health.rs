@@ -1,18 +1,21 @@
 //! Whether another set responds: pure, on any clock that never goes back.
 //!
-//! A set is unknown before its first probe, *up* after a response, and *down* after a round of probes without one. While
-//! it is down a round is due every [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. While it is up
+//! A set is unknown before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes without
+//! one: a process that stood still for a moment misses one of them. While it is down a round is due every [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. While it is up
 //! and requests are under way, a round is due when nothing was received for [`SILENCE`]: requests may wait at the other
 //! set for long, a probe never does.
 
 use std::time::Duration;
 
 /// How long a set with requests under way may send nothing before it is probed.
-const SILENCE: Duration = Duration::from_millis(75);
+const SILENCE: Duration = Duration::from_millis(60);
 
-/// How long a round of probes may take. With [`SILENCE`] before it and some time for tasks to wake, a call of a set that
-/// stops responding has its response within 250 ms.
-pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(125);
+/// How long a round of probes may take: [`ROUNDS`] of them after [`SILENCE`], and some time for tasks to wake, and a call of
+/// a set that stops responding has its response within 250 ms.
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
+
+/// Rounds of probes in a row without a response after which a set is down.
+pub(super) const ROUNDS: u32 = 2;
 
 /// Interval of rounds while a set is down, and least interval of those that refresh its routes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
@@ -39,7 +42,7 @@ pub(crate) enum Health {
 pub(super) struct Observed {
     pub(super) health: Health,
     /// When something was received last, or the first of the requests under way was sent.
-    pub(super) heard: Duration,
+    pub(super) received: Duration,
     /// When a call came last.
     pub(super) used: Duration,
     /// When the last round began; `None` before the first.
@@ -50,6 +53,8 @@ pub(super) struct Observed {
     pub(super) stale: bool,
     /// Whether a request found a node that cannot be reached.
     pub(super) unreachable: bool,
+    /// Rounds in a row without a response.
+    pub(super) missed: u32,
 }
 
 /// When a round of probes is due.
@@ -75,9 +80,10 @@ impl Observed {
         let at = match self.health {
             Health::Unknown => now,
             Health::Down => again,
+            Health::Up if self.missed > 0 => now,
             Health::Up if self.unreachable => after(URGENT_INTERVAL),
-            Health::Up if self.in_flight > 0 && self.stale => again.min(self.heard + SILENCE),
-            Health::Up if self.in_flight > 0 => self.heard + SILENCE,
+            Health::Up if self.in_flight > 0 && self.stale => again.min(self.received + SILENCE),
+            Health::Up if self.in_flight > 0 => self.received + SILENCE,
             Health::Up if self.stale => again,
             // A request that is sent next is watched in time.
             Health::Up => now + SILENCE / 3,
@@ -96,18 +102,20 @@ mod tests {
 
     const UP: Observed = Observed {
         health: Health::Up,
-        heard: ms(1_000),
+        received: ms(1_000),
         used: ms(1_000),
         probed: Some(ms(900)),
         in_flight: 1,
         stale: false,
         unreachable: false,
+        missed: 0,
     };
 
     #[test]
     fn a_set_with_requests_under_way_is_probed_once_it_is_silent() {
-        assert!(matches!(UP.due(ms(1_074)), Due::At(_)));
-        assert_eq!(UP.due(ms(1_075)), Due::Now);
+        assert!(matches!(UP.due(ms(1_059)), Due::At(_)));
+        assert_eq!(UP.due(ms(1_060)), Due::Now);
+        assert_eq!(Observed { missed: 1, ..UP }.due(ms(1_001)), Due::Now, "the next round follows at once");
         assert!(matches!(Observed { in_flight: 0, ..UP }.due(ms(1_500)), Due::At(_)), "nothing is waited for");
     }
 

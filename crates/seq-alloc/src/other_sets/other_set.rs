@@ -1,7 +1,7 @@
 //! One other set: its connections and batchers, its routes, whether it responds, and its bounds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -12,11 +12,11 @@ use seq_core::{SectionId, SetId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::health::{Due, Health, IN_USE, Observed, PROBE_TIMEOUT};
+use super::health::{Due, Health, IN_USE, Observed, PROBE_TIMEOUT, ROUNDS};
 use crate::peers::Peers;
 
-/// How long a call waits for the first round of probes of a set: as long as a round takes, and some time for tasks to wake.
-const FIRST_ROUND: Duration = PROBE_TIMEOUT.saturating_mul(3).checked_div(2).expect("a divisor");
+/// How long a call waits for the first probes of a set: as long as they take, and some time for tasks to wake.
+const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
 /// Another set.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct OtherSet {
     routes: ArcSwapOption<RouteTable>,
     /// Connections and batchers, of this set alone.
     pub(crate) peers: Peers,
+    /// Connections for probes alone: requests that wait at the other set never delay one.
+    pub(super) probes: Peers,
     /// Items forwarded to it.
     forwarded: Counter,
     /// Calls under way to it, and calls that wait for its sections.
@@ -38,10 +40,12 @@ pub(crate) struct OtherSet {
     pending: AtomicUsize,
     /// What the times below count from, in milliseconds.
     origin: Instant,
-    heard: AtomicU64,
+    received: AtomicU64,
     used: AtomicU64,
     stale: AtomicBool,
     unreachable: AtomicBool,
+    /// Rounds of probes in a row without a response.
+    missed: AtomicU32,
     health: watch::Sender<Health>,
     probe: Arc<Notify>,
 }
@@ -61,7 +65,13 @@ impl Drop for SetPermit {
 
 impl OtherSet {
     /// A set of which nothing but its addresses is known.
-    pub(super) fn new(id: SetId, stated: &RouteSet, peers: Peers, forwarded: Counter, probe: Arc<Notify>) -> OtherSet {
+    pub(super) fn new(
+        id: SetId,
+        stated: &RouteSet,
+        [peers, probes]: [Peers; 2],
+        forwarded: Counter,
+        probe: Arc<Notify>,
+    ) -> OtherSet {
         OtherSet {
             id,
             forwarded,
@@ -70,14 +80,16 @@ impl OtherSet {
             stated: stated.allocs.clone(),
             routes: ArcSwapOption::empty(),
             peers,
+            probes,
             in_flight: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             origin: Instant::now(),
-            heard: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             used: AtomicU64::new(0),
             // None are known yet.
             stale: AtomicBool::new(true),
             unreachable: AtomicBool::new(false),
+            missed: AtomicU32::new(0),
             health: watch::Sender::new(Health::Unknown),
             probe,
         }
@@ -104,7 +116,16 @@ impl OtherSet {
         let idle = now.saturating_sub(Duration::from_millis(self.used.swap(as_ms(now), Relaxed))) >= IN_USE / 2;
         let permit = self.permit(true)?;
         if self.in_flight.load(Relaxed) == 1 {
-            self.heard();
+            self.on_received();
+        }
+        if idle {
+            // What was found then is old.
+            self.missed.store(0, Relaxed);
+            self.health.send_if_modified(|health| {
+                let down = *health == Health::Down;
+                *health = if down { Health::Unknown } else { *health };
+                down
+            });
         }
         if idle || *self.health.borrow() == Health::Unknown {
             self.probe.notify_one();
@@ -132,9 +153,12 @@ impl OtherSet {
     /// Whether a call can be sent there. Of a set that is unknown it waits for the first round of probes; while the set is
     /// down it returns at once.
     pub(crate) async fn responds(&self) -> bool {
+        if *self.health.borrow() == Health::Up {
+            return true;
+        }
         let mut health = self.health.subscribe();
         let known = health.wait_for(|health| *health != Health::Unknown);
-        let known = tokio::time::timeout(FIRST_ROUND, known).await;
+        let known = tokio::time::timeout(FIRST_ROUNDS, known).await;
         // The sender is in `self`.
         matches!(known, Ok(Ok(health)) if *health == Health::Up)
     }
@@ -145,8 +169,8 @@ impl OtherSet {
     }
 
     /// Something was received from it.
-    pub(crate) fn heard(&self) {
-        self.heard.store(as_ms(self.now()), Relaxed);
+    pub(crate) fn on_received(&self) {
+        self.received.store(as_ms(self.now()), Relaxed);
     }
 
     /// A node does not own what the routes say: newer ones are fetched with the next probe.
@@ -210,12 +234,13 @@ impl OtherSet {
     pub(super) fn due(&self, probed: Option<Instant>) -> Due {
         let observed = Observed {
             health: *self.health.borrow(),
-            heard: Duration::from_millis(self.heard.load(Relaxed)),
+            received: Duration::from_millis(self.received.load(Relaxed)),
             used: Duration::from_millis(self.used.load(Relaxed)),
             probed: probed.map(|probed| probed.saturating_duration_since(self.origin)),
             in_flight: self.in_flight.load(Relaxed),
             stale: self.stale.load(Relaxed),
             unreachable: self.unreachable.load(Relaxed),
+            missed: self.missed.load(Relaxed),
         };
         observed.due(self.now())
     }
@@ -239,7 +264,10 @@ impl OtherSet {
     pub(super) fn on_probed(&self, responded: bool) {
         let health = if responded { Health::Up } else { Health::Down };
         if responded {
-            self.heard();
+            self.missed.store(0, Relaxed);
+            self.on_received();
+        } else if self.missed.fetch_add(1, Relaxed) + 1 < ROUNDS {
+            return;
         }
         let changed = self.health.send_if_modified(|current| std::mem::replace(current, health) != health);
         if changed {

@@ -132,7 +132,7 @@ async fn fetch(set: Arc<OtherSet>, addr: Arc<str>, layout: Layout) -> Ended {
 }
 
 async fn get_routes(set: &OtherSet, addr: &str, known_version: u64) -> Option<v1::GetRoutesResponse> {
-    let channel = set.peers.here().pool.get(addr).ok()?;
+    let channel = set.probes.here().pool.get(addr).ok()?;
     let mut node = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
     Some(node.get_routes(v1::GetRoutesRequest { known_version }).await.ok()?.into_inner())
 }
