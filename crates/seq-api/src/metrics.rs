@@ -66,6 +66,8 @@ catalogue! {
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
     /// Items that a node forwarded to their owner.
     FORWARDED_TOTAL = "seqsvr_forwarded_total", Counter, Count, ["set", "node"];
+    /// Items that a node forwarded to another set, by that set's name (`other` past the 64th).
+    FORWARDED_TO_SETS_TOTAL = "seqsvr_forwarded_to_sets_total", Counter, Count, ["set", "node", "to"];
     /// Forwarded items that arrived at a node without their section.
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
     /// Time left of an AllocSvr's lease; at 0 it serves no section.

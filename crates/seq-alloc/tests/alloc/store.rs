@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_core::arbiter::{Departure, PlannedHandover};
+use seq_core::directory::{Claim, ClaimRun};
 use seq_core::high_water::Mark;
 use seq_core::layout::SectionRun;
 use seq_core::owner::handover::MAX_OUTGOING;
@@ -19,7 +20,8 @@ use seq_core::state::{
     SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
 use seq_core::{
-    HandoverId, Incarnation, Layout, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq, SetId,
+    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId,
+    Seq, SetId,
 };
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -95,6 +97,16 @@ impl Store {
     /// Serves on a port of the kernel's choice.
     pub(crate) fn serve(&self, group: &TaskGroup) -> SocketAddr {
         serve(ControlServiceServer::new(self.clone()), group)
+    }
+
+    /// Serves a service of the test's own, of no node of the set.
+    pub(crate) fn serve_beside<S>(&self, service: S, group: &TaskGroup) -> SocketAddr
+    where
+        S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        serve(service, group)
     }
 
     /// Registers a node that answers with a service of the test's own.
@@ -186,6 +198,24 @@ impl Store {
             }
         };
         let learned = LearnDirectory { claims: Vec::new(), sets: vec![facts] };
+        let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
+        assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
+    }
+
+    /// Learns that sections are in another set, whose one node has this address.
+    pub(crate) fn place(&self, sections: Range<u32>, set: SetId, since: Epoch, addr: SocketAddr) {
+        let facts = SetFacts {
+            id: set,
+            lineage: Lineage::default(),
+            revision: Revision(1),
+            name: format!("set{set}"),
+            stores: Vec::new(),
+            allocs: vec![addr.to_string()],
+            closing: false,
+        };
+        let run = SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start };
+        let claims = vec![ClaimRun { sections: run, claim: Claim { since, set } }];
+        let learned = LearnDirectory { claims, recalled: false, sets: vec![facts] };
         let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
         assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
     }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_api::clock::Clock;
 use seq_api::service::{Allocation, Call, Item, SequenceService, Via};
+use seq_core::layout::SectionRun;
 use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
-use seq_core::state::SetDefinition;
-use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
+use seq_core::state::{Home, SetDefinition};
+use seq_core::{Count, Epoch, Layout, Refusal, SectionId, Seq, SetId, Uid};
 use seq_gateway::grpc;
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
@@ -55,6 +56,15 @@ impl World {
     /// A world of a set with so many sections.
     pub(crate) fn sized(set: &str, sections: u32) -> World {
         World::defined(SetDefinition::only(set, Layout::new(0..SIZE * u64::from(sections), SIZE as u32).unwrap()))
+    }
+
+    /// A world of a set in which only the first sections begin.
+    pub(crate) fn with_homes(set: &str, sections: u32) -> World {
+        let layout = Layout::new(0..SIZE * u64::from(SECTIONS), SIZE as u32).unwrap();
+        let SetDefinition { id, .. } = SetDefinition::only(set, layout.clone());
+        let home = |first, sections, set| Home { sections: SectionRun { first: SectionId(first), sections }, set };
+        let homes = vec![home(0, sections, id), home(sections, SECTIONS - sections, SetId(99))];
+        World::defined(SetDefinition { name: set.to_owned(), id, layout, homes })
     }
 
     fn defined(definition: SetDefinition) -> World {
