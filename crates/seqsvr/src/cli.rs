@@ -26,6 +26,7 @@ use crate::migration::MigrationCommand;
 use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
 use crate::output::{Format, grouped};
+use crate::proxy::ProxyArgs;
 use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::section::SectionCommand;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Store(StoreArgs),
     /// Runs one allocator of a set: it allocates the numbers.
     Alloc(AllocArgs),
+    /// Runs a proxy: the endpoints of an allocator without sections, for all sets of a cluster.
+    Proxy(ProxyArgs),
     /// Allocates the next number of users, or several.
     Next(NextArgs),
     /// Reads the last number of users; changes nothing.
@@ -170,7 +173,7 @@ impl Command {
     /// What a command prints that has only one format.
     fn without_format(&self) -> Option<&'static str> {
         match self {
-            Command::Alloc(_) => Some("nothing but its log"),
+            Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
             Command::Store(args) if args.is_server() => Some("nothing but its log"),
             Command::Backup(command) if command.prints_backup() => Some("the backup"),
             Command::Completions { .. } => Some("a script"),

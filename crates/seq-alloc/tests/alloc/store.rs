@@ -16,8 +16,8 @@ use seq_core::layout::SectionRun;
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{Grant, OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration, Residence,
-    SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
+    Answer, Arrive, Arriving, Closing, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration,
+    Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId,
@@ -184,19 +184,7 @@ impl Store {
 
     /// Learns the addresses of another set's nodes.
     pub(crate) fn learn(&self, other: &Store) {
-        let facts = {
-            let state = other.state.lock();
-            let set = state.set.as_ref().expect("it is defined");
-            SetFacts {
-                id: set.id,
-                lineage: state.lineage,
-                revision: state.revision,
-                name: set.name.clone(),
-                stores: Vec::new(),
-                allocs: state.nodes().map(|(_, node)| node.addr.clone()).collect(),
-                closing: false,
-            }
-        };
+        let facts = other.state.lock().facts(Vec::new()).expect("it is defined");
         let learned = LearnDirectory { claims: Vec::new(), sets: vec![facts] };
         let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
         assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
@@ -211,11 +199,12 @@ impl Store {
             name: format!("set{set}"),
             stores: Vec::new(),
             allocs: vec![addr.to_string()],
-            closing: false,
+            closing: Closing::Open,
+            refuses: Vec::new(),
         };
         let run = SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start };
         let claims = vec![ClaimRun { sections: run, claim: Claim { since, set } }];
-        let learned = LearnDirectory { claims, recalled: false, sets: vec![facts] };
+        let learned = LearnDirectory { claims, sets: vec![facts] };
         let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
         assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
     }
@@ -229,7 +218,8 @@ impl Store {
         let layout_id = layout.id_of(SectionId(sections.end - 1)).expect("a section");
         let runs = vec![SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start }];
         let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
-        let start = StartMigration { id, to, lineage: state.lineage, layout_id, runs, pace };
+        let fingerprint = state.fingerprint(to, &runs).expect("the set is known");
+        let start = StartMigration { id, to, lineage: state.lineage, layout_id, runs, pace, fingerprint };
         assert_eq!(state.apply(&Command::StartMigration(start)), Answer::MigrationStarted(Ok(id)));
         id
     }
