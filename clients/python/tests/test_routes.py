@@ -246,6 +246,6 @@ def test_seeds_of_two_clusters_are_refused() -> None:
     with pytest.raises(ConnectError, match="'set-2' and 'set-1' overlap and do not know each other"):
         routes.adopt(alone(2), "seed:2")
     assert list(routes.sets) == [1]
-    # Clusters of other uids are none of each other's business.
+    # A cluster with other uids overlaps none.
     routes.adopt(pb.Routes(set="far", set_id=9, version=1, uid_start=100, uid_end=120, section_size=20), "seed:3")
     assert routes.route(110) == Route(0, VIRGIN, 9, 0)

@@ -1,4 +1,4 @@
-"""Several sets behind one seed: calls follow sections from set to set, and a set that is down is no other set's matter."""
+"""Several sets behind one seed: calls follow sections from set to set, and a set that is down affects no other."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_sections_that_left_a_set_before_it_went_down_are_found(world: World) ->
         world.move(1, c, c)
         b.stop()
         assert client.next(uid_of(b)).value == 2
-        # The table of the set that has it has it.
+        # The table of its new set has the route.
         client.next(uid_of(c))
         assert client.next(uid_of(b)).value == 3
         assert (c.seen[-1].uid, c.seen[-1].epoch) == (uid_of(b), 2)

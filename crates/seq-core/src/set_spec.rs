@@ -177,10 +177,10 @@ pub enum SpecProblem {
         /// The number of AllocSvrs.
         count: usize,
     },
-    /// A set that is created in a cluster has other uids or sections than another set there.
+    /// A set has other uids or sections than another set of its cluster.
     #[error(
         "uids {}..{} in sections of {section_size} are not {}..{} in sections of {others_size} as in set {other}: all sets \
-         of a cluster that a set is created in have the same",
+         of a cluster have the same",
         uids.start, uids.end, others.start, others.end
     )]
     OtherLayout {
@@ -195,15 +195,14 @@ pub enum SpecProblem {
         /// Its section size.
         others_size: u32,
     },
-    /// Another set serves some of the uids.
-    #[error("uids {}..{} overlap {}..{} of set {other}", uids.start, uids.end, others.start, others.end)]
-    Overlap {
-        /// The set's uids.
-        uids: Range<u64>,
+    /// Two sets of a cluster would begin with all of its sections.
+    #[error(
+        "set {other} begins with all sections of the cluster; any other set has genesis = \"create\" and gets them by \
+         migration"
+    )]
+    SecondFirst {
         /// Name of the other set.
         other: String,
-        /// The other set's uids.
-        others: Range<u64>,
     },
 }
 

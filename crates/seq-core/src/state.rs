@@ -404,7 +404,9 @@ impl State {
         if let Some(index) = known.filter(|index| self.nodes[*index].token == *token) {
             return Ok((NodeId(index as u32 + 1), self.nodes[index].incarnation));
         }
-        let current = known.map_or(Incarnation(0), |index| self.nodes[index].incarnation);
+        // A process of an older lineage follows what is above all incarnations of those.
+        let first = self.lineage.first_number();
+        let current = known.map_or(Incarnation(first), |index| self.nodes[index].incarnation);
         if current != *follows {
             return Err(CommandRefusal::OtherPredecessor { name: name.clone(), current, given: *follows });
         }
@@ -432,11 +434,11 @@ impl State {
                 self.nodes.push(NodeRecord {
                     name: name.clone(),
                     addr: addr.clone(),
-                    incarnation: Incarnation(self.lineage.first_number()).next(),
+                    incarnation: Incarnation(first).next(),
                     token: *token,
                     renew_seq: RenewSeq(0),
-                    liveness: Liveness(0),
-                    registered_at: Liveness(0),
+                    liveness: Liveness(first),
+                    registered_at: Liveness(first),
                     lease: *lease,
                     drained: false,
                     leaving: false,

@@ -2,7 +2,7 @@
 
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
-use seq_core::state::{Arrival, Arrive, Arriving, Closing, SetFacts};
+use seq_core::state::{Arrival, Arrive, Arriving, Closing, FenceResponse, RecordClaim, SetFacts};
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, MigrationId, NodeId, Revision, SectionId, Seq, SetId, limits,
 };
@@ -65,6 +65,61 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
     };
     let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
     Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses })
+}
+
+impl From<&FenceResponse> for v1::FenceResponse {
+    fn from(page: &FenceResponse) -> v1::FenceResponse {
+        let FenceResponse { lineage, fenced, first, next, records, sets, closing, .. } = page;
+        let column = |of: fn(&RecordClaim) -> u64| records.iter().map(|(_, record)| of(record)).collect();
+        v1::FenceResponse {
+            lineage: lineage.0,
+            fenced: fenced.0,
+            least_restores: 0,
+            first_section: first.0,
+            next_section: next.map_or(0, |next| next.0),
+            sections: records.iter().map(|(section, _)| section.0).collect(),
+            since: column(|record| record.claim.since.0),
+            set_ids: column(|record| record.claim.set.0),
+            lineages: column(|record| record.lineage.0),
+            ceilings: column(|record| record.max_seq.0),
+            migration_ids: column(|record| record.migration.0),
+            known_set_ids: sets.iter().map(|set| set.0).collect(),
+            closing: *closing,
+        }
+    }
+}
+
+/// Decodes a page of a set's records. Its bounds are checked where it is applied.
+///
+/// # Errors
+/// The refusal: the lists differ in length, or are too long.
+pub fn fence_response(set: SetId, page: &v1::FenceResponse) -> Result<FenceResponse, Status> {
+    let rows = page.sections.len();
+    let columns =
+        [page.since.len(), page.set_ids.len(), page.lineages.len(), page.ceilings.len(), page.migration_ids.len()];
+    if columns != [rows; 5] {
+        return Err(Reason::ListsMismatch.status(format!("lists of {columns:?} for {rows} sections")));
+    }
+    if rows > limits::MAX_MOVES || page.known_set_ids.len() > limits::MAX_SETS {
+        let text = format!("{rows} sections and {} sets in a page", page.known_set_ids.len());
+        return Err(Reason::BadRuns.status(text));
+    }
+    let record = |row: usize| RecordClaim {
+        claim: Claim { since: Epoch(page.since[row]), set: SetId(page.set_ids[row]) },
+        lineage: Lineage(page.lineages[row]),
+        max_seq: Seq(page.ceilings[row]),
+        migration: MigrationId(page.migration_ids[row]),
+    };
+    Ok(FenceResponse {
+        set,
+        lineage: Lineage(page.lineage),
+        fenced: Lineage(page.fenced),
+        first: SectionId(page.first_section),
+        next: (page.next_section != 0).then_some(SectionId(page.next_section)),
+        records: (0..rows).map(|row| (SectionId(page.sections[row]), record(row))).collect(),
+        sets: page.known_set_ids.iter().copied().map(SetId).collect(),
+        closing: page.closing,
+    })
 }
 
 impl From<&ClaimRun> for v1::ClaimRun {

@@ -7,6 +7,7 @@
 //! | `exchange` | facts and directories, exchanged with every other set |
 //! | `migrations` | drives the coordinator of migrations, beside the leader |
 //! | `arrivals` | departures that another set has confirmed |
+//! | `quarantine` | ends the quarantine of a restored set, beside the leader |
 //! | `progress` | what operators see of migrations that are under way |
 //!
 //! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. What is sent is
@@ -27,6 +28,7 @@ pub(crate) mod exchange;
 pub(crate) mod link;
 pub(crate) mod migrations;
 pub(crate) mod progress;
+pub(crate) mod quarantine;
 pub(crate) mod service;
 
 /// What the services and tasks between sets share on one member. Clones share it.

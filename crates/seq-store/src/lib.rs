@@ -11,6 +11,7 @@
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
 //! | `set_admin` | requests of operators about sets and migrations |
+//! | `backup` | backups of a set, and members that are restored from one |
 //! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
@@ -20,6 +21,7 @@
 
 mod admin;
 mod arbiter;
+pub mod backup;
 mod between;
 pub mod config;
 mod control;

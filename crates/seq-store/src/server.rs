@@ -10,6 +10,7 @@ use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Port};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1::admin_service_server::{self, AdminServiceServer};
+use seq_proto::v1::backup_service_server::{self, BackupServiceServer};
 use seq_proto::v1::control_service_server::{self, ControlServiceServer};
 use seq_proto::v1::inter_set_service_server::{self, InterSetServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
@@ -21,6 +22,7 @@ use tonic::service::Routes;
 
 use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
+use crate::backup::service::BackupServer;
 use crate::between::service::InterSetServer;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
@@ -50,6 +52,7 @@ pub(crate) struct Services {
     pub(crate) nodes: NodeServer,
     pub(crate) inter_set: InterSetServer,
     pub(crate) sets: SetAdminServer,
+    pub(crate) backup: BackupServer,
     /// The way to the leader, for every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
@@ -67,6 +70,7 @@ impl Services {
             nodes: NodeServer(Gate::closed()),
             inter_set: InterSetServer(Gate::closed()),
             sets: SetAdminServer { local: Gate::closed(), leader: leader.clone() },
+            backup: BackupServer(Gate::closed()),
             leader,
         }
     }
@@ -101,6 +105,7 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
     let sets = SetAdminServiceServer::new(services.sets)
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
         .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let port = Port {
         name: "store server",
         admission: services.admission,
@@ -116,6 +121,7 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
             node_admin_service_server::SERVICE_NAME,
             inter_set_service_server::SERVICE_NAME,
             set_admin_service_server::SERVICE_NAME,
+            backup_service_server::SERVICE_NAME,
         ],
     };
     let routes = Routes::new(raft)
@@ -124,7 +130,8 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
         .add_service(members)
         .add_service(nodes)
         .add_service(inter_set)
-        .add_service(sets);
+        .add_service(sets)
+        .add_service(backup);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
 }

@@ -16,8 +16,9 @@ use seq_raft::{DataDir, Peer, RaftConfig, RaftNode, RunningNode};
 use crate::admin::nodes::NodeAdmin;
 use crate::admin::status::View;
 use crate::arbiter::ArbiterShell;
+use crate::backup::service::Backups;
 use crate::between::migrations::Migrations;
-use crate::between::{Between, exchange};
+use crate::between::{Between, exchange, quarantine};
 use crate::config::{ConfigError, StoreConfig};
 use crate::control::reach;
 use crate::control::service::Control;
@@ -182,9 +183,11 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let replicated = ReplicatedSet::new(loaded.handle().clone(), raises);
     let names = || (set.name.clone(), name.clone());
     services.leader.0.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
+    let (quarantine_awaits, awaited) = quarantine::awaited();
     let view = View {
         replicated: replicated.clone(),
         set: set.clone(),
+        awaited: awaited.clone(),
         node: name.as_str().into(),
         revision: revision.into(),
         cpu_us,
@@ -194,20 +197,22 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let (arbiter, plan) = ArbiterShell::new(replicated.clone(), spec.allocs.clone(), timeouts);
     let between = Between::new(&cluster, replicated.clone(), plan.clone());
     let (migrations, departures, progress) = Migrations::new(between.clone());
-    let departing = (departures, between.arrivals.clone());
+    let departing = (departures, between.arrivals.clone(), awaited);
     let control = Control::new(set.clone(), &spec.allocs, replicated.clone(), plan.clone(), departing);
     let calls = control.calls.clone();
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
     services.sets.local.open(SetAdmin::new(set.clone(), between.clone(), progress));
+    services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
 
     spawn(tasks, "store reach", Kind::Critical, reach::watch(names(), replicated.clone(), plan, calls));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store migrations", Kind::Critical, migrations.run());
-    spawn(tasks, "store exchange", Kind::Critical, exchange::run(between));
+    spawn(tasks, "store exchange", Kind::Critical, exchange::run(between.clone()));
+    spawn(tasks, "store quarantine", Kind::Critical, quarantine::run(between, quarantine_awaits));
     let terms = Terms { lease_wait: options.lease_wait };
     spawn(tasks, "store set", Kind::Critical, agree_on_definition(replicated, set.clone(), terms));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());

@@ -106,11 +106,11 @@ pub(super) fn set_lost() {
 fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32) -> u64 {
     let runs = vec![v1::SectionRange { first_section: sections.start, sections: sections.len() as u32 }];
     let to = if way == Way::Out { OTHER_SET } else { SET };
-    let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all: false };
+    let pace = v1::MigrationPace { rate, max_pause_ms: 1_000, paused: false };
+    let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all: false, pace: Some(pace) };
     let plan =
         admin(stores(cluster, way), cluster, async |mut client: Admin| client.plan_migration(request.clone()).await);
     assert!(plan.problems.is_empty(), "{:?}", plan.problems);
-    let pace = v1::MigrationPace { rate, max_pause_ms: 1_000, paused: false };
     let request = v1::StartMigrationRequest { plan: plan.plan, pace: Some(pace) };
     let started =
         admin(stores(cluster, way), cluster, async |mut client: Admin| client.start_migration(request.clone()).await);

@@ -204,6 +204,6 @@ class AsyncClient:
 
 
 def _is_cancelled() -> bool:
-    """Whether the current task itself is cancelled; Python 3.10 cannot tell, and then it counts as not."""
+    """Whether the current task itself is cancelled; always False before Python 3.11, which has no such query."""
     task = asyncio.current_task()
     return sys.version_info >= (3, 11) and task is not None and task.cancelling() > 0

@@ -42,6 +42,9 @@ impl State {
         let wait = leases.chain(before).fold(terms.lease_wait, Ord::max);
         self.recovery = Some(Recovery { wait, ..Recovery::default() });
         self.lineage = lineage;
+        // Processes have seen commands that the backup lacks: less than 2^32 for each restore.
+        let restores = lineage.restores() - backup.restores();
+        self.revision.0 = self.revision.0.saturating_add(u64::from(restores) << 32);
         // Copies of the table have versions that the backup does not know.
         let routed = RouteVersion(self.route_version.0.max(lineage.first_number()) + 1);
         self.route_version = routed;

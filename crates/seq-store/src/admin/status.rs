@@ -13,6 +13,7 @@ use seq_proto::v1::{AllocMember, StatusRequest, StatusResponse, StoreMember, Sto
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
 
+use crate::between::quarantine::{self, Awaited};
 use crate::definition::{self, DeclaredSet};
 use crate::replicated_set::ReplicatedSet;
 
@@ -27,6 +28,8 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct View {
     pub(crate) replicated: ReplicatedSet,
     pub(crate) set: Arc<DeclaredSet>,
+    /// What a quarantine waits for, where this member leads.
+    pub(crate) awaited: Awaited,
     pub(crate) node: Arc<str>,
     pub(crate) revision: Arc<str>,
     pub(crate) started: Instant,
@@ -44,6 +47,8 @@ impl View {
         checks.add("store-applied", move || view.check_applied());
         let view = self.clone();
         checks.add("store-set", move || view.check_set());
+        let view = self.clone();
+        checks.add("store-quarantine", move || view.check_quarantine());
         checks
     }
 
@@ -75,6 +80,19 @@ impl View {
         }
     }
 
+    /// The set is not in quarantine.
+    fn check_quarantine(&self) -> Result<(), String> {
+        match self.replicated.read(State::is_quarantined) {
+            false => Ok(()),
+            true => Err(self.quarantine()),
+        }
+    }
+
+    /// Why a restored set serves nothing.
+    fn quarantine(&self) -> String {
+        quarantine::text(&self.set.name, &self.awaited.borrow())
+    }
+
     fn status(&self) -> StoreStatus {
         let raft = self.replicated.raft().status();
         let uids = self.set.layout.uids();
@@ -103,6 +121,10 @@ impl View {
                 status.sections_unowned = unowned(state);
             }
             status.route_version = state.route_version.0;
+            status.lineage = state.lineage.0;
+            if state.is_quarantined() {
+                status.quarantine = self.quarantine();
+            }
             status.allocs = allocs(state);
         });
         status

@@ -5,12 +5,13 @@
 //! proposed.
 
 use seq_core::arbiter::Plan;
-use seq_core::state::{Closing, CommandRefusal, Complete, Pace, StartReturn, State};
+use seq_core::state::{Closing, CommandRefusal, Complete, Fence, Pace, SetRefusal, StartReturn, State};
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId, limits};
 use seq_proto::v1::inter_set_service_server::InterSetService;
 use seq_proto::v1::{
     ArmRequest, ArmResponse, ArmedNode, ArrivalOutcome, ArriveRequest, ArriveResponse, CompleteArrivalRequest,
-    CompleteArrivalResponse, ExchangeRequest, ExchangeResponse, StartReturnRequest, StartReturnResponse,
+    CompleteArrivalResponse, ExchangeRequest, ExchangeResponse, FenceRequest, FenceResponse, StartReturnRequest,
+    StartReturnResponse,
 };
 use seq_proto::{Reason, inter_set, v1};
 use seq_raft::Gate;
@@ -80,6 +81,30 @@ impl InterSetService for InterSetServer {
         Ok(Response::new(CompleteArrivalResponse { lineage: this.lineage().0 }))
     }
 
+    async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
+        let this = self.0.get()?;
+        let request = request.into_inner();
+        let between = this.check(request.between.as_ref())?;
+        let (set, lineage) = (SetId(between.from_set_id), Lineage(between.from_lineage));
+        let page = |state: &State| state.fence_response(set, lineage, SectionId(request.first_section));
+        let known = this.replicated.read(page);
+        let page = match known {
+            // The first request: another page needs no entry.
+            Err(CommandRefusal::BetweenSets(SetRefusal::FenceNotApplied { .. })) => {
+                match this.replicated.propose(Fence { set, lineage }).await? {
+                    Ok(()) => this.replicated.read(page),
+                    Err(CommandRefusal::BetweenSets(SetRefusal::TooFewRestores { least, .. })) => {
+                        let lineages = (this.lineage().0, lineage.0);
+                        return Ok(Response::new(too_few_restores(lineages, least)));
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            }
+            known => known,
+        };
+        Ok(Response::new((&page.map_err(|refusal| refused(&refusal))?).into()))
+    }
+
     async fn exchange(&self, request: Request<ExchangeRequest>) -> Result<Response<ExchangeResponse>, Status> {
         let this = self.0.get()?;
         let request = request.into_inner();
@@ -118,6 +143,11 @@ impl Between {
     fn lineage(&self) -> Lineage {
         self.replicated.read(|state| state.lineage)
     }
+}
+
+/// The response to a fence that nothing came of.
+fn too_few_restores((lineage, fenced): (u64, u64), least_restores: u32) -> FenceResponse {
+    FenceResponse { lineage, fenced, least_restores, ..FenceResponse::default() }
 }
 
 /// Names the owners that sections would get.

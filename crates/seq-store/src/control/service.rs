@@ -28,6 +28,7 @@ use tonic::{Request, Response, Status};
 use super::reach::ControlCalls;
 use crate::between::arrivals::Arrivals;
 use crate::between::migrations::Departures;
+use crate::between::quarantine::{self, Awaited};
 use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 
@@ -47,6 +48,8 @@ pub(crate) struct Control {
     /// Departures of sections to other sets that owners should make.
     pub(crate) departures: watch::Receiver<Departures>,
     pub(crate) arrivals: Arc<Arrivals>,
+    /// What a quarantine waits for.
+    pub(crate) awaited: Awaited,
     /// Calls of live incarnations, for the decision whether this member is reached.
     pub(crate) calls: ControlCalls,
 }
@@ -147,16 +150,20 @@ impl Control {
         allocs: &[AllocSpec],
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
-        (departures, arrivals): (watch::Receiver<Departures>, Arc<Arrivals>),
+        (departures, arrivals, awaited): (watch::Receiver<Departures>, Arc<Arrivals>, Awaited),
     ) -> Control {
         let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
-        Control { set, allocs, replicated, plan, departures, arrivals, calls: ControlCalls::default() }
+        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls: ControlCalls::default() }
     }
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
+    ///
+    /// # Errors
+    /// `QUARANTINED` while the set serves nothing; a malformed id.
     fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
         self.check_defined()?;
         let session = control::session(node, incarnation)?;
+        self.check_lineage(session)?;
         let newest =
             |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
         if self.replicated.read(newest) {
@@ -165,10 +172,25 @@ impl Control {
         Ok(session)
     }
 
-    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry.
+    /// Ends a session of an older lineage: incarnations begin above those of all older ones, and the ids of nodes anew.
+    fn check_lineage(&self, session: Session) -> Result<(), Status> {
+        let Session { node, incarnation: given } = session;
+        let current = Incarnation(self.replicated.read(|state| state.lineage.first_number()));
+        if given >= current {
+            return Ok(());
+        }
+        // Without an address: the id may be that of another node by now.
+        Err(refused(CommandRefusal::OtherIncarnation { node, current, given }, None))
+    }
+
+    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry. One that
+    /// was restored serves nothing for a while: its sessions of before are over, and none begins.
     fn check_defined(&self) -> Result<(), Status> {
-        let defined = self.replicated.read(|state| state.set.is_some());
-        if defined { Ok(()) } else { Err(Reason::NoSet.status(self.set.undefined())) }
+        match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
+            (true, false) => Ok(()),
+            (true, true) => Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow()))),
+            (false, _) => Err(Reason::NoSet.status(self.set.undefined())),
+        }
     }
 
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {

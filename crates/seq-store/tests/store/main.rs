@@ -12,6 +12,7 @@ mod members;
 mod membership;
 mod partition;
 mod quorum;
+mod restored;
 mod rollback;
 mod sets;
 mod unreached;

@@ -21,7 +21,7 @@ fn set(name: &str, cluster: &str, genesis: Genesis) -> Cluster {
     set
 }
 
-fn sets(cluster: &Cluster, id: u64) -> SetAdminServiceClient<Channel> {
+pub(crate) fn sets(cluster: &Cluster, id: u64) -> SetAdminServiceClient<Channel> {
     SetAdminServiceClient::new(channel(cluster.addr(id)))
 }
 
@@ -33,7 +33,7 @@ async fn list(cluster: &Cluster) -> Vec<SetInfo> {
     sets(cluster, 1).list_sets(ListSetsRequest {}).await.unwrap().into_inner().sets
 }
 
-async fn sections(cluster: &Cluster, summarize: bool) -> ListSectionsResponse {
+pub(crate) async fn sections(cluster: &Cluster, summarize: bool) -> ListSectionsResponse {
     let request = ListSectionsRequest { summarize, ..ListSectionsRequest::default() };
     sets(cluster, 1).list_sections(request).await.unwrap().into_inner()
 }
@@ -49,7 +49,7 @@ async fn waits(cluster: &Cluster, command: &str) {
 }
 
 /// Two sets that know each other: im-a with all sections, and im-b without.
-async fn two_sets() -> (Cluster, Cluster) {
+pub(crate) async fn two_sets() -> (Cluster, Cluster) {
     let (mut a, mut b) = (set("im-a", "im", Genesis::Start), set("im-b", "im", Genesis::Create));
     // Sections of a silent owner are on their way soon.
     a.options.lease_wait = Duration::from_millis(1_200);
@@ -151,12 +151,12 @@ fn runs(runs: &[(u32, u32)]) -> Vec<SectionRange> {
     runs.iter().map(|&(first_section, sections)| SectionRange { first_section, sections }).collect()
 }
 
-async fn plan(cluster: &Cluster, to: &str, given: &[(u32, u32)]) -> PlanMigrationResponse {
+pub(crate) async fn plan(cluster: &Cluster, to: &str, given: &[(u32, u32)]) -> PlanMigrationResponse {
     let request = PlanMigrationRequest { to: to.into(), runs: runs(given), ..PlanMigrationRequest::default() };
     sets(cluster, 1).plan_migration(request).await.unwrap().into_inner()
 }
 
-async fn start(cluster: &Cluster, plan: MigrationPlan) -> Result<u64, tonic::Status> {
+pub(crate) async fn start(cluster: &Cluster, plan: MigrationPlan) -> Result<u64, tonic::Status> {
     // It stays where it is until a test resumes it.
     let pace = MigrationPace { paused: true, ..MigrationPace::default() };
     let request = StartMigrationRequest { plan: Some(plan), pace: Some(pace) };
