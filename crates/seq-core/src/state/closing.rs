@@ -1,9 +1,9 @@
 //! Closes a set for good.
 //!
 //! A closing set is armed for no more sections, and each other set's log refuses departures to it from the entry on by
-//! which it learned so. A log that refuses them, and has sent nothing there that has not arrived, states so in its facts,
-//! and that stays true for the lineage of the closing set that it has fenced: a restore makes it send again what had
-//! arrived. Once every other set states it, nothing is on its way here and nothing ever will be.
+//! which it learned so. A log that refuses them, and has sent nothing there that has not arrived, states so in its
+//! facts, and that stays true for the lineage of the closing set that it has fenced: a restore makes it send again what
+//! had arrived. Once every other set states it, nothing is on its way here and nothing ever will be.
 //!
 //! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it.
 

@@ -1,6 +1,6 @@
 //! Checks a migration before it starts: this set by its applied state, the other one by a request that changes nothing.
 //!
-//! **Invariant:** a plan with problems has no id, so it cannot be started; each problem names the thing that is in the way.
+//! **Invariant:** a plan with problems has no id, so it cannot be started; each problem names what is in the way.
 
 use seq_core::layout::SectionRun;
 use seq_core::state::{Closing, PeerSet, Phase, Scope, SetDefinition, State};

@@ -1,7 +1,7 @@
 //! Creates, lists and closes sets.
 //!
-//! **Invariant:** a set is defined once, under an id of its own. One that joins a cluster has the cluster's layout, and a
-//! name that none of the sets known there has.
+//! **Invariant:** a set is defined once, under an id of its own. One that joins a cluster has the cluster's layout, and
+//! a name that none of the sets known there has.
 
 use seq_core::directory::ClaimRun;
 use seq_core::set_spec::Genesis;
