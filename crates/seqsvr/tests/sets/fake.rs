@@ -13,9 +13,9 @@ use seq_proto::v1::{
     CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
     CreateSetResponse, ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse,
     ListSetsRequest, ListSetsResponse, MigrationPace, MigrationPhase, MigrationPlan, MigrationStatus,
-    PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest,
-    RollbackMigrationResponse, SectionInfo, SectionRange, SectionState, SetInfo, SetPaceRequest, SetPaceResponse,
-    SetState, StartMigrationRequest, StartMigrationResponse,
+    PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest, RollbackMigrationResponse, SectionInfo,
+    SectionRange, SectionState, SetInfo, SetPaceRequest, SetPaceResponse, SetState, StartMigrationRequest,
+    StartMigrationResponse,
 };
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
