@@ -3,12 +3,16 @@
 //!
 //! Only a retryable refusal and a failed connection are retried. The backoff doubles, is jittered, and is never shorter
 //! than the server requested. A call whose next backoff does not fit its deadline fails at once with the last error.
+//!
+//! A section that moved to another set is followed at once and without the retry budget, but only on knowledge that is
+//! strictly newer than what sent the request: a call cannot circle between two nodes with old routes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_channel::batch::NodeBatcher;
-use seq_proto::reason::{Outcome, Reason};
+use seq_core::{Epoch, SetId};
+use seq_proto::reason::{Outcome, Reason, key};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -16,7 +20,10 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
-use crate::error::{CallError, Refused, Unreachable};
+use crate::directory::sections::{SectionRoute, SetIndex};
+use crate::directory::{Claim, Directory};
+use crate::discovery;
+use crate::error::{CallError, Refused, SetUnavailable, Unreachable};
 use crate::node_client;
 use crate::shared::Shared;
 
@@ -25,6 +32,9 @@ pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
 /// The longest backoff unless a server requests a longer one: short against a change of owner.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Most refusals of one call that it follows to another set at once: more moves than a section makes during a call.
+pub(crate) const MAX_FOLLOWED: u32 = 8;
 
 /// The attempts of one call.
 #[derive(Debug)]
@@ -36,15 +46,21 @@ pub(crate) struct Attempts<'a> {
     lost: u32,
     /// The address that failed last.
     excluded: Option<Arc<str>>,
+    /// The route of the last attempt; `None` before the first.
+    route: Option<SectionRoute>,
+    /// Refusals that were followed to another set at once.
+    followed: u32,
+    /// Whether a set that cannot be reached is final: the caller waits for items of other sets as well.
+    fails_fast: bool,
 }
 
 /// The node of one attempt, and the route information that its request carries.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<Channel>,
-    /// Version of the routes that chose the node.
-    pub(crate) route_version: u64,
-    /// Epoch of the uid's section in them.
+    /// Version of the routes of the node's set that the client has; see [`v1::NextRequest`].
+    pub(crate) route_version: Option<u64>,
+    /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
 }
 
@@ -52,54 +68,112 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct StreamTarget {
     pub(crate) batcher: Arc<NodeBatcher>,
-    /// Version of the routes that chose the owner.
-    pub(crate) route_version: u64,
-    /// Epoch of the uid's section in them.
+    /// Version of the routes of the owner's set that the client has.
+    pub(crate) route_version: Option<u64>,
+    /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
+}
+
+/// The set that a refusal names, and the epoch since which the section is there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NamedSet {
+    pub(crate) set: Option<SetId>,
+    pub(crate) since: Option<Epoch>,
+}
+
+/// A refusal, classified.
+pub(crate) struct Classified {
+    pub(crate) error: CallError,
+    /// Whether the call continues at once, at the set that the section moved to.
+    pub(crate) moved: bool,
+    /// The set whose budget a retry takes from.
+    pub(crate) charged: Option<SetIndex>,
+    /// The least backoff.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl<'a> Attempts<'a> {
     /// No attempt yet.
     pub(crate) fn new(shared: &'a Shared, deadline: Instant) -> Attempts<'a> {
-        shared.budget.earn();
-        Attempts { shared, deadline, made: 0, lost: 0, excluded: None }
+        Attempts { shared, deadline, made: 0, lost: 0, excluded: None, route: None, followed: 0, fails_fast: false }
+    }
+
+    /// Makes a set that cannot be reached final, for a call with items of other sets, if `yes`.
+    pub(crate) fn failing_fast(self, yes: bool) -> Attempts<'a> {
+        Attempts { fails_fast: yes, ..self }
+    }
+
+    /// The attempts so far, for a part of the call's items that continues by itself; `charged` is the set whose budget its
+    /// next retry takes from.
+    pub(crate) fn fork(&self, charged: Option<SetIndex>) -> Attempts<'a> {
+        let mut fork = Attempts { shared: self.shared, excluded: self.excluded.clone(), ..*self };
+        fork.charge(charged);
+        fork
+    }
+
+    /// Takes the budget of a retry from this set.
+    fn charge(&mut self, set: Option<SetIndex>) {
+        if let (Some(route), Some(set)) = (&mut self.route, set) {
+            route.set = set;
+        }
     }
 
     /// The node of the next attempt for a uid.
-    pub(crate) fn target(&self, uid: u64) -> Result<Target, CallError> {
+    pub(crate) fn target(&mut self, uid: u64) -> Result<Target, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
-        let set = directory.set(directory.set_of(uid).ok_or(CallError::UidOutside { uid })?);
-        let route = set.route(uid);
-        let addr = set.host(route.owner, self.excluded.as_deref(), |addr| shared.pool.is_suspect(addr));
+        let route = directory.route(uid).ok_or(CallError::UidOutside { uid })?;
+        self.begin(&directory, route);
+        let set = directory.set(route.set);
+        let excluded = self.excluded.as_deref();
+        let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
+        let own = set.host(route.owner, excluded, is_suspect).map(|addr| (addr, set));
+        // Without any address of the set: a node of another one forwards.
+        let other = || directory.others(set).find_map(|set| Some((set.host(None, excluded, is_suspect)?, set)));
+        let Some((addr, set)) = own.or_else(other) else {
+            let named = NamedSet { set: Some(set.id()), since: None };
+            return Err(self.set_unavailable(uid, named, None));
+        };
         match node_client::of(&shared.pool, &addr) {
-            Ok(client) => {
-                Ok(Target { addr, client, route_version: shared.routes.known_version(set), epoch: route.epoch.0 })
-            }
+            Ok(client) => Ok(Target { addr, client, route_version: set.known_version(), epoch: route.epoch.0 }),
             Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
         }
     }
 
     /// The batcher of the uid's owner; `None` while the owner is suspect or unknown, or coalescing is off.
     #[inline]
-    pub(crate) fn stream_target(&self, uid: u64) -> Option<StreamTarget> {
+    pub(crate) fn stream_target(&mut self, uid: u64) -> Option<StreamTarget> {
         let batchers = self.shared.batchers.as_ref()?;
         let directory = self.shared.routes.load();
-        let set = directory.set(directory.set_of(uid)?);
-        let route = set.route(uid);
+        let route = directory.route(uid)?;
+        let set = directory.set(route.set);
         let addr = set.addr(route.owner?)?;
         if self.shared.pool.is_suspect(addr) {
             return None;
         }
-        let route_version = self.shared.routes.known_version(set);
-        Some(StreamTarget { batcher: batchers.get_or_create(addr), route_version, epoch: route.epoch.0 })
+        let route_version = set.known_version();
+        let batcher = batchers.get_or_create(addr);
+        self.begin(&directory, route);
+        Some(StreamTarget { batcher, route_version, epoch: route.epoch.0 })
+    }
+
+    /// Begins an attempt; the first one earns retries.
+    fn begin(&mut self, directory: &Directory, route: SectionRoute) {
+        if self.route.replace(route).is_none() {
+            directory.set(route.set).state().budget.earn();
+        }
     }
 
     /// The newest known epoch of each uid's section; 0 where none is known.
     pub(crate) fn epochs(&self, uids: &[u64]) -> Vec<u64> {
         let directory = self.shared.routes.load();
-        let epoch = |uid: &u64| directory.set_of(*uid).map_or(0, |set| directory.set(set).route(*uid).epoch.0);
-        uids.iter().map(epoch).collect()
+        uids.iter().map(|uid| directory.route(*uid).map_or(0, |route| route.epoch.0)).collect()
+    }
+
+    /// The set of each uid's section; `None` outside every cluster.
+    pub(crate) fn sets(&self, uids: impl Iterator<Item = u64>) -> Vec<Option<SetIndex>> {
+        let directory = self.shared.routes.load();
+        uids.map(|uid| directory.route(uid).map(|route| route.set)).collect()
     }
 
     /// A request with the remaining time of the call as its timeout.
@@ -121,14 +195,9 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Adopts the routes of a response. Invalid routes are logged and otherwise ignored: the response itself is valid.
-    pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &Arc<str>) {
-        let Some(routes) = routes else { return };
-        match self.shared.routes.adopt(routes, None) {
-            Ok(true) => self.shared.drop_unused_addrs(),
-            Ok(false) => {}
-            Err(error) => tracing::warn!(from = &**from, %error, "routes in a response were not adopted"),
-        }
+    /// Adopts the routes of a response.
+    pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &str) {
+        self.shared.adopt(routes, from);
     }
 
     /// Classifies a failed attempt and waits out the backoff of the next one; returns the call's error if there is
@@ -141,13 +210,12 @@ impl<'a> Attempts<'a> {
             }
             FailureKind::Connection => {
                 let sent = !seq_channel::not_processed(&failed);
-                self.retry_after_break(addr, failed, sent).await
+                self.retry_after_break(uid, addr, failed, sent).await
             }
             FailureKind::Refusal { reason } => {
                 self.lost += u32::from(is_outcome_unknown(&reason));
-                self.suspect_owner(uid, &reason);
                 let refused = self.refused(uid, &failed, reason);
-                self.retry_after_refusal(addr, refused).await
+                self.retry_after_refusal(addr, refused, named_set(&failed)).await
             }
         }
     }
@@ -164,7 +232,7 @@ impl<'a> Attempts<'a> {
         if sent {
             self.prepare_retry(uid, addr, failed).await
         } else {
-            self.retry_after_break(addr, failed, false).await
+            self.retry_after_break(uid, addr, failed, false).await
         }
     }
 
@@ -177,8 +245,9 @@ impl<'a> Attempts<'a> {
     ) -> Result<(), CallError> {
         self.made += 1;
         self.lost += u32::from(is_outcome_unknown(&item.reason));
+        let named = NamedSet::of(&item);
         let refused = self.item(uid, item);
-        self.retry_after_refusal(addr, refused).await
+        self.retry_after_refusal(addr, refused, named).await
     }
 
     /// The error of a call in a stream that got no response before its deadline.
@@ -188,18 +257,101 @@ impl<'a> Attempts<'a> {
         self.deadline_exceeded()
     }
 
-    async fn retry_after_break(&mut self, addr: &Arc<str>, failed: Status, sent: bool) -> Result<(), CallError> {
+    async fn retry_after_break(
+        &mut self,
+        uid: u64,
+        addr: &Arc<str>,
+        failed: Status,
+        sent: bool,
+    ) -> Result<(), CallError> {
         self.lost += u32::from(sent);
         self.shared.pool.suspect(addr);
         let at_once = self.exclude(addr);
-        let error = self.unreachable(addr.clone(), failed);
+        let mut error = self.unreachable(addr.clone(), failed);
+        if let Some((set, id)) = self.down_set() {
+            discovery::refresh_from_others(self.shared, set, None).await;
+            if self.has_moved(uid) {
+                self.followed += 1;
+                return Ok(());
+            }
+            error = self.set_unavailable(uid, NamedSet { set: Some(id), since: None }, None);
+            if self.fails_fast {
+                return Err(error);
+            }
+        }
         self.retry(error, None, at_once).await
     }
 
-    async fn retry_after_refusal(&mut self, addr: &Arc<str>, refused: Refused) -> Result<(), CallError> {
+    /// The set of the last attempt, if none of its nodes can be reached and there are others.
+    fn down_set(&self) -> Option<(SetIndex, SetId)> {
+        let SectionRoute { set: index, .. } = self.route?;
+        let directory = self.shared.routes.load();
+        let set = directory.set(index);
+        let is_down = set.is_down(|addr| self.shared.pool.is_suspect(addr)) && directory.others(set).next().is_some();
+        is_down.then(|| (index, set.id()))
+    }
+
+    /// Whether the uid's section is known to have moved to another set since the last attempt, and may be followed at once.
+    fn has_moved(&self, uid: u64) -> bool {
+        let now = self.shared.routes.load().route(uid);
+        let moved = now.zip(self.route).is_some_and(|(now, by)| now.set != by.set && now.epoch > by.epoch);
+        moved && self.followed < MAX_FOLLOWED
+    }
+
+    async fn retry_after_refusal(
+        &mut self,
+        addr: &Arc<str>,
+        refused: Refused,
+        named: NamedSet,
+    ) -> Result<(), CallError> {
         let at_once = refused.reason == Reason::ShuttingDown && self.exclude(addr);
-        let wait_for = refused.retry_after;
-        self.retry(CallError::Refused(Box::new(refused)), wait_for, at_once).await
+        let sent_by = self.route;
+        let Classified { error, moved, charged, retry_after } =
+            self.classify(refused, named, sent_by.map(|by| by.epoch));
+        if moved {
+            self.followed += 1;
+            return Ok(());
+        }
+        if self.is_final(&error) {
+            return Err(error);
+        }
+        self.charge(charged);
+        if let (Some(charged), Some(by)) = (charged, sent_by)
+            && charged != by.set
+        {
+            // Directly to the set that the node could not reach, from the next attempt on.
+            discovery::refresh_from_others(self.shared, charged, Some((by.set, addr))).await;
+        }
+        self.retry(error, retry_after, at_once).await
+    }
+
+    /// Classifies a refusal of an item that was sent by a route of this epoch, and adopts the claim in it.
+    pub(crate) fn classify(&self, refused: Refused, named: NamedSet, sent_by: Option<Epoch>) -> Classified {
+        self.suspect_owner(refused.uid, &refused.reason);
+        let retry_after = refused.retry_after;
+        if refused.reason == Reason::SetUnavailable {
+            let charged = named.set.and_then(|set| self.shared.routes.load().index_of(set));
+            let error = self.set_unavailable(refused.uid, named, Some(refused));
+            return Classified { error, moved: false, charged, retry_after };
+        }
+        let mut moved = false;
+        if refused.reason == Reason::Moved
+            && let NamedSet { set: Some(set), since: Some(since) } = named
+        {
+            self.shared.routes.adopt_claims(&[(refused.uid, Claim { set, since })]);
+            moved = sent_by.is_some_and(|sent_by| since > sent_by) && self.followed < MAX_FOLLOWED;
+        }
+        Classified { error: CallError::Refused(Box::new(refused)), moved, charged: None, retry_after }
+    }
+
+    /// Whether an error is not retried although it could be.
+    pub(crate) fn is_final(&self, error: &CallError) -> bool {
+        self.fails_fast && matches!(error, CallError::SetUnavailable(_))
+    }
+
+    /// Counts that items were followed to another set.
+    pub(crate) fn count_followed(&mut self) {
+        self.followed += 1;
     }
 
     /// Excludes an address from further attempts. Returns `true` for the first one: its retry needs no backoff.
@@ -216,22 +368,27 @@ impl<'a> Attempts<'a> {
     pub(crate) async fn pause(&self, at_least: Option<Duration>, at_once: bool) -> bool {
         let wait = if at_once { Duration::ZERO } else { backoff(self.made, at_least, fastrand::f64()) };
         let now = Instant::now();
-        if now + wait >= self.deadline || !self.shared.budget.spend(now) {
+        if now + wait >= self.deadline || !self.spend(now) {
             return false;
         }
         tokio::time::sleep(wait).await;
         true
     }
 
-    /// The error of an item that a server refused within a response.
+    /// Takes a retry from the budget of the last attempt's set.
+    fn spend(&self, now: Instant) -> bool {
+        self.route.is_some_and(|route| self.shared.routes.load().set(route.set).state().budget.spend(now))
+    }
+
+    /// The refusal of an item within a response.
     pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
-        self.suspect_owner(uid, &item.reason);
         Refused {
             uid,
             code: Code::from(i32::try_from(item.code).unwrap_or_default()),
             may_have_applied: self.may_have_applied() || is_outcome_unknown(&item.reason),
             reason: item.reason,
             message: item.message,
+            bound: None,
             retry_after: (item.retry_after_ms > 0).then(|| Duration::from_millis(item.retry_after_ms.into())),
             attempts: self.made,
         }
@@ -245,7 +402,8 @@ impl<'a> Attempts<'a> {
             return;
         }
         let directory = self.shared.routes.load();
-        if let Some(owner) = directory.set_of(uid).and_then(|set| directory.set(set).owner(uid)) {
+        let owner = directory.route(uid).and_then(|route| directory.set(route.set).addr(route.owner?));
+        if let Some(owner) = owner {
             self.shared.pool.suspect(owner);
         }
     }
@@ -275,16 +433,47 @@ impl<'a> Attempts<'a> {
             code: failed.code(),
             reason,
             message: failed.message().to_owned(),
+            bound: number(failed, key::BOUND),
             retry_after: failed.get_details_retry_info().and_then(|info| info.retry_delay),
             attempts: self.made,
             may_have_applied: self.may_have_applied(),
         }
     }
 
+    /// The error for a set that cannot be reached.
+    fn set_unavailable(&self, uid: u64, named: NamedSet, refused: Option<Refused>) -> CallError {
+        let name = named.set.and_then(|set| self.shared.routes.load().by_id(set).map(|set| set.name().to_owned()));
+        CallError::SetUnavailable(Box::new(SetUnavailable {
+            uid,
+            set: named.set.map_or(0, |set| set.0),
+            name: name.unwrap_or_default(),
+            retry_after: refused.as_ref().and_then(|refused| refused.retry_after),
+            attempts: self.made,
+            may_have_applied: refused.map_or(self.may_have_applied(), |refused| refused.may_have_applied),
+        }))
+    }
+
     fn unreachable(&self, addr: Arc<str>, source: Status) -> CallError {
         let (attempts, may_have_applied) = (self.made, self.may_have_applied());
         CallError::Unreachable(Arc::new(Unreachable { addr, attempts, may_have_applied, source }))
     }
+}
+
+impl NamedSet {
+    /// The set that an item's refusal names.
+    pub(crate) fn of(item: &v1::ItemError) -> NamedSet {
+        NamedSet { set: item.set_id.map(SetId), since: item.since.map(Epoch) }
+    }
+}
+
+/// The set that a status names.
+fn named_set(failed: &Status) -> NamedSet {
+    NamedSet { set: number(failed, key::SET).map(SetId), since: number(failed, key::SINCE).map(Epoch) }
+}
+
+/// A number in the metadata of a status.
+fn number(failed: &Status, key: &str) -> Option<u64> {
+    status::metadata(failed, key).and_then(|number| number.parse().ok())
 }
 
 /// Classification of a failed attempt.
@@ -331,38 +520,4 @@ fn backoff(made: u32, at_least: Option<Duration>, jitter: f64) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn backoff_doubles_is_jittered_and_is_never_shorter_than_requested() {
-        let ms = Duration::from_millis;
-        assert_eq!([1, 2, 3, 7, 90].map(|made| backoff(made, None, 0.0)), [ms(10), ms(20), ms(40), ms(500), ms(500)]);
-        assert_eq!(backoff(2, None, 1.0), ms(10));
-        assert_eq!(backoff(1, Some(ms(100)), 0.0), ms(100));
-        assert_eq!(backoff(1, Some(ms(100)), 1.0), ms(150));
-        assert_eq!(backoff(20, Some(ms(100)), 0.0), ms(500));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn backoff_never_passes_the_deadline() {
-        let shared = Shared {
-            pool: seq_channel::Pool::new(),
-            routes: crate::directory::Routes::default(),
-            seeds: Vec::new(),
-            budget: crate::budget::Budget::new(Instant::now()),
-            batchers: None,
-            refreshed: tokio::sync::Mutex::default(),
-        };
-        let deadline = Instant::now() + Duration::from_secs(3);
-        let mut attempts = Attempts::new(&shared, deadline);
-        attempts.made = 1;
-        while attempts.pause(None, false).await {
-            attempts.made += 1;
-        }
-        assert!(Instant::now() < deadline);
-        // Without jitter the backoffs are 10, 20 .. 320 ms and then 500 ms each.
-        assert!((10..=20).contains(&attempts.made), "{} attempts", attempts.made);
-        assert!(!attempts.pause(Some(Duration::from_secs(4)), false).await);
-    }
-}
+mod tests;

@@ -1,11 +1,20 @@
 //! Batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries the items that failed
 //! for now.
+//!
+//! Invariant: items of different sets are retried apart, each under the budget of its set: a set that is down delays no
+//! item of another.
 
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use seq_core::Epoch;
 use seq_proto::v1;
 use tonic::Status;
 
 use crate::allocation::{self, Allocation, Current};
-use crate::attempts::{self, Attempts, Target};
+use crate::attempts::{self, Attempts, Classified, NamedSet, Target};
+use crate::directory::sections::SetIndex;
 use crate::error::CallError;
 
 /// An RPC over many uids.
@@ -16,12 +25,14 @@ pub(crate) trait BatchMethod {
     /// Adds earlier attempts with unknown outcome: they may have moved the item's counter.
     fn add_lost(answer: &mut Self::Answer, attempts: u32);
 
-    /// Sends one request and decodes its response; an empty `counts` means one number per item.
+    /// Sends one request and decodes its response; an empty `counts` means one number per item. `epochs` are the newest
+    /// known ones of the uids' sections.
     fn attempt(
         attempts: &mut Attempts<'_>,
         target: &mut Target,
         uids: &[u64],
         counts: &[u32],
+        epochs: &[u64],
     ) -> impl Future<Output = Result<BatchResponse<Self::Answer>, Status>> + Send;
 }
 
@@ -52,13 +63,14 @@ impl BatchMethod for NextMany {
         target: &mut Target,
         uids: &[u64],
         counts: &[u32],
+        epochs: &[u64],
     ) -> Result<BatchResponse<Allocation>, Status> {
         let request = attempts.request(v1::NextManyRequest {
             uids: uids.to_vec(),
             counts: counts.to_vec(),
-            route_version: Some(target.route_version),
+            route_version: target.route_version,
             hops: 0,
-            known_epochs: attempts.epochs(uids),
+            known_epochs: epochs.to_vec(),
         });
         let response = attempts.attempt(target.client.next_many(request)).await?;
         let fits = [&response.values, &response.prevs, &response.epochs].iter().all(|list| list.len() == uids.len());
@@ -89,10 +101,11 @@ impl BatchMethod for CurrentMany {
         target: &mut Target,
         uids: &[u64],
         _counts: &[u32],
+        _epochs: &[u64],
     ) -> Result<BatchResponse<Current>, Status> {
         let request = attempts.request(v1::CurrentManyRequest {
             uids: uids.to_vec(),
-            route_version: Some(target.route_version),
+            route_version: target.route_version,
             hops: 0,
         });
         let response = attempts.attempt(target.client.current_many(request)).await?;
@@ -110,93 +123,226 @@ impl BatchMethod for CurrentMany {
     }
 }
 
+/// The outcome of one request.
+enum Sent<T> {
+    /// A response: the result of each item, and the items that are sent again.
+    Response { results: Vec<Result<T, CallError>>, retries: Vec<Retry> },
+    /// No response to the whole request, which is sent again.
+    Again,
+    /// No response, and no retry.
+    Failed(CallError),
+    /// Nothing was sent: the deadline or the retry budget allows no retry.
+    Nothing,
+}
+
+/// An item that is sent again.
+struct Retry {
+    /// Its index in the request.
+    index: usize,
+    group: RetryGroup,
+    retry_after: Option<Duration>,
+    /// Whether it may have taken effect.
+    is_unknown: bool,
+}
+
+/// Items with the same group are sent again in one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RetryGroup {
+    /// The set of their sections.
+    set: Option<SetIndex>,
+    /// The set whose budget the retry takes from; `None`: that of the last attempt.
+    charged: Option<SetIndex>,
+    /// Whether they are sent at once: their sections moved.
+    moved: bool,
+}
+
+/// Some items of a call that were sent together.
+struct Part<'a, T> {
+    attempts: Attempts<'a>,
+    /// Their indexes in the call.
+    indexes: Vec<usize>,
+    sent: Sent<T>,
+}
+
 /// Sends requests until every item has a result or a permanent refusal, or the deadline or the retry budget is
 /// exhausted. Returns one result per item, in order.
 ///
-/// After the first attempt only the items with a retryable refusal are sent again, in one request: any node forwards
-/// what it does not own. `uids` is not empty and fits one request.
+/// After the first attempt only the items with a retryable refusal are sent again, in one request to each set concerned:
+/// any node forwards what it does not own. `uids` is not empty and fits one request.
 pub(crate) async fn send_with_retries<A: BatchMethod>(
     mut attempts: Attempts<'_>,
     uids: &[u64],
     counts: &[u32],
 ) -> Vec<Result<A::Answer, CallError>> {
-    let mut results = match send_once::<A>(&mut attempts, uids, counts).await {
-        Ok(results) => results,
-        Err(error) => return uids.iter().map(|_| Err(error.clone())).collect(),
-    };
-    // Refusals with unknown outcome per item; empty until the first.
-    let mut unknown: Vec<u32> = Vec::new();
-    loop {
-        let mut wait_for = None;
-        let mut remaining = Vec::new();
-        for (index, result) in results.iter().enumerate() {
-            if let Err(CallError::Refused(refused)) = result
-                && refused.is_retryable()
-            {
-                wait_for = wait_for.max(refused.retry_after);
-                if attempts::is_outcome_unknown(&refused.reason) {
-                    unknown.resize(uids.len(), 0);
-                    unknown[index] += 1;
-                }
-                remaining.push(index);
-            }
-        }
-        if remaining.is_empty() || !attempts.pause(wait_for, false).await {
-            for (result, unknown) in results.iter_mut().zip(unknown) {
-                if let Ok(answer) = result {
-                    A::add_lost(answer, unknown);
-                }
-            }
-            return results;
-        }
-        let remaining_uids: Vec<u64> = remaining.iter().map(|index| uids[*index]).collect();
-        let remaining_counts: Vec<u32> = remaining.iter().filter_map(|index| counts.get(*index).copied()).collect();
-        match send_once::<A>(&mut attempts, &remaining_uids, &remaining_counts).await {
-            Ok(retried) => {
-                for (index, result) in remaining.into_iter().zip(retried) {
-                    replace(&mut results[index], result);
-                }
-            }
-            Err(error) => {
-                for index in remaining {
-                    replace(&mut results[index], Err(error.clone()));
-                }
-                return results;
-            }
+    match send_once::<A>(&mut attempts, uids, counts).await {
+        Sent::Response { results, retries } if retries.is_empty() => results,
+        sent => {
+            let first = Part { attempts, indexes: (0..uids.len()).collect(), sent };
+            // Boxed: keeps the future of the usual call small.
+            Box::pin(send_remaining::<A>(first, uids, counts)).await
         }
     }
+}
+
+/// Sends the items again that the first request leaves, and again, each group by itself.
+async fn send_remaining<A: BatchMethod>(
+    first: Part<'_, A::Answer>,
+    uids: &[u64],
+    counts: &[u32],
+) -> Vec<Result<A::Answer, CallError>> {
+    let mut results: Vec<Option<Result<A::Answer, CallError>>> = uids.iter().map(|_| None).collect();
+    // Refusals with unknown outcome per item.
+    let mut unknown = vec![0; uids.len()];
+    let mut running = FuturesUnordered::new();
+    let mut next = Some(first);
+    while let Some(Part { attempts, indexes, sent }) = next {
+        let again = |group: RetryGroup, retry_after, indexes| {
+            let wait = (!group.moved).then_some(retry_after);
+            send_again::<A>(attempts.fork(group.charged), indexes, uids, counts, wait)
+        };
+        match sent {
+            Sent::Response { results: given, retries } => {
+                for retry in &retries {
+                    unknown[indexes[retry.index]] += u32::from(retry.is_unknown);
+                }
+                for (index, result) in indexes.iter().zip(given) {
+                    replace(&mut results[*index], result);
+                }
+                for (group, items) in grouped(&retries, |retry| retry.group) {
+                    let retry_after = items.iter().map(|retry| retry.retry_after).max().flatten();
+                    let of_group = items.iter().map(|retry| indexes[retry.index]).collect();
+                    running.push(again(group, retry_after, of_group));
+                }
+            }
+            Sent::Again => {
+                let sets: Vec<_> =
+                    attempts.sets(indexes.iter().map(|index| uids[*index])).into_iter().zip(indexes).collect();
+                for (set, items) in grouped(&sets, |(set, _)| *set) {
+                    // The backoff is over.
+                    let group = RetryGroup { set, charged: None, moved: true };
+                    running.push(again(group, None, items.iter().map(|(_, index)| *index).collect()));
+                }
+            }
+            Sent::Failed(error) => {
+                for index in indexes {
+                    replace(&mut results[index], Err(error.clone()));
+                }
+            }
+            Sent::Nothing => {}
+        }
+        next = running.next().await;
+    }
+    let finished = results.into_iter().zip(unknown).map(|(result, unknown)| {
+        let mut result = result.expect("the first request has a result for each item");
+        if let Ok(answer) = &mut result {
+            A::add_lost(answer, unknown);
+        }
+        result
+    });
+    finished.collect()
+}
+
+/// The items of each group, in order.
+fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec<&T>)> {
+    let mut groups: Vec<(G, Vec<&T>)> = Vec::new();
+    for item in items {
+        let group = group(item);
+        // A handful of sets: a scan beats a map.
+        match groups.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, items)) => items.push(item),
+            None => groups.push((group, vec![item])),
+        }
+    }
+    groups
+}
+
+/// Sends some items again, after a backoff unless `wait` is `None`.
+async fn send_again<'a, A: BatchMethod>(
+    mut attempts: Attempts<'a>,
+    indexes: Vec<usize>,
+    uids: &[u64],
+    counts: &[u32],
+    wait: Option<Option<Duration>>,
+) -> Part<'a, A::Answer> {
+    let may_send = match wait {
+        None => true,
+        Some(at_least) => attempts.pause(at_least, false).await,
+    };
+    let sent = if may_send {
+        let uids: Vec<u64> = indexes.iter().map(|index| uids[*index]).collect();
+        let counts: Vec<u32> = indexes.iter().filter_map(|index| counts.get(*index).copied()).collect();
+        send_once::<A>(&mut attempts, &uids, &counts).await
+    } else {
+        Sent::Nothing
+    };
+    Part { attempts, indexes, sent }
 }
 
 /// Replaces a refusal by a later result, keeping its `may_have_applied`.
-fn replace<T>(result: &mut Result<T, CallError>, later: Result<T, CallError>) {
-    let moved = matches!(result, Err(error) if error.may_have_applied());
-    *result = if moved { later.map_err(CallError::having_applied) } else { later };
+fn replace<T>(result: &mut Option<Result<T, CallError>>, later: Result<T, CallError>) {
+    let moved = matches!(result, Some(Err(error)) if error.may_have_applied());
+    *result = Some(if moved { later.map_err(CallError::having_applied) } else { later });
 }
 
-/// Sends the request, to other nodes if one fails, until a response to the whole request arrives.
-async fn send_once<A: BatchMethod>(
-    attempts: &mut Attempts<'_>,
-    uids: &[u64],
-    counts: &[u32],
-) -> Result<Vec<Result<A::Answer, CallError>>, CallError> {
-    loop {
-        let mut target = attempts.target(uids[0])?;
-        match A::attempt(attempts, &mut target, uids, counts).await {
-            Ok(response) => {
-                attempts.adopt(response.routes.as_ref(), &target.addr);
-                let bad = |what| CallError::BadAnswer { addr: target.addr.clone(), what };
-                let mut items = response.items.ok_or_else(|| bad("lists of other lengths than the request's"))?;
-                for error in response.errors {
-                    let index = error.index as usize;
-                    let item = items.get_mut(index).ok_or_else(|| bad("an error of an item that was not sent"))?;
-                    *item = Err(CallError::Refused(Box::new(attempts.item(uids[index], error))));
-                }
-                if attempts.lost() > 0 {
-                    items.iter_mut().flatten().for_each(|answer| A::add_lost(answer, attempts.lost()));
-                }
-                return Ok(items);
-            }
-            Err(failed) => attempts.prepare_retry(uids[0], &target.addr, failed).await?,
-        }
+/// Sends a request once. Waits out the backoff of its retry if there was no response to it.
+async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], counts: &[u32]) -> Sent<A::Answer> {
+    let mut target = match attempts.target(uids[0]) {
+        Ok(target) => target,
+        Err(error) => return Sent::Failed(error),
+    };
+    let epochs = attempts.epochs(uids);
+    match A::attempt(attempts, &mut target, uids, counts, &epochs).await {
+        Ok(response) => match read::<A>(attempts, &target, response, uids, &epochs) {
+            Ok((results, retries)) => Sent::Response { results, retries },
+            Err(what) => Sent::Failed(CallError::BadAnswer { addr: target.addr.clone(), what }),
+        },
+        Err(failed) => match attempts.prepare_retry(uids[0], &target.addr, failed).await {
+            Ok(()) => Sent::Again,
+            Err(error) => Sent::Failed(error),
+        },
     }
+}
+
+/// Results of the items of a request, and those to send again.
+type Results<T> = (Vec<Result<T, CallError>>, Vec<Retry>);
+
+/// Reads the response to a request.
+///
+/// # Errors
+/// What in it violates the protocol.
+fn read<A: BatchMethod>(
+    attempts: &mut Attempts<'_>,
+    target: &Target,
+    response: BatchResponse<A::Answer>,
+    uids: &[u64],
+    epochs: &[u64],
+) -> Result<Results<A::Answer>, &'static str> {
+    attempts.adopt(response.routes.as_ref(), &target.addr);
+    let mut results = response.items.ok_or("lists of other lengths than the request's")?;
+    let mut retries = Vec::new();
+    for item in response.errors {
+        let index = item.index as usize;
+        let result = results.get_mut(index).ok_or("an error of an item that was not sent")?;
+        let (named, is_unknown) = (NamedSet::of(&item), attempts::is_outcome_unknown(&item.reason));
+        let refused = attempts.item(uids[index], item);
+        let Classified { error, moved, charged, retry_after } =
+            attempts.classify(refused, named, Some(Epoch(epochs[index])));
+        if error.is_retryable() && !attempts.is_final(&error) {
+            let group = RetryGroup { set: None, charged, moved };
+            retries.push(Retry { index, group, retry_after, is_unknown });
+        }
+        *result = Err(error);
+    }
+    if attempts.lost() > 0 {
+        results.iter_mut().flatten().for_each(|answer| A::add_lost(answer, attempts.lost()));
+    }
+    if retries.iter().any(|retry| retry.group.moved) {
+        attempts.count_followed();
+    }
+    // After all routes of the response were adopted.
+    let sets = attempts.sets(retries.iter().map(|retry| uids[retry.index]));
+    for (retry, set) in retries.iter_mut().zip(sets) {
+        retry.group.set = set;
+    }
+    Ok((results, retries))
 }

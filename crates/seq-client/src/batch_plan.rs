@@ -6,10 +6,12 @@ use std::borrow::Cow;
 
 use seq_core::NodeId;
 
+use crate::directory::sections::SetIndex;
+
 /// Destination of a uid's requests: the index of its set, and the owner of its section if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
-    pub(crate) set: usize,
+    pub(crate) set: SetIndex,
     pub(crate) owner: Option<NodeId>,
 }
 
@@ -19,6 +21,8 @@ pub(crate) struct Group<'a> {
     pub(crate) uids: Cow<'a, [u64]>,
     /// Empty: one each.
     pub(crate) counts: Cow<'a, [u32]>,
+    /// Their set.
+    pub(crate) set: SetIndex,
 }
 
 /// A batch split into groups.
@@ -40,8 +44,10 @@ impl<'a> Plan<'a> {
         destination: impl Fn(u64) -> Option<Destination>,
     ) -> Plan<'a> {
         let first = destination(uids[0]);
-        if first.is_some() && uids[1..].iter().all(|uid| destination(*uid) == first) {
-            let group = Group { uids: Cow::Borrowed(uids), counts: Cow::Borrowed(counts) };
+        if let Some(Destination { set, .. }) = first
+            && uids[1..].iter().all(|uid| destination(*uid) == first)
+        {
+            let group = Group { uids: Cow::Borrowed(uids), counts: Cow::Borrowed(counts), set };
             return Plan { groups: vec![group], group_of: Vec::new() };
         }
         let mut destinations: Vec<Destination> = Vec::new();
@@ -55,7 +61,8 @@ impl<'a> Plan<'a> {
             // A handful of owners: a scan beats a map.
             let group = destinations.iter().position(|known| *known == destination).unwrap_or_else(|| {
                 destinations.push(destination);
-                groups.push(Group { uids: Cow::Owned(Vec::new()), counts: Cow::Owned(Vec::new()) });
+                let (uids, counts) = (Cow::Owned(Vec::new()), Cow::Owned(Vec::new()));
+                groups.push(Group { uids, counts, set: destination.set });
                 groups.len() - 1
             });
             groups[group].uids.to_mut().push(*uid);
@@ -68,6 +75,11 @@ impl<'a> Plan<'a> {
     /// Whether an item is outside every set.
     pub(crate) fn has_outside(&self) -> bool {
         self.group_of.contains(&OUTSIDE)
+    }
+
+    /// Whether the items are of several sets.
+    pub(crate) fn spans_sets(&self) -> bool {
+        self.groups.windows(2).any(|pair| pair[0].set != pair[1].set)
     }
 
     /// Merges the results of the groups, in the order of [`Plan::groups`], into the order of the batch.
@@ -94,7 +106,8 @@ mod tests {
     /// Three sets with gaps between them; a function of the uid alone.
     fn destination(uid: u64) -> Option<Destination> {
         let owner = NodeId((uid % 3) as u32);
-        (uid % 7 != 6).then_some(Destination { set: (uid / 100) as usize, owner: (owner.0 != 0).then_some(owner) })
+        (uid % 7 != 6)
+            .then_some(Destination { set: SetIndex((uid / 100) as u16), owner: (owner.0 != 0).then_some(owner) })
     }
 
     #[test]
@@ -116,6 +129,8 @@ mod tests {
                 counts.clear();
             }
             let plan = Plan::new(&uids, &counts, destination);
+            let sets: std::collections::BTreeSet<_> = uids.iter().filter_map(|uid| Some(destination(*uid)?.set)).collect();
+            prop_assert_eq!(plan.spans_sets(), sets.len() > 1);
             prop_assert_eq!(plan.has_outside(), uids.iter().any(|uid| destination(*uid).is_none()));
             // Each result names the item of its uid that it belongs to; the twin computes the same without groups.
             let nth = |list: &[u64], index: usize| list[..index].iter().filter(|uid| **uid == list[index]).count();
@@ -124,6 +139,7 @@ mod tests {
                 prop_assert_eq!(group.counts.len(), if counted { group.uids.len() } else { 0 });
                 let destinations: Vec<_> = group.uids.iter().map(|uid| destination(*uid)).collect();
                 prop_assert!(destinations.iter().all(|each| *each == destinations[0] && each.is_some()));
+                prop_assert!(destinations[0].is_some_and(|destination| destination.set == group.set));
                 let result = |index| (group.uids[index], group.counts.get(index).copied(), nth(&group.uids, index));
                 results.push((0..group.uids.len()).map(result).collect::<Vec<_>>());
             }

@@ -1,4 +1,4 @@
-//! The retry budget: retries add at most 20 % to a client's requests.
+//! The retry budget of a set: retries add at most 20 % to a client's requests to it.
 //!
 //! When a node or a set fails, every caller retries; without a bound the retries are the load that keeps it down.
 //! Calls earn, retries spend. A small income by time lets an idle client ride out a change of owner.
@@ -18,7 +18,7 @@ pub(crate) const RETRIES_PER_SECOND: f64 = 10.0;
 /// They are spent at once when a stream breaks that carried the requests of all of them.
 pub(crate) const MAX_SAVED_RETRIES: f64 = 1_000.0;
 
-/// The retries that a client may still make.
+/// The retries that a client may still make to a set.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Calls since the account was last updated: the only write of a call that succeeds.

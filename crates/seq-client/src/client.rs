@@ -27,17 +27,24 @@ pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 /// Results of a batch, one per item in request order. The outer error means that no item got a response.
 pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 
-/// A handle on the sequence service. Clones share connections, routes and the retry budget; make one per process.
+/// A handle on the sequence service. Clones share connections, routes and retry budgets; make one per process.
 ///
 /// # Deadline
 /// Each call has one deadline over all its attempts, [`crate::DEADLINE`] unless set otherwise. Requests carry it, and
 /// servers stop working on a request when it passes.
 ///
 /// # Retries
-/// Retryable failures are retried until the deadline, within the client's retry budget: a fifth of its calls, and ten a
-/// second. After a connection failure the next attempt goes to another node of the set; any node serves any uid.
+/// Retryable failures are retried until the deadline, within a retry budget for each set: a fifth of the calls to it, and
+/// ten a second. After a connection failure the next attempt goes to another node of the set; any node serves any uid.
 ///
-/// # Concurrency Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node;
+/// # Sets
+/// Sections of uids migrate between the sets of a cluster, under load. The client merges the routes of all sets, follows a
+/// section that moved without a backoff, and asks the other sets when no node of a set can be reached. Connections and
+/// retry budgets are those of a set: one that is down fails its own calls and items, with
+/// [`CallError::SetUnavailable`] where another set reports it, and delays no others.
+///
+/// # Concurrency
+/// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node;
 /// see [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of
 /// another. At most 65,536 calls per node are in flight; more of them wait for a permit, up to their deadline.
 ///
@@ -62,13 +69,17 @@ impl Client {
         Client { shared: Arc::new(shared), deadline }
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The same client with another deadline for its calls, up to a day.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client { shared: self.shared.clone(), deadline: deadline.min(MAX_DEADLINE) }
     }
 
-    /// The uid ranges of the sets known so far, in order, end exclusive.
+    /// The uid ranges of the clusters known so far, in order, end exclusive.
     #[must_use]
     pub fn known_uids(&self) -> Vec<Range<u64>> {
         self.shared.routes.load().uids().collect()
@@ -109,13 +120,13 @@ impl Client {
             let request = attempts.request(v1::NextRequest {
                 uid,
                 count,
-                route_version: Some(target.route_version),
+                route_version: target.route_version,
                 epoch: target.epoch,
                 hops: 0,
             });
             match attempts.attempt(target.client.next(request)).await {
                 Ok(response) => {
-                    attempts.adopt(response.routes.as_ref(), &target.addr);
+                    self.shared.adopt(response.routes.as_ref(), &target.addr);
                     let checked =
                         Allocation::checked(response.value, response.prev, response.epoch, count, &target.addr);
                     let lost = attempts.lost().saturating_add(response.lost.unwrap_or(0));
@@ -129,6 +140,9 @@ impl Client {
     /// Allocates one number for each uid, in one request to each owner concerned. A uid that occurs twice gets two
     /// numbers, in that order, unless its first item had to be retried. Any number of uids; more than 10,000 of one
     /// owner go in several requests, one after the other.
+    ///
+    /// If the uids are of several sets, an item of a set of which no node can be reached is not retried up to the deadline:
+    /// it fails with [`CallError::SetUnavailable`] as soon as its nodes have failed, and the other items do not wait for it.
     ///
     /// # Errors
     /// The inner ones are each item's own, [`CallError::UidOutside`] among them; the outer one means that no item got a
@@ -156,7 +170,8 @@ impl Client {
         self.batch::<NextMany>(&uids, &counts).await
     }
 
-    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it: for imports. Idempotent.
+    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it: for imports. Idempotent. Returns the
+    /// epoch of the ownership that did it, 1 or above.
     ///
     /// # Errors
     /// [`CallError`]; refused as `ALREADY_PAST` if the uid is above the number, which it also is when an attempt of this
@@ -164,7 +179,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// A call that is dropped may have raised the uid.
-    pub async fn advance(&self, uid: u64, to: u64) -> Result<(), CallError> {
+    pub async fn advance(&self, uid: u64, to: u64) -> Result<u64, CallError> {
         let mut attempts = self.attempts();
         self.refresh_if_outside(uid, &attempts).await;
         loop {
@@ -172,14 +187,14 @@ impl Client {
             let request = attempts.request(v1::AdvanceRequest {
                 uid,
                 to,
-                route_version: Some(target.route_version),
+                route_version: target.route_version,
                 epoch: target.epoch,
                 hops: 0,
             });
             match attempts.attempt(target.client.advance(request)).await {
                 Ok(response) => {
-                    attempts.adopt(response.routes.as_ref(), &target.addr);
-                    return Ok(());
+                    self.shared.adopt(response.routes.as_ref(), &target.addr);
+                    return Ok(response.epoch);
                 }
                 Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
             }
@@ -200,13 +215,13 @@ impl Client {
             let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::CurrentRequest {
                 uid,
-                route_version: Some(target.route_version),
+                route_version: target.route_version,
                 epoch: target.epoch,
                 hops: 0,
             });
             match attempts.attempt(target.client.current(request)).await {
                 Ok(response) => {
-                    attempts.adopt(response.routes.as_ref(), &target.addr);
+                    self.shared.adopt(response.routes.as_ref(), &target.addr);
                     return Current::checked(response.value, response.exactness, response.epoch, &target.addr);
                 }
                 Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
@@ -235,9 +250,10 @@ impl Client {
             discovery::refresh(&self.shared, deadline).await;
             plan = self.plan(uids, counts);
         }
+        let attempts = || Attempts::new(&self.shared, deadline).failing_fast(plan.spans_sets());
         let results = match plan.groups.as_slice() {
-            [group] => vec![self.group::<A>(group, deadline).await],
-            groups => join_all(groups.iter().map(|group| self.group::<A>(group, deadline))).await,
+            [group] => vec![group_results::<A>(group, attempts).await],
+            groups => join_all(groups.iter().map(|group| group_results::<A>(group, attempts))).await,
         };
         let results = plan.merge(uids, results, |uid| Err(CallError::UidOutside { uid }));
         if results.iter().all(|result| matches!(result, Err(error) if error.is_unanswered())) {
@@ -249,28 +265,8 @@ impl Client {
     fn plan<'a>(&self, uids: &'a [u64], counts: &'a [u32]) -> Plan<'a> {
         let directory = self.shared.routes.load();
         Plan::new(uids, counts, |uid| {
-            let set = directory.set_of(uid)?;
-            Some(Destination { set, owner: directory.set(set).route(uid).owner })
+            directory.route(uid).map(|route| Destination { set: route.set, owner: route.owner })
         })
-    }
-
-    /// Sends the items of one owner, in as many requests as they need. The requests are sequential, so a uid's items
-    /// stay in order.
-    async fn group<A: BatchMethod>(&self, group: &Group<'_>, deadline: Instant) -> Vec<Result<A::Answer, CallError>> {
-        let mut results = Vec::new();
-        let mut counts = group.counts.chunks(MAX_ITEMS);
-        for uids in group.uids.chunks(MAX_ITEMS) {
-            let counts = counts.next().unwrap_or_default();
-            let attempts = Attempts::new(&self.shared, deadline);
-            let mut chunk = batch_call::send_with_retries::<A>(attempts, uids, counts).await;
-            if results.is_empty() {
-                // The usual group is one request; its results are not copied.
-                results = chunk;
-            } else {
-                results.append(&mut chunk);
-            }
-        }
-        results
     }
 
     fn attempts(&self) -> Attempts<'_> {
@@ -279,11 +275,32 @@ impl Client {
 
     /// Fetches the routes of new sets, once, if a uid is outside every known set.
     async fn refresh_if_outside(&self, uid: u64, attempts: &Attempts<'_>) {
-        let known = self.shared.routes.load().set_of(uid).is_some();
+        let known = self.shared.routes.load().route(uid).is_some();
         if !known {
             discovery::refresh(&self.shared, attempts.deadline()).await;
         }
     }
+}
+
+/// Sends the items of one owner, in as many requests as they need. The requests are sequential, so a uid's items stay in
+/// order.
+async fn group_results<'a, A: BatchMethod>(
+    group: &Group<'_>,
+    attempts: impl Fn() -> Attempts<'a>,
+) -> Vec<Result<A::Answer, CallError>> {
+    let mut results = Vec::new();
+    let mut counts = group.counts.chunks(MAX_ITEMS);
+    for uids in group.uids.chunks(MAX_ITEMS) {
+        let counts = counts.next().unwrap_or_default();
+        let mut chunk = batch_call::send_with_retries::<A>(attempts(), uids, counts).await;
+        if results.is_empty() {
+            // The usual group is one request; its results are not copied.
+            results = chunk;
+        } else {
+            results.append(&mut chunk);
+        }
+    }
+    results
 }
 
 fn check_count(uid: u64, count: u32) -> Result<(), CallError> {

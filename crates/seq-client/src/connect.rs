@@ -8,7 +8,6 @@ use seq_channel::{Dial, Pool, PoolError};
 use tokio::time::Instant;
 
 use crate::attempts::{FIRST_BACKOFF, MAX_BACKOFF};
-use crate::budget::Budget;
 use crate::client::{Client, DEADLINE, MAX_DEADLINE};
 use crate::directory::Routes;
 use crate::discovery::fetch_routes;
@@ -42,8 +41,8 @@ impl ClientBuilder {
         }
     }
 
-    /// Adds a node to fetch routes from, as `http://host:port` or `host:port`. One node of each set is enough; with
-    /// more of them the client can start while some are down.
+    /// Adds a node to fetch routes from, as `http://host:port` or `host:port`. One node of any set of a cluster is enough:
+    /// its routes name the others. With more of them the client can start while some are down.
     pub fn seed(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.seeds.push(url.as_ref().to_owned());
         self
@@ -113,9 +112,9 @@ impl ClientBuilder {
                 seeds.push(addr.into());
             }
         }
-        let (routes, budget) = (Routes::default(), Budget::new(Instant::now()));
         let batchers = self.coalesce.then(|| Batchers::new(self.bounds, pool.clone()));
-        let shared = Shared { pool, routes, seeds, budget, batchers, refreshed: tokio::sync::Mutex::default() };
+        let routes = Routes::default();
+        let shared = Shared { pool, routes, seeds, batchers, refreshed: tokio::sync::Mutex::default() };
         let mut wait = FIRST_BACKOFF;
         loop {
             match fetch_routes(&shared, deadline).await {

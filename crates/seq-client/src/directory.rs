@@ -1,22 +1,34 @@
-//! The client's routes: uid range -> set -> section -> owner -> address.
+//! The client's routes: uid -> section -> set and owner -> address.
 //!
-//! Readers load a snapshot without a lock; newer routes arrive in responses. Invariants: the sets of a directory do not
-//! overlap and are in order of uid; the route version of a set is monotonic.
+//! Sections migrate between the sets of a cluster, so the routes of all its sets are merged into one table of the
+//! cluster's layout ([`sections`]); each set keeps its nodes and the version of its own routes ([`set_routes`]). Clusters
+//! with other uids stand side by side.
+//!
+//! Readers load a snapshot without a lock; newer routes arrive in responses. Invariants: the clusters of a directory do not
+//! overlap and are in order of uid; the list of sets only grows, so the index of a set is good for any snapshot; the route
+//! version of a set and the route of a section are monotonic.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use seq_core::route::{Adopted, Route, RouteTable, RouteUpdate};
-use seq_core::{NodeId, Uid};
+use seq_core::route::RouteUpdate;
+use seq_core::{Epoch, Layout, RouteVersion, SectionId, SetId, Uid};
 use seq_proto::v1;
 
-/// Most sets in a directory. A pool does not hold the addresses of that many sets of [`seq_core::limits::MAX_NODES`]
-/// nodes, but it does for sets of usual size.
-pub(crate) const MAX_SETS: usize = 256;
+use sections::{SectionRoute, Sections, SetIndex};
+use set_routes::SetRoutes;
+
+pub(crate) mod sections;
+pub(crate) mod set_routes;
+#[cfg(test)]
+mod tests;
+
+/// Most sets in a directory: as many as a store knows. A pool does not hold the addresses of that many sets of
+/// [`seq_core::limits::MAX_NODES`] nodes, but it does for sets of usual size.
+pub(crate) const MAX_SETS: usize = seq_core::limits::MAX_SETS;
 
 /// The newest directory, shared by all calls of a client.
 #[derive(Debug, Default)]
@@ -24,26 +36,40 @@ pub(crate) struct Routes {
     current: ArcSwap<Directory>,
     /// Serializes writers: a new directory is built from the current one.
     writer: Mutex<()>,
-    /// A response had changes to a table version that is not known here: the next request asks for the whole table.
-    want_whole: AtomicBool,
 }
 
 /// A snapshot of every known set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
     /// In order of uid, not overlapping.
+    clusters: Vec<Arc<Cluster>>,
+    /// The sets of all clusters, in order of [`SetIndex`].
     sets: Vec<Arc<SetRoutes>>,
 }
 
-/// One set's routes and the addresses of its nodes.
+/// The uids of some sets, and where each section is.
 #[derive(Clone, Debug)]
-pub(crate) struct SetRoutes {
-    table: RouteTable,
-    addrs: BTreeMap<NodeId, Arc<str>>,
-    /// Every address that serves the set: its nodes, and the seeds that sent its routes. Never empty.
-    hosts: Vec<Arc<str>>,
-    /// The seeds among them.
-    seeds: Vec<Arc<str>>,
+struct Cluster {
+    layout: Layout,
+    sections: Sections,
+    /// The set that sent the layout first: any of its nodes forwards requests for a section without a route.
+    home: SetIndex,
+}
+
+/// That a section is, or was, in a set since an epoch: as a refusal states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) set: SetId,
+    pub(crate) since: Epoch,
+}
+
+/// What the adoption of routes changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Whether anything changed.
+    pub(crate) any: bool,
+    /// Whether addresses may have.
+    pub(crate) addrs: bool,
 }
 
 /// Reason why a route table was not adopted.
@@ -53,22 +79,22 @@ pub enum RoutesError {
     /// The message is not a route table.
     #[error(transparent)]
     Bad(#[from] seq_proto::convert::RoutesError),
-    /// It holds changes to a version of the table that is not known here.
+    /// It holds changes to a version of the table that is not known here, or is of an unknown set.
     #[error("the routes of set {set:?} build on a version that is not known here")]
     Mismatch {
         /// Name of the table's set.
         set: String,
     },
-    /// Two sets claim the same uids.
+    /// The uids overlap those of another set and are laid out in other sections: the sets are of two clusters.
     #[error("set {set:?} with uids {}..{} overlaps set {other:?} with uids {}..{}", uids.start, uids.end, other_uids.start, other_uids.end)]
     Overlap {
         /// Name of the table's set.
         set: String,
-        /// That set's uids.
+        /// The uids of its cluster.
         uids: Range<u64>,
-        /// The set known before.
+        /// A set of the cluster known before.
         other: String,
-        /// The known set's uids.
+        /// The uids of the known cluster.
         other_uids: Range<u64>,
     },
     /// More sets than a client holds.
@@ -81,184 +107,260 @@ pub enum RoutesError {
 
 impl Routes {
     /// The newest snapshot. Must not be held across an await.
+    #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
         self.current.load()
     }
 
-    /// Adopts newer routes; returns whether anything changed. `seed` is the seed that sent them, if one did.
-    pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<bool, RoutesError> {
+    /// Adopts newer routes; returns what changed. `seed` is the seed that sent them, if one did.
+    pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         if !self.load().would_change(routes, seed) {
-            return Ok(false);
+            return Ok(Change::default());
         }
         let update = RouteUpdate::try_from(routes)?;
         let _writer = self.writer.lock();
         let mut directory = Directory::clone(&self.load());
-        let changed = directory.adopt(&update, seed).inspect_err(|error| {
-            if matches!(error, RoutesError::Mismatch { .. }) {
-                self.want_whole.store(true, Relaxed);
+        let change = directory.adopt(&update, seed).inspect_err(|error| {
+            if let (RoutesError::Mismatch { .. }, Some(set)) = (error, self.load().by_id(update.id)) {
+                set.state().want_whole();
             }
         })?;
-        if changed {
+        if change.any {
             self.current.store(Arc::new(directory));
         }
-        Ok(changed)
+        Ok(change)
     }
 
-    /// The route version in a request to `set`; 0 asks for the whole table.
-    pub(crate) fn known_version(&self, set: &SetRoutes) -> u64 {
-        // Almost all calls only read the flag; the one that clears it writes.
-        if self.want_whole.load(Relaxed) && self.want_whole.swap(false, Relaxed) { 0 } else { set.table.version().0 }
+    /// Adopts the claims that sections of uids are in other sets, where nothing newer is known.
+    pub(crate) fn adopt_claims(&self, claims: &[(u64, Claim)]) {
+        let is_news = |directory: &Directory, (uid, claim): &(u64, Claim)| {
+            claim.set != SetId(0) && directory.route(*uid).is_some_and(|route| route.epoch < claim.since)
+        };
+        if !claims.iter().any(|claim| is_news(&self.load(), claim)) {
+            return;
+        }
+        let _writer = self.writer.lock();
+        let mut directory = Directory::clone(&self.load());
+        for claim in claims {
+            if is_news(&directory, claim) {
+                directory.adopt_claim(claim.0, claim.1);
+            }
+        }
+        self.current.store(Arc::new(directory));
     }
 }
 
 impl Directory {
-    /// The index of the set of a uid.
-    pub(crate) fn set_of(&self, uid: u64) -> Option<usize> {
-        let after = self.sets.partition_point(|set| set.table.layout().uids().start <= uid);
-        let index = after.checked_sub(1)?;
-        self.sets[index].table.layout().uids().contains(&uid).then_some(index)
+    /// The route of a uid's section; `None` outside every cluster.
+    #[inline]
+    pub(crate) fn route(&self, uid: u64) -> Option<SectionRoute> {
+        let (cluster, section) = self.locate(uid)?;
+        let Cluster { sections, home, .. } = &*self.clusters[cluster];
+        let unknown = SectionRoute { epoch: Epoch(0), set: *home, owner: None, is_claim: false };
+        Some(sections.get(section).unwrap_or(unknown))
     }
 
-    /// The uid ranges of all sets, in order.
+    /// The section of a uid in its cluster; `None` outside every cluster.
+    pub(crate) fn section_of(&self, uid: u64) -> Option<SectionId> {
+        self.locate(uid).map(|(_, section)| section)
+    }
+
+    /// The layout of the first cluster, and the set that sent it first.
+    pub(crate) fn home(&self) -> Option<(&Layout, &Arc<SetRoutes>)> {
+        self.clusters.first().map(|cluster| (&cluster.layout, self.set(cluster.home)))
+    }
+
+    /// The route of a section of the first cluster; `None` where no set sent one.
+    pub(crate) fn merged(&self, section: SectionId) -> Option<SectionRoute> {
+        self.clusters.first().and_then(|cluster| cluster.sections.get(section))
+    }
+
+    /// Every set.
+    pub(crate) fn sets(&self) -> &[Arc<SetRoutes>] {
+        &self.sets
+    }
+
+    /// The set of an index in any snapshot.
+    #[inline]
+    pub(crate) fn set(&self, index: SetIndex) -> &Arc<SetRoutes> {
+        &self.sets[usize::from(index.0)]
+    }
+
+    /// A set by its id.
+    pub(crate) fn by_id(&self, id: SetId) -> Option<&Arc<SetRoutes>> {
+        self.sets.iter().find(|set| set.id() == id)
+    }
+
+    /// The index of a set.
+    pub(crate) fn index_of(&self, id: SetId) -> Option<SetIndex> {
+        self.sets.iter().position(|set| set.id() == id).map(|index| SetIndex(index as u16))
+    }
+
+    /// The other sets of a set's cluster.
+    pub(crate) fn others(&self, set: &SetRoutes) -> impl Iterator<Item = &Arc<SetRoutes>> {
+        self.sets.iter().filter(move |other| other.id() != set.id() && other.layout() == set.layout())
+    }
+
+    /// The uid ranges of all clusters, in order.
     pub(crate) fn uids(&self) -> impl Iterator<Item = Range<u64>> {
-        self.sets.iter().map(|set| set.table.layout().uids())
-    }
-
-    /// A set by its index in this snapshot.
-    pub(crate) fn set(&self, index: usize) -> &Arc<SetRoutes> {
-        &self.sets[index]
+        self.clusters.iter().map(|cluster| cluster.layout.uids())
     }
 
     /// Whether no set is known.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sets.is_empty()
+        self.clusters.is_empty()
     }
 
-    /// Whether any set has a node or seed at `addr`.
-    pub(crate) fn has_addr(&self, addr: &str) -> bool {
-        self.sets.iter().any(|set| set.hosts.iter().any(|host| &**host == addr))
+    /// Every address of every set.
+    pub(crate) fn addrs(&self) -> BTreeSet<&str> {
+        self.sets.iter().flat_map(|set| set.all_addrs()).map(|addr| &**addr).collect()
+    }
+
+    #[inline]
+    fn locate(&self, uid: u64) -> Option<(usize, SectionId)> {
+        let after = self.clusters.partition_point(|cluster| cluster.layout.uids().start <= uid);
+        let index = after.checked_sub(1)?;
+        self.clusters[index].layout.locate(Uid(uid)).ok().map(|(section, _)| (index, section))
     }
 
     /// A cheap check before anything is converted or copied: most responses hold nothing new.
     fn would_change(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> bool {
-        self.index_of(&routes.set).is_none_or(|index| {
-            let set = &self.sets[index];
-            set.table.version().0 < routes.version || seed.is_some_and(|seed| !set.seeds.contains(seed))
-        })
+        self.by_id(SetId(routes.set_id))
+            .is_none_or(|set| set.version.0 < routes.version || seed.is_some_and(|seed| !set.has_seed(seed)))
     }
 
-    fn index_of(&self, name: &str) -> Option<usize> {
-        self.sets.iter().position(|set| set.table.set() == name)
-    }
-
-    fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<bool, RoutesError> {
-        let known = self.index_of(&update.set);
-        let mut seeds = known.map_or_else(Vec::new, |index| self.sets[index].seeds.clone());
-        let new_seed = seed.filter(|seed| !seeds.contains(seed)).cloned();
-        let seed_changed = new_seed.is_some();
-        seeds.extend(new_seed);
-
-        let mut newer = known.is_none();
-        let table = match known {
-            // Only a seed adds a set, so that every set has a host; other responses are about the set of their request.
-            None => seed.and_then(|_| RouteTable::from_whole(update)),
-            Some(index) => {
-                let mut table = self.sets[index].table.clone();
-                match table.adopt(update) {
-                    Adopted::Newer => {
-                        newer = true;
-                        Some(table)
-                    }
-                    Adopted::NotNewer => Some(table),
-                    // The layout of the set changed: accepted only with a whole and newer table.
-                    Adopted::Mismatch if update.version > table.version() => {
-                        newer = true;
-                        RouteTable::from_whole(update)
-                    }
-                    Adopted::Mismatch => Some(table),
-                }
-            }
+    fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
+        let mismatch = || RoutesError::Mismatch { set: update.set.clone() };
+        // Only a seed, or a known set, adds a set, so that every set has a host.
+        if self.by_id(update.id).is_none() && seed.is_none() {
+            return Err(mismatch());
+        }
+        let known = self.by_id(update.id).map_or(RouteVersion(0), |set| set.version);
+        let is_newer = update.version > known;
+        if is_newer && (update.base > known || (update.base > RouteVersion(0) && self.cluster(update).is_none())) {
+            return Err(mismatch());
+        }
+        if is_newer {
+            self.check_overlap(update)?;
+        }
+        let Some(index) = self.index_or_insert(update.id, &update.layout) else {
+            return Err(RoutesError::TooManySets { set: update.set.clone() });
         };
-        let table = table.ok_or_else(|| RoutesError::Mismatch { set: update.set.clone() })?;
-        if !newer && !seed_changed {
-            return Ok(false);
+        let set = Arc::make_mut(&mut self.sets[usize::from(index.0)]);
+        let mut change = Change::default();
+        if let Some(seed) = seed.filter(|seed| !set.has_seed(seed)) {
+            set.add_seed(seed);
+            change = Change { any: true, addrs: true };
         }
-        self.check(&table, known)?;
-        let set = Arc::new(SetRoutes::new(table, seeds));
-        match known {
-            Some(index) => self.sets[index] = set,
-            None => self.sets.push(set),
+        if is_newer {
+            let left = (set.layout != update.layout).then(|| set.layout.clone());
+            change = Change { any: true, addrs: set.adopt(update) || change.addrs };
+            if let Some(left) = left {
+                self.leave(&left, &update.layout);
+            }
+            change.addrs |= self.adopt_sections(index, update);
         }
-        self.sets.sort_by_key(|set| set.table.layout().uids().start);
-        Ok(true)
+        Ok(change)
     }
 
-    /// Checks a table against the other sets.
-    fn check(&self, table: &RouteTable, known: Option<usize>) -> Result<(), RoutesError> {
-        let uids = table.layout().uids();
-        for (index, other) in self.sets.iter().enumerate() {
-            let other_uids = other.table.layout().uids();
-            if Some(index) != known && uids.start < other_uids.end && other_uids.start < uids.end {
-                let (set, other) = (table.set().to_owned(), other.table.set().to_owned());
-                return Err(RoutesError::Overlap { set, uids, other, other_uids });
+    fn adopt_claim(&mut self, uid: u64, claim: Claim) -> Option<()> {
+        let (cluster, section) = self.locate(uid)?;
+        let layout = self.clusters[cluster].layout.clone();
+        let set = self.index_or_insert(claim.set, &layout)?;
+        let route = SectionRoute { epoch: claim.since, set, owner: None, is_claim: true };
+        self.merge(cluster, [(section, 1, route)]);
+        Some(())
+    }
+
+    /// Merges the routes of a set that is newer than known, and what it knows of other sets. Returns whether an address
+    /// changed.
+    fn adopt_sections(&mut self, own: SetIndex, update: &RouteUpdate) -> bool {
+        let cluster = self.cluster(update).unwrap_or_else(|| self.add_cluster(own, &update.layout));
+        let mut addrs_changed = false;
+        for (id, set) in update.sets.iter().filter(|(id, _)| **id != update.id) {
+            if let Some(index) = self.index_or_insert(*id, &update.layout) {
+                addrs_changed |= Arc::make_mut(&mut self.sets[usize::from(index.0)]).learn(&set.name, &set.allocs);
             }
         }
-        if known.is_none() && self.sets.len() >= MAX_SETS {
-            return Err(RoutesError::TooManySets { set: table.set().to_owned() });
+        let mut routes = Vec::with_capacity(update.runs.len());
+        for run in &update.runs {
+            let set = match run.route.other_set() {
+                Some(id) => self.index_or_insert(id, &update.layout),
+                None => Some(own),
+            };
+            let is_claim = set != Some(own);
+            // A claim for one set more than a client holds is left out: the section keeps its route, and nodes forward.
+            let route = set.map(|set| SectionRoute { epoch: run.route.epoch, set, owner: run.route.owner, is_claim });
+            routes.extend(route.map(|route| (run.first, run.sections, route)));
         }
-        Ok(())
+        self.merge(cluster, routes);
+        addrs_changed
+    }
+
+    fn merge(&mut self, cluster: usize, runs: impl IntoIterator<Item = (SectionId, u32, SectionRoute)>) {
+        let Directory { clusters, sets } = self;
+        let sections = &mut Arc::make_mut(&mut clusters[cluster]).sections;
+        let id = |set: SetIndex| sets[usize::from(set.0)].id().0;
+        for (first, count, route) in runs {
+            sections.merge(first, count, route, id);
+        }
+    }
+
+    /// The index of the cluster with the layout of an update.
+    fn cluster(&self, update: &RouteUpdate) -> Option<usize> {
+        self.clusters.iter().position(|cluster| cluster.layout == update.layout)
+    }
+
+    fn add_cluster(&mut self, home: SetIndex, layout: &Layout) -> usize {
+        let start = layout.uids().start;
+        let at = self.clusters.partition_point(|cluster| cluster.layout.uids().start < start);
+        let sections = Sections::new(layout.sections());
+        self.clusters.insert(at, Arc::new(Cluster { layout: layout.clone(), sections, home }));
+        at
+    }
+
+    /// Removes the cluster that a set left for another layout, unless another set has sent routes of it. Sets that only
+    /// others named follow.
+    fn leave(&mut self, left: &Layout, layout: &Layout) {
+        let stays = |set: &Arc<SetRoutes>| set.version > RouteVersion(0) && *set.layout() == *left;
+        if self.sets.iter().any(stays) {
+            return;
+        }
+        self.clusters.retain(|cluster| cluster.layout != *left);
+        for set in self.sets.iter_mut().filter(|set| *set.layout() == *left) {
+            Arc::make_mut(set).layout.clone_from(layout);
+        }
+    }
+
+    /// Checks the layout of an update against those of the other sets that have sent routes. Sets with the same layout are
+    /// of one cluster.
+    fn check_overlap(&self, update: &RouteUpdate) -> Result<(), RoutesError> {
+        let uids = update.layout.uids();
+        let overlaps = |other: &SetRoutes| {
+            let other_uids = other.layout().uids();
+            let sent = other.version > RouteVersion(0) && other.id() != update.id;
+            sent && *other.layout() != update.layout && uids.start < other_uids.end && other_uids.start < uids.end
+        };
+        match self.sets.iter().find(|other| overlaps(other)) {
+            None => Ok(()),
+            Some(other) => Err(RoutesError::Overlap {
+                set: update.set.clone(),
+                uids,
+                other: other.name().to_owned(),
+                other_uids: other.layout().uids(),
+            }),
+        }
+    }
+
+    /// The index of a set; adds it, without routes or addresses, if it is new. `None`: there is no room.
+    fn index_or_insert(&mut self, id: SetId, layout: &Layout) -> Option<SetIndex> {
+        if let Some(index) = self.index_of(id) {
+            return Some(index);
+        }
+        if self.sets.len() >= MAX_SETS {
+            return None;
+        }
+        self.sets.push(Arc::new(SetRoutes::new(id, layout.clone())));
+        Some(SetIndex((self.sets.len() - 1) as u16))
     }
 }
-
-impl SetRoutes {
-    fn new(table: RouteTable, seeds: Vec<Arc<str>>) -> SetRoutes {
-        let addrs: BTreeMap<NodeId, Arc<str>> =
-            table.nodes().iter().map(|(id, node)| (*id, Arc::from(node.addr.as_str()))).collect();
-        let mut hosts: Vec<Arc<str>> = addrs.values().cloned().collect();
-        for seed in &seeds {
-            if !hosts.contains(seed) {
-                hosts.push(seed.clone());
-            }
-        }
-        SetRoutes { table, addrs, hosts, seeds }
-    }
-
-    /// The route of a uid of this set; without an owner while its section is unserved.
-    #[inline]
-    pub(crate) fn route(&self, uid: u64) -> Route {
-        let located = self.table.layout().locate(Uid(uid));
-        located.ok().and_then(|(section, _)| self.table.get(section)).unwrap_or_default()
-    }
-
-    /// The address of a uid's owner.
-    pub(crate) fn owner(&self, uid: u64) -> Option<&Arc<str>> {
-        self.addr(self.route(uid).owner?)
-    }
-
-    /// The address of a node.
-    pub(crate) fn addr(&self, node: NodeId) -> Option<&Arc<str>> {
-        self.addrs.get(&node)
-    }
-
-    /// The target of a request: the owner unless it is suspect or excluded, else a random other host, which forwards,
-    /// with the same condition, else one that is not excluded, else any.
-    pub(crate) fn host(
-        &self,
-        owner: Option<NodeId>,
-        excluded: Option<&str>,
-        is_suspect: impl Fn(&str) -> bool,
-    ) -> Arc<str> {
-        let is_excluded = |host: &str| Some(host) == excluded;
-        let is_good = |host: &&Arc<str>| !is_excluded(host) && !is_suspect(host);
-        if let Some(owner) = owner.and_then(|owner| self.addrs.get(&owner)).filter(is_good) {
-            return owner.clone();
-        }
-        let (back, front) = self.hosts.split_at(fastrand::usize(..self.hosts.len()));
-        let hosts = || front.iter().chain(back);
-        let host = hosts().find(is_good).or_else(|| hosts().find(|host| !is_excluded(host))).or_else(|| hosts().next());
-        host.expect("a set has a host").clone()
-    }
-}
-
-#[cfg(test)]
-mod tests;

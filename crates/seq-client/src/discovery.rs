@@ -1,19 +1,27 @@
 //! Discovery of the sets: fetches routes from the seeds when a client connects, and again for a uid outside every known
-//! set.
+//! set; from other sets, when no node of a section's set can be reached: the section may have migrated.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use seq_proto::v1;
 use tokio::time::Instant;
 use tonic::{Request, Status};
 
+use crate::directory::sections::SetIndex;
+use crate::directory::set_routes::SetRoutes;
 use crate::error::ConnectError;
 use crate::node_client;
 use crate::shared::Shared;
 
 /// Minimum interval between fetches from the seeds for uids outside every known set.
 pub(crate) const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Timeout of a request for routes to another set: a call waits for it before its next attempt.
+const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Fetches routes from the seeds again, for a uid outside every known set. Concurrent calls wait for the running fetch;
 /// within [`MIN_REFRESH_INTERVAL`] of the last one it does nothing.
@@ -36,7 +44,7 @@ pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
 /// routes are invalid or overlap another set.
 pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut bad, mut failed) = (None, None);
-    let responses = join_all(shared.seeds.iter().map(|seed| get_routes(shared, seed, deadline))).await;
+    let responses = join_all(shared.seeds.iter().map(|seed| get_routes(shared, seed, 0, deadline))).await;
     for (addr, response) in shared.seeds.iter().zip(responses) {
         let addr = addr.clone();
         match response.map(|response| response.routes) {
@@ -61,9 +69,83 @@ pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(
     }
 }
 
-async fn get_routes(shared: &Shared, addr: &str, deadline: Instant) -> Result<v1::GetRoutesResponse, Status> {
+/// Fetches what is newer in the routes of another set, or of `from`, for sections of a set that cannot be reached. Does
+/// nothing during such a fetch for the set, and within [`MIN_REFRESH_INTERVAL`] of the last one: a set that is down costs
+/// the others one small request in a second.
+pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) {
+    let state = shared.routes.load().set(down).state().clone();
+    let Ok(mut asked) = state.others_asked.try_lock() else { return };
+    if asked.is_some_and(|asked| asked.elapsed() < MIN_REFRESH_INTERVAL) {
+        return;
+    }
+    let Some((addr, version)) = source(shared, down, from) else { return };
+    // Set first: also a request that is dropped was one.
+    *asked = Some(Instant::now());
+    match get_routes(shared, &addr, version, Instant::now() + OTHERS_TIMEOUT).await {
+        Ok(response) => shared.adopt(response.routes.as_ref(), &addr),
+        Err(error) => tracing::debug!(%addr, %error, "fetching routes from another set failed"),
+    }
+}
+
+/// Most sets that a probe asks at the same time.
+const PROBED_SETS: usize = 8;
+
+/// Fetches what is newer in the routes of some sets, one node each, until one responds.
+pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
+    let nodes: Vec<_> = {
+        let directory = shared.routes.load();
+        let mut sets: Vec<_> = directory.sets().iter().collect();
+        fastrand::shuffle(&mut sets);
+        let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
+        // Sets that can be reached come first.
+        sets.sort_by_key(|set| set.is_down(is_suspect));
+        let node = |set: &Arc<SetRoutes>| Some((set.host(None, None, is_suspect)?, set.known_version()?));
+        sets.into_iter().filter_map(node).take(PROBED_SETS).collect()
+    };
+    let request = |(addr, version): (Arc<str>, u64)| async move {
+        let response = get_routes(shared, &addr, version, deadline).await;
+        (addr, response)
+    };
+    let mut responses: FuturesUnordered<_> = nodes.into_iter().map(request).collect();
+    let mut failed = ConnectError::NoSeeds;
+    while let Some((addr, response)) = responses.next().await {
+        match response {
+            Ok(response) => {
+                shared.adopt(response.routes.as_ref(), &addr);
+                return Ok(());
+            }
+            Err(source) => {
+                shared.pool.suspect(&addr);
+                failed = ConnectError::Unreachable { addr, source };
+            }
+        }
+    }
+    Err(failed)
+}
+
+/// The address to fetch routes from for a set that cannot be reached, and the known version of that address' set.
+fn source(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) -> Option<(Arc<str>, u64)> {
+    let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
+    let directory = shared.routes.load();
+    let (addr, set) = match from {
+        Some((set, addr)) => (addr.clone(), directory.set(set)),
+        None => {
+            let up = directory.others(directory.set(down)).filter(|other| !other.is_down(is_suspect));
+            let other = fastrand::choice(up.collect::<Vec<_>>())?;
+            (other.host(None, None, is_suspect)?, other)
+        }
+    };
+    Some((addr, set.known_version().unwrap_or(0)))
+}
+
+async fn get_routes(
+    shared: &Shared,
+    addr: &str,
+    known_version: u64,
+    deadline: Instant,
+) -> Result<v1::GetRoutesResponse, Status> {
     let mut client = node_client::of(&shared.pool, addr).map_err(|error| Status::unavailable(error.to_string()))?;
-    let mut request = Request::new(v1::GetRoutesRequest { known_version: 0 });
+    let mut request = Request::new(v1::GetRoutesRequest { known_version });
     request.set_timeout(deadline.saturating_duration_since(Instant::now()));
     match tokio::time::timeout_at(deadline, client.get_routes(request)).await {
         Ok(response) => response.map(tonic::Response::into_inner),

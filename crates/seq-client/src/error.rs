@@ -29,6 +29,10 @@ pub enum CallError {
     /// A server refused the request, and retries failed or would fail as well.
     #[error(transparent)]
     Refused(Box<Refused>),
+    /// No node of the set that the section is in could be reached, by this client or by a node that forwarded the request.
+    /// Calls for sections of other sets are unaffected.
+    #[error(transparent)]
+    SetUnavailable(Box<SetUnavailable>),
     /// Every connection failed before a response arrived.
     #[error(transparent)]
     Unreachable(Arc<Unreachable>),
@@ -64,9 +68,29 @@ pub struct Refused {
     pub message: String,
     /// When the server expects a retry to succeed; `None` for a permanent refusal.
     pub retry_after: Option<Duration>,
+    /// Highest number that an advance is accepted to now; `None` unless the reason is `ADVANCE_TOO_FAR`.
+    pub bound: Option<u64>,
     /// Number of times that the item was sent.
     pub attempts: u32,
     /// Whether numbers may have been consumed, by this attempt or an earlier one.
+    pub may_have_applied: bool,
+}
+
+/// No node of one of several sets could be reached, by this client or by a node that forwarded the request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("uid {uid}: its section is in set {}, of which no node can be reached", self.shown())]
+pub struct SetUnavailable {
+    /// The requested uid.
+    pub uid: u64,
+    /// Id of the set; 0 if the server stated none.
+    pub set: u64,
+    /// Name of the set; empty if it is not known.
+    pub name: String,
+    /// When the node that forwarded the request expects a retry to succeed; `None` if this client could not connect.
+    pub retry_after: Option<Duration>,
+    /// Number of times that the item was sent, or a dial for it failed.
+    pub attempts: u32,
+    /// Whether numbers may have been consumed.
     pub may_have_applied: bool,
 }
 
@@ -92,7 +116,7 @@ impl CallError {
         match self {
             CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } | CallError::BadAnswer { .. } => false,
             CallError::Refused(refused) => refused.is_retryable(),
-            CallError::Unreachable(_) | CallError::DeadlineExceeded { .. } => true,
+            CallError::SetUnavailable(_) | CallError::Unreachable(_) | CallError::DeadlineExceeded { .. } => true,
         }
     }
 
@@ -102,6 +126,7 @@ impl CallError {
         match self {
             CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => false,
             CallError::Refused(refused) => refused.may_have_applied,
+            CallError::SetUnavailable(unavailable) => unavailable.may_have_applied,
             CallError::Unreachable(unreachable) => unreachable.may_have_applied,
             CallError::DeadlineExceeded { may_have_applied, .. } => *may_have_applied,
             CallError::BadAnswer { .. } => true,
@@ -112,6 +137,7 @@ impl CallError {
     pub(crate) fn having_applied(mut self) -> CallError {
         match &mut self {
             CallError::Refused(refused) => refused.may_have_applied = true,
+            CallError::SetUnavailable(unavailable) => unavailable.may_have_applied = true,
             CallError::Unreachable(unreachable) => Arc::make_mut(unreachable).may_have_applied = true,
             CallError::DeadlineExceeded { may_have_applied, .. } => *may_have_applied = true,
             CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } | CallError::BadAnswer { .. } => {}
@@ -121,7 +147,16 @@ impl CallError {
 
     /// Whether there was no valid response: neither numbers nor a refusal.
     pub(crate) fn is_unanswered(&self) -> bool {
-        matches!(self, CallError::Unreachable(_) | CallError::DeadlineExceeded { .. } | CallError::BadAnswer { .. })
+        let is_refusal = matches!(self, CallError::SetUnavailable(unavailable) if unavailable.retry_after.is_some());
+        let is_unreachable = matches!(self, CallError::Unreachable(_) | CallError::SetUnavailable(_)) && !is_refusal;
+        is_unreachable || matches!(self, CallError::DeadlineExceeded { .. } | CallError::BadAnswer { .. })
+    }
+}
+
+impl SetUnavailable {
+    /// The set's name, or its id where that is all that is known.
+    fn shown(&self) -> String {
+        if self.name.is_empty() { self.set.to_string() } else { format!("{:?}", self.name) }
     }
 }
 

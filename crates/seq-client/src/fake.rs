@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each server runs on a thread and runtime of its own, so a test may pause its clock. The servers of one set share
+//! Each server runs on a thread and runtime of its own, so a test may pause its clock. The servers of one cluster share
 //! their counters: any of them serves any uid, as if it had forwarded the request to the owner.
 
 mod service;
@@ -52,10 +52,23 @@ pub struct FakeSet {
     pub servers: usize,
 }
 
+/// Configuration of a cluster of fake sets, between which sections migrate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeCluster {
+    /// The uids of the cluster, end exclusive.
+    pub uids: Range<u64>,
+    /// Uids per section, `1 ..= 16_777_216`. Each set starts with an equal run of sections, in order of set; its servers
+    /// own them in turn.
+    pub section_size: u32,
+    /// Name of each set, a DNS label, and number of its servers, 1 or above.
+    pub sets: Vec<(String, usize)>,
+}
+
 /// A fake AllocSvr. It stops when dropped.
 #[derive(Debug)]
 pub struct FakeServer {
     addr: SocketAddr,
+    set: usize,
     index: usize,
     world: Arc<World>,
     node: Arc<Node>,
@@ -82,17 +95,34 @@ impl FakeSet {
     /// If the configuration is invalid, or no loopback port or thread is available.
     #[must_use]
     pub fn start(&self) -> Vec<FakeServer> {
-        let listeners: Vec<_> = (0..self.servers)
-            .map(|_| {
-                let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-                listener.set_nonblocking(true).expect("a listener that does not block");
-                let addr = listener.local_addr().expect("a bound listener has an address");
-                (listener, addr)
-            })
+        let FakeSet { name, uids, section_size, servers } = self.clone();
+        FakeCluster { uids, section_size, sets: vec![(name, servers)] }.start().pop().expect("one set")
+    }
+}
+
+impl FakeCluster {
+    /// Starts the servers, by set; they accept requests when this returns.
+    ///
+    /// # Panics
+    /// If the configuration is invalid, or no loopback port or thread is available.
+    #[must_use]
+    pub fn start(&self) -> Vec<Vec<FakeServer>> {
+        let bind = |_| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+            listener.set_nonblocking(true).expect("a listener that does not block");
+            let addr = listener.local_addr().expect("a bound listener has an address");
+            (listener, addr)
+        };
+        let listeners: Vec<Vec<_>> = self.sets.iter().map(|(_, servers)| (0..*servers).map(bind).collect()).collect();
+        let addrs: Vec<Vec<_>> = listeners
+            .iter()
+            .map(|set: &Vec<(TcpListener, SocketAddr)>| set.iter().map(|(_, addr)| *addr).collect())
             .collect();
-        let addrs: Vec<_> = listeners.iter().map(|(_, addr)| *addr).collect();
         let world = Arc::new(World::new(self, &addrs));
-        let start = |(index, (listener, addr))| FakeServer::run(index, addr, listener, world.clone());
+        let start = |(set, listeners): (usize, Vec<(TcpListener, SocketAddr)>)| {
+            let run = |(index, (listener, addr))| FakeServer::run(set, index, addr, listener, world.clone());
+            listeners.into_iter().enumerate().map(run).collect()
+        };
         listeners.into_iter().enumerate().map(start).collect()
     }
 }
@@ -116,6 +146,7 @@ impl FakeServer {
     /// Closes the port and every connection, as a killed process does. Counters and routes of the set stay.
     pub fn stop(&self) {
         if let Some(Running { stop, thread }) = self.running.lock().take() {
+            self.world.stopped(self.set);
             // An error means that the server stopped by itself; the join returns its panic.
             let _ = stop.send(());
             if thread.join().is_err() && !std::thread::panicking() {
@@ -154,30 +185,49 @@ impl FakeServer {
         self.node.faults.lock().no_streams = !known;
     }
 
-    /// Moves the uid's section to this server, as a handover does: a new epoch, no gap, newer routes.
+    /// Moves the uid's section to this server, as a handover does, or a migration if it is in another set: a new epoch, no
+    /// gap, newer routes.
     ///
     /// # Panics
-    /// If the uid is not in the set.
+    /// If the uid is not in the cluster.
     pub fn take_section_of(&self, uid: u64) {
-        self.world.assign(uid, Some(self.index));
+        self.world.assign(uid, self.set, Some(self.index));
     }
 
-    /// Leaves the uid's section without an owner. Requests for it are refused until a server takes it.
+    /// Leaves the uid's section in this server's set, without an owner. Requests for it are refused until a server takes
+    /// it.
     ///
     /// # Panics
-    /// If the uid is not in the set.
+    /// If the uid is not in the cluster.
     pub fn orphan_section_of(&self, uid: u64) {
-        self.world.assign(uid, None);
+        self.world.assign(uid, self.set, None);
+    }
+
+    /// Sets whether the routes of this server's set follow moves between other sets; `true` by default.
+    pub fn learn_moves(&self, learn: bool) {
+        self.world.learn(self.set, learn);
+    }
+
+    /// Sets whether the servers of this server's set forward requests to other sets, the default. If not, they refuse
+    /// those with `MOVED`, as a request that another set has forwarded to them.
+    pub fn forward_to_sets(&self, forward: bool) {
+        self.world.forward(self.set, forward);
+    }
+
+    /// Id of the server's set.
+    #[must_use]
+    pub fn set_id(&self) -> u64 {
+        self.world.set_id(self.set).0
     }
 
     /// Moves the uid's section to this server, as a takeover after a crash of its owner does: a new epoch, every uid at
     /// the ceiling, reads inexact until the next allocation.
     ///
     /// # Panics
-    /// If the uid is not in the set.
+    /// If the uid is not in the cluster.
     pub fn take_over_section_of(&self, uid: u64) {
         self.world.crash(uid);
-        self.world.assign(uid, Some(self.index));
+        self.world.assign(uid, self.set, Some(self.index));
     }
 
     /// The received requests for numbers and reads, oldest first; the newest 4,096 of them.
@@ -192,9 +242,9 @@ impl FakeServer {
         let _ = self.node.calls.subscribe().wait_for(|seen| *seen >= calls).await;
     }
 
-    fn run(index: usize, addr: SocketAddr, listener: TcpListener, world: Arc<World>) -> FakeServer {
+    fn run(set: usize, index: usize, addr: SocketAddr, listener: TcpListener, world: Arc<World>) -> FakeServer {
         let node = Arc::new(Node::default());
-        let service = Service { world: world.clone(), node: node.clone() };
+        let service = Service { set, world: world.clone(), node: node.clone() };
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -212,7 +262,7 @@ impl FakeServer {
             });
         };
         let thread = std::thread::Builder::new().name("fake-seqsvr".to_owned()).spawn(serve).expect("a thread");
-        FakeServer { addr, index, world, node, running: Mutex::new(Some(Running { stop, thread })) }
+        FakeServer { addr, set, index, world, node, running: Mutex::new(Some(Running { stop, thread })) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The Rust SDK: routes, deadlines, retries with a budget.
 //!
 //! A [`Client`] fetches the routes, uid to owner, from its seed nodes, sends each request to the owner, and adopts
-//! newer routes from the responses.
+//! newer routes from the responses. The sets of a cluster, between which sections migrate, have one table of routes: one
+//! seed of one set reaches all of them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,11 +30,12 @@
 //!
 //! # Order of the modules
 //! Each uses only modules further up in this list:
-//! * `directory` (routes), `budget` (retries), `batch_plan`, `node_client`: independent of each other.
+//! * `budget` (retries), `directory` (routes of all sets, each with its budget), `batch_plan`, `node_client`.
 //! * `error`, then `allocation`: results.
-//! * `shared`: the state of a client; `attempts`: targets and retries of one call.
-//! * `discovery`, `stream_call`, `batch_call`: what a call sends.
-//! * `client`: the calls; `connect`: how a client is made.
+//! * `shared`: the state of a client; `discovery`: routes from seeds and other sets.
+//! * `attempts`: targets and retries of one call.
+//! * `stream_call`, `batch_call`: what a call sends.
+//! * `client`: the calls; `connect`: how a client is made; `cluster_view`: what it knows.
 //!
 //! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
 //! that prefetched or cached numbers could break the order between two processes that share a uid.
@@ -44,6 +46,7 @@ mod batch_call;
 mod batch_plan;
 mod budget;
 mod client;
+mod cluster_view;
 mod connect;
 mod directory;
 mod discovery;
@@ -58,8 +61,9 @@ mod tests;
 
 pub use allocation::{Allocation, Current};
 pub use client::{BatchResult, Client, DEADLINE};
+pub use cluster_view::SectionView;
 pub use connect::ClientBuilder;
 pub use directory::RoutesError;
-pub use error::{CallError, ConnectError, Refused, Unreachable};
+pub use error::{CallError, ConnectError, Refused, SetUnavailable, Unreachable};
 pub use seq_channel::Dial;
 pub use tonic::Code;

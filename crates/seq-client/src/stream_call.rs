@@ -17,7 +17,7 @@ pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> R
     let Some(StreamTarget { batcher, route_version, epoch }) = attempts.stream_target(uid) else { return Ok(None) };
     let addr = batcher.addr();
     let items = CallItems::One(Item { uid, count, epoch });
-    let call = Call { items, hops: 0, route_version: Some(route_version), deadline: attempts.deadline() };
+    let call = Call { items, hops: 0, route_version, deadline: attempts.deadline() };
     let refused = match batcher.send(call).await {
         Outcome::Response(response) => {
             attempts.adopt(response.take_routes().as_ref(), addr);

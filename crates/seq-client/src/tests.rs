@@ -5,6 +5,7 @@ mod calls;
 mod coalescing;
 mod connecting;
 mod failures;
+mod sets;
 
 use std::ops::Range;
 use std::time::Duration;

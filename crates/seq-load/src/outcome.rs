@@ -46,6 +46,7 @@ fn reason(error: &CallError) -> (&str, u32) {
             (ClientReason::RefusedByOthers.name(), refused.attempts)
         }
         CallError::Refused(refused) => (&*refused.reason, refused.attempts),
+        CallError::SetUnavailable(unavailable) => (Reason::SetUnavailable.name(), unavailable.attempts),
         CallError::Unreachable(unreachable) => (ClientReason::Unreachable.name(), unreachable.attempts),
         CallError::DeadlineExceeded { attempts, .. } => (ClientReason::DeadlineExceeded.name(), *attempts),
         CallError::BadAnswer { .. } => (ClientReason::BadAnswer.name(), 1),

@@ -97,6 +97,8 @@ impl Reason {
             reason: self.name().to_owned(),
             message: message.into(),
             retry_after_ms: after.map_or(0, |after| u32::try_from(after.as_millis()).unwrap_or(u32::MAX)),
+            set_id: None,
+            since: None,
         }
     }
 }
@@ -140,7 +142,12 @@ pub fn with_reason<const N: usize>(
 /// The refusal of one item of a batch.
 #[must_use]
 pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
-    Reason::of(refusal).item(index, refusal.to_string())
+    let (set_id, since) = match refusal {
+        Refusal::Moved { set, since, .. } => (Some(set.0), Some(since.0)),
+        Refusal::SetUnavailable { set, .. } => (Some(set.0), None),
+        _ => (None, None),
+    };
+    v1::ItemError { set_id, since, ..Reason::of(refusal).item(index, refusal.to_string()) }
 }
 
 /// The refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a unary

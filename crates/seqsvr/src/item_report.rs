@@ -107,6 +107,7 @@ fn failure_of(refused: &[CallError], items: usize, client: &Client) -> Option<Fa
 fn exit_of(error: &CallError) -> Exit {
     match error {
         CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => Exit::Usage,
+        CallError::SetUnavailable(_) => Exit::Unhealthy,
         CallError::Unreachable(_) => Exit::CannotConnect,
         CallError::DeadlineExceeded { .. } => Exit::Deadline,
         CallError::Refused(refused) if refused.is_retryable() => Exit::Unhealthy,

@@ -197,7 +197,7 @@ pub(crate) async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Resul
                 check_dry_run(uid, current, to)?;
                 Ok(advanced)
             } else {
-                client.advance(uid, to).await.map(|()| advanced)
+                client.advance(uid, to).await.map(|_| advanced)
             }
         }
         Err(error) => Err::<_, CallError>(error),

@@ -59,6 +59,8 @@ pub(super) struct Faults {
 
 #[derive(Clone, Debug)]
 pub(super) struct Service {
+    /// Index of the server's set.
+    pub(super) set: usize,
     pub(super) world: Arc<World>,
     pub(super) node: Arc<Node>,
 }
@@ -107,7 +109,7 @@ impl Node {
 impl Service {
     fn routes(&self, version: Option<u64>) -> Option<v1::Routes> {
         let version = version.filter(|_| self.node.has_routes())?;
-        self.world.routes_since(RouteVersion(version)).as_ref().map(v1::Routes::from)
+        self.world.routes_since(self.set, RouteVersion(version)).as_ref().map(v1::Routes::from)
     }
 }
 
@@ -127,7 +129,7 @@ impl Service {
             let next = || {
                 let count = count?;
                 self.node.check(uid.0)?;
-                self.world.next(uid, count, epoch)
+                self.world.next(self.set, uid, count, epoch)
             };
             let (value, prev, epoch) = next().unwrap_or_else(|refusal| {
                 response.errors.push(status::to_item(index, &refusal));
@@ -151,6 +153,7 @@ fn refusal(status: &Status) -> v1::ItemError {
         reason: status::reason(status).unwrap_or_default(),
         message: status.message().to_owned(),
         retry_after_ms: retry_after.map_or(0, |after| after.as_millis() as u32),
+        ..v1::ItemError::default()
     }
 }
 
@@ -168,7 +171,7 @@ impl SequenceService for Service {
             convert::check_hops(hops)?;
             let count = convert::count(count)?;
             self.node.check(uid)?;
-            self.world.next(Uid(uid), count, Epoch(epoch))
+            self.world.next(self.set, Uid(uid), count, Epoch(epoch))
         };
         let (value, prev, epoch) = next().map_err(|refusal| status::to_status(&refusal))?;
         let routes = self.routes(route_version);
@@ -227,7 +230,7 @@ impl SequenceService for Service {
         let current = || {
             convert::check_hops(hops)?;
             self.node.check(uid)?;
-            self.world.current(Uid(uid), Epoch(epoch))
+            self.world.current(self.set, Uid(uid), Epoch(epoch))
         };
         let (reading, epoch) = current().map_err(|refusal| status::to_status(&refusal))?;
         let routes = self.routes(route_version);
@@ -246,7 +249,7 @@ impl SequenceService for Service {
         checked.map_err(|refusal| status::to_status(&refusal))?;
         let mut response = v1::CurrentManyResponse { routes: self.routes(route_version), ..Default::default() };
         for (uid, index) in uids.into_iter().zip(0..) {
-            match self.node.check(uid).and_then(|()| self.world.current(Uid(uid), Epoch(0))) {
+            match self.node.check(uid).and_then(|()| self.world.current(self.set, Uid(uid), Epoch(0))) {
                 Ok((reading, epoch)) => {
                     response.values.push(reading.value.0);
                     response.exactness.push(exactness(reading.exact).into());
@@ -271,7 +274,7 @@ impl SequenceService for Service {
             convert::check_hops(hops)?;
             let to = Target::new(to)?;
             self.node.check(uid)?;
-            self.world.advance(Uid(uid), to, Epoch(epoch))
+            self.world.advance(self.set, Uid(uid), to, Epoch(epoch))
         };
         let epoch = advance().map_err(|refusal| status::to_status(&refusal))?;
         Ok(Response::new(v1::AdvanceResponse { epoch: epoch.0, routes: self.routes(route_version) }))

@@ -1,19 +1,27 @@
-//! State shared by the servers of a fake set: counters without a ceiling, and the route table.
+//! State shared by the servers of a fake cluster: counters without a ceiling, the owner of each section, and the route
+//! table of each set.
+//!
+//! Invariant: a section is in one set at a time, and its epochs go on across sets. The table of its set has its route; the
+//! tables of other sets may be behind.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteTable, RouteUpdate};
+use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteSet, RouteTable, RouteUpdate};
 use seq_core::{
-    Advance, AdvanceLimit, Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq, Step,
-    Take, Target, Uid, limits,
+    Advance, AdvanceLimit, Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq,
+    SetId, Step, Take, Target, Uid, limits,
 };
 
-use super::FakeSet;
+use super::FakeCluster;
 
 /// Distance of a section's new base above every allocated number after a crash: the usual step.
 const STEP: u64 = 10_000;
+
+/// Id of the next fake set: two sets of a process never have the same one.
+static NEXT_SET_ID: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
 pub(super) struct World {
@@ -22,8 +30,28 @@ pub(super) struct World {
 
 #[derive(Debug)]
 struct State {
-    table: RouteTable,
+    sets: Vec<SetState>,
+    /// Where each section is.
+    homes: Vec<Home>,
     sections: HashMap<SectionId, Counters>,
+}
+
+#[derive(Debug)]
+struct SetState {
+    table: RouteTable,
+    /// Servers that were not stopped.
+    running: usize,
+    /// Whether its table follows moves between other sets, and out of it.
+    learns: bool,
+    /// Whether its servers forward to other sets; otherwise they refuse with `MOVED`.
+    forwards: bool,
+}
+
+/// Where a section is.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    set: usize,
+    route: Route,
 }
 
 /// A section and the highest number it allocated.
@@ -34,33 +62,50 @@ struct Counters {
 }
 
 impl World {
-    pub(super) fn new(set: &FakeSet, addrs: &[SocketAddr]) -> World {
-        assert!(!addrs.is_empty(), "a set has a server");
-        let layout = Layout::new(set.uids.clone(), set.section_size).expect("a layout");
-        let node = |(index, addr): (usize, &SocketAddr)| {
-            (node_id(index), RouteNode { name: format!("a{}", index + 1), addr: addr.to_string() })
+    pub(super) fn new(cluster: &FakeCluster, addrs: &[Vec<SocketAddr>]) -> World {
+        assert!(!addrs.is_empty() && addrs.iter().all(|addrs| !addrs.is_empty()), "a set has a server");
+        let layout = Layout::new(cluster.uids.clone(), cluster.section_size).expect("a layout");
+        let first_id = NEXT_SET_ID.fetch_add(addrs.len() as u64, Relaxed);
+        let id = |set: usize| SetId(first_id + set as u64);
+        let per_set = (layout.sections() as usize).div_ceil(addrs.len());
+        let home = |section: usize| {
+            let set = section / per_set;
+            Home { set, route: Route::here(Some(node_id(section % addrs[set].len())), Epoch(1)) }
         };
-        let route = |section: u32| Route::here(Some(node_id(section as usize % addrs.len())), Epoch(1));
-        let update = RouteUpdate {
-            id: seq_core::SetId(7),
-            sets: [].into(),
-            set: set.name.clone(),
-            layout: layout.clone(),
-            version: RouteVersion(1),
-            base: RouteVersion(0),
-            nodes: addrs.iter().enumerate().map(node).collect(),
-            runs: (0..layout.sections())
-                .map(|section| RouteRun { first: SectionId(section), sections: 1, route: route(section) })
-                .collect(),
+        let homes: Vec<Home> = (0..layout.sections() as usize).map(home).collect();
+        let other = |set: usize| {
+            let allocs = addrs[set].iter().map(SocketAddr::to_string).collect();
+            (id(set), RouteSet { name: cluster.sets[set].0.clone(), allocs })
         };
-        let table = RouteTable::from_whole(&update).expect("a whole table");
-        World { state: Mutex::new(State { table, sections: HashMap::new() }) }
+        let table = |set: usize| {
+            let node = |(index, addr): (usize, &SocketAddr)| {
+                (node_id(index), RouteNode { name: format!("a{}", index + 1), addr: addr.to_string() })
+            };
+            let run = |(section, home): (u32, &Home)| {
+                let route = if home.set == set { home.route } else { Route::away(id(home.set), home.route.epoch) };
+                RouteRun { first: SectionId(section), sections: 1, route }
+            };
+            let update = RouteUpdate {
+                id: id(set),
+                sets: (0..addrs.len()).filter(|other| *other != set).map(other).collect(),
+                set: cluster.sets[set].0.clone(),
+                layout: layout.clone(),
+                version: RouteVersion(1),
+                base: RouteVersion(0),
+                nodes: addrs[set].iter().enumerate().map(node).collect(),
+                runs: (0..).zip(&homes).map(run).collect(),
+            };
+            RouteTable::from_whole(&update).expect("a whole table")
+        };
+        let set = |index| SetState { table: table(index), running: addrs[index].len(), learns: true, forwards: true };
+        let sets = (0..addrs.len()).map(set).collect();
+        World { state: Mutex::new(State { sets, homes, sections: HashMap::new() }) }
     }
 
-    pub(super) fn next(&self, uid: Uid, count: Count, seen: Epoch) -> Result<(Seq, Seq, Epoch), Refusal> {
+    pub(super) fn next(&self, set: usize, uid: Uid, count: Count, seen: Epoch) -> Result<(Seq, Seq, Epoch), Refusal> {
         let mut state = self.state.lock();
-        let (section, slot) = state.table.layout().locate(uid)?;
-        let epoch = state.serve(section, seen)?;
+        let (section, slot) = state.layout().locate(uid)?;
+        let epoch = state.serve(set, section, seen)?;
         let counters = state.counters(section);
         match counters.section.take(slot, count) {
             Take::Given { value, prev, .. } => {
@@ -72,10 +117,10 @@ impl World {
         }
     }
 
-    pub(super) fn advance(&self, uid: Uid, to: Target, seen: Epoch) -> Result<Epoch, Refusal> {
+    pub(super) fn advance(&self, set: usize, uid: Uid, to: Target, seen: Epoch) -> Result<Epoch, Refusal> {
         let mut state = self.state.lock();
-        let (section, slot) = state.table.layout().locate(uid)?;
-        let epoch = state.serve(section, seen)?;
+        let (section, slot) = state.layout().locate(uid)?;
+        let epoch = state.serve(set, section, seen)?;
         let counters = state.counters(section);
         match counters.section.advance(slot, to, AdvanceLimit(limits::DEFAULT_MAX_ADVANCE)) {
             Advance::Done { .. } => {
@@ -88,35 +133,58 @@ impl World {
         }
     }
 
-    pub(super) fn current(&self, uid: Uid, seen: Epoch) -> Result<(Reading, Epoch), Refusal> {
+    pub(super) fn current(&self, set: usize, uid: Uid, seen: Epoch) -> Result<(Reading, Epoch), Refusal> {
         let mut state = self.state.lock();
-        let (section, slot) = state.table.layout().locate(uid)?;
-        let epoch = state.serve(section, seen)?;
+        let (section, slot) = state.layout().locate(uid)?;
+        let epoch = state.serve(set, section, seen)?;
         let reading = state.counters(section).section.current(slot).ok_or(Refusal::CeilingStalled { section })?;
         Ok((reading, epoch))
     }
 
-    pub(super) fn routes_since(&self, version: RouteVersion) -> Option<RouteUpdate> {
-        self.state.lock().table.since(version)
+    pub(super) fn routes_since(&self, set: usize, version: RouteVersion) -> Option<RouteUpdate> {
+        self.state.lock().sets[set].table.since(version)
     }
 
-    /// Changes the owner of a uid's section, under a new epoch.
-    pub(super) fn assign(&self, uid: u64, owner: Option<usize>) {
+    /// Id of a set.
+    pub(super) fn set_id(&self, set: usize) -> SetId {
+        self.state.lock().sets[set].table.id()
+    }
+
+    /// Gives a uid's section to a set and an owner in it, under a new epoch.
+    pub(super) fn assign(&self, uid: u64, set: usize, owner: Option<usize>) {
         let mut state = self.state.lock();
         let section = state.section_of(uid);
-        let epoch = state.table.get(section).unwrap_or_default().epoch.next();
-        let base = state.table.version();
-        let update = RouteUpdate {
-            id: seq_core::SetId(7),
-            sets: [].into(),
-            set: state.table.set().to_owned(),
-            layout: state.table.layout().clone(),
-            version: RouteVersion(base.0 + 1),
-            base,
-            nodes: state.table.nodes().clone(),
-            runs: vec![RouteRun { first: section, sections: 1, route: Route::here(owner.map(node_id), epoch) }],
-        };
-        assert_eq!(state.table.adopt(&update), Adopted::Newer);
+        let home = &mut state.homes[section.0 as usize];
+        let source = std::mem::replace(&mut home.set, set);
+        home.route = Route::here(owner.map(node_id), home.route.epoch.next());
+        let claims =
+            (0..state.sets.len()).filter(|other| *other == set || *other == source || state.sets[*other].learns);
+        for set in claims.collect::<Vec<_>>() {
+            state.update(set, [section]);
+        }
+    }
+
+    /// Sets whether the table of a set follows moves between other sets; it catches up at once.
+    pub(super) fn learn(&self, set: usize, learns: bool) {
+        let mut state = self.state.lock();
+        state.sets[set].learns = learns;
+        if learns {
+            let sections = (0..state.layout().sections()).map(SectionId);
+            let behind =
+                sections.filter(|section| state.sets[set].table.get(*section) != Some(state.route_in(set, *section)));
+            let behind: Vec<_> = behind.collect();
+            state.update(set, behind);
+        }
+    }
+
+    /// Sets whether the servers of a set forward to other sets.
+    pub(super) fn forward(&self, set: usize, forwards: bool) {
+        self.state.lock().sets[set].forwards = forwards;
+    }
+
+    /// Counts a server of a set that stops.
+    pub(super) fn stopped(&self, set: usize) {
+        self.state.lock().sets[set].running -= 1;
     }
 
     /// Drops the exact counters of a uid's section, as a crash of the owner does.
@@ -130,13 +198,53 @@ impl World {
 }
 
 impl State {
-    fn section_of(&self, uid: u64) -> SectionId {
-        self.table.layout().locate(Uid(uid)).expect("a uid of the set").0
+    fn layout(&self) -> &Layout {
+        self.sets[0].table.layout()
     }
 
-    /// The epoch of a section's owner; a refusal if the section has no owner or the caller has seen a newer epoch.
-    fn serve(&self, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
-        let route = self.table.get(section).unwrap_or_default();
+    fn section_of(&self, uid: u64) -> SectionId {
+        self.layout().locate(Uid(uid)).expect("a uid of the cluster").0
+    }
+
+    /// The route of a section as its home states it to a set.
+    fn route_in(&self, set: usize, section: SectionId) -> Route {
+        let home = self.homes[section.0 as usize];
+        if home.set == set { home.route } else { Route::away(self.sets[home.set].table.id(), home.route.epoch) }
+    }
+
+    /// Brings some sections of a set's table up to date, under a new version.
+    fn update(&mut self, set: usize, sections: impl IntoIterator<Item = SectionId>) {
+        let run = |first| RouteRun { first, sections: 1, route: self.route_in(set, first) };
+        let runs = sections.into_iter().map(run).collect();
+        let table = &mut self.sets[set].table;
+        let base = table.version();
+        let update = RouteUpdate {
+            id: table.id(),
+            sets: [].into(),
+            set: table.set().to_owned(),
+            layout: table.layout().clone(),
+            version: RouteVersion(base.0 + 1),
+            base,
+            nodes: table.nodes().clone(),
+            runs,
+        };
+        assert_eq!(table.adopt(&update), Adopted::Newer);
+    }
+
+    /// The epoch of a section's owner; a refusal if the section has no owner, if the caller has seen a newer epoch, or if
+    /// it is in another set that a server of `set` does not reach.
+    fn serve(&self, set: usize, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
+        let Home { set: home, route } = self.homes[section.0 as usize];
+        let known = self.sets[set].table.get(section).unwrap_or_default();
+        if home != set && !self.sets[set].forwards {
+            return Err(match known.other_set() {
+                Some(set) => Refusal::Moved { section, set, since: known.epoch },
+                None => Refusal::Unserved { section },
+            });
+        }
+        if self.sets[home].running == 0 {
+            return Err(Refusal::SetUnavailable { section, set: self.sets[home].table.id() });
+        }
         match route.owner {
             None => Err(Refusal::Unserved { section }),
             Some(_) if route.epoch < seen => Err(Refusal::StaleEpoch { section, mine: route.epoch, callers: seen }),
@@ -145,7 +253,7 @@ impl State {
     }
 
     fn counters(&mut self, section: SectionId) -> &mut Counters {
-        let uids = self.table.layout().uids_of(section);
+        let uids = self.layout().uids_of(section);
         let uids = u32::try_from(uids.end - uids.start).expect("a section's uids fit");
         self.sections.entry(section).or_insert_with(|| Counters::new(uids, Seq::ZERO))
     }

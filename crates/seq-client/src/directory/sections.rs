@@ -1,0 +1,185 @@
+//! The merged routes of one layout: for each section the newest route that any set sent.
+//!
+//! Epochs of a section go on across sets, so of two routes from any sets the one with the larger epoch is newer. Merging
+//! keeps it: it is commutative, associative and idempotent, so no order of messages takes a section backwards.
+//!
+//! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table whatever
+//! the number of sets; snapshots share the chunks that did not change.
+
+use std::sync::Arc;
+
+use seq_core::{Epoch, NodeId, SectionId};
+
+/// Index of a set in a client's list of sets, which only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SetIndex(pub(crate) u16);
+
+/// The route of a section, as far as the client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SectionRoute {
+    /// The epoch: of the ownership, or that under which the section arrived in the set.
+    pub(crate) epoch: Epoch,
+    /// The set that the section is in.
+    pub(crate) set: SetIndex,
+    /// The owner in that set; `None` while the section has none, or none is known.
+    pub(crate) owner: Option<NodeId>,
+    /// Whether another set sent it.
+    pub(crate) is_claim: bool,
+}
+
+impl SectionRoute {
+    /// Whether this route replaces another one. At equal epochs an owner is more than a claim, which knows none, and a claim
+    /// more than a route without owner: a set sends one for a section of which it knows nothing.
+    ///
+    /// Two sets never have a section under one epoch; `id` decides between two such routes only so that every copy keeps
+    /// the same one.
+    fn is_newer(&self, other: &SectionRoute, id: impl Fn(SetIndex) -> u64) -> bool {
+        let rank = |route: &SectionRoute| (route.epoch, route.owner.is_some(), route.is_claim);
+        (rank(self), id(self.set), self.owner) > (rank(other), id(other.set), other.owner)
+    }
+}
+
+/// Sections in a chunk: 6 KiB, and the chunks of the largest layout are 4,096.
+const CHUNK: usize = 256;
+
+/// Neighbouring sections' routes; `None`: no set sent one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Chunk([Option<SectionRoute>; CHUNK]);
+
+/// The routes of all sections of a layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sections {
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl Sections {
+    /// Without any route.
+    pub(crate) fn new(sections: u32) -> Sections {
+        let empty = Arc::new(Chunk([None; CHUNK]));
+        Sections { chunks: vec![empty; (sections as usize).div_ceil(CHUNK)] }
+    }
+
+    /// The route of a section of the layout.
+    #[inline]
+    pub(crate) fn get(&self, section: SectionId) -> Option<SectionRoute> {
+        let section = section.0 as usize;
+        self.chunks.get(section / CHUNK)?.0[section % CHUNK]
+    }
+
+    /// Keeps the newer route of each section of a run within the layout; returns whether any changed. `id` returns the id
+    /// of a set.
+    pub(crate) fn merge(
+        &mut self,
+        first: SectionId,
+        sections: u32,
+        route: SectionRoute,
+        id: impl Fn(SetIndex) -> u64,
+    ) -> bool {
+        let mut changed = false;
+        let (mut at, end) = (first.0 as usize, first.0 as usize + sections as usize);
+        while at < end {
+            let (index, from) = (at / CHUNK, at % CHUNK);
+            let to = (from + end - at).min(CHUNK);
+            let is_newer = |known: &Option<SectionRoute>| known.is_none_or(|known| route.is_newer(&known, &id));
+            // A chunk that stays as it is stays shared with older snapshots.
+            if self.chunks[index].0[from..to].iter().any(is_newer) {
+                let chunk = Arc::make_mut(&mut self.chunks[index]);
+                chunk.0[from..to].iter_mut().filter(|known| is_newer(known)).for_each(|known| *known = Some(route));
+                changed = true;
+            }
+            at += to - from;
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECTIONS: u32 = 600;
+
+    fn id(set: SetIndex) -> u64 {
+        // Not in the order of the indexes: those depend on the order of messages.
+        u64::from(set.0 * 7 % 5)
+    }
+
+    fn merged(runs: impl IntoIterator<Item = (u32, u32, SectionRoute)>) -> Sections {
+        let mut sections = Sections::new(SECTIONS);
+        for (first, count, route) in runs {
+            sections.merge(SectionId(first), count, route, id);
+        }
+        sections
+    }
+
+    fn runs() -> impl Strategy<Value = Vec<(u32, u32, SectionRoute)>> {
+        let route = (0u64..4, 0u16..4, prop::option::of(1u32..3)).prop_flat_map(|(epoch, set, owner)| {
+            let owner = owner.map(NodeId);
+            // A claim has no owner.
+            let claims = if owner.is_some() { Just(false).boxed() } else { any::<bool>().boxed() };
+            let route = move |is_claim| SectionRoute { epoch: Epoch(epoch), set: SetIndex(set), owner, is_claim };
+            claims.prop_map(route)
+        });
+        let run = (0..SECTIONS, 1..SECTIONS, route);
+        let run = run.prop_map(|(first, count, route)| (first, count.min(SECTIONS - first), route));
+        prop::collection::vec(run, 0..12)
+    }
+
+    proptest! {
+        /// In any order, with repeats: the same table, and no route that falls on the way.
+        #[test]
+        fn merging_is_commutative_and_idempotent_and_never_falls(
+            runs in runs(),
+            swaps in prop::collection::vec(any::<prop::sample::Index>(), 12),
+        ) {
+            let mut sections = Sections::new(SECTIONS);
+            for (first, count, route) in runs.iter().copied() {
+                let before = sections.clone();
+                let changed = sections.merge(SectionId(first), count, route, id);
+                prop_assert_eq!(changed, sections != before);
+                for section in (0..SECTIONS).map(SectionId) {
+                    let (was, is) = (before.get(section), sections.get(section));
+                    prop_assert!(was == is || was.is_none_or(|was| is.is_some_and(|is| is.is_newer(&was, id))));
+                    let of_run = (first..first + count).contains(&section.0);
+                    prop_assert!(!of_run || is.is_some_and(|is| !route.is_newer(&is, id)));
+                }
+                prop_assert!(!sections.merge(SectionId(first), count, route, id), "a repeat changes nothing");
+            }
+            let mut shuffled = runs.clone();
+            for (at, swap) in (0..runs.len()).zip(swaps) {
+                shuffled.swap(at, swap.index(runs.len()));
+            }
+            let repeated = shuffled.iter().chain(&runs).copied();
+            prop_assert_eq!(&merged(shuffled.iter().copied()), &sections);
+            prop_assert_eq!(&merged(repeated), &sections);
+        }
+    }
+
+    #[test]
+    fn a_merge_copies_the_chunks_that_change() {
+        let route =
+            |epoch| SectionRoute { epoch: Epoch(epoch), set: SetIndex(0), owner: Some(NodeId(1)), is_claim: false };
+        let before = merged([(0, SECTIONS, route(1)), (300, 1, route(3))]);
+        let mut after = before.clone();
+        assert!(after.merge(SectionId(255), 46, route(2), id));
+        let shared: Vec<_> = before.chunks.iter().zip(&after.chunks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
+        assert_eq!(shared, [false, false, true]);
+        assert!(!after.merge(SectionId(300), 1, route(2), id));
+        assert_eq!(after.get(SectionId(300)), Some(route(3)));
+        assert_eq!(after.get(SectionId(SECTIONS + CHUNK as u32)), None);
+    }
+
+    #[test]
+    fn an_owner_is_more_than_a_claim_and_a_claim_more_than_no_owner() {
+        let claim = SectionRoute { epoch: Epoch(5), set: SetIndex(1), owner: None, is_claim: true };
+        let owned = SectionRoute { owner: Some(NodeId(2)), is_claim: false, ..claim };
+        let unknown = SectionRoute { set: SetIndex(0), is_claim: false, ..claim };
+        for runs in [[unknown, claim, owned], [owned, claim, unknown], [claim, owned, unknown]] {
+            let table = merged(runs.map(|route| (0, 1, route)));
+            assert_eq!(table.get(SectionId(0)), Some(owned));
+        }
+        assert_eq!(merged([claim, unknown].map(|route| (0, 1, route))).get(SectionId(0)), Some(claim));
+    }
+}

@@ -1,0 +1,231 @@
+//! One set of a client's directory: the addresses of its nodes, and the state that calls to it share.
+//!
+//! Invariant: the version of the set's own routes is monotonic. A set that only another one named has version 0.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_core::route::RouteUpdate;
+use seq_core::{Layout, NodeId, RouteVersion, SetId};
+use tokio::time::Instant;
+
+use crate::budget::Budget;
+
+/// Most addresses of a set that other sets named and that are kept: enough to reach one that is up.
+const MAX_LEARNED_ADDRS: usize = 16;
+
+/// Minimum interval between requests for the whole routes of a set without any: a whole table is large, and the calls of
+/// a client that has just learned of the set are many.
+const WHOLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One set's nodes and state.
+#[derive(Clone, Debug)]
+pub(crate) struct SetRoutes {
+    pub(super) id: SetId,
+    /// Empty while only its id is known.
+    pub(super) name: String,
+    pub(super) layout: Layout,
+    /// Version of the set's own routes; 0: it has sent none.
+    pub(super) version: RouteVersion,
+    addrs: BTreeMap<NodeId, Arc<str>>,
+    /// The seeds that sent its routes.
+    seeds: Vec<Arc<str>>,
+    /// Addresses that another set named.
+    learned: Vec<Arc<str>>,
+    /// Every address that serves the set: its nodes and seeds, or what is learned while no node is known.
+    hosts: Vec<Arc<str>>,
+    pub(super) state: Arc<SetState>,
+}
+
+/// State shared by the calls to one set; the same in all snapshots. A set that is down uses up its own budget.
+#[derive(Debug)]
+pub(crate) struct SetState {
+    pub(crate) budget: Budget,
+    /// When routes were last requested from other sets, because no node of this one could be reached. Locked during the
+    /// request.
+    pub(crate) others_asked: tokio::sync::Mutex<Option<Instant>>,
+    /// A response had changes to a version that is not known here: the next request asks for the whole table.
+    want_whole: AtomicBool,
+    /// When a request asked for the whole table of a set without one.
+    whole_asked: Mutex<Option<Instant>>,
+}
+
+impl SetState {
+    fn new() -> SetState {
+        SetState {
+            budget: Budget::new(Instant::now()),
+            others_asked: tokio::sync::Mutex::default(),
+            want_whole: AtomicBool::new(false),
+            whole_asked: Mutex::default(),
+        }
+    }
+
+    /// Makes the next request to the set ask for its whole table.
+    pub(super) fn want_whole(&self) {
+        self.want_whole.store(true, Relaxed);
+    }
+}
+
+impl SetRoutes {
+    /// A set without routes or addresses.
+    pub(super) fn new(id: SetId, layout: Layout) -> SetRoutes {
+        SetRoutes {
+            id,
+            name: String::new(),
+            layout,
+            version: RouteVersion(0),
+            addrs: BTreeMap::new(),
+            seeds: Vec::new(),
+            learned: Vec::new(),
+            hosts: Vec::new(),
+            state: Arc::new(SetState::new()),
+        }
+    }
+
+    /// The set's id.
+    pub(crate) fn id(&self) -> SetId {
+        self.id
+    }
+
+    /// The set's name; empty while only its id is known.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Version of the set's own routes; 0: it has sent none.
+    pub(crate) fn version(&self) -> RouteVersion {
+        self.version
+    }
+
+    /// The set's nodes with their addresses, in order of id.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &str)> {
+        self.addrs.iter().map(|(id, addr)| (*id, &**addr))
+    }
+
+    /// The cluster's layout, as the set or another one sent it.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The state that calls to the set share.
+    pub(crate) fn state(&self) -> &Arc<SetState> {
+        &self.state
+    }
+
+    /// Every address of the set, also those that only other sets named.
+    pub(crate) fn all_addrs(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.hosts.iter().chain(&self.learned)
+    }
+
+    /// Whether a seed is known to be of this set.
+    pub(super) fn has_seed(&self, seed: &Arc<str>) -> bool {
+        self.seeds.contains(seed)
+    }
+
+    /// The address of a node.
+    pub(crate) fn addr(&self, node: NodeId) -> Option<&Arc<str>> {
+        self.addrs.get(&node)
+    }
+
+    /// The route version in a request to the set. 0 asks for the whole table; `None` for no routes, because the set has
+    /// sent none and another request has just asked.
+    #[inline]
+    pub(crate) fn known_version(&self) -> Option<u64> {
+        if self.version == RouteVersion(0) {
+            return self.whole_due().then_some(0);
+        }
+        // Almost all calls only read the flag; the one that clears it writes.
+        let want_whole = &self.state.want_whole;
+        if want_whole.load(Relaxed) && want_whole.swap(false, Relaxed) { Some(0) } else { Some(self.version.0) }
+    }
+
+    #[cold]
+    fn whole_due(&self) -> bool {
+        let mut asked = self.state.whole_asked.lock();
+        let due = asked.is_none_or(|asked| asked.elapsed() >= WHOLE_INTERVAL);
+        if due {
+            *asked = Some(Instant::now());
+        }
+        due
+    }
+
+    /// Adopts a newer update of the set itself; the routes of its sections are merged elsewhere. Returns whether an address
+    /// changed.
+    pub(super) fn adopt(&mut self, update: &RouteUpdate) -> bool {
+        self.name.clone_from(&update.set);
+        self.layout.clone_from(&update.layout);
+        self.version = update.version;
+        let unchanged = self.addrs.len() == update.nodes.len()
+            && self.addrs.iter().zip(&update.nodes).all(|(have, (id, node))| have.0 == id && **have.1 == *node.addr);
+        if !unchanged {
+            self.addrs = update.nodes.iter().map(|(id, node)| (*id, Arc::from(node.addr.as_str()))).collect();
+            self.find_hosts();
+        }
+        !unchanged
+    }
+
+    /// Adds a seed that sent routes of the set.
+    pub(super) fn add_seed(&mut self, seed: &Arc<str>) {
+        self.seeds.push(seed.clone());
+        self.find_hosts();
+    }
+
+    /// Takes over what another set sent of this one; returns whether anything changed.
+    pub(super) fn learn(&mut self, name: &str, addrs: &[String]) -> bool {
+        let addrs = &addrs[..addrs.len().min(MAX_LEARNED_ADDRS)];
+        let same_addrs = self.learned.iter().map(|addr| &**addr).eq(addrs.iter().map(String::as_str));
+        // The set's own routes know its name better.
+        let same_name = self.name == name || self.version > RouteVersion(0);
+        if same_addrs && same_name {
+            return false;
+        }
+        self.learned = addrs.iter().map(|addr| Arc::from(addr.as_str())).collect();
+        if !same_name {
+            name.clone_into(&mut self.name);
+        }
+        self.find_hosts();
+        true
+    }
+
+    fn find_hosts(&mut self) {
+        let nodes = self.addrs.values().chain(self.addrs.is_empty().then_some(&self.learned).into_iter().flatten());
+        let mut hosts: Vec<Arc<str>> = Vec::with_capacity(self.addrs.len() + self.seeds.len());
+        for host in nodes.chain(&self.seeds) {
+            if !hosts.contains(host) {
+                hosts.push(host.clone());
+            }
+        }
+        self.hosts = hosts;
+    }
+
+    /// The target of a request: the owner unless it is suspect or excluded, else a random other host, which forwards,
+    /// with the same condition, else an address that another set named, else a host that is not excluded, else any.
+    /// `None` while no address is known.
+    pub(crate) fn host(
+        &self,
+        owner: Option<NodeId>,
+        excluded: Option<&str>,
+        is_suspect: impl Fn(&str) -> bool,
+    ) -> Option<Arc<str>> {
+        let is_excluded = |host: &str| Some(host) == excluded;
+        let is_good = |host: &&Arc<str>| !is_excluded(host) && !is_suspect(host);
+        if let Some(owner) = owner.and_then(|owner| self.addrs.get(&owner)).filter(is_good) {
+            return Some(owner.clone());
+        }
+        if self.hosts.is_empty() {
+            return None;
+        }
+        let (back, front) = self.hosts.split_at(fastrand::usize(..self.hosts.len()));
+        let hosts = || front.iter().chain(back);
+        let host = hosts().find(is_good).or_else(|| self.learned.iter().find(is_good));
+        host.or_else(|| hosts().find(|host| !is_excluded(host))).or_else(|| hosts().next()).cloned()
+    }
+
+    /// Whether no address of the set is known, or every one could not be reached recently.
+    pub(crate) fn is_down(&self, is_suspect: impl Fn(&str) -> bool) -> bool {
+        self.all_addrs().all(|addr| is_suspect(addr))
+    }
+}
