@@ -14,6 +14,7 @@ mod forwarding;
 mod http;
 mod kill;
 mod numbers;
+mod proxy;
 mod quorum;
 mod redis;
 mod redis_node;

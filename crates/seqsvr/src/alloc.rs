@@ -59,7 +59,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         Process::new(settings.clone(), &Banner { role: "alloc", set: &set_name, node: &args.name, data: None })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
-        let (ports, http) = (Ports::bind(&spec, threads, &settings)?, bind_one(&spec.http)?);
+        let (ports, http) = (Ports::bind(&spec.addr, spec.redis.as_deref(), threads, &settings)?, bind_one(&spec.http)?);
         process.watch_signals()?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
         let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, process.shutdown_timeout())?;

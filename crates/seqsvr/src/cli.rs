@@ -24,6 +24,7 @@ use crate::man::ManArgs;
 use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
 use crate::output::{Format, grouped};
+use crate::proxy::ProxyArgs;
 use crate::replay::ReplayArgs;
 use crate::services::ServicesArgs;
 use crate::sim::SimCommand;
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Store(StoreArgs),
     /// Runs one allocator of a set: it allocates the numbers.
     Alloc(AllocArgs),
+    /// Runs a proxy: the endpoints of an allocator without sections, for all sets of a cluster.
+    Proxy(ProxyArgs),
     /// Allocates the next number of users, or several.
     Next(NextArgs),
     /// Reads the last number of users; changes nothing.
@@ -151,7 +154,7 @@ impl Command {
     /// What a command prints that has only one format.
     fn without_format(&self) -> Option<&'static str> {
         match self {
-            Command::Alloc(_) => Some("nothing but its log"),
+            Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
             Command::Store(args) if args.is_server() => Some("nothing but its log"),
             Command::Completions { .. } => Some("a script"),
             Command::Config(ConfigCommand::Sample) => Some("a settings file"),

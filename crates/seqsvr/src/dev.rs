@@ -188,7 +188,8 @@ impl Sockets {
         }
         let mut allocs = Vec::new();
         for alloc in &mut spec.allocs {
-            let ports = alloc_node::Ports::bind(alloc, settings.serving_threads(), settings)?;
+            let ports =
+                alloc_node::Ports::bind(&alloc.addr, alloc.redis.as_deref(), settings.serving_threads(), settings)?;
             alloc.addr = ports.grpc[0].local_addr()?.to_string();
             alloc.redis = ports.redis_addr()?;
             allocs.push(ports);

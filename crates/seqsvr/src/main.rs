@@ -23,6 +23,7 @@ mod output;
 mod panic;
 mod port_kind;
 mod process;
+mod proxy;
 mod replay;
 mod serve;
 mod services;
@@ -62,6 +63,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Dev(args) => dev::run(&args, output),
         Command::Store(args) => store::run(args, output),
         Command::Alloc(args) => alloc::run(&args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Next(args) => client_runtime()?.block_on(next_command::next(args, output)),
         Command::Current(args) => client_runtime()?.block_on(next_command::current(args, output)),
         Command::Advance(args) => client_runtime()?.block_on(next_command::advance(args, output)),

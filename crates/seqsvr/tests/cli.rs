@@ -45,6 +45,7 @@ fn the_help_is_a_page() {
               dev          Starts a development cluster in one process: three stores and two allocators
               store        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
               alloc        Runs one allocator of a set: it allocates the numbers
+              proxy        Runs a proxy: the endpoints of an allocator without sections, for all sets of a cluster
               next         Allocates the next number of users, or several
               current      Reads the last number of users; changes nothing
               advance      Raises a user to a number, for imports; never lowers one
@@ -217,9 +218,13 @@ fn pages_of_the_manual_are_printed_or_written() {
 
 #[test]
 fn a_format_without_effect_is_a_mistake() {
-    for args in
-        [&["completions", "bash"][..], &["config", "sample"], &["man", "next"], &["alloc", "--set", "f", "--name", "a"]]
-    {
+    for args in [
+        &["completions", "bash"][..],
+        &["config", "sample"],
+        &["man", "next"],
+        &["alloc", "--set", "f", "--name", "a"],
+        &["proxy", "--seeds", "a:1", "--listen", "a:2", "--http", "a:3"],
+    ] {
         let output = run(Path::new("."), &[args, &["-o", "json"]].concat(), &[]);
         assert!(output.contains("--output has no effect here") && output.ends_with("exit 2\n"), "{args:?}: {output}");
     }

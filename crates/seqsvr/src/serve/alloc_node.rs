@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
 use seq_api::metrics::connection_metrics;
-use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
@@ -25,20 +24,20 @@ use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
 
-/// The sockets of an AllocSvr's ports: one of each for every serving thread.
+/// The sockets of the ports of an AllocSvr or a proxy: one of each for every serving thread.
 pub(crate) struct Ports {
     pub(crate) grpc: Vec<TcpListener>,
     /// The Redis port, if the node has one.
     redis: Option<(Vec<TcpListener>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
-    allocate_on_get: bool,
+    pub(crate) allocate_on_get: bool,
 }
 
 impl Ports {
     /// Binds the ports of a node for `threads` threads.
-    pub(crate) fn bind(spec: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
-        let grpc = bind(&spec.addr, threads)?;
-        let redis = spec.redis.as_ref().map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
+    pub(crate) fn bind(grpc: &str, redis: Option<&str>, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
+        let grpc = bind(grpc, threads)?;
+        let redis = redis.map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
         Ok(Ports { grpc, redis: redis.transpose()?, allocate_on_get: settings.http.allocate_on_get })
     }
 
@@ -49,7 +48,7 @@ impl Ports {
     }
 
     /// The sockets of each thread, and the configuration of the Redis port.
-    fn by_thread(self) -> (Vec<(TcpListener, Option<TcpListener>)>, Option<RespConfig>) {
+    pub(crate) fn by_thread(self) -> (Vec<(TcpListener, Option<TcpListener>)>, Option<RespConfig>) {
         let (listeners, config) = self.redis.unzip();
         let mut redis = listeners.into_iter().flatten();
         (self.grpc.into_iter().map(|grpc| (grpc, redis.next())).collect(), config)

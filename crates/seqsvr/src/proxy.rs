@@ -1,0 +1,217 @@
+//! The command `proxy`: the endpoints of an allocator over the SDK. It has no sections and no state.
+//!
+//! Each serving thread has a client of its own: a request stays on the thread that received it. The main thread has
+//! another one, for readiness.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use seq_api::metrics::connection_metrics;
+use seq_client::{Client, ConnectError};
+use seq_gateway::grpc;
+use seq_gateway::resp::{self, RespNode};
+use seq_kit::admission::{Admission, OwnFiles};
+use seq_kit::cores::Cores;
+use seq_kit::http::Checks;
+use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::v1;
+
+use crate::exit::{Exit, Failure};
+use crate::serve::alloc_node::Ports;
+use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
+use crate::settings::{Settings, SettingsArgs};
+use crate::target::host_and_port;
+use crate::version::{REVISION, VERSION};
+use crate::{process, set_file};
+
+mod readiness;
+mod service;
+
+use readiness::Readiness;
+use service::ProxyService;
+
+/// Backend nodes for whose connections files are reserved before clients get any: several sets of usual size. More of them
+/// are served as well, from the files of clients.
+const PLANNED_NODES: usize = 64;
+
+/// Pause before another attempt to connect to the cluster.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  seqsvr proxy --seeds 10.0.0.1:7100,10.0.0.2:7100 --listen 127.0.0.1:7600 --http 127.0.0.1:7680\n\n\
+                        Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings, 130 a second signal."
+)]
+pub(crate) struct ProxyArgs {
+    /// Allocators of any set of the cluster; their routes name the others.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = host_and_port,
+          required_unless_present = "set", conflicts_with = "set")]
+    seeds: Vec<String>,
+    /// A set file: its allocators are the seeds.
+    #[arg(long, value_name = "FILE")]
+    set: Option<PathBuf>,
+    /// Address of the port for gRPC and JSON.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    listen: String,
+    /// Address of the port for Redis clients; none without it.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    redis: Option<String>,
+    /// Address of the port for metrics and probes.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    http: String,
+    /// Name of the process, in its log and metrics.
+    #[arg(long, value_name = "NAME", default_value = "proxy")]
+    name: String,
+    /// Serving threads; 0: one for each core [key: alloc.cores]
+    #[arg(long, value_name = "N")]
+    cores: Option<usize>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+impl ProxyArgs {
+    fn seeds(&self) -> anyhow::Result<Vec<String>> {
+        let Some(path) = &self.set else { return Ok(self.seeds.clone()) };
+        let set = set_file::load_for_server(path)?;
+        Ok(set.spec.allocs.into_iter().map(|alloc| alloc.addr).collect())
+    }
+}
+
+pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
+    let settings =
+        args.settings.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
+    let seeds: Arc<[String]> = args.seeds()?.into();
+    let threads = settings.serving_threads();
+    let (mut process, recorder) =
+        Process::new(settings.clone(), &Banner { role: "proxy", set: "", node: &args.name, data: None })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let exit = runtime.block_on(async {
+        let ports = Ports::bind(&args.listen, args.redis.as_deref(), threads, &settings)?;
+        let http = bind_one(&args.http)?;
+        process.watch_signals()?;
+        let readiness = Arc::new(Readiness::new(threads));
+        let (mut checks, timeout) = (Checks::new(), process.shutdown_timeout());
+        readiness.add_checks(&mut checks);
+        let (backends, mut endpoints) = (Stage::new("backends"), Stage::new("endpoints"));
+        let watch = readiness::watch(readiness.clone(), seeds.clone(), backends.tasks().clone());
+        backends.tasks().spawn("backend probe", Kind::Critical, watch);
+        let node = Node { name: args.name.clone(), seeds, readiness, checks: checks.clone() };
+        start(&node, ports, &mut endpoints, timeout)?;
+        process.push(backends);
+        process.push(endpoints);
+        tracing::info!(name = args.name, grpc = args.listen, redis = args.redis, http = %http.local_addr()?, threads, "listening");
+        process.open(http, recorder, checks)?;
+        process.ending().await;
+        anyhow::Ok(process.shutdown().await)
+    })?;
+    process.join();
+    Ok(exit)
+}
+
+/// What the serving threads share.
+#[derive(Clone)]
+struct Node {
+    name: String,
+    seeds: Arc<[String]>,
+    readiness: Arc<Readiness>,
+    checks: Checks,
+}
+
+/// Starts one serving thread for each socket of a port. Each accepts connections once its client has routes; until then
+/// they wait in the socket's queue.
+fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) -> anyhow::Result<()> {
+    let threads = ports.grpc.len();
+    // One connection to each node from each thread, and from the probe.
+    let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
+    let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
+        .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
+    let allocate_on_get = ports.allocate_on_get;
+    let (sockets, resp) = ports.by_thread();
+    let resp = resp.map(|config| RespNode::new(config, admission.clone()));
+    let grpc_node = grpc::Node {
+        admin: admin_view(node.name.clone()),
+        ready: node.checks.clone(),
+        beside: tonic::service::Routes::default(),
+        admission,
+        allocate_on_get,
+    };
+    let (node, tasks) = (node.clone(), endpoints.tasks().clone());
+    let name = node.name.clone();
+    let cores = Cores::start(&name, sockets, move |(listener, redis)| {
+        let endpoint =
+            Endpoint { node: node.clone(), grpc: grpc_node.clone(), listener, redis: redis.zip(resp.clone()) };
+        let tasks = tasks.clone();
+        async move {
+            tasks.spawn("endpoints", Kind::Critical, endpoint.serve(tasks.clone()));
+            run_until_shutdown(tasks, timeout).await;
+        }
+    });
+    endpoints.threads(cores.context("cannot start the serving threads")?);
+    Ok(())
+}
+
+/// The endpoints of one serving thread.
+struct Endpoint {
+    node: Node,
+    grpc: grpc::Node,
+    listener: TcpListener,
+    redis: Option<(TcpListener, RespNode)>,
+}
+
+impl Endpoint {
+    /// Serves until the group shuts down. An error ends the task, and with it the process.
+    async fn serve(self, tasks: TaskGroup) {
+        let Endpoint { node, grpc, listener, redis } = self;
+        let client = tokio::select! {
+            client = connect(&node.seeds, |_| {}) => client,
+            () = tasks.shutting_down() => return,
+        };
+        let open = || {
+            let service = ProxyService::new(client.context("cannot connect to the cluster")?);
+            if let Some((listener, resp)) = redis {
+                resp::serve(service.clone(), &resp, "", listener, &tasks)?;
+            }
+            anyhow::Ok(grpc::serve(service, grpc, listener, &tasks)?)
+        };
+        match open() {
+            Ok(()) => {
+                node.readiness.thread_serves();
+                tasks.shutting_down().await;
+            }
+            Err(error) => tracing::error!("cannot serve: {error:#}"),
+        }
+    }
+}
+
+/// Connects a client, again and again while no seed has routes. `failed` gets each such error.
+async fn connect(seeds: &[String], failed: impl Fn(&ConnectError)) -> Result<Client, ConnectError> {
+    loop {
+        let builder = Client::builder().connections(1);
+        let error = match seeds.iter().fold(builder, |builder, seed| builder.seed(seed)).connect().await {
+            Ok(client) => return Ok(client),
+            Err(error) if error.is_retryable() => error,
+            Err(error) => return Err(error),
+        };
+        failed(&error);
+        tokio::time::sleep(CONNECT_INTERVAL).await;
+    }
+}
+
+/// The status of a proxy: it is of no set and has no role.
+fn admin_view(node: String) -> grpc::AdminView {
+    let started = Instant::now();
+    Arc::new(move || v1::StatusResponse {
+        version: VERSION.to_owned(),
+        revision: REVISION.to_owned(),
+        set: String::new(),
+        node: node.clone(),
+        uptime_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        pid: std::process::id(),
+        cpu_us: process::cpu_us(),
+        role: None,
+    })
+}

@@ -1,0 +1,81 @@
+//! Readiness of a proxy: its threads serve, routes are known, and a node responds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_client::Client;
+use seq_kit::http::Checks;
+use seq_kit::tasks::TaskGroup;
+
+use crate::target::Chain;
+
+/// Interval between requests to the backends: a load balancer notices within a second or two that a proxy lost them.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Timeout of such a request: longer than a busy node takes.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The state that the checks report.
+#[derive(Debug)]
+pub(super) struct Readiness {
+    threads: usize,
+    serving: AtomicUsize,
+    /// `None` while a node responds.
+    fault: Mutex<Option<String>>,
+}
+
+impl Readiness {
+    pub(super) fn new(threads: usize) -> Readiness {
+        let fault = Mutex::new(Some("no routes yet".to_owned()));
+        Readiness { threads, serving: AtomicUsize::new(0), fault }
+    }
+
+    /// Counts a thread that serves.
+    pub(super) fn thread_serves(&self) {
+        self.serving.fetch_add(1, Relaxed);
+    }
+
+    /// Adds the checks of a proxy.
+    pub(super) fn add_checks(self: &Arc<Readiness>, checks: &mut Checks) {
+        let readiness = self.clone();
+        checks.add("backends", move || readiness.fault.lock().clone().map_or(Ok(()), Err));
+        let readiness = self.clone();
+        checks.add("endpoints", move || {
+            let (serving, threads) = (readiness.serving.load(Relaxed), readiness.threads);
+            if serving == threads { Ok(()) } else { Err(format!("{serving} of {threads} threads have routes")) }
+        });
+    }
+
+    /// Sets the state of the backends; logs a change.
+    fn set(&self, fault: Option<String>) {
+        let mut current = self.fault.lock();
+        match (&*current, &fault) {
+            (Some(_), None) => tracing::info!("a backend responds"),
+            (known, Some(fault)) if known.as_ref() != Some(fault) => tracing::warn!(fault, "no backend responds"),
+            _ => {}
+        }
+        *current = fault;
+    }
+}
+
+/// Probes the backends until the group shuts down. Ends early if the seeds are not of one cluster.
+pub(super) async fn watch(readiness: Arc<Readiness>, seeds: Arc<[String]>, tasks: TaskGroup) {
+    let connect = super::connect(&seeds, |error| readiness.set(Some(Chain(error).to_string())));
+    let client: Client = tokio::select! {
+        client = connect => match client {
+            Ok(client) => client,
+            Err(error) => return tracing::error!("cannot connect to the cluster: {}", Chain(&error)),
+        },
+        () = tasks.shutting_down() => return,
+    };
+    loop {
+        let probed = client.probe(PROBE_TIMEOUT).await;
+        readiness.set(probed.err().map(|error| Chain(&error).to_string()));
+        tokio::select! {
+            () = tokio::time::sleep(PROBE_INTERVAL) => {}
+            () = tasks.shutting_down() => return,
+        }
+    }
+}

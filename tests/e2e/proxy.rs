@@ -1,0 +1,174 @@
+//! `seqsvr proxy` in front of a real cluster: every endpoint, one order, readiness, and an orderly end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_proto::v1::{self, next_stream_response::Outcome};
+use tonic::transport::Channel;
+
+use crate::cluster::{Place, Server, eventually, seqsvr_json};
+use crate::dev;
+
+/// Ports of the proxy: gRPC and JSON, Redis, metrics and probes.
+const PORTS: [u16; 3] = [7600, 7690, 7680];
+
+/// Uids per section of the development set, and number of its sections: calls to all of them reach both nodes.
+const SECTION: u64 = 100_000;
+const SECTIONS: u64 = 10;
+
+fn start(place: &Place) -> Server {
+    let [grpc, redis, http] = PORTS.map(|port| format!("{}:{port}", place.host));
+    let seeds = format!("{}:7100", place.host);
+    let args = ["proxy", "--seeds", &seeds, "--listen", &grpc, "--redis", &redis, "--http", &http, "--cores", "2"];
+    place.server("proxy", &args)
+}
+
+/// Sends one HTTP/1.1 request; returns status line and body.
+fn http(place: &Place, port: u16, request: &str, body: &str) -> Option<(String, String)> {
+    let mut stream = TcpStream::connect((place.host, port)).ok()?;
+    let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
+    stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    Some((head.lines().next()?.to_owned(), body.to_owned()))
+}
+
+fn readyz(place: &Place) -> Option<(bool, String)> {
+    let (status, body) = http(place, PORTS[2], "GET /readyz", "")?;
+    Some((status.contains(" 200 "), body))
+}
+
+/// A connection to the Redis port.
+struct Redis(BufReader<TcpStream>);
+
+impl Redis {
+    fn open(place: &Place) -> Redis {
+        Redis(BufReader::new(TcpStream::connect((place.host, PORTS[1])).unwrap()))
+    }
+
+    fn call(&mut self, command: &str) -> String {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+fn next(uid: u64) -> v1::NextRequest {
+    v1::NextRequest { uid, count: 1, ..v1::NextRequest::default() }
+}
+
+/// Sends one message in a stream of its own.
+async fn stream(client: &mut SequenceServiceClient<Channel>, uids: Vec<u64>) -> v1::NextManyResponse {
+    let request = Some(v1::NextManyRequest { uids, ..v1::NextManyRequest::default() });
+    let message = v1::NextStreamRequest { tag: 9, request, timeout_ms: 0, now_only: false };
+    let mut responses = client.next_stream(tokio_stream::iter([message])).await.unwrap().into_inner();
+    let response = responses.message().await.unwrap().expect("a response to the message");
+    assert_eq!(response.tag, 9);
+    match response.outcome {
+        Some(Outcome::Response(response)) => response,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn grpc(place: &Place) -> SequenceServiceClient<Channel> {
+    SequenceServiceClient::connect(format!("http://{}:{}", place.host, PORTS[0])).await.unwrap()
+}
+
+#[tokio::test]
+async fn every_endpoint_of_a_proxy_allocates_in_one_order() {
+    let place = Place::new();
+    let (_cluster, addr) = dev::start(&place);
+    let mut proxy = start(&place);
+    eventually("the proxy is ready", || readyz(&place).filter(|(ready, _)| *ready));
+    let (mut client, mut redis) = (grpc(&place).await, Redis::open(&place));
+    for uid in (0..SECTIONS).map(|section| section * SECTION + 42) {
+        let first = client.next(next(uid)).await.unwrap().into_inner();
+        assert_eq!((first.value, first.prev), (1, 0));
+        let many = v1::NextManyRequest { uids: vec![uid, uid], counts: vec![1, 3], ..Default::default() };
+        let many = client.next_many(many).await.unwrap().into_inner();
+        assert_eq!((many.values, many.prevs, many.errors.len()), (vec![2, 5], vec![1, 2], 0));
+        let streamed = stream(&mut client, vec![uid]).await;
+        assert_eq!((streamed.values, streamed.prevs), (vec![6], vec![5]));
+        assert_eq!(redis.call(&format!("INCR seq:{uid}")), ":7");
+        let json = http(&place, PORTS[0], "POST /seqsvr.v1.SequenceService/Next", &format!(r#"{{"uid":{uid}}}"#));
+        let json: serde_json::Value = serde_json::from_str(&json.unwrap().1).unwrap();
+        assert_eq!((&json["value"], &json["prev"]), (&"8".into(), &"7".into()));
+        let text = http(&place, PORTS[0], &format!("POST /api/seq/next/{uid}"), "").unwrap();
+        assert_eq!(text.1.trim_end(), "9");
+        let read = client.current(v1::CurrentRequest { uid, ..Default::default() }).await.unwrap().into_inner();
+        assert_eq!((read.value, read.exactness()), (9, v1::Exactness::Exact));
+        let advance = v1::AdvanceRequest { uid, to: 100, ..Default::default() };
+        assert!(client.advance(advance).await.unwrap().into_inner().epoch >= 1);
+        assert_eq!(client.next(next(uid)).await.unwrap().into_inner().value, 101);
+        // A caller of the node itself goes on from there.
+        let direct = &seqsvr_json(&["next", &uid.to_string(), "--addr", &addr])["items"][0];
+        assert_eq!(direct["value"], "102");
+    }
+    let outside = client.next(next(SECTIONS * SECTION)).await.unwrap_err();
+    assert_eq!(seq_proto::status::reason(&outside).as_deref(), Some("UID_OUT_OF_RANGE"));
+    let far = v1::AdvanceRequest { uid: 1, to: 1 << 61, ..Default::default() };
+    let far = client.advance(far).await.unwrap_err();
+    assert_eq!(seq_proto::status::reason(&far).as_deref(), Some("ADVANCE_TOO_FAR"));
+    assert!(seq_proto::status::metadata(&far, "bound").is_some_and(|bound| bound != "0"));
+    // Its routes lead a client of the SDK to the cluster.
+    let url = format!("http://{}:{}", place.host, PORTS[0]);
+    let through = &seqsvr_json(&["next", "42", "--addr", &url])["items"][0];
+    assert_eq!(through["value"], "103");
+    assert_eq!(proxy.terminate(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_calls_through_two_proxies_endpoints_keep_their_order() {
+    const CALLERS: u64 = 8;
+    const CALLS: u64 = 100;
+    let place = Place::new();
+    let (_cluster, _) = dev::start(&place);
+    let _proxy = start(&place);
+    eventually("the proxy is ready", || readyz(&place).filter(|(ready, _)| *ready));
+    // The largest number of which a response has arrived: every later request gets a larger one.
+    let (largest, seen) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let callers = (0..CALLERS).map(|caller| {
+        let (largest, seen) = (largest.clone(), seen.clone());
+        let channel = grpc(&place);
+        async move {
+            let mut client = channel.await;
+            for _ in 0..CALLS {
+                let floor = *largest.lock();
+                let value = if caller % 2 == 0 {
+                    client.next(next(7)).await.unwrap().into_inner().value
+                } else {
+                    stream(&mut client, vec![7]).await.values[0]
+                };
+                assert!(value > floor, "{value} after {floor}");
+                let mut largest = largest.lock();
+                *largest = value.max(*largest);
+                seen.lock().push(value);
+            }
+        }
+    });
+    futures::future::join_all(callers).await;
+    let mut seen = std::mem::take(&mut *seen.lock());
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=CALLERS * CALLS).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_proxy_is_ready_while_a_node_responds() {
+    let place = Place::new();
+    let mut proxy = start(&place);
+    let (_, body) = eventually("the probe responds", || readyz(&place).filter(|(ready, _)| !ready));
+    assert!(body.contains("backends"), "{body}");
+    let (mut cluster, _) = dev::start(&place);
+    eventually("the proxy is ready", || readyz(&place).filter(|(ready, _)| *ready));
+    cluster.kill();
+    eventually("the proxy is not ready", || readyz(&place).filter(|(ready, _)| !ready));
+    let restarted = dev::start(&place);
+    eventually("the proxy is ready again", || readyz(&place).filter(|(ready, _)| *ready));
+    drop(restarted);
+    assert_eq!(proxy.terminate(), Some(0));
+}
