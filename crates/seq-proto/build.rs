@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-const PROTOS: [&str; 8] = ["route", "sequence", "control", "handover", "inter_set", "raft", "admin", "set_admin"];
+const PROTOS: [&str; 9] =
+    ["route", "sequence", "control", "handover", "inter_set", "raft", "admin", "set_admin", "backup"];
 
 /// The messages of the JSON endpoint.
 const IN_JSON: [&str; 19] = [
@@ -44,6 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .bytes(".seqsvr.v1.RaftMessage")
         .bytes(".seqsvr.v1.SnapshotChunk")
+        .bytes(".seqsvr.v1.CreateBackupResponse")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

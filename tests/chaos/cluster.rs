@@ -1,4 +1,4 @@
-//! A set of real processes, each on its own host, and queries of their status.
+//! One set or two of real processes, each on its own host, and queries of their status.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::status_response::Role;
 use tonic::transport::{Channel, Endpoint};
 
@@ -32,6 +33,9 @@ pub(crate) const STEP: u64 = 400;
 const STORE_SETTINGS: &str =
     "[store]\nsnapshot_interval_entries = 2000\nlog_retained_entries = 200\nrebalance_after_ms = 1000\n";
 
+/// Timeout of an operator's request at one member.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Timeout of a query.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -45,6 +49,8 @@ pub(crate) struct Shape {
     pub(crate) small_disk: u64,
     /// Distance between the stores; `None`: as near as all others.
     pub(crate) apart: Option<Apart>,
+    /// Whether there is a second set, of as many stores and allocators, that begins without sections.
+    pub(crate) two_sets: bool,
 }
 
 /// Durations of ceiling raises.
@@ -87,18 +93,32 @@ pub(crate) struct Apart {
 }
 
 impl Shape {
-    pub(crate) const USUAL: Shape = Shape { stores: 3, allocs: 3, sections: 12, small_disk: 0, apart: None };
+    pub(crate) const USUAL: Shape =
+        Shape { stores: 3, allocs: 3, sections: 12, small_disk: 0, apart: None, two_sets: false };
 }
 
 /// A running set. What is declared first is dropped first: processes, disks, network, files.
 pub(crate) struct Cluster {
     pub(crate) stores: Vec<Node>,
     pub(crate) allocs: Vec<Node>,
+    /// The second set; without nodes where there is none.
+    pub(crate) other: OtherSet,
     pub(crate) disk: Option<SmallDisk>,
     pub(crate) net: Net,
     pub(crate) shape: Shape,
     runtime: tokio::runtime::Runtime,
     dir: tempfile::TempDir,
+}
+
+/// Names of the sets.
+pub(crate) const SET: &str = "chaos";
+pub(crate) const OTHER_SET: &str = "other";
+
+/// The nodes of the second set.
+#[derive(Default)]
+pub(crate) struct OtherSet {
+    pub(crate) stores: Vec<Node>,
+    pub(crate) allocs: Vec<Node>,
 }
 
 impl Cluster {
@@ -110,31 +130,45 @@ impl Cluster {
         let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();
         let (set_arg, config_arg) = (set.display().to_string(), config.display().to_string());
         let disk = (shape.small_disk > 0).then(|| SmallDisk::new(dir.path(), "s1-disk", shape.small_disk));
-        let mut stores = Vec::new();
-        for id in 1..=shape.stores {
-            let (name, id) = (format!("s{id}"), id.to_string());
-            let data = match &disk {
-                Some(disk) if id == "1" => disk.path.join("data"),
-                _ => dir.path().join(&name),
-            };
-            let data = data.display().to_string();
-            let args = words(&["store", "--set", &set_arg, "--id", &id, "--data", &data, "--config", &config_arg]);
-            stores.push(Node::new(&name, net.host(&name), STORE_PORT, args, dir.path()));
-        }
-        let mut allocs = Vec::new();
-        for number in 1..=shape.allocs {
-            let name = format!("a{number}");
-            let args = words(&["alloc", "--set", &set_arg, "--name", &name, "--cores", "1", "--config", &config_arg]);
-            allocs.push(Node::new(&name, net.host(&name), ALLOC_PORT, args, dir.path()));
-        }
+        let mut nodes = |set: &str, (store, alloc): (&str, &str)| {
+            let mut stores = Vec::new();
+            for id in 1..=shape.stores {
+                let (name, id) = (format!("{store}{id}"), id.to_string());
+                let data = match &disk {
+                    Some(disk) if name == "s1" => disk.path.join("data"),
+                    _ => dir.path().join(&name),
+                };
+                let data = data.display().to_string();
+                let args = words(&["store", "--set", set, "--id", &id, "--data", &data, "--config", &config_arg]);
+                stores.push(Node::new(&name, net.host(&name), STORE_PORT, args, dir.path()));
+            }
+            let mut allocs = Vec::new();
+            for number in 1..=shape.allocs {
+                let name = format!("{alloc}{number}");
+                let args = words(&["alloc", "--set", set, "--name", &name, "--cores", "1", "--config", &config_arg]);
+                allocs.push(Node::new(&name, net.host(&name), ALLOC_PORT, args, dir.path()));
+            }
+            (stores, allocs)
+        };
+        let (stores, allocs) = nodes(&set_arg, ("s", "a"));
+        let other_set = dir.path().join("other.toml");
+        let other = if shape.two_sets {
+            let (stores, allocs) = nodes(&other_set.display().to_string(), ("t", "b"));
+            OtherSet { stores, allocs }
+        } else {
+            OtherSet::default()
+        };
         if let Some(apart) = shape.apart {
             let hosts: Vec<Host> = stores.iter().map(|node| node.host.clone()).collect();
             net.delay_packets(&hosts, apart.round_trip);
         }
         let preset = if shape.apart.is_some_and(|apart| apart.wan) { "preset = \"wan\"\n" } else { "" };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let cluster = Cluster { stores, allocs, disk, net, shape, runtime, dir };
-        fs::write(&set, cluster.set_file("chaos")).unwrap();
+        let cluster = Cluster { stores, allocs, other, disk, net, shape, runtime, dir };
+        fs::write(&set, cluster.set_file(SET)).unwrap();
+        if shape.two_sets {
+            fs::write(&other_set, cluster.other_set_file()).unwrap();
+        }
         fs::write(&config, format!("{STORE_SETTINGS}{preset}")).unwrap();
         cluster
     }
@@ -163,6 +197,10 @@ impl Cluster {
     /// Starts every process and waits until every section has an owner.
     pub(crate) fn start_all(&mut self) {
         self.stores.iter_mut().chain(&mut self.allocs).for_each(Node::start);
+        if self.shape.two_sets {
+            self.other.stores.iter_mut().chain(&mut self.other.allocs).for_each(Node::start);
+            self.join_other_set();
+        }
         eventually("every section has an owner", || {
             let owners = self.owners();
             (!owners.is_empty() && owners.iter().all(|owner| !owner.is_empty())).then_some(())
@@ -171,15 +209,25 @@ impl Cluster {
 
     /// The set file of a cluster of this name on these hosts.
     pub(crate) fn set_file(&self, name: &str) -> String {
+        let cluster = if self.shape.two_sets { "cluster = \"chaos\"\n" } else { "" };
+        self.set_text(name, cluster, &self.stores, &self.allocs)
+    }
+
+    fn other_set_file(&self) -> String {
+        let cluster = "cluster = \"chaos\"\ngenesis = \"create\"\n";
+        self.set_text(OTHER_SET, cluster, &self.other.stores, &self.other.allocs)
+    }
+
+    fn set_text(&self, name: &str, cluster: &str, stores: &[Node], allocs: &[Node]) -> String {
         let uids = u64::from(self.shape.sections) * u64::from(SECTION_SIZE);
         let mut text =
-            format!("name = \"{name}\"\nuids = \"0..{uids}\"\nsection_size = {SECTION_SIZE}\nstep = {STEP}\n");
-        for (index, node) in self.stores.iter().enumerate() {
+            format!("name = \"{name}\"\n{cluster}uids = \"0..{uids}\"\nsection_size = {SECTION_SIZE}\nstep = {STEP}\n");
+        for (index, node) in stores.iter().enumerate() {
             let (id, name, addr, ip) = (index + 1, &node.name, &node.addr, node.host.ip);
             let http = format!("{ip}:{HTTP_PORT}");
             writeln!(text, "[[store]]\nid = {id}\nname = \"{name}\"\naddr = \"{addr}\"\nhttp = \"{http}\"").unwrap();
         }
-        for node in &self.allocs {
+        for node in allocs {
             let (name, addr, ip) = (&node.name, &node.addr, node.host.ip);
             writeln!(text, "[[alloc]]\nname = \"{name}\"\naddr = \"{addr}\"\nhttp = \"{ip}:{HTTP_PORT}\"").unwrap();
         }
@@ -292,29 +340,74 @@ impl Cluster {
         stores.iter().filter_map(status).map(|status| status.applied_index).max().unwrap_or(0)
     }
 
-    /// The name of each section's owner, from the newest table that an allocator has; empty where there is none.
+    /// The name of each section's owner, from the newest table of each set that an allocator has; empty where there is
+    /// none.
     pub(crate) fn owners(&self) -> Vec<String> {
-        let tables = self.allocs.iter().filter_map(|node| {
-            let query = async {
-                let mut client = SequenceServiceClient::new(channel(&node.addr));
-                client.get_routes(v1::GetRoutesRequest { known_version: 0 }).await
-            };
-            self.within(query)?.routes.into_iter().next()
+        let tables = [&self.allocs, &self.other.allocs].map(|allocs| {
+            let tables = allocs.iter().filter_map(|node| {
+                let query = async {
+                    let mut client = SequenceServiceClient::new(channel(&node.addr));
+                    client.get_routes(v1::GetRoutesRequest { known_version: 0 }).await
+                };
+                self.within(query)?.routes.into_iter().next()
+            });
+            tables.max_by_key(|table| table.version)
         });
-        let Some(table) = tables.max_by_key(|table| table.version) else { return Vec::new() };
-        let mut owners = vec![String::new(); self.shape.sections as usize];
-        for run in &table.runs {
-            let name = table.nodes.iter().find(|node| node.id == run.owner).map_or("", |node| &*node.name);
-            let sections = run.first_section as usize..(run.first_section + run.sections) as usize;
-            owners[sections].fill(name.to_owned());
+        let mut owners = vec![(0, String::new()); self.shape.sections as usize];
+        for table in tables.iter().flatten() {
+            for run in &table.runs {
+                let name = table.nodes.iter().find(|node| node.id == run.owner).map_or("", |node| &*node.name);
+                let sections = run.first_section as usize..(run.first_section + run.sections) as usize;
+                let older = owners[sections].iter_mut().filter(|(epoch, _)| *epoch <= run.epoch);
+                older.for_each(|owner| *owner = (run.epoch, name.to_owned()));
+            }
         }
-        owners
+        owners.into_iter().map(|(_, name)| name).collect()
     }
 
     /// The sections that an allocator owns.
     pub(crate) fn sections_of(&self, alloc: usize) -> Vec<usize> {
         let name = &self.allocs[alloc].name;
         self.owners().iter().enumerate().filter(|(_, owner)| *owner == name).map(|(section, _)| section).collect()
+    }
+
+    /// Sends an operator's request to the leader of a set's store: to each member in turn, until one responds.
+    pub(crate) fn set_admin<A>(
+        &self,
+        stores: &[Node],
+        call: impl AsyncFn(SetAdminServiceClient<Channel>) -> Result<tonic::Response<A>, tonic::Status>,
+    ) -> Result<A, tonic::Status> {
+        let mut last = tonic::Status::unavailable("no member");
+        for node in stores {
+            let response = self.runtime.block_on(async {
+                tokio::time::timeout(ADMIN_TIMEOUT, call(SetAdminServiceClient::new(channel(&node.addr)))).await
+            });
+            match response {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => last = status,
+                Err(_) => {}
+            }
+        }
+        Err(last)
+    }
+
+    /// Has the second set join the cluster of the first one, and waits until both know each other.
+    fn join_other_set(&self) {
+        let join: Vec<String> = self.stores.iter().map(|node| node.addr.clone()).collect();
+        let request = v1::CreateSetRequest { name: OTHER_SET.to_owned(), join };
+        let create = async |mut client: SetAdminServiceClient<Channel>| client.create_set(request.clone()).await;
+        eventually("the second set is created", || match self.set_admin(&self.other.stores, create) {
+            Ok(_) => Some(()),
+            Err(status) if status.code() == tonic::Code::AlreadyExists => Some(()),
+            Err(_) => None,
+        });
+        let list = async |mut client: SetAdminServiceClient<Channel>| client.list_sets(v1::ListSetsRequest {}).await;
+        for stores in [&self.stores, &self.other.stores] {
+            eventually("the sets know each other", || {
+                let sets = self.set_admin(stores, list).ok()?.sets;
+                (sets.len() == 2 && sets.iter().all(|set| !set.allocs.is_empty())).then_some(())
+            });
+        }
     }
 
     fn within<T>(&self, query: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Option<T> {

@@ -10,6 +10,7 @@ mod failover;
 mod names;
 mod pairs;
 mod pauses;
+mod sets;
 mod skew;
 mod stores;
 
@@ -237,6 +238,14 @@ pub(crate) const ROWS: &[Row] = &[
         names::another_set,
         "an allocator of another set registers with this set's store",
     ),
+    row(
+        "sets_split_and_merge",
+        Tier::Short,
+        NET,
+        sets::split_and_merge,
+        "sections migrate to another set and back: no call fails, no number is missing",
+    ),
+    row("set_lost", Tier::Short, NET, sets::set_lost, "all processes of one set of two are killed, and started again"),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(
         "failover",

@@ -89,7 +89,7 @@ fn a_refused_item_is_an_item_and_the_exit_code_is_partial() {
     let (_server, addr) = dev::start(&place);
     let run = |args: &[&str]| ended(&seqsvr(&[args, &["--addr", &addr]].concat()));
     let (code, stdout, stderr) = run(&["current", "42", "5000000", "43", "-o", "json"]);
-    assert_eq!(code, Some(5), "{stdout}{stderr}");
+    assert_eq!(code, Some(8), "{stdout}{stderr}");
     let items: Value = serde_json::from_str(&stdout).unwrap();
     let uids: Vec<&str> = items["items"].as_array().unwrap().iter().map(|item| item["uid"].as_str().unwrap()).collect();
     assert_eq!(uids, ["42", "5000000", "43"]);

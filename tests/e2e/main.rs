@@ -20,6 +20,7 @@ mod redis;
 mod redis_node;
 mod redis_twin;
 mod replace;
+mod restore;
 mod sim;
 mod status;
 mod three_node;

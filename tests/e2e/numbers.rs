@@ -43,7 +43,7 @@ fn some_users_may_be_refused() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let (code, stdout, stderr) = run(&addr, &["next", "42", "1000000", "43"]);
-    assert_eq!((code, stdout.as_str()), (Some(5), "42  1\n43  1\n"), "{stderr}");
+    assert_eq!((code, stdout.as_str()), (Some(8), "42  1\n43  1\n"), "{stderr}");
     assert!(stderr.contains("uid 1000000") && stderr.contains("0..1000000"), "{stderr}");
     let (code, stdout, _) = run(&addr, &["next", "1000000", "2000000", "-o", "json"]);
     let items: Value = serde_json::from_str(&stdout).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_api::clock::Clock;
 use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
 use seq_kit::tasks::TaskGroup;
 use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreOptions};
@@ -173,5 +173,6 @@ pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize)
         step,
         stores: vec![StoreSpec { id: 1, name: "s1".to_owned(), http: "127.0.0.1:1".to_owned(), addr: store }],
         allocs: (1..=allocators).map(alloc).collect(),
+        genesis: Genesis::Start,
     }
 }

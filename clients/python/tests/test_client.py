@@ -22,6 +22,7 @@ from seqsvr import (
     UidOutside,
     Unreachable,
 )
+from seqsvr._routes import KnownSet
 from tests.conftest import Cluster
 
 UIDS = count(1_000)
@@ -191,14 +192,18 @@ def test_a_deadline_is_kept_and_its_error_is_specific(cluster: Cluster) -> None:
         assert isinstance(late.value, TimeoutError)
 
 
+def known_set(client: Client) -> KnownSet:
+    (known,) = client._shared.routes.sets.values()
+    return known
+
+
 def test_another_node_is_tried_after_an_unreachable_one(cluster: Cluster) -> None:
     uid = next(UIDS)
     with Client(cluster.allocs[0]) as client:
         client.connect()
         # The owner's address in this client's routes has no listener.
-        (known,) = client._shared.routes.sets
-        owner = known.owners[0]
-        known.nodes[owner] = "127.0.0.1:1"
+        known = known_set(client)
+        known.nodes[known.space[uid].owner] = "127.0.0.1:1"
         answer = client.next(uid)
         assert (answer.value, answer.lost) == (1, 0)
         # Now no node's address has a listener; the seed's has.
@@ -210,7 +215,7 @@ def test_another_node_is_tried_after_an_unreachable_one(cluster: Cluster) -> Non
 def test_a_set_without_reachable_nodes_is_an_error(cluster: Cluster) -> None:
     with Client(cluster.allocs[0]) as client:
         client.connect()
-        (known,) = client._shared.routes.sets
+        known = known_set(client)
         for node in known.nodes:
             known.nodes[node] = "127.0.0.1:1"
         object.__setattr__(known, "seeds", ())

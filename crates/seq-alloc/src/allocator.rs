@@ -10,7 +10,7 @@ use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, 
 use seq_channel::{Dial, Pool};
 use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
-use seq_core::route::RouteUpdate;
+use seq_core::route::{Route, RouteUpdate};
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
 use seq_kit::http::Checks;
@@ -23,6 +23,7 @@ use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
 use crate::handover::HandoverQueue;
 use crate::handover_service::Receiving;
+use crate::other_sets::{OtherSets, probe_loop};
 use crate::ownership::{Ownership, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
@@ -116,6 +117,7 @@ impl Allocator {
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
             peers: Peers::new(options.connections, dial.clone()),
+            other_sets: OtherSets::new(&set, &name, options.connections, dial.clone()),
             shutdown: group.token(),
             step: Step(spec.step),
             set,
@@ -127,6 +129,7 @@ impl Allocator {
             options,
         });
         group.spawn("control loop", Kind::Critical, control_loop::run(shared.clone(), link));
+        group.spawn("probes of other sets", Kind::Disposable, probe_loop(shared.clone()));
         group.spawn("metrics loop", Kind::Disposable, shared::metrics_loop(shared.clone()));
         Ok(Allocator { shared, arrivals: None })
     }
@@ -204,11 +207,13 @@ impl Allocator {
         checks.add("routes", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
-            let owners = routes.as_ref().is_some_and(|routes| {
-                // One section with an owner is enough: which uids are requested is not known here.
-                (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(|at| at.owner.is_some()))
+            let routed = routes.as_ref().is_some_and(|routes| {
+                // One section with an owner, or in another set, is enough: which uids are requested is not known here. A
+                // set that is new has none of its own, and forwards all.
+                let is_routed = |at: Route| at.owner.is_some() || at.other_set().is_some();
+                (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(is_routed))
             });
-            if owners { Ok(()) } else { Err(reason()) }
+            if routed { Ok(()) } else { Err(reason()) }
         });
     }
 

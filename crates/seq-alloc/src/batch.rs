@@ -2,11 +2,12 @@
 //! costs more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::future;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
-use seq_core::calls::UnknownAttempts;
-use seq_core::{Count, Epoch, NodeId, Refusal, SectionId, Uid};
+use seq_core::calls::{Destination, UnknownAttempts};
+use seq_core::{Count, Epoch, Refusal, SectionId, Uid};
 
 use crate::ownership::Serving;
 use crate::pending::{ItemResult, PendingItem, SectionItems};
@@ -119,17 +120,22 @@ impl Shared {
             sections.entry(item.section).or_default().push(item);
         }
         let mut waiting = Vec::new();
-        let mut forwarded: BTreeMap<NodeId, Vec<SectionItems>> = BTreeMap::new();
+        // Of another set by owner as well, as far as its routes are known.
+        let mut forwarded: BTreeMap<(Destination, Option<Arc<str>>), Vec<SectionItems>> = BTreeMap::new();
         let arrived = self.arrived();
         for (section, items) in sections {
             let mut pending = self.pend(&call, arrived, section, items);
             match self.first_step(&call, &mut pending) {
-                Some(owner) => forwarded.entry(owner).or_default().push(pending),
+                Some(to @ Destination::Set(set)) => {
+                    let owner = self.other_set(set).and_then(|set| set.owner_of(section));
+                    forwarded.entry((to, owner)).or_default().push(pending);
+                }
+                Some(to) => forwarded.entry((to, None)).or_default().push(pending),
                 None => waiting.push(pending),
             }
         }
         let waiting = waiting.into_iter().map(|pending| self.complete(work, call, pending));
-        let forwarded = forwarded.into_iter().map(|(to, list)| self.forward_then_complete(work, call, to, list));
+        let forwarded = forwarded.into_iter().map(|((to, _), list)| self.forward_then_complete(work, call, to, list));
         let (waited, forwarded) = future::join(future::join_all(waiting), future::join_all(forwarded)).await;
         waited.into_iter().chain(forwarded).flatten().collect()
     }

@@ -5,9 +5,9 @@
 //! event again, so a slow store or peer delays only what waits for its response. At the `trace` level the log of this
 //! module shows each event: why an AllocSvr wakes.
 //!
-//! Two things wait elsewhere. The metrics loop (`shared`) decides nothing, its walk over all pages takes milliseconds,
-//! and it may fail without ending the process. Pending calls wait for `ownership_changed` on the threads that serve
-//! them.
+//! Three things wait elsewhere. The probes of other sets (`other_sets`) change nothing that is owned. The metrics loop
+//! (`shared`) decides nothing, its walk over all pages takes milliseconds, and it may fail without ending the process.
+//! Pending calls wait for `ownership_changed` on the threads that serve them.
 //!
 //! **Invariant:** responses are adopted here alone, one at a time, in the order in which the calls ended. Once this
 //! process may no longer serve, no registration or renewal follows.

@@ -1,4 +1,4 @@
-//! Requests to the owners of other sections, and what their responses mean.
+//! Requests to the owners of other sections, in this set and in others, and what their responses mean.
 //!
 //! Allocations go through a batcher for each core and owner first (`seq_channel::batch`): what all connections of a core
 //! have for an owner in one turn of its event loop shares a message, and the owner completes what it can at once. An
@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
 use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
-use seq_core::calls::MAX_PENDING;
-use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, Target};
+use seq_core::calls::{Destination, MAX_PENDING};
+use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, SetId, Target};
 use seq_proto::reason::{Reason, key};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
@@ -22,10 +22,47 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use crate::other_sets::OtherSet;
 use crate::pending::{ItemResult, PendingItem};
 use crate::shared::Shared;
 
 type Owner = SequenceServiceClient<Channel>;
+
+/// The node that a request goes to.
+#[derive(Clone, Debug)]
+pub(crate) enum ForwardTarget {
+    /// The owner, in this set.
+    Node(NodeId),
+    /// A node of another set, by its address.
+    Other(Arc<OtherSet>, Arc<str>),
+}
+
+impl ForwardTarget {
+    /// Where the call goes, whichever node of another set serves it.
+    pub(crate) fn destination(&self) -> Destination {
+        match self {
+            ForwardTarget::Node(node) => Destination::Node(*node),
+            ForwardTarget::Other(set, _) => Destination::Set(set.id()),
+        }
+    }
+
+    /// Notes of another set that it responded, or that this node of it cannot be reached.
+    fn on_response(&self, failure: Option<&Failure>) {
+        let ForwardTarget::Other(set, addr) = self else { return };
+        match failure {
+            Some(Failure::NotProcessed | Failure::Broken) => set.on_unreachable(addr),
+            Some(Failure::TimedOut | Failure::QueueFull(_)) => {}
+            None | Some(Failure::Refused(_) | Failure::Moved { .. } | Failure::TooFar(_)) => set.on_received(),
+        }
+    }
+
+    /// Items would wait at the node: in another set it may not be the owner any more.
+    fn on_would_wait(&self) {
+        if let ForwardTarget::Other(set, _) = self {
+            set.on_stale();
+        }
+    }
+}
 
 /// Why an owner gave no usable response.
 #[derive(Clone)]
@@ -42,40 +79,51 @@ enum Failure {
     QueueFull(usize),
     /// It refused an advance, and accepts this number at most.
     TooFar(Seq),
+    /// It refused: the section is in another set, since this epoch.
+    Moved { set: SetId, since: Epoch },
 }
 
 impl Shared {
     async fn send<Q, A>(
         &self,
         call: &Call,
-        to: NodeId,
+        to: &ForwardTarget,
         message: Q,
         method: impl AsyncFnOnce(Owner, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Failure> {
         let left = call.deadline.saturating_duration_since(Instant::now());
-        let channel = self.channel(to).ok_or(Failure::NotProcessed)?;
+        let channel = self.channel_to(to).ok_or(Failure::NotProcessed)?;
         if left.is_zero() {
             return Err(Failure::NotProcessed);
         }
         let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
         let mut request = Request::new(message);
         request.set_timeout(left);
-        match tokio::time::timeout(left, method(owner, request)).await {
+        let response = match tokio::time::timeout(left, method(owner, request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) if seq_channel::not_processed(&status) => Err(Failure::NotProcessed),
             Ok(Err(status)) => Err(refused(&status)),
             Err(_) => Err(Failure::TimedOut),
+        };
+        to.on_response(response.as_ref().err());
+        response
+    }
+
+    fn channel_to(&self, to: &ForwardTarget) -> Option<Channel> {
+        match to {
+            ForwardTarget::Node(node) => self.channel(*node),
+            ForwardTarget::Other(set, addr) => set.peers.here().pool.get(addr).ok(),
         }
     }
 
-    pub(crate) fn channel(&self, to: NodeId) -> Option<Channel> {
+    pub(crate) fn channel(&self, node: NodeId) -> Option<Channel> {
         let routes = self.routes();
-        let addr = &routes.as_ref()?.node(to)?.addr;
+        let addr = &routes.as_ref()?.node(node)?.addr;
         self.peers
             .here()
             .pool
             .get(addr)
-            .inspect_err(|error| tracing::warn!(owner = to.0, %error, "cannot forward"))
+            .inspect_err(|error| tracing::warn!(owner = node.0, %error, "cannot forward"))
             .ok()
     }
 
@@ -84,7 +132,7 @@ impl Shared {
     pub(crate) async fn forward_batched(
         &self,
         call: Call,
-        to: NodeId,
+        to: &ForwardTarget,
         items: &[PendingItem],
     ) -> Option<Vec<ItemReply<Allocation>>> {
         let Some(batcher) = self.batcher(to) else { return Some(self.replies(to, items, &Failure::NotProcessed)) };
@@ -99,44 +147,61 @@ impl Shared {
         let call = batch::Call { items: parts, hops: call.hops + 1, route_version: None, deadline: call.deadline };
         let failure = match batcher.try_send(call).await {
             Ok(Outcome::Response(response)) => {
+                to.on_response(None);
                 let reply = |(item, result): (&PendingItem, Result<Allocated, &v1::ItemError>)| match result {
                     Ok(Allocated { value, prev, epoch, lost }) => {
                         Some(given(value, prev, epoch, lost).ok_or(timed_out(item.section, to)))
                     }
                     Err(error) if error.reason == Reason::WouldWait => None,
-                    Err(error) => Some(Err(self.refusal(failure_of(&error.reason), to, item))),
+                    Err(error) => Some(Err(self.refusal(failure_of_item(error), to, item))),
                 };
-                return Some(items.iter().zip(response.results()).map(reply).collect());
+                let replies: Vec<_> = items.iter().zip(response.results()).map(reply).collect();
+                if replies.iter().any(Option::is_none) {
+                    to.on_would_wait();
+                }
+                return Some(replies);
             }
             Ok(Outcome::Unsupported) => return None,
-            Ok(Outcome::Refused(error)) => failure_of(&error.reason),
+            Ok(Outcome::Refused(error)) => failure_of_item(&error),
             Ok(Outcome::Failed { sent: false, .. } | Outcome::TimedOut { sent: false }) => Failure::NotProcessed,
             Ok(Outcome::Failed { status, .. }) if seq_channel::is_broken(&status) => Failure::Broken,
             Ok(Outcome::Failed { .. } | Outcome::TimedOut { .. }) => Failure::TimedOut,
             Ok(Outcome::Invalid(what)) => {
-                tracing::warn!(owner = to.0, what, "a response to forwarded calls breaks the protocol");
+                tracing::warn!(addr = &**batcher.addr(), what, "a response to forwarded calls breaks the protocol");
                 Failure::TimedOut
             }
             Err(QueueFull { items }) => Failure::QueueFull(items),
         };
+        to.on_response(Some(&failure));
         Some(self.replies(to, items, &failure))
     }
 
     /// The batcher of this thread's calls to a node.
-    fn batcher(&self, to: NodeId) -> Option<Arc<NodeBatcher>> {
+    fn batcher(&self, to: &ForwardTarget) -> Option<Arc<NodeBatcher>> {
+        let to = match to {
+            ForwardTarget::Node(to) => to,
+            ForwardTarget::Other(set, addr) => {
+                return Some(set.peers.here().batcher(addr, |addr| set.is_node(addr)));
+            }
+        };
         let routes = self.routes();
         let nodes = routes.as_ref()?.nodes();
         let is_node = |addr: &str| nodes.values().any(|node| node.addr == addr);
-        Some(self.peers.here().batcher(&nodes.get(&to)?.addr, is_node))
+        Some(self.peers.here().batcher(&nodes.get(to)?.addr, is_node))
     }
 
     /// The replies to a call whose request failed.
-    fn replies<T>(&self, to: NodeId, items: &[PendingItem], failure: &Failure) -> Vec<ItemReply<T>> {
+    fn replies<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<ItemReply<T>> {
         items.iter().map(|item| Some(Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
     /// Allocates for one item at its owner.
-    pub(crate) async fn forward_next(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Allocation, Refusal> {
+    pub(crate) async fn forward_next(
+        &self,
+        call: Call,
+        to: &ForwardTarget,
+        item: &PendingItem,
+    ) -> Result<Allocation, Refusal> {
         let Item { uid, count, epoch } = item.item;
         let message = v1::NextRequest {
             uid: uid.0,
@@ -159,7 +224,7 @@ impl Shared {
     pub(crate) async fn forward_next_many(
         &self,
         call: Call,
-        to: NodeId,
+        to: &ForwardTarget,
         items: &[PendingItem],
     ) -> Vec<ItemResult<Allocation>> {
         let message = v1::NextManyRequest {
@@ -187,7 +252,7 @@ impl Shared {
     pub(crate) async fn forward_advance(
         &self,
         call: Call,
-        owner: NodeId,
+        owner: &ForwardTarget,
         item: &PendingItem,
         to: Target,
     ) -> Result<Epoch, Refusal> {
@@ -203,7 +268,12 @@ impl Shared {
     }
 
     /// Reads one uid's last number at its owner.
-    pub(crate) async fn forward_current(&self, call: Call, to: NodeId, item: &PendingItem) -> Result<Current, Refusal> {
+    pub(crate) async fn forward_current(
+        &self,
+        call: Call,
+        to: &ForwardTarget,
+        item: &PendingItem,
+    ) -> Result<Current, Refusal> {
         let Item { uid, epoch, .. } = item.item;
         let message = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
         match self.send(&call, to, message, async |mut owner, request| owner.current(request).await).await {
@@ -216,7 +286,7 @@ impl Shared {
     pub(crate) async fn forward_current_many(
         &self,
         call: Call,
-        to: NodeId,
+        to: &ForwardTarget,
         items: &[PendingItem],
     ) -> Vec<ItemResult<Current>> {
         let message = v1::CurrentManyRequest {
@@ -236,14 +306,14 @@ impl Shared {
     /// The results of a batch, item by item. An item without a usable result counts as timed out.
     fn item_results<T>(
         &self,
-        to: NodeId,
+        to: &ForwardTarget,
         items: &[PendingItem],
         errors: Vec<v1::ItemError>,
         value: impl Fn(usize) -> Option<T>,
     ) -> Vec<ItemResult<T>> {
-        let mut reasons: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error.reason)).collect();
-        let result = |(at, item): (u32, &PendingItem)| match reasons.remove(&at) {
-            Some(reason) => Err(self.refusal(failure_of(&reason), to, item)),
+        let mut errors: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error)).collect();
+        let result = |(at, item): (u32, &PendingItem)| match errors.remove(&at) {
+            Some(error) => Err(self.refusal(failure_of_item(&error), to, item)),
             None => value(at as usize).ok_or(timed_out(item.section, to)),
         };
         let results: Vec<_> = (0..).zip(items).map(result).collect();
@@ -251,21 +321,36 @@ impl Shared {
     }
 
     /// The results of a batch whose request failed.
-    fn failed<T>(&self, to: NodeId, items: &[PendingItem], failure: &Failure) -> Vec<ItemResult<T>> {
+    fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<ItemResult<T>> {
         items.iter().map(|item| (item.index, Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
     /// The owner's failure as the refusal of an item.
-    fn refusal(&self, failure: Failure, to: NodeId, item: &PendingItem) -> Refusal {
+    fn refusal(&self, failure: Failure, to: &ForwardTarget, item: &PendingItem) -> Refusal {
         let section = item.section;
-        let reason = match failure {
-            Failure::NotProcessed => return Refusal::OwnerUnreachable { section, owner: to },
-            Failure::QueueFull(pending) => return Refusal::TooManyPending { section, pending },
-            Failure::Broken => return Refusal::OwnerConnectionLost { section, owner: to },
-            Failure::TimedOut | Failure::TooFar(_) => return timed_out(section, to),
-            Failure::Refused(reason) => reason,
+        let destination = to.destination();
+        let reason = match (failure, destination) {
+            (Failure::NotProcessed, Destination::Node(owner)) => return Refusal::OwnerUnreachable { section, owner },
+            (Failure::NotProcessed, Destination::Set(set)) => return Refusal::SetUnavailable { section, set },
+            (Failure::QueueFull(pending), Destination::Node(_)) => return Refusal::TooManyPending { section, pending },
+            (Failure::QueueFull(pending), Destination::Set(set)) => {
+                return Refusal::TooManyPendingOfSet { section, set, pending };
+            }
+            (Failure::Broken, Destination::Node(owner)) => return Refusal::OwnerConnectionLost { section, owner },
+            (Failure::Moved { set, since }, _) => return Refusal::Moved { section, set, since },
+            (Failure::Broken | Failure::TimedOut | Failure::TooFar(_), _) => return timed_out(section, to),
+            (Failure::Refused(reason), _) => reason,
         };
-        let known = known_refusals(&self.layout, item, to);
+        let owner = match destination {
+            // A node of the other set could not reach the owner there, and nothing was sent.
+            Destination::Set(set) if reason == Reason::OwnerUnreachable => {
+                return Refusal::SetUnavailable { section, set };
+            }
+            Destination::Set(_) if reason == Reason::OwnerConnectionLost => return timed_out(section, to),
+            Destination::Set(_) => NodeId(0),
+            Destination::Node(owner) => owner,
+        };
+        let known = known_refusals(&self.layout, item, owner);
         known.into_iter().find(|refusal| Reason::of(refusal) == reason).unwrap_or(timed_out(section, to))
     }
 }
@@ -275,16 +360,30 @@ fn refused(status: &Status) -> Failure {
     let bound = status::metadata(status, key::BOUND).and_then(|bound| bound.parse().ok());
     match (status::reason(status), bound) {
         (Some(reason), Some(bound)) if reason == Reason::AdvanceTooFar => Failure::TooFar(Seq(bound)),
-        (Some(reason), _) => failure_of(&reason),
+        (Some(reason), _) => {
+            let number = |key| status::metadata(status, key).and_then(|number| number.parse().ok());
+            failure_of(&reason, number(key::SET), number(key::SINCE))
+        }
         (None, _) if seq_channel::is_broken(status) => Failure::Broken,
         (None, _) => Failure::TimedOut,
     }
 }
 
-/// The failure of a refusal with this reason. One that this version does not know counts as no response: numbers may
-/// have been consumed.
-fn failure_of(reason: &str) -> Failure {
-    Reason::parse(reason).map_or(Failure::TimedOut, Failure::Refused)
+/// Decodes the refusal of an item.
+fn failure_of_item(error: &v1::ItemError) -> Failure {
+    failure_of(&error.reason, error.set_id, error.since)
+}
+
+/// The failure of a refusal with this reason, which may name the set that the section moved to. One that this version does
+/// not know counts as no response: numbers may have been consumed.
+fn failure_of(reason: &str, set: Option<u64>, since: Option<u64>) -> Failure {
+    match (Reason::parse(reason), set, since) {
+        (Some(Reason::Moved), Some(set), Some(since)) => Failure::Moved { set: SetId(set), since: Epoch(since) },
+        // Without the set the call waits for newer routes.
+        (Some(Reason::Moved), _, _) => Failure::Refused(Reason::Unserved),
+        (Some(reason), _, _) => Failure::Refused(reason),
+        (None, _, _) => Failure::TimedOut,
+    }
 }
 
 /// Every refusal of a forwarded item. The owner's epoch is not in its response; all that matters is that the client's is
@@ -308,8 +407,8 @@ fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 
     ]
 }
 
-fn timed_out(section: SectionId, to: NodeId) -> Refusal {
-    Refusal::OwnerTimedOut { section, owner: to }
+fn timed_out(section: SectionId, to: &ForwardTarget) -> Refusal {
+    to.destination().timed_out(section)
 }
 
 /// An allocation as an owner responded it; `None` when it cannot be one.

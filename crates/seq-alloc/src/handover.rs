@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_core::backoff::Backoff;
@@ -20,6 +21,18 @@ use crate::counters::HandoverOutcome;
 use crate::handover_calls::CommitResponse;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
+
+/// How often the target in another set is notified that the departure is committed. Each one may wait for the grant as
+/// long as [`crate::handover_calls`] allows: together a second or two, in which the section arrives at the other set's
+/// store; after that the target's own renewals bring the grant.
+const ACTIVATIONS_BETWEEN_SETS: u32 = 4;
+
+/// Reasons for which a departure is refused for good while the section is owned here: it is served again.
+const PERMANENT: [Reason; 2] = [Reason::MigrationOver, Reason::SetClosing];
+
+/// Reasons for which a departure is refused that a later entry of the log may lift. A repeat may be under way, so the
+/// section is given up.
+const INCONCLUSIVE: [Reason; 2] = [Reason::UnknownMigration, Reason::OldLineage];
 
 /// Requests to be sent. Bounded by the handovers that are under way, each of which waits for one response.
 #[derive(Debug, Default)]
@@ -62,15 +75,23 @@ pub(crate) struct Handovers {
     shared: Arc<Shared>,
     /// When each section that is handed over was frozen.
     frozen: BTreeMap<SectionId, Instant>,
-    /// Commits without a definite response, and when each is repeated. At most one of each handover under way.
-    retries: Vec<(Instant, CommitAttempt)>,
+    /// Steps to repeat, and when. At most one of each handover under way.
+    retries: Vec<(Instant, Step)>,
 }
 
 /// An attempt to have the store commit a handover. Repeated until there is a definite response or the incarnation that
 /// owns the section is over.
-struct CommitAttempt {
+pub(crate) struct CommitAttempt {
     handover: Handover,
     backoff: Backoff,
+}
+
+/// An attempt to notify the target of a handover that is committed.
+pub(crate) struct Activation {
+    handover: Handover,
+    backoff: Backoff,
+    /// Attempts that may follow.
+    left: u32,
 }
 
 /// A step to be sent.
@@ -83,7 +104,7 @@ enum Step {
     Prepare(Handover),
     Stage(Handover),
     Commit(CommitAttempt),
-    Activate(Handover),
+    Activate(Activation),
 }
 
 /// A step whose call ended.
@@ -91,7 +112,7 @@ pub(crate) enum AnsweredStep {
     Prepare(Handover, Result<(), Status>),
     Stage(Handover, Result<(), Status>),
     Commit(Box<AnsweredCommit>),
-    Activate(Handover, Result<(), Status>),
+    Activate(Activation, Result<(), Status>),
 }
 
 pub(crate) struct AnsweredCommit {
@@ -115,9 +136,9 @@ impl HandoverCall {
                 let response = shared.commit(link, &attempt.handover).await;
                 AnsweredStep::Commit(Box::new(AnsweredCommit { attempt, response }))
             }
-            Step::Activate(handover) => {
-                let outcome = shared.activate(&handover).await;
-                AnsweredStep::Activate(handover, outcome)
+            Step::Activate(activation) => {
+                let outcome = shared.activate(&activation.handover).await;
+                AnsweredStep::Activate(activation, outcome)
             }
         }
     }
@@ -129,42 +150,51 @@ impl Handovers {
         Handovers { shared, frozen: BTreeMap::new(), retries: Vec::new() }
     }
 
-    /// When the next commit is repeated.
+    /// When the next step is repeated.
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
-    /// The next step to send: a commit to repeat, or one that the owner's machine requested.
+    /// The next step to send: one to repeat, or one that the owner's machine requested.
     pub(crate) fn next_call(&mut self) -> Option<HandoverCall> {
         let step = match self.next_retry() {
-            Some(attempt) => Step::Commit(attempt),
+            Some(step) => step,
             None => match self.shared.handovers.pop()? {
                 HandoverRequest::Prepare(handover) => Step::Prepare(handover),
                 HandoverRequest::Stage(handover) => {
                     self.frozen.insert(handover.section, Instant::now());
                     Step::Stage(handover)
                 }
-                HandoverRequest::Commit(handover) => {
-                    let backoff = Backoff::new(self.shared.options.retry_min, self.shared.options.retry_max);
-                    Step::Commit(CommitAttempt { handover, backoff })
+                HandoverRequest::Commit(handover) => Step::Commit(CommitAttempt { handover, backoff: self.backoff() }),
+                HandoverRequest::Activate(handover) => {
+                    let left = if handover.departure.is_some() { ACTIVATIONS_BETWEEN_SETS - 1 } else { 0 };
+                    Step::Activate(Activation { handover, backoff: self.backoff(), left })
                 }
-                HandoverRequest::Activate(handover) => Step::Activate(handover),
             },
         };
         Some(HandoverCall { shared: self.shared.clone(), step })
     }
 
-    /// A commit whose wait is over. Those of incarnations that are over are dropped.
-    fn next_retry(&mut self) -> Option<CommitAttempt> {
+    fn backoff(&self) -> Backoff {
+        Backoff::new(self.shared.options.retry_min, self.shared.options.retry_max)
+    }
+
+    /// A step whose wait is over. Commits of incarnations that are over are dropped.
+    fn next_retry(&mut self) -> Option<Step> {
         let now = Instant::now();
         while let Some(due) = self.retries.iter().position(|(at, _)| *at <= now) {
-            let (_, attempt) = self.retries.swap_remove(due);
-            if self.shared.ownership.machine().session() == Some(attempt.handover.session) {
-                return Some(attempt);
+            let (_, step) = self.retries.swap_remove(due);
+            let session = self.shared.ownership.machine().session();
+            match &step {
+                Step::Commit(attempt) if session != Some(attempt.handover.session) => self.shared.handovers.done(),
+                _ => return Some(step),
             }
-            self.shared.handovers.done();
         }
         None
+    }
+
+    fn retry_later(&mut self, wait: Duration, step: Step) {
+        self.retries.push((Instant::now() + wait, step));
     }
 
     /// Gives the owner's machine the outcome of a step.
@@ -188,14 +218,19 @@ impl Handovers {
             AnsweredStep::Commit(answered) => {
                 let AnsweredCommit { mut attempt, response } = *answered;
                 if !self.on_commit_response(&attempt.handover, response) {
-                    let at = Instant::now() + attempt.backoff.wait(fastrand::u32(..));
-                    self.retries.push((at, attempt));
-                    return;
+                    let wait = attempt.backoff.wait(fastrand::u32(..));
+                    return self.retry_later(wait, Step::Commit(attempt));
                 }
             }
-            AnsweredStep::Activate(handover, outcome) => {
+            AnsweredStep::Activate(mut activation, outcome) => {
                 // Without it the target is granted the section with its next renewal.
-                accepted("activate", &handover, outcome);
+                let accepted = accepted("activate", &activation.handover, outcome);
+                if !accepted && activation.left > 0 {
+                    activation.left -= 1;
+                    let wait = activation.backoff.wait(fastrand::u32(..));
+                    return self.retry_later(wait, Step::Activate(activation));
+                }
+                let handover = activation.handover;
                 shared.counters.handover(HandoverOutcome::Made);
                 if let Some(since) = self.frozen.remove(&handover.section) {
                     shared.counters.handover_paused(since.elapsed());
@@ -212,7 +247,7 @@ impl Handovers {
         let shared = &self.shared;
         let CommitResponse { sent, response } = response;
         let outcome = match response {
-            Ok(response) => match shared.read_update(response.update.as_ref(), handover.session.node) {
+            Ok(update) => match shared.read_update(update.as_ref(), handover.session.node) {
                 Ok(update) => Commit::Made(update),
                 // It may be committed; the next response reports it again.
                 _ => return false,
@@ -225,6 +260,16 @@ impl Handovers {
                 Commit::Refused
             }
             Err(StoreError::Refused { reason, .. }) if reason == Reason::OtherOwnership => Commit::Lost,
+            Err(StoreError::Refused { reason, .. }) if PERMANENT.iter().any(|one| reason == *one) => Commit::Refused,
+            Err(StoreError::Refused { reason, message, .. }) if INCONCLUSIVE.iter().any(|one| reason == *one) => {
+                tracing::warn!(
+                    reason,
+                    message,
+                    section = handover.section.0,
+                    "a departure is refused: the section is given up"
+                );
+                Commit::Inconclusive
+            }
             Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
                 shared.judge(handover.session, &error);
                 shared.step(|owner, effects| owner.on_session_over(handover.session, effects));

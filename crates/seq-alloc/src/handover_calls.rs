@@ -1,4 +1,5 @@
-//! The calls of a handover's source: prepare, stage and activate to the target, commit to the store.
+//! The calls of a handover's source: prepare, stage and activate to the target, which may be in another set, and commit
+//! to the store of this set.
 //!
 //! **Invariant:** a call decides nothing; its outcome is adopted in `handover`. Each has a deadline of its own, because
 //! from the freeze to the commit callers of the section wait.
@@ -6,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_core::arbiter::Departure;
 use seq_core::lease::Clocks;
 use seq_core::owner::Session;
 use seq_core::owner::handover::{Handover, HandoverOffer};
 use seq_core::section::SectionCopy;
-use seq_core::{NodeId, SetId};
+use seq_core::{LayoutId, SetId};
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use seq_proto::{owners, v1};
 use tonic::transport::Channel;
@@ -44,13 +46,13 @@ pub(crate) fn stage_time(slots: usize) -> Duration {
 pub(crate) struct CommitResponse {
     /// Read before the request is sent: what the response grants is counted from here.
     pub(crate) sent: Clocks,
-    pub(crate) response: Result<v1::TransferResponse, StoreError>,
+    pub(crate) response: Result<Option<v1::OwnershipUpdate>, StoreError>,
 }
 
 impl Shared {
     pub(crate) async fn prepare(&self, handover: &Handover) -> Result<(), Status> {
         let request = v1::PrepareRequest { offer: Some(self.offer(handover)) };
-        let mut target = self.target(handover.to)?;
+        let mut target = self.target(handover)?;
         within(RESPONSE_TIMEOUT, request, async |request| target.prepare(request).await.map(drop)).await
     }
 
@@ -59,7 +61,7 @@ impl Shared {
         let served =
             self.ownership.owned().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned();
         let Some(owned) = served else { return Err(Status::aborted("the section left")) };
-        let mut target = self.target(handover.to)?;
+        let mut target = self.target(handover)?;
         let copy = freeze(owned).await?;
         let time = stage_time(copy.distances.len());
         let messages = owners::to_stage(self.offer(handover), copy);
@@ -68,9 +70,17 @@ impl Shared {
 
     /// One attempt to have the store commit a handover.
     pub(crate) async fn commit(&self, link: &StoreLink, handover: &Handover) -> CommitResponse {
-        let Session { node, incarnation } = handover.session;
         let sent = self.clock.now();
-        let request = v1::TransferRequest {
+        let response = match &handover.departure {
+            None => link.call(self.transfer(handover)).await.map(|response| response.update),
+            Some(departure) => link.call(self.depart(handover, departure)).await.map(|response| response.update),
+        };
+        CommitResponse { sent, response }
+    }
+
+    fn transfer(&self, handover: &Handover) -> v1::TransferRequest {
+        let Session { node, incarnation } = handover.session;
+        v1::TransferRequest {
             node_id: node.0,
             incarnation: incarnation.0,
             section: handover.section.0,
@@ -79,24 +89,53 @@ impl Shared {
             to_incarnation: handover.incarnation.0,
             handover_id: handover.handover_id.0,
             route_version: self.known_version().0,
-        };
-        CommitResponse { sent, response: link.call(request).await }
+        }
+    }
+
+    fn depart(&self, handover: &Handover, departure: &Departure) -> v1::DepartRequest {
+        let Session { node, incarnation } = handover.session;
+        v1::DepartRequest {
+            node_id: node.0,
+            incarnation: incarnation.0,
+            section: handover.section.0,
+            epoch: handover.epoch.0,
+            to_node_id: handover.to.0,
+            to_incarnation: handover.incarnation.0,
+            handover_id: handover.handover_id.0,
+            departure: Some(departure.into()),
+            route_version: self.known_version().0,
+        }
     }
 
     pub(crate) async fn activate(&self, handover: &Handover) -> Result<(), Status> {
         let request = v1::ActivateRequest { offer: Some(self.offer(handover)) };
-        let mut target = self.target(handover.to)?;
+        let mut target = self.target(handover)?;
         within(RESPONSE_TIMEOUT, request, async |request| target.activate(request).await.map(drop)).await
     }
 
     fn offer(&self, handover: &Handover) -> v1::HandoverOffer {
         let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
-        let (epoch, from_set) = (epoch.next(), SetId(0));
-        owners::to_offer(&HandoverOffer { section, epoch, handover_id, incarnation, from_set }, &self.set)
+        let offer = |from_set| HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation, from_set };
+        match &handover.departure {
+            None => owners::to_offer(&offer(SetId(0)), &self.set),
+            Some(departure) => {
+                let layout_id = self.layout.id_of(section).unwrap_or(LayoutId(0));
+                owners::to_offer_between_sets(&offer(self.set_id()), departure.set, layout_id)
+            }
+        }
     }
 
-    fn target(&self, to: NodeId) -> Result<HandoverServiceClient<Channel>, Status> {
-        let channel = self.channel(to).ok_or_else(|| Status::unavailable("the target's address is not known"))?;
+    /// The target: by the routes, or where the store of its set stated that it is.
+    fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
+        let channel = match &handover.departure {
+            None => {
+                self.channel(handover.to).ok_or_else(|| Status::unavailable("the target's address is not known"))?
+            }
+            Some(departure) => {
+                let channel = self.peers.here().pool.get(&departure.addr);
+                channel.map_err(|error| Status::unavailable(error.to_string()))?
+            }
+        };
         Ok(HandoverServiceClient::new(channel))
     }
 }

@@ -1,7 +1,8 @@
-//! The target's side of handovers: the service that other AllocSvrs of the set call, on a port that others reach as well.
+//! The target's side of handovers: the service that other AllocSvrs call, of the same set, or of one that sections depart
+//! from to this set. Others reach the port as well.
 //!
-//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides. What requests can make this node
-//! hold is bounded, also while copies are being received.
+//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides. What
+//! requests can make this node hold is bounded, also while copies are being received.
 
 use std::time::Duration;
 
@@ -46,8 +47,7 @@ impl Receiving {
 }
 
 impl Allocator {
-    /// The service that other AllocSvrs of the set call to hand sections over; served beside the other endpoints, on the same
-    /// port.
+    /// The service that other AllocSvrs call to hand sections over; served beside the other endpoints, on the same port.
     #[must_use]
     pub fn handover_service(&self) -> Routes {
         let service = HandoverServiceServer::new(Service(self.clone()));
@@ -131,7 +131,7 @@ impl Service {
 
     fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<HandoverOffer, Status> {
         let shared = &self.0.shared;
-        owners::offer(offer, &shared.set, &shared.layout).map_err(|error| malformed(&error))
+        owners::offer(offer, &shared.set, shared.set_id(), &shared.layout).map_err(|error| malformed(&error))
     }
 }
 
@@ -155,7 +155,8 @@ impl Service {
 
 fn malformed(error: &OfferError) -> Status {
     let reason = match error {
-        OfferError::OtherSet { .. } => Reason::OtherSet,
+        OfferError::OtherSet { .. } | OfferError::OtherTarget { .. } => Reason::OtherSet,
+        OfferError::OtherLayout { .. } => Reason::OtherLayout,
         _ => Reason::BadOffer,
     };
     reason.status(error.to_string())

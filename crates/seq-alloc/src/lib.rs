@@ -5,7 +5,7 @@
 //! *ceiling* goes from the section that needs one (`raise_queue`) through `raises` to the store (`store_link`) and back
 //! into the section. Beside them `session` registers and renews, `handover` and `handover_service` hand sections over,
 //! `pending` keeps calls pending until they can be served, `peer_routes` fetches routes from peers while the lease is
-//! expired, and `forward` sends calls to other owners. `control_loop` is the one place that waits for all of them but
+//! expired, and `forward` sends calls to other owners, also in other sets (`other_sets`). `control_loop` is the one place that waits for all of them but
 //! the calls: its events show why an AllocSvr wakes. `halt` latches why a process no longer serves.
 //!
 //! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone, and changes in
@@ -22,6 +22,7 @@ mod halt;
 mod handover;
 mod handover_calls;
 mod handover_service;
+mod other_sets;
 mod ownership;
 mod peer_routes;
 mod peers;

@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use seq_api::service::{Call, Item, ItemReply};
 use seq_core::calls::{
-    CallTimeouts, MAX_PENDING, OwnershipView, PendingCall, Rest, Step, UnknownAttempts, Wait, Watch,
+    CallTimeouts, Destination, MAX_PENDING, MAX_PENDING_OF_SET, OwnershipView, PendingCall, Rest, SetRoute, Step,
+    UnknownAttempts, Wait, Watch,
 };
 use seq_core::lease::Clocks;
-use seq_core::{NodeId, Refusal, SectionId, SlotIndex};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, SetId, SlotIndex};
 use tokio::time::Instant;
 
+use crate::forward::ForwardTarget;
+use crate::other_sets::SetPermit;
 use crate::ownership::{OwnedSection, Served};
 use crate::shared::Shared;
 use crate::work::Work;
@@ -66,7 +69,18 @@ impl SectionItems {
     }
 
     fn refuse<W: Work>(&mut self, refusal: Refusal, results: &mut Vec<ItemResult<W::Output>>) {
+        let refusal = of_section(refusal, self.machine.section());
         results.extend(self.items.drain(..).map(|item| item.result::<W>(Err(refusal))));
+    }
+
+    /// The items as they are sent: to another set they carry the epoch since which the section is there.
+    fn to_send(&self, to: Destination) -> impl Iterator<Item = PendingItem> {
+        let since = match to {
+            Destination::Node(_) => Epoch(0),
+            Destination::Set(_) => self.machine.route_epoch(),
+        };
+        let item = move |item: &PendingItem| Item { epoch: item.item.epoch.max(since), ..item.item };
+        self.items.iter().map(move |pending| PendingItem { item: item(pending), ..*pending })
     }
 
     /// Takes the results of a response in; the rest of the items stays.
@@ -79,7 +93,7 @@ impl SectionItems {
         let mut remaining = Vec::new();
         for ((index, result), item) in response.into_iter().zip(&self.items) {
             match result {
-                Err(refusal) if refusal.is_transient() => {
+                Err(refusal) if stays_pending(&refusal) => {
                     transient = Some(refusal);
                     remaining.push(index);
                 }
@@ -103,7 +117,11 @@ impl SectionItems {
                 None
             }
             // It may have been processed, so it is not repeated here.
-            Some(Err(refusal @ (Refusal::OwnerTimedOut { .. } | Refusal::OwnerConnectionLost { .. }))) => {
+            Some(Err(
+                refusal @ (Refusal::OwnerTimedOut { .. }
+                | Refusal::OwnerConnectionLost { .. }
+                | Refusal::SetTimedOut { .. }),
+            )) => {
                 results.push(item.result::<W>(Err(refusal)));
                 None
             }
@@ -111,9 +129,9 @@ impl SectionItems {
         }));
     }
 
-    fn on_abandoned<W: Work>(&mut self, owner: NodeId) {
+    fn on_abandoned<W: Work>(&mut self, to: Destination) {
         if W::CONSUMES {
-            self.items.iter_mut().for_each(|item| item.unknown.add(owner));
+            self.items.iter_mut().for_each(|item| item.unknown.add(to));
         }
         self.machine.on_abandoned();
     }
@@ -135,7 +153,8 @@ impl Shared {
     ) -> SectionItems {
         let Arrived { since, clocks } = arrived;
         let deadline = call.deadline.saturating_duration_since(since);
-        let machine = PendingCall::new(section, call.hops, clocks, deadline, CallTimeouts::DEFAULTS);
+        let epoch = items.iter().map(|item| item.item.epoch).max().unwrap_or_default();
+        let machine = PendingCall::new(section, (call.hops, epoch), clocks, deadline, CallTimeouts::DEFAULTS);
         SectionItems { machine, since, items }
     }
 
@@ -179,7 +198,10 @@ impl Shared {
                 pending.refuse::<W>(Refusal::TooManyPending { section, pending: MAX_PENDING }, &mut results);
                 break;
             };
-            permit.insert(waiting).set(&wait);
+            if let Err(refusal) = permit.insert(waiting).set(&wait, section) {
+                pending.refuse::<W>(refusal, &mut results);
+                break;
+            }
             tokio::select! {
                 () = async { match section_changed { Some(changed) => changed.await, None => std::future::pending().await } } => {}
                 () = ownership_changed => {}
@@ -211,7 +233,8 @@ impl Shared {
                 let served = served.expect("a lease that holds here comes with its section");
                 Here::Rest(self.serve_items(work, call, served, pending, results))
             }
-            Step::Forward(to) => Here::Forward(to),
+            Step::Forward(to) => Here::Forward(Destination::Node(to)),
+            Step::ForwardToSet(to) => Here::Forward(Destination::Set(to)),
             Step::Rest(rest) => Here::Rest(rest),
         }
     }
@@ -267,26 +290,39 @@ impl Shared {
         pending.machine.on_served(pending.now(), blocked)
     }
 
-    /// Forwards all items of these sections to their owner: in one message of the stream to it, then in a request of their
-    /// own if some of them would wait there. Returns the results of the items that are left; numbers that the owner gave
-    /// before are in `results`.
+    /// Forwards all items of these sections to their owner, or their set: in one message of the stream to the node, then
+    /// in a request of their own if some of them would wait there. Returns the results of the items that are left; numbers
+    /// that the node gave before are in `results`.
     ///
     /// # Errors
-    /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over.
+    /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over, or the set does not respond or
+    /// has too many calls.
     async fn forward<W: Work>(
         &self,
         work: &W,
         call: Call,
-        to: NodeId,
+        to: Destination,
         sections: &mut [SectionItems],
         results: &mut Vec<ItemResult<W::Output>>,
     ) -> Result<Vec<ItemResult<W::Output>>, Option<Refusal>> {
         let of = |sections: &[SectionItems]| -> Vec<PendingItem> {
-            sections.iter().flat_map(|section| &section.items).copied().collect()
+            sections.iter().flat_map(|section| section.to_send(to)).collect()
         };
+        let (target, _permit) = match self.forward_target(to, sections[0].machine.section()).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                // Nothing was sent.
+                sections.iter_mut().for_each(|section| section.machine.on_abandoned());
+                return Err(Some(refusal));
+            }
+        };
+        let target = &target;
         let mut items = of(sections);
         self.counters.forwarded(items.len());
-        let at_once = self.unless_abandoned(work.there_at_once(self, call, to, &items), sections).await;
+        if let ForwardTarget::Other(set, _) = target {
+            set.forwarded(items.len());
+        }
+        let at_once = self.unless_abandoned(target, work.there_at_once(self, call, target, &items), sections).await;
         let response = match at_once {
             Ok(Some(replies)) if replies.iter().all(Option::is_some) => {
                 let indexes = items.iter().map(|item| item.index);
@@ -301,7 +337,7 @@ impl Shared {
                     }
                     items = of(sections);
                 }
-                self.unless_abandoned(work.there(self, call, to, &items), sections).await
+                self.unless_abandoned(target, work.there(self, call, target, &items), sections).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -320,16 +356,39 @@ impl Shared {
     /// As [`Shared::watch`]: the request was dropped.
     async fn unless_abandoned<T>(
         &self,
+        target: &ForwardTarget,
         response: impl Future<Output = T>,
         sections: &mut [SectionItems],
     ) -> Result<T, Option<Refusal>> {
         let first = sections.iter_mut().find(|section| !section.items.is_empty()).expect("a request has items");
+        let section = first.machine.section();
         tokio::select! {
             // A response that has arrived counts, whatever happened meanwhile.
             biased;
             response = response => Ok(response),
             refusal = self.watch(first) => Err(refusal),
+            refusal = silent(target, section) => Err(Some(refusal)),
         }
+    }
+
+    /// The node that a request goes to. Of another set it waits for the first probe, and refuses while the set is down.
+    async fn forward_target(
+        &self,
+        to: Destination,
+        section: SectionId,
+    ) -> Result<(ForwardTarget, Option<SetPermit>), Refusal> {
+        let set = match to {
+            Destination::Node(node) => return Ok((ForwardTarget::Node(node), None)),
+            Destination::Set(set) => set,
+        };
+        let unavailable = Refusal::SetUnavailable { section, set };
+        let other = self.other_set(set).ok_or(unavailable)?;
+        let permit = other.admit().ok_or(too_many_pending(section, set))?;
+        if !other.responds().await {
+            return Err(unavailable);
+        }
+        let addr = other.addr_for(section).ok_or(unavailable)?;
+        Ok((ForwardTarget::Other(other, addr), Some(permit)))
     }
 
     /// Watches a request under way until it is to be dropped.
@@ -338,9 +397,10 @@ impl Shared {
         let section = pending.machine.section();
         loop {
             let ownership_changed = self.ownership_changed.notified();
-            let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
+            let route = self.routes().as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
+            let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
             let now = pending.now();
-            let watch = pending.machine.watch(now, owner);
+            let watch = pending.machine.watch(now, (routed, route.epoch));
             self.renew_if_due(pending);
             let wait = match watch {
                 Watch::Wait(wait) => wait,
@@ -357,13 +417,13 @@ impl Shared {
         }
     }
 
-    /// Forwards the items of several sections to the owner that they share in one request, and completes section by section
+    /// Forwards the items of several sections to the owner or set that they share in one request, and completes section by section
     /// what remains.
     pub(crate) async fn forward_then_complete<W: Work>(
         &self,
         work: &W,
         call: Call,
-        to: NodeId,
+        to: Destination,
         mut sections: Vec<SectionItems>,
     ) -> Vec<ItemResult<W::Output>> {
         let mut results = Vec::new();
@@ -386,13 +446,14 @@ impl Shared {
         results
     }
 
-    /// What sections that are not served here do first: sections to forward by owner, and those that wait.
-    pub(crate) fn first_step(&self, call: &Call, pending: &mut SectionItems) -> Option<NodeId> {
+    /// What a section that is not served here does first: where it is forwarded; `None`: it waits.
+    pub(crate) fn first_step(&self, call: &Call, pending: &mut SectionItems) -> Option<Destination> {
         if self.ownership.owned().get(pending.machine.section()).is_some() {
             return None;
         }
         match self.evaluate(call, pending, None) {
-            Step::Forward(to) => Some(to),
+            Step::Forward(to) => Some(Destination::Node(to)),
+            Step::ForwardToSet(to) => Some(Destination::Set(to)),
             Step::Serve | Step::Rest(_) => None,
         }
     }
@@ -403,13 +464,42 @@ impl Shared {
             self.pending.calls.fetch_sub(1, Relaxed);
             return None;
         }
-        Some(Permit { shared: self, awaits: None, stalled_since: None })
+        Some(Permit { shared: self, of_set: None, awaits: None, stalled_since: None })
+    }
+}
+
+/// The refusal of items whose set does not respond any more, once it does not. They may have been processed.
+async fn silent(target: &ForwardTarget, section: SectionId) -> Refusal {
+    match target {
+        ForwardTarget::Node(_) => std::future::pending().await,
+        ForwardTarget::Other(set, _) => set.down().await,
+    }
+    target.destination().timed_out(section)
+}
+
+fn too_many_pending(section: SectionId, set: SetId) -> Refusal {
+    Refusal::TooManyPendingOfSet { section, set, pending: MAX_PENDING_OF_SET }
+}
+
+/// Whether items that another node refused with this may succeed soon, here or at another node.
+fn stays_pending(refusal: &Refusal) -> bool {
+    refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
+}
+
+/// The refusal of a request of several sections, for one of them.
+fn of_section(refusal: Refusal, section: SectionId) -> Refusal {
+    match refusal {
+        Refusal::OwnerTimedOut { owner, .. } => Refusal::OwnerTimedOut { section, owner },
+        Refusal::SetTimedOut { set, .. } => Refusal::SetTimedOut { section, set },
+        Refusal::SetUnavailable { set, .. } => Refusal::SetUnavailable { section, set },
+        Refusal::TooManyPendingOfSet { set, pending, .. } => Refusal::TooManyPendingOfSet { section, set, pending },
+        refusal => refusal,
     }
 }
 
 /// What a node did with items here, and what is next.
 enum Here {
-    Forward(NodeId),
+    Forward(Destination),
     Rest(Rest),
 }
 
@@ -431,6 +521,10 @@ impl OwnershipView for View<'_> {
 
     fn is_expected(&self) -> bool {
         self.shared.ownership.machine().expects(self.section)
+    }
+
+    fn set_route(&self) -> SetRoute {
+        self.shared.set_route(self.section)
     }
 }
 
@@ -468,13 +562,27 @@ impl Drop for AwaitsOwner<'_> {
 /// The permit of one pending call.
 struct Permit<'a> {
     shared: &'a Shared,
+    /// Its place among the calls for sections of another set.
+    of_set: Option<(SetId, SetPermit)>,
     awaits: Option<AwaitsOwner<'a>>,
     /// Since when it waits at a ceiling.
     stalled_since: Option<Instant>,
 }
 
 impl Permit<'_> {
-    fn set(&mut self, wait: &Wait) {
+    /// Counts the call as one that waits so.
+    ///
+    /// # Errors
+    /// [`Refusal::TooManyPendingOfSet`].
+    fn set(&mut self, wait: &Wait, section: SectionId) -> Result<(), Refusal> {
+        let other = self.shared.set_route(section).other;
+        if self.of_set.as_ref().map(|(set, _)| *set) != other {
+            self.of_set = None;
+            if let Some((id, set)) = other.and_then(|id| Some((id, self.shared.other_set(id)?))) {
+                let permit = set.admit_pending().ok_or(too_many_pending(section, id))?;
+                self.of_set = Some((id, permit));
+            }
+        }
         if wait.stalled {
             self.stalled_since.get_or_insert_with(Instant::now);
         }
@@ -483,6 +591,7 @@ impl Permit<'_> {
         } else if self.awaits.is_none() {
             self.awaits = Some(AwaitsOwner::begin(&self.shared.pending));
         }
+        Ok(())
     }
 }
 

@@ -8,10 +8,11 @@ use arc_swap::Guard;
 use parking_lot::Mutex;
 use seq_api::clock::Clock;
 use seq_api::service::{Allocation, Item};
+use seq_core::calls::SetRoute;
 use seq_core::owner::{Effects, Owner};
 use seq_core::route::RouteTable;
 use seq_core::section::RaiseTicket;
-use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SlotIndex, Step, Take, Target};
+use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SetId, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +21,7 @@ use crate::counters::Counters;
 use crate::halt::HaltLatch;
 use crate::handover::HandoverQueue;
 use crate::handover_service::Receiving;
+use crate::other_sets::{OtherSet, OtherSets};
 use crate::ownership::{Followup, OwnedSection, Ownership, Served, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
@@ -57,8 +59,10 @@ pub(crate) struct Shared {
     pub(crate) pending: PendingCalls,
     pub(crate) handovers: HandoverQueue,
     pub(crate) receiving: Receiving,
-    /// Connections to the other nodes.
+    /// Connections to the other nodes of the set.
     pub(crate) peers: Peers,
+    /// The way to other sets.
+    pub(crate) other_sets: OtherSets,
     pub(crate) counters: Counters,
     /// Set when this process may no longer serve.
     pub(crate) halt: HaltLatch,
@@ -161,6 +165,24 @@ impl Shared {
         let mine = NodeId(self.node.load(Relaxed));
         let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
         owner.filter(|owner| *owner != mine)
+    }
+
+    /// The set that a section is in, by the routes as they stand.
+    pub(crate) fn set_route(&self, section: SectionId) -> SetRoute {
+        let routes = self.routes();
+        let Some(routes) = routes.as_ref() else { return SetRoute::default() };
+        let route = routes.get(section).unwrap_or_default();
+        SetRoute { own: routes.id(), other: route.other_set(), epoch: route.epoch }
+    }
+
+    /// Another set; `None` while the routes do not have its addresses.
+    pub(crate) fn other_set(&self, id: SetId) -> Option<Arc<OtherSet>> {
+        self.other_sets.get(id, self.routes().as_ref()?)
+    }
+
+    /// Id of this set; `SetId(0)` before the first routes.
+    pub(crate) fn set_id(&self) -> SetId {
+        self.routes().as_ref().map_or(SetId(0), |routes| routes.id())
     }
 
     /// The routes as they stand.

@@ -31,6 +31,9 @@ pub(crate) trait StoreRequest: Clone + Send + Sync {
     /// Whether it moves the node's liveness counter.
     const COUNTS: bool;
 
+    /// How long the store may wait for something else before it responds, beside the usual time of an attempt.
+    const WAITS: Duration = Duration::ZERO;
+
     /// How far the store had come; `None` where the response lacks it.
     fn mark(response: &Self::Response) -> Option<Mark>;
 
@@ -42,11 +45,13 @@ pub(crate) trait StoreRequest: Clone + Send + Sync {
 }
 
 macro_rules! store_request {
-    ($request:ty => $response:ty, $method:ident, $counts:literal, |$read:ident| $mark:expr) => {
+    ($request:ty => $response:ty, $method:ident, $counts:literal, |$read:ident| $mark:expr $(, waits $waits:expr)?) => {
         impl StoreRequest for $request {
             type Response = $response;
 
             const COUNTS: bool = $counts;
+
+            $(const WAITS: Duration = $waits;)?
 
             fn mark($read: &$response) -> Option<Mark> {
                 $mark
@@ -69,6 +74,13 @@ store_request!(v1::RaiseCeilingsRequest => v1::RaiseCeilingsResponse, raise_ceil
     update_mark(response.update.as_ref())
 });
 store_request!(v1::TransferRequest => v1::TransferResponse, transfer, true, |response| update_mark(response.update.as_ref()));
+store_request!(
+    v1::DepartRequest => v1::DepartResponse, depart, true, |response| update_mark(response.update.as_ref()),
+    waits ARRIVAL_TIMEOUT
+);
+
+/// How long the store waits for the other set to have a section that departed, before it responds all the same.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn update_mark(update: Option<&v1::OwnershipUpdate>) -> Option<Mark> {
     update.map(|update| mark(update.revision, update.liveness))
@@ -162,9 +174,10 @@ impl StoreLink {
         let channel = self.pool.get(addr).map_err(|error| Status::unavailable(error.to_string()))?;
         let control =
             ControlServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        match tokio::time::timeout(self.timeout, request.send(control, self.timeout)).await {
+        let timeout = self.timeout + Q::WAITS;
+        match tokio::time::timeout(timeout, request.send(control, timeout)).await {
             Ok(response) => response.map(Response::into_inner),
-            Err(_) => Err(Status::deadline_exceeded(format!("{addr} did not respond within {:?}", self.timeout))),
+            Err(_) => Err(Status::deadline_exceeded(format!("{addr} did not respond within {timeout:?}"))),
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use seq_api::service::{Allocation, Call, Current, ItemReply};
-use seq_core::{Epoch, NodeId, Refusal, Target};
+use seq_core::{Epoch, Refusal, Target};
 
+use crate::forward::ForwardTarget;
 use crate::ownership::Served;
 use crate::pending::{ItemResult, PendingItem};
 use crate::shared::Shared;
@@ -33,7 +34,7 @@ pub(crate) trait Work: Send + Sync {
         &self,
         _shared: &Shared,
         _call: Call,
-        _to: NodeId,
+        _to: &ForwardTarget,
         _items: &[PendingItem],
     ) -> impl Future<Output = Option<Vec<ItemReply<Self::Output>>>> + Send {
         std::future::ready(None)
@@ -44,7 +45,7 @@ pub(crate) trait Work: Send + Sync {
         &self,
         shared: &Shared,
         call: Call,
-        to: NodeId,
+        to: &ForwardTarget,
         items: &[PendingItem],
     ) -> impl Future<Output = Vec<ItemResult<Self::Output>>> + Send;
 }
@@ -90,7 +91,7 @@ impl Work for Take {
         &self,
         shared: &Shared,
         call: Call,
-        to: NodeId,
+        to: &ForwardTarget,
         items: &[PendingItem],
     ) -> Option<Vec<ItemReply<Allocation>>> {
         shared.forward_batched(call, to, items).await
@@ -100,7 +101,7 @@ impl Work for Take {
         &self,
         shared: &Shared,
         call: Call,
-        to: NodeId,
+        to: &ForwardTarget,
         items: &[PendingItem],
     ) -> Vec<ItemResult<Allocation>> {
         match items {
@@ -125,7 +126,13 @@ impl Work for Read {
         Some(Ok(Current { reading, epoch: served.epoch() }))
     }
 
-    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<ItemResult<Current>> {
+    async fn there(
+        &self,
+        shared: &Shared,
+        call: Call,
+        to: &ForwardTarget,
+        items: &[PendingItem],
+    ) -> Vec<ItemResult<Current>> {
         match items {
             [item] => vec![(item.index, shared.forward_current(call, to, item).await)],
             items => shared.forward_current_many(call, to, items).await,
@@ -151,7 +158,13 @@ impl Work for Advance {
         result
     }
 
-    async fn there(&self, shared: &Shared, call: Call, to: NodeId, items: &[PendingItem]) -> Vec<ItemResult<Epoch>> {
+    async fn there(
+        &self,
+        shared: &Shared,
+        call: Call,
+        to: &ForwardTarget,
+        items: &[PendingItem],
+    ) -> Vec<ItemResult<Epoch>> {
         let mut results = Vec::with_capacity(items.len());
         for item in items {
             results.push((item.index, shared.forward_advance(call, to, item, self.to).await));

@@ -66,6 +66,8 @@ catalogue! {
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
     /// Items that a node forwarded to their owner.
     FORWARDED_TOTAL = "seqsvr_forwarded_total", Counter, Count, ["set", "node"];
+    /// Items that a node forwarded to another set, by that set's name (`other` past the 64th).
+    FORWARDED_TO_SETS_TOTAL = "seqsvr_forwarded_to_sets_total", Counter, Count, ["set", "node", "to"];
     /// Forwarded items that arrived at a node without their section.
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
     /// Time left of an AllocSvr's lease; at 0 it serves no section.
@@ -90,7 +92,7 @@ catalogue! {
     RAFT_ROUND_TRIP_SECONDS = "seqsvr_raft_round_trip_seconds", Gauge, Seconds, ["set", "node", "member"];
     /// Leader transfers of a member because no AllocSvr reached it.
     RAFT_UNREACHED_TRANSFERS_TOTAL = "seqsvr_raft_unreached_transfers_total", Counter, Count, ["set", "node"];
-    /// Requests of AllocSvrs that a follower forwarded to the leader, by outcome (answered, unreachable).
+    /// Requests that a follower forwarded to the leader, by outcome (answered, unreachable).
     CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
     /// Raft term that a member of the store is in.
     RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];

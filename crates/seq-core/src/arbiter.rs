@@ -105,6 +105,31 @@ pub struct Plan {
     pub draining: BTreeSet<NodeId>,
     /// Draining nodes without another candidate for their sections.
     pub no_other_candidate: BTreeSet<NodeId>,
+    /// Nodes that may be given sections, each with its weight.
+    pub candidates: Vec<(NodeId, u32)>,
+}
+
+impl Plan {
+    /// The owners that sections would get if they came to this set: of the candidates, placed beside what is here
+    /// already. Empty without a candidate.
+    #[must_use]
+    pub fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
+        let candidate = |(id, weight): &(NodeId, u32)| {
+            let name = state.node(*id)?.name.as_str();
+            Some(Candidate { id: *id, name, weight: *weight })
+        };
+        let candidates: Vec<Candidate<'_>> = self.candidates.iter().filter_map(candidate).collect();
+        let mut all: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
+        all.extend(sections);
+        all.sort_unstable();
+        all.dedup();
+        let placed = placement::propose(&all, &candidates);
+        let owner = |section: &SectionId| {
+            let id = *placed.get(all.binary_search(section).ok()?)?;
+            Some((id, state.node(id)?.incarnation))
+        };
+        sections.iter().filter_map(owner).collect()
+    }
 }
 
 /// The liveness of one incarnation, as last observed.
@@ -310,6 +335,7 @@ fn plan(
     let candidates = candidates(state, declared, inputs);
     let residents: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
     let placed = placement.propose(residents, &candidates);
+    plan.candidates = candidates.iter().map(|candidate| (candidate.id, candidate.weight)).collect();
     plan.living = inputs.living.keys().map(|session| session.0).collect();
     let draining = inputs.living.iter().filter(|(_, flags)| **flags != (false, false));
     plan.draining = draining.map(|(session, _)| session.0).collect();

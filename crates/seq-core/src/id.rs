@@ -41,11 +41,12 @@ number! {
     AdvanceLimit(u64)
 }
 number! {
-    /// Number of an ownership of a section; every change of owner adds one. 0: never owned.
+    /// Number of an ownership of a section; every change of owner adds one. The upper 32 bits are those of the lineage
+    /// whose restore it followed last, see [`Lineage::restores`]. 0: never owned.
     Epoch(u64)
 }
 number! {
-    /// Number of one registration of an AllocSvr. 0: never registered.
+    /// Number of one registration of an AllocSvr; goes on across lineages. 0: never registered.
     Incarnation(u64)
 }
 number! {
@@ -79,8 +80,8 @@ number! {
     SetId(u64)
 }
 number! {
-    /// Number of a set's history: a restore from a backup begins another one. The upper 32 bits count the restores, the
-    /// lower ones are random, so a larger lineage is newer. 0: never restored.
+    /// Number of a set's history: a restore from a backup begins another one. The upper 32 bits count the restores of all
+    /// sets of the cluster, the lower ones are random, so a larger lineage is newer. 0: never restored.
     Lineage(u64)
 }
 number! {
@@ -100,14 +101,27 @@ impl Seq {
 }
 
 impl Lineage {
-    /// How often the set was restored since an older lineage of it.
+    /// Restores of the cluster's sets, up to the one that began this lineage.
     #[must_use]
-    pub fn restores_since(self, older: Lineage) -> u32 {
-        ((self.0 >> 32) as u32).saturating_sub((older.0 >> 32) as u32)
+    pub fn restores(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// What epochs, incarnations and route versions begin above after this lineage's restore, so that they are above all
+    /// earlier ones: no lineage has 2^32 of them.
+    #[must_use]
+    pub fn first_number(self) -> u64 {
+        u64::from(self.restores()) << 32
     }
 }
 
 impl Epoch {
+    /// The count in the lineage whose restore the section followed last.
+    #[must_use]
+    pub fn restores(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
     /// The epoch of the next ownership.
     ///
     /// # Panics

@@ -55,6 +55,9 @@ pub const MAX_SPACES: usize = 64;
 /// Most sets that a store's log knows besides its own: their records stay in the committed state for good.
 pub const MAX_SETS: usize = 1_024;
 
+/// Most addresses of AllocSvrs that a set states of itself: enough to find one that responds, whatever the set's size.
+pub const MAX_SET_ADDRS: usize = 16;
+
 /// Most migrations in a store's log: what became of one stays there for good, 64 bytes each.
 pub const MAX_MIGRATIONS: usize = 65_536;
 
@@ -68,8 +71,8 @@ pub const MAX_MOVES: usize = 1_024;
 /// Highest epoch that another set may begin in this one: every later change of owner adds one, and must not run out.
 pub const MAX_ARRIVED_EPOCH: u64 = 1 << 62;
 
-/// How much one restore adds to an epoch: more than the changes of owner that any backup can lack.
-pub const RESTORE_EPOCHS: u64 = 1 << 32;
+/// Most restores of the sets of a cluster: the epochs after the last one are within [`MAX_ARRIVED_EPOCH`].
+pub const MAX_RESTORES: u32 = (1 << 30) - 1;
 
 /// How much one restore adds to a ceiling: more numbers than any section has allocated since its backup, a million a
 /// second for twelve days.

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::arbiter::{Departure, PlannedHandover, Stranded};
-use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, SectionId, SetId};
+use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout;
 use crate::limits;
 use crate::state::{
@@ -151,9 +151,14 @@ struct Bucket {
 pub struct Coordinator {
     moves: BTreeMap<SectionId, Move>,
     sent: BTreeMap<SectionId, Sent>,
+    /// The records were read for tombstones up to this version, and all of them at this time: a fence can make one
+    /// unconfirmed again without another version.
+    read: (RouteVersion, Option<Duration>),
     buckets: BTreeMap<MigrationId, Bucket>,
     /// When the end of a migration is sent again.
     ends: BTreeMap<MigrationId, Duration>,
+    /// Sections that arrived since [`Coordinator::take_arrived`], with about how long each was on its way.
+    arrived: Vec<(MigrationId, Duration)>,
     deadline: Option<Duration>,
 }
 
@@ -172,8 +177,7 @@ impl Coordinator {
         let Some(set) = &state.set else { return effects };
         let over =
             |one: &Migration| matches!(one.phase, Phase::RolledBack { noted: true } | Phase::Completed { noted: true });
-        if state.migrations.values().all(over) {
-            // Each of their tombstones is confirmed.
+        if state.migrations.values().all(over) && state.sections.unconfirmed() == 0 {
             *self = Coordinator::default();
             return effects;
         }
@@ -183,8 +187,8 @@ impl Coordinator {
             match migration.phase {
                 Phase::Open => {
                     self.arm(state, (*id, migration), stranded, &living, now, &mut effects);
-                    let ended = matches!(migration.scope, Scope::Return { .. }) && state.has_arrived(*id, migration);
-                    if ended && self.is_due(*id, now) {
+                    let is_return = matches!(migration.scope, Scope::Return { .. });
+                    if is_return && self.is_due(*id, now) && state.has_arrived(*id, migration) {
                         effects.push(Effect::Propose(Command::Complete(Complete { id: *id })));
                     }
                 }
@@ -198,6 +202,19 @@ impl Coordinator {
     /// The sections that their owners should hand over to another set now, in order of section.
     pub fn planned(&self) -> impl Iterator<Item = &PlannedHandover> {
         self.moves.values().filter_map(|one| one.planned.as_ref())
+    }
+
+    /// The sections that arrived since the last call, each with the time from its tombstone to the note of its arrival as
+    /// this coordinator observed them.
+    pub fn take_arrived(&mut self) -> Vec<(MigrationId, Duration)> {
+        core::mem::take(&mut self.arrived)
+    }
+
+    /// Sections of a migration that are armed, planned or on their way.
+    #[must_use]
+    pub fn in_flight_of(&self, migration: MigrationId) -> usize {
+        let moving = self.moves.values().filter(|one| one.migration == migration).count();
+        moving + self.sent.values().filter(|one| one.migration == migration).count()
     }
 
     /// When to evaluate again although nothing was applied.
@@ -275,6 +292,7 @@ impl Coordinator {
             stays
         });
         for sent in arrived {
+            self.arrived.push((sent.migration, now - sent.since));
             let limit = state.migrations.get(&sent.migration).map(|migration| migration.pace.max_pause);
             let bucket = self.buckets.entry(sent.migration).or_default();
             if limit.is_some_and(|limit| now - sent.since > limit) {
@@ -286,15 +304,22 @@ impl Coordinator {
     /// Sends every tombstone that is not confirmed, whichever migration it is of.
     fn send_tombstones(&mut self, state: &State, own: SetId, now: Duration, effects: &mut Vec<Effect>) {
         let layout = &state.set.as_ref().expect("it is defined").layout;
+        let whole = self.read.1.is_none_or(|at| now - at >= SEND_AGAIN);
+        let since = if whole { RouteVersion(0) } else { self.read.0 };
+        for (section, record) in state.sections.changed(since) {
+            if let SectionRecord::Departed(Tombstone { epoch, by, arrived: false, .. }) = *record {
+                self.sent.entry(section).or_insert(Sent { epoch, migration: by, since: now, again: now });
+            }
+        }
+        self.read = (state.route_version, if whole { Some(now) } else { self.read.1 });
         let mut batches: BTreeMap<_, Vec<Arriving>> = BTreeMap::new();
-        for (section, record) in state.sections.known() {
-            let SectionRecord::Departed(Tombstone { epoch, to, handover_id, max_seq, by, arrived: false, .. }) =
-                *record
+        for (section, sent) in &mut self.sent {
+            let section = *section;
+            let Some(SectionRecord::Departed(Tombstone { epoch, to, handover_id, max_seq, by, .. })) =
+                state.sections.get(section).copied()
             else {
                 continue;
             };
-            let first = Sent { epoch, migration: by, since: now, again: now };
-            let sent = self.sent.entry(section).or_insert(first);
             let Some(layout_id) = layout.id_of(section).filter(|_| sent.again <= now) else { continue };
             let Destination { set, lineage, node, incarnation } = to;
             let batch = batches.entry((set, lineage, layout_id)).or_default();
@@ -333,6 +358,10 @@ impl Coordinator {
             to == Some(migration.to) && now - sent.since >= STALLED_AFTER
         });
         if migration.pace.paused || state.is_quarantined() || is_stalled {
+            return;
+        }
+        if let Some(next) = self.buckets.get(&id).map(|bucket| bucket.next).filter(|next| *next > now) {
+            self.wake(next);
             return;
         }
         let mut room = self.in_flight(state);

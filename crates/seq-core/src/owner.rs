@@ -201,7 +201,8 @@ impl Owner {
         let (Some(session), Some(routes)) = (self.session, &self.routes) else { return true };
         let may_come = |id| {
             let route = routes.get(SectionId(id)).unwrap_or_default();
-            route.owner.is_none_or(|owner| owner == session.node)
+            // One of another set arrives with a handover, or is assigned later.
+            route.other_set().is_none() && route.owner.is_none_or(|owner| owner == session.node)
         };
         self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
     }

@@ -69,6 +69,14 @@ pub enum Refusal {
         /// Its owner.
         owner: NodeId,
     },
+    /// A request to another set got no response; numbers may have been consumed.
+    #[error("set {set}, which section {section} is in, did not answer in time; numbers may have been consumed")]
+    SetTimedOut {
+        /// The uid's section.
+        section: SectionId,
+        /// The set that it is in.
+        set: SetId,
+    },
     /// The connection to the owner broke before the response; numbers may have been consumed.
     #[error(
         "the connection to node {owner}, the owner of section {section}, broke before it responded; numbers may have been \
@@ -101,6 +109,16 @@ pub enum Refusal {
     TooManyPending {
         /// The uid's section.
         section: SectionId,
+        /// The bound.
+        pending: usize,
+    },
+    /// As many calls as allowed are pending for sections of one other set, or under way to it.
+    #[error("section {section} is in set {set}, and {pending} calls for that set are pending already")]
+    TooManyPendingOfSet {
+        /// The uid's section.
+        section: SectionId,
+        /// The set that it is in.
+        set: SetId,
         /// The bound.
         pending: usize,
     },

@@ -30,6 +30,42 @@ pub struct SetSpec {
     pub stores: Vec<StoreSpec>,
     /// The set's AllocSvrs, in order of name, `1 ..= limits::MAX_NODES` of them.
     pub allocs: Vec<AllocSpec>,
+    /// How the set comes into being.
+    pub genesis: Genesis,
+}
+
+/// How a set comes into being. Matters while its store holds no set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Genesis {
+    /// The store's first leader defines the set, with all sections of its uids: for a cluster of one set.
+    #[default]
+    Start,
+    /// `seqsvr set init` defines the set, with all sections of its uids: the first set of a cluster.
+    Init,
+    /// `seqsvr set create` defines the set, without sections: they come by migration from the other sets of the cluster,
+    /// whose uids and section size it has.
+    Create,
+}
+
+impl Genesis {
+    /// Every kind.
+    pub const ALL: [Genesis; 3] = [Genesis::Start, Genesis::Init, Genesis::Create];
+
+    /// Its name in set files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Genesis::Start => "start",
+            Genesis::Init => "init",
+            Genesis::Create => "create",
+        }
+    }
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Genesis> {
+        Genesis::ALL.into_iter().find(|one| one.name() == name)
+    }
 }
 
 /// One member of the store.
@@ -141,15 +177,32 @@ pub enum SpecProblem {
         /// The number of AllocSvrs.
         count: usize,
     },
-    /// Another set serves some of the uids.
-    #[error("uids {}..{} overlap {}..{} of set {other}", uids.start, uids.end, others.start, others.end)]
-    Overlap {
+    /// A set has other uids or sections than another set of its cluster.
+    #[error(
+        "uids {}..{} in sections of {section_size} are not {}..{} in sections of {others_size} as in set {other}: all sets \
+         of a cluster have the same",
+        uids.start, uids.end, others.start, others.end
+    )]
+    OtherLayout {
         /// The set's uids.
         uids: Range<u64>,
+        /// Its section size.
+        section_size: u32,
         /// Name of the other set.
         other: String,
         /// The other set's uids.
         others: Range<u64>,
+        /// Its section size.
+        others_size: u32,
+    },
+    /// Two sets of a cluster would begin with all of its sections.
+    #[error(
+        "set {other} begins with all sections of the cluster; any other set has genesis = \"create\" and gets them by \
+         migration"
+    )]
+    SecondFirst {
+        /// Name of the other set.
+        other: String,
     },
 }
 

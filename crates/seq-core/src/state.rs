@@ -31,24 +31,28 @@ use crate::lease::LeaseTerms;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 
+mod closing;
 mod command;
 mod migration;
 mod migrations;
 mod moves;
 mod record;
+mod recovery;
 mod replicated;
 mod restore;
 mod sections;
 mod set_command;
 
+pub use closing::Closing;
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
-pub use record::{Destination, Gone, Quarantine, Residence, SectionRecord, Tombstone};
+pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
+pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms, SilentDepartures};
 pub use sections::SectionRecords;
 pub use set_command::{
-    Arrival, Arrive, Arrived, Arriving, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
-    SetPace, SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    Fingerprint, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
 
 /// The committed state of one set.
@@ -70,15 +74,12 @@ pub struct State {
     pub revision: Revision,
     /// The set's history: a restore begins another one.
     pub lineage: Lineage,
-    /// Whether the set was restored and other sets have not all responded.
-    pub quarantined: bool,
-    /// Restores since the backup that the records in quarantine are of.
-    pub restores: u32,
+    /// Whether the set takes sections.
+    pub closing: Closing,
+    /// What a restored set has learned of the others' records. It is in quarantine for as long as this is there.
+    pub recovery: Option<Recovery>,
     /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
     pub directory: Directory,
-    /// The claims that are records of other sets, as they stated them after the fence of the last restore. What is only
-    /// learned does not count there: it may be of a departure that the restore has lost.
-    pub recalled: Directory,
     /// The other sets.
     pub sets: BTreeMap<SetId, PeerSet>,
     /// Every migration that began here; none is ever removed.
@@ -115,7 +116,7 @@ impl fmt::Display for Terms {
 pub struct SetDefinition {
     /// Name of the set.
     pub name: String,
-    /// Identifies the set in the directory.
+    /// Identifies the set in the directory, 1 or above. Drawn at random where the definition is proposed.
     pub id: SetId,
     /// The cluster's uids and sections. A change of either would give uids other counters, so there is none.
     pub layout: Layout,
@@ -134,12 +135,29 @@ pub struct Home {
 }
 
 impl SetDefinition {
-    /// The set of a cluster that has one: all sections begin in it. Its id depends on its name alone.
+    /// The first set of a cluster: all sections begin in it.
     #[must_use]
-    pub fn only(name: &str, layout: Layout) -> SetDefinition {
-        let id = SetId(layout::fnv1a(layout::NO_SPACES.0, name.as_bytes()));
+    pub fn first(name: &str, id: SetId, layout: Layout) -> SetDefinition {
         let sections = SectionRun { first: SectionId(0), sections: layout.sections() };
         SetDefinition { name: name.into(), id, layout, homes: Vec::from([Home { sections, set: id }]) }
+    }
+
+    /// A set that joins a cluster: it begins without sections.
+    #[must_use]
+    pub fn joining(name: &str, id: SetId, layout: Layout) -> SetDefinition {
+        SetDefinition { name: name.into(), id, layout, homes: Vec::new() }
+    }
+
+    /// The first set of a cluster, with an id that depends on its name alone: for tests and simulations.
+    #[must_use]
+    pub fn only(name: &str, layout: Layout) -> SetDefinition {
+        SetDefinition::first(name, SetId(layout::fnv1a(layout::NO_SPACES.0, name.as_bytes())), layout)
+    }
+
+    /// Whether it defines a set of this name and layout. Ids are drawn, and members may propose one each.
+    #[must_use]
+    pub fn defines(&self, name: &str, layout: &Layout) -> bool {
+        self.name == name && self.layout == *layout
     }
 
     /// Whether the homes are in order, do not overlap and fit the layout.
@@ -160,7 +178,8 @@ pub struct NodeRecord {
     pub name: String,
     /// Address of its gRPC port.
     pub addr: String,
-    /// Its newest incarnation, 1 or above; never falls.
+    /// Its newest incarnation, 1 or above; never falls. Those of a later lineage are above those of all earlier ones, so
+    /// that no session of an earlier one is taken for it.
     pub incarnation: Incarnation,
     /// Random number of that incarnation; identifies a repeated registration.
     pub token: u64,
@@ -214,6 +233,9 @@ impl State {
             Command::StartReturn(start) => Answer::ReturnStarted(self.start_return(start)),
             Command::Fence(fence) => Answer::Fenced(self.fence(fence)),
             Command::LearnDirectory(learned) => Answer::DirectoryLearned(self.learn(learned)),
+            Command::Close(close) => Answer::Closed(self.close(close)),
+            Command::LearnRecords(response) => Answer::RecordsLearned(self.learn_records(response)),
+            Command::BeginLineage(begin) => Answer::LineageBegun(self.begin_lineage(*begin)),
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
         }
     }
@@ -306,6 +328,23 @@ impl State {
         }
     }
 
+    /// What this set states of itself to others, with the addresses of its store's members; `None` before it is defined.
+    #[must_use]
+    pub fn facts(&self, stores: Vec<String>) -> Option<SetFacts> {
+        let set = self.set.as_ref()?;
+        let allocs = self.nodes.iter().filter(|node| !node.leaving).take(limits::MAX_SET_ADDRS);
+        Some(SetFacts {
+            id: set.id,
+            lineage: self.lineage,
+            revision: self.revision,
+            name: set.name.clone(),
+            stores,
+            allocs: allocs.map(|node| node.addr.clone()).collect(),
+            closing: self.closing,
+            refuses: self.refuses(),
+        })
+    }
+
     fn route_sets(&self, since: RouteVersion) -> BTreeMap<SetId, RouteSet> {
         let changed = self.sets.iter().filter(|(_, peer)| peer.routed > since);
         let facts = changed.filter_map(|(id, peer)| Some((*id, peer.facts.as_ref()?)));
@@ -331,7 +370,8 @@ impl State {
                 self.set = Some(given.clone());
                 Ok(())
             }
-            Some(stored) if stored == given => Ok(()),
+            // Another id is of a proposal that came second: the stored one stays.
+            Some(stored) if stored.defines(&given.name, &given.layout) => Ok(()),
             Some(stored) => {
                 Err(CommandRefusal::OtherSet { stored: Box::new(stored.clone()), given: Box::new(given.clone()) })
             }
@@ -364,7 +404,9 @@ impl State {
         if let Some(index) = known.filter(|index| self.nodes[*index].token == *token) {
             return Ok((NodeId(index as u32 + 1), self.nodes[index].incarnation));
         }
-        let current = known.map_or(Incarnation(0), |index| self.nodes[index].incarnation);
+        // A process of an older lineage follows what is above all incarnations of those.
+        let first = self.lineage.first_number();
+        let current = known.map_or(Incarnation(first), |index| self.nodes[index].incarnation);
         if current != *follows {
             return Err(CommandRefusal::OtherPredecessor { name: name.clone(), current, given: *follows });
         }
@@ -392,11 +434,11 @@ impl State {
                 self.nodes.push(NodeRecord {
                     name: name.clone(),
                     addr: addr.clone(),
-                    incarnation: Incarnation(1),
+                    incarnation: Incarnation(first).next(),
                     token: *token,
                     renew_seq: RenewSeq(0),
-                    liveness: Liveness(0),
-                    registered_at: Liveness(0),
+                    liveness: Liveness(first),
+                    registered_at: Liveness(first),
                     lease: *lease,
                     drained: false,
                     leaving: false,
@@ -572,5 +614,7 @@ impl State {
 
 #[cfg(test)]
 mod between_sets;
+#[cfg(test)]
+mod restores;
 #[cfg(test)]
 mod tests;

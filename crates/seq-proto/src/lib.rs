@@ -1,11 +1,12 @@
 //! The wire: types generated from `proto/`, and the validation that makes core types of them.
 //!
-//! No message from the wire is trusted before it passed [`convert`], [`control`] or [`owners`]. [`reason`] lists the reasons
-//! of refusals with their codes and retry hints; [`status`] encodes them.
+//! No message from the wire is trusted before it passed [`convert`], [`control`], [`inter_set`] or [`owners`]. [`reason`] lists
+//! the reasons of refusals with their codes and retry hints; [`status`] encodes them.
 
 pub mod control;
 pub mod convert;
 pub mod dial;
+pub mod inter_set;
 mod json;
 pub mod owners;
 pub mod reason;

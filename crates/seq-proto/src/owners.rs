@@ -8,8 +8,8 @@ use seq_core::owner::handover::HandoverOffer;
 use seq_core::owner::{Grant, OwnershipUpdate};
 use seq_core::section::{Distance, SectionCopy};
 use seq_core::{
-    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
-    SlotIndex,
+    Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq,
+    SetId, SlotIndex,
 };
 
 use crate::convert::RoutesError;
@@ -142,6 +142,26 @@ pub enum OfferError {
         /// The node's set.
         mine: String,
     },
+    /// An offer between sets is for a node of another set.
+    #[error("section {section} was offered to a node of set {given}, and this node is of set {mine}")]
+    OtherTarget {
+        /// The section.
+        section: u32,
+        /// The set in the offer.
+        given: SetId,
+        /// The node's set; 0: not known yet.
+        mine: SetId,
+    },
+    /// An offer between sets is of another layout: the section has other uids.
+    #[error("section {section} was offered in layout {given}, and it is of layout {mine} here")]
+    OtherLayout {
+        /// The section.
+        section: u32,
+        /// The layout in the offer.
+        given: LayoutId,
+        /// Hash of the node's layout up to the section's space.
+        mine: LayoutId,
+    },
     /// A section outside of the layout.
     #[error("section {section}: the set has sections 0..{sections}")]
     Section {
@@ -188,18 +208,27 @@ pub enum OfferError {
     },
 }
 
-/// Decodes an offer to a node of a set.
+/// Decodes an offer to a node of the set with this name and id; `SetId(0)`: the node does not know the id yet, and accepts
+/// no offer of another set.
 ///
 /// # Errors
 /// [`OfferError`].
-pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> Result<HandoverOffer, OfferError> {
-    let v1::HandoverOffer { set: given, section, epoch, handover_id, incarnation, from_set_id, .. } =
-        offer.ok_or(OfferError::Missing)?;
-    if given != set {
-        return Err(OfferError::OtherSet { section: *section, given: given.clone(), mine: set.to_owned() });
+pub fn offer(
+    offer: Option<&v1::HandoverOffer>,
+    set: &str,
+    id: SetId,
+    layout: &Layout,
+) -> Result<HandoverOffer, OfferError> {
+    let offer = offer.ok_or(OfferError::Missing)?;
+    let v1::HandoverOffer { section, epoch, handover_id, incarnation, from_set_id, .. } = offer;
+    if *from_set_id == 0 && offer.set != set {
+        return Err(OfferError::OtherSet { section: *section, given: offer.set.clone(), mine: set.to_owned() });
     }
-    if *section >= layout.sections() {
+    let Some(layout_id) = layout.id_of(SectionId(*section)) else {
         return Err(OfferError::Section { section: *section, sections: layout.sections() });
+    };
+    if *from_set_id != 0 {
+        check_between_sets(offer, id, layout_id)?;
     }
     if *epoch < 2 || *handover_id == 0 {
         return Err(OfferError::Numbers { epoch: *epoch, handover_id: *handover_id });
@@ -213,7 +242,25 @@ pub fn offer(offer: Option<&v1::HandoverOffer>, set: &str, layout: &Layout) -> R
     })
 }
 
-/// Encodes an offer.
+/// Checks that an offer of another set is for this one, and that the section has the same uids in both.
+fn check_between_sets(offer: &v1::HandoverOffer, id: SetId, layout_id: LayoutId) -> Result<(), OfferError> {
+    let v1::HandoverOffer { section, to_set_id, layout_id: given, .. } = *offer;
+    if to_set_id == 0 || to_set_id != id.0 {
+        return Err(OfferError::OtherTarget { section, given: SetId(to_set_id), mine: id });
+    }
+    if given != layout_id.0 {
+        return Err(OfferError::OtherLayout { section, given: LayoutId(given), mine: layout_id });
+    }
+    Ok(())
+}
+
+/// Encodes an offer to a node of another set, of a section that is of this layout.
+#[must_use]
+pub fn to_offer_between_sets(offer: &HandoverOffer, to: SetId, layout_id: LayoutId) -> v1::HandoverOffer {
+    v1::HandoverOffer { to_set_id: to.0, layout_id: layout_id.0, ..to_offer(offer, "") }
+}
+
+/// Encodes an offer to a node of the same set.
 #[must_use]
 pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
     v1::HandoverOffer {

@@ -212,7 +212,7 @@ reasons! {
         WouldWait = "WOULD_WAIT", [Unavailable], Unary, Unchanged;
         /// The section is in another set, and the request was forwarded from another set already.
         Moved = "MOVED", [Unavailable], Unary, Unchanged, [SET, SINCE];
-        /// No node of the set that the section is in can be reached.
+        /// No node of the other set can be reached.
         SetUnavailable = "SET_UNAVAILABLE", [Unavailable], Ceiling, Unchanged, [SET];
     }
     "Endpoints" {
@@ -308,9 +308,11 @@ reasons! {
     "Sets" {
         /// The set is defined already.
         SetExists = "SET_EXISTS", [AlreadyExists], Never, Unchanged;
+        /// The command is for another `genesis` than the one in the set file.
+        OtherGenesis = "OTHER_GENESIS", [FailedPrecondition], Never, Unchanged;
         /// Another set has the name.
         SetNameTaken = "SET_NAME_TAKEN", [AlreadyExists], Never, Unchanged;
-        /// The set has sections, or they are on their way to it.
+        /// The set has sections, or some may return to it.
         SetNotEmpty = "SET_NOT_EMPTY", [FailedPrecondition], Never, Unchanged;
         /// The request names this set as the other one.
         OwnSet = "OWN_SET", [InvalidArgument], Never, Unchanged;
@@ -348,8 +350,16 @@ reasons! {
         BadPace = "BAD_PACE", [InvalidArgument], Never, Unchanged;
         /// As many migrations began in this set as may.
         TooManyMigrations = "TOO_MANY_MIGRATIONS", [ResourceExhausted], Never, Unchanged;
-        /// A set has not fenced the older lineages of this set.
-        NotFenced = "NOT_FENCED", [FailedPrecondition], Never, Unchanged;
+        /// The lineage counts fewer restores than a set of the cluster knows.
+        TooFewRestores = "TOO_FEW_RESTORES", [FailedPrecondition], Never, Unchanged;
+        /// The set is not in quarantine.
+        NotQuarantined = "NOT_QUARANTINED", [FailedPrecondition], Never, Unchanged;
+        /// Another set has not responded to the fence of this set's lineage.
+        NotResponded = "NOT_RESPONDED", [FailedPrecondition], Never, Unchanged;
+        /// The response is from before the fence was applied there.
+        FenceNotApplied = "FENCE_NOT_APPLIED", [FailedPrecondition], Never, Unchanged;
+        /// The response to the fence is of another set or lineage, or not the next part.
+        BadResponse = "BAD_RESPONSE", [InvalidArgument], Never, Unchanged;
     }
     "Proposals" {
         /// The member of the store is starting.

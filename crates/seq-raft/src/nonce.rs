@@ -33,6 +33,12 @@ impl Nonce {
         Nonce(bytes)
     }
 
+    /// That of a member of a restored group, which every member derives from the same secret seed.
+    pub(crate) fn derived(seed: &[u8; 32], member: u64) -> Nonce {
+        let digest = Sha256::new().chain_update(b"seqsvr nonce").chain_update(seed).chain_update(member.to_be_bytes());
+        Nonce::from_bytes(&digest.finalize()[..NONCE_BYTES]).expect("a digest does not begin with 128 zero bits")
+    }
+
     /// Reads one from a record or a message; `None` when it has another length or is 0.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Nonce> {
         let bytes = <[u8; NONCE_BYTES]>::try_from(bytes).ok()?;

@@ -1,6 +1,7 @@
 //! Durable storage of a member: log, vote, snapshots, and the identity of the data directory.
 //!
 //! [`prepare`] locks a data directory and reads its identity; [`Prepared::open`] loads and checks everything.
+//! [`form_restored`] makes one that begins with a state.
 //!
 //! | in the directory | content | module |
 //! |---|---|---|
@@ -29,6 +30,7 @@ mod abort;
 mod backend;
 mod error;
 mod files;
+mod form;
 mod identity;
 mod io;
 mod loaded;
@@ -41,6 +43,7 @@ mod stall;
 mod watermark;
 
 pub use error::{LoadError, OpenError};
+pub use form::{RestoredGroup, form_restored};
 pub(crate) use log::{LogReader, LogStore, Position};
 pub use machine::{AppliedState, Observer};
 pub(crate) use machine::{Machine, Raft, Replica};

@@ -7,7 +7,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use seq_core::calls::{CallTimeouts, OwnershipView, PendingCall, Rest, Step as CallStep, UnknownAttempts, Wait, Watch};
+use seq_core::calls::{
+    CallTimeouts, Destination, OwnershipView, PendingCall, Rest, SetRoute, Step as CallStep, UnknownAttempts, Wait,
+    Watch,
+};
 use seq_core::{Advance, AdvanceLimit, Epoch, NodeId, Refusal, Seq, Take, Target, limits};
 
 use crate::bugs::Bug;
@@ -99,6 +102,12 @@ impl OwnershipView for View<'_> {
     fn is_expected(&self) -> bool {
         self.bug == Some(Bug::WaitsAstray) || self.process.owner.expects(self.call.section)
     }
+
+    fn set_route(&self) -> SetRoute {
+        let Some(routes) = self.process.owner.routes() else { return SetRoute::default() };
+        let route = routes.get(self.call.section).unwrap_or_default();
+        SetRoute { own: routes.id(), other: route.other_set(), epoch: route.epoch }
+    }
 }
 
 impl Process {
@@ -126,7 +135,7 @@ impl World {
     pub(crate) fn arrive(&mut self, p: usize, call: Call) {
         let deadline = Duration::from_nanos(call.deadline.saturating_sub(self.now));
         let hops = if self.bug == Some(Bug::UncountedHops) { 0 } else { call.hops };
-        let machine = PendingCall::new(call.section, hops, self.clock(p), deadline, self.call_timeouts());
+        let machine = PendingCall::new(call.section, (hops, call.epoch), self.clock(p), deadline, self.call_timeouts());
         let (since, unknown) = (self.now, UnknownAttempts::default());
         let pending = Pending { call, machine, since, tried: since, unknown, wait: None, waited: false };
         self.attempt(p, pending);
@@ -182,6 +191,7 @@ impl World {
             }
             (CallStep::Serve, None) => panic!("a call is served without its section"),
             (CallStep::Forward(to), _) => self.forward(p, pending, to),
+            (CallStep::ForwardToSet(set), _) => panic!("a call goes to set {set}, and there is one set"),
             (CallStep::Rest(rest), _) => {
                 if matches!(rest, Rest::Wait(Wait { awaits_owner: false, .. })) {
                     self.coverage.saw(Situation::LeaseExpired);
@@ -330,9 +340,10 @@ impl World {
         let Some(mut forward) = process.forwards.get(&id).copied() else { return };
         let pending = &mut forward.pending;
         let routes = process.owner.routes();
-        let owner = routes.and_then(|routes| routes.get(pending.call.section)).and_then(|route| route.owner);
+        let route = routes.and_then(|routes| routes.get(pending.call.section)).unwrap_or_default();
+        let owner = route.owner;
         forward.replaced = if owner == Some(forward.to) { None } else { forward.replaced.or(Some(now)) };
-        let watch = pending.machine.watch(pending.now(now), owner);
+        let watch = pending.machine.watch(pending.now(now), (owner.map(Destination::Node), route.epoch));
         match watch {
             Watch::Wait(wait) => {
                 pending.wait = Some(wait);
@@ -352,7 +363,7 @@ impl World {
         }
     }
 
-    fn abandoned(&mut self, p: usize, id: u64, to: NodeId) -> Pending {
+    fn abandoned(&mut self, p: usize, id: u64, to: Destination) -> Pending {
         let Forward { mut pending, replaced, .. } = self.procs[p].forwards.remove(&id).expect("it was watched");
         self.not_neglected(p, replaced, "a call waits for an owner that was replaced");
         self.note_repeat(&pending.call);

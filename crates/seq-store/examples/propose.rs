@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RenewRequest};
@@ -111,6 +111,7 @@ fn spec(addrs: &[String]) -> SetSpec {
         step: 1,
         stores: addrs.iter().zip(1..).map(store).collect(),
         allocs: vec![AllocSpec { name: "a1".to_owned(), http: addr.clone(), addr, redis: None, weight: 1 }],
+        genesis: Genesis::Start,
     }
 }
 

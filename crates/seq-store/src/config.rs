@@ -10,11 +10,12 @@ use seq_core::arbiter::ArbiterTimeouts;
 use seq_core::layout::LayoutError;
 use seq_core::lease::LeaseTerms;
 use seq_core::set_spec::{SetSpec, StoreSpec};
-use seq_core::state::SetDefinition;
 use seq_core::{Layout, limits};
 use seq_kit::config::durations;
 use seq_kit::connection::Listener;
 use seq_raft::{DataDir, InvalidOptions, RaftOptions};
+
+use crate::definition::DeclaredSet;
 
 /// Sizes of a store. Two members would stop with either of them; past five, a write waits for more disks and is no safer
 /// in practice.
@@ -167,11 +168,11 @@ impl Default for StoreOptions {
 }
 
 impl StoreConfig {
-    /// Checks what can be checked without touching anything, and gives the set's definition.
+    /// Checks what can be checked without touching anything, and gives the set as declared.
     ///
     /// # Errors
     /// [`ConfigError`] names what is wrong, and why it matters.
-    pub fn validate(&self) -> Result<SetDefinition, ConfigError> {
+    pub fn validate(&self) -> Result<DeclaredSet, ConfigError> {
         self.options.validate()?;
         if self.cluster.is_empty() || self.cluster.len() > limits::MAX_NAME_BYTES {
             return Err(ConfigError::ClusterName { name: self.cluster.clone() });
@@ -186,7 +187,7 @@ impl StoreConfig {
         }
         let layout = Layout::new(self.spec.uids.clone(), self.spec.section_size)
             .map_err(|source| ConfigError::Layout { set: self.spec.name.clone(), source })?;
-        Ok(SetDefinition::only(&self.spec.name, layout))
+        Ok(DeclaredSet { name: self.spec.name.clone(), layout, genesis: self.spec.genesis })
     }
 
     /// This member's part of the set file.

@@ -1,14 +1,60 @@
-//! The set's definition and lease terms: set once by the first leader, and compared with the set file from then on.
+//! The set's definition and lease terms: set once, by the first leader or by command, and compared with the set file from
+//! then on.
 
 use std::time::Duration;
 
+use seq_core::set_spec::Genesis;
 use seq_core::state::{SetDefinition, SetTerms, State, Terms};
+use seq_core::{Layout, SetId};
 use tokio::time::Instant;
 
 use crate::replicated_set::ReplicatedSet;
 
 /// Pause before a definition that could not be proposed is retried.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// The set as its file declares it. It has no id: that is drawn where the set is defined, and is in the applied state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredSet {
+    /// Name of the set.
+    pub name: String,
+    /// Its uids and sections: those of its cluster.
+    pub layout: Layout,
+    /// How it comes into being.
+    pub genesis: Genesis,
+}
+
+impl DeclaredSet {
+    /// Its definition under a new id.
+    pub(crate) fn define(&self) -> SetDefinition {
+        let id = SetId(draw_nonce());
+        match self.genesis {
+            Genesis::Start | Genesis::Init => SetDefinition::first(&self.name, id, self.layout.clone()),
+            Genesis::Create => SetDefinition::joining(&self.name, id, self.layout.clone()),
+        }
+    }
+
+    /// Why there is no such set yet, with what to do.
+    pub(crate) fn undefined(&self) -> &'static str {
+        match self.genesis {
+            Genesis::Start => "the set is not defined yet",
+            Genesis::Init => "the set is not created yet: run `seqsvr set init --set FILE`",
+            Genesis::Create => "the set is not created yet: run `seqsvr set create --set FILE`",
+        }
+    }
+}
+
+/// A random number, not 0: the id of a set or of a migration.
+///
+/// # Panics
+/// When the operating system gives no random numbers.
+pub(crate) fn draw_nonce() -> u64 {
+    let mut nonce = 0;
+    while nonce == 0 {
+        nonce = getrandom::u64().expect("the operating system gives random numbers");
+    }
+    nonce
+}
 
 /// The set file describes another set than the one that is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,14 +68,14 @@ pub struct SetMismatch {
     /// The stored one.
     pub stored: Box<SetDefinition>,
     /// That of the set file.
-    pub given: Box<SetDefinition>,
+    pub given: Box<DeclaredSet>,
 }
 
 /// Compares a set file with the applied state; `Ok(false)` while no set is defined.
-pub(crate) fn check_set(state: &State, given: &SetDefinition) -> Result<bool, SetMismatch> {
+pub(crate) fn check_set(state: &State, given: &DeclaredSet) -> Result<bool, SetMismatch> {
     match &state.set {
         None => Ok(false),
-        Some(stored) if stored == given => Ok(true),
+        Some(stored) if stored.defines(&given.name, &given.layout) => Ok(true),
         Some(stored) => Err(SetMismatch { stored: Box::new(stored.clone()), given: Box::new(given.clone()) }),
     }
 }
@@ -87,13 +133,13 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
     }
 }
 
-/// Waits until the set is defined, defining it where this member leads.
-pub(crate) async fn define_set(set: &ReplicatedSet, given: &SetDefinition) -> Result<(), SetMismatch> {
+/// Waits until the set is defined. By [`Genesis::Start`] this member defines it where it leads, else a command does.
+pub(crate) async fn define_set(set: &ReplicatedSet, given: &DeclaredSet) -> Result<(), SetMismatch> {
     let mut changes = set.raft().changes();
     while !set.read(|state| check_set(state, given))? {
-        if set.raft().is_leader() {
+        if given.genesis == Genesis::Start && set.raft().is_leader() {
             // The state shows whether this or another leader's definition was stored.
-            if let Err(error) = set.propose(given.clone()).await {
+            if let Err(error) = set.propose(given.define()).await {
                 tracing::debug!(%error, "the set could not be defined yet");
                 tokio::time::sleep(RETRY).await;
             }

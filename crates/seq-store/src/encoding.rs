@@ -13,6 +13,7 @@ use seq_core::state;
 use seq_raft::Malformed;
 
 mod command;
+mod recovery_columns;
 mod set_columns;
 mod set_command;
 mod state_columns;

@@ -6,9 +6,13 @@
 //! | module | subject |
 //! |---|---|
 //! | `store` | a member from its configuration to its end |
-//! | `control` | requests of AllocSvrs, also through a follower |
+//! | `control` | requests of AllocSvrs |
+//! | `leader_link` | requests that reach a follower, forwarded to the leader |
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `admin` | requests of operators |
+//! | `set_admin` | requests of operators about sets and migrations |
+//! | `backup` | backups of a set, and members that are restored from one |
+//! | `between` | what stores of different sets send each other, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
 //!
@@ -17,18 +21,22 @@
 
 mod admin;
 mod arbiter;
+pub mod backup;
+mod between;
 pub mod config;
 mod control;
 mod definition;
 mod encoding;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod leader_link;
 mod replicated_set;
 mod server;
+mod set_admin;
 mod store;
 
 pub use config::{ConfigError, StoreConfig, StoreOptions};
-pub use definition::SetMismatch;
+pub use definition::{DeclaredSet, SetMismatch};
 pub use replicated_set::SetState;
 pub use seq_proto::dial::Dial;
 pub use seq_raft::{DataDir, MemoryDisk, StartError as RaftStartError};

@@ -10,17 +10,24 @@ use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Port};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1::admin_service_server::{self, AdminServiceServer};
+use seq_proto::v1::backup_service_server::{self, BackupServiceServer};
 use seq_proto::v1::control_service_server::{self, ControlServiceServer};
+use seq_proto::v1::inter_set_service_server::{self, InterSetServiceServer};
 use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
 use seq_proto::v1::raft_service_server::{self, RaftServiceServer};
+use seq_proto::v1::set_admin_service_server::{self, SetAdminServiceServer};
 use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
 use seq_raft::{Gate, MAX_MESSAGE_BYTES, MemberAdmin, RaftNode, RaftServer};
 use tonic::service::Routes;
 
 use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
+use crate::backup::service::BackupServer;
+use crate::between::service::InterSetServer;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
+use crate::leader_link::LeaderHop;
+use crate::set_admin::SetAdminServer;
 
 /// Unread bytes of one call in transit: a batch of entries arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
@@ -43,18 +50,28 @@ pub(crate) struct Services {
     pub(crate) admin: StatusServer,
     pub(crate) members: Gate<MemberAdmin>,
     pub(crate) nodes: NodeServer,
+    pub(crate) inter_set: InterSetServer,
+    pub(crate) sets: SetAdminServer,
+    pub(crate) backup: BackupServer,
+    /// The way to the leader, for every service whose requests a follower forwards.
+    pub(crate) leader: LeaderHop,
 }
 
 impl Services {
     /// The services of a member that is not loaded yet: only the probes of other members get a response.
     pub(crate) fn closed(node: &RaftNode, admission: Admission) -> Services {
+        let leader = LeaderHop(Gate::closed());
         Services {
             admission,
             raft: node.server(),
-            control: ControlForward { local: ControlServer(Gate::closed()), link: Gate::closed() },
+            control: ControlForward { local: ControlServer(Gate::closed()), leader: leader.clone() },
             admin: StatusServer(Gate::closed()),
             members: node.member_admin(),
             nodes: NodeServer(Gate::closed()),
+            inter_set: InterSetServer(Gate::closed()),
+            sets: SetAdminServer { local: Gate::closed(), leader: leader.clone() },
+            backup: BackupServer(Gate::closed()),
+            leader,
         }
     }
 
@@ -82,6 +99,13 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
     let admin = AdminServiceServer::new(services.admin).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let members = StoreAdminServiceServer::new(services.members).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let nodes = NodeAdminServiceServer::new(services.nodes).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let inter_set = InterSetServiceServer::new(services.inter_set)
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let sets = SetAdminServiceServer::new(services.sets)
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+    let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let port = Port {
         name: "store server",
         admission: services.admission,
@@ -95,9 +119,19 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
             admin_service_server::SERVICE_NAME,
             store_admin_service_server::SERVICE_NAME,
             node_admin_service_server::SERVICE_NAME,
+            inter_set_service_server::SERVICE_NAME,
+            set_admin_service_server::SERVICE_NAME,
+            backup_service_server::SERVICE_NAME,
         ],
     };
-    let routes = Routes::new(raft).add_service(control).add_service(admin).add_service(members).add_service(nodes);
+    let routes = Routes::new(raft)
+        .add_service(control)
+        .add_service(admin)
+        .add_service(members)
+        .add_service(nodes)
+        .add_service(inter_set)
+        .add_service(sets)
+        .add_service(backup);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::SetSpec;
-use seq_core::state::{SetDefinition, Terms};
+use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
@@ -16,13 +16,17 @@ use seq_raft::{DataDir, Peer, RaftConfig, RaftNode, RunningNode};
 use crate::admin::nodes::NodeAdmin;
 use crate::admin::status::View;
 use crate::arbiter::ArbiterShell;
+use crate::backup::service::Backups;
+use crate::between::migrations::Migrations;
+use crate::between::{Between, exchange, quarantine};
 use crate::config::{ConfigError, StoreConfig};
-use crate::control::forward::LeaderLink;
 use crate::control::reach;
 use crate::control::service::Control;
-use crate::definition::{self, SetMismatch};
+use crate::definition::{self, DeclaredSet, SetMismatch};
+use crate::leader_link::LeaderLink;
 use crate::replicated_set::{RaisesApplied, ReplicatedSet, SetState, read_state};
 use crate::server::{self, Services};
+use crate::set_admin::SetAdmin;
 
 /// Most connections to one other member: for Raft's messages, for control calls, and for the probes of a start.
 const CONNECTIONS_PER_MEMBER: usize = 4;
@@ -178,10 +182,12 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let loaded = node.load(raises.observer(), |state| check(state).map_err(StartError::from)).await?;
     let replicated = ReplicatedSet::new(loaded.handle().clone(), raises);
     let names = || (set.name.clone(), name.clone());
-    services.control.link.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
+    services.leader.0.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
+    let (quarantine_awaits, awaited) = quarantine::awaited();
     let view = View {
         replicated: replicated.clone(),
         set: set.clone(),
+        awaited: awaited.clone(),
         node: name.as_str().into(),
         revision: revision.into(),
         cpu_us,
@@ -189,15 +195,24 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     let timeouts = (options.arbiter_timeouts(), clock);
     let (arbiter, plan) = ArbiterShell::new(replicated.clone(), spec.allocs.clone(), timeouts);
-    let control = Control::new(set.clone(), &spec.allocs, replicated.clone(), plan.clone());
+    let between = Between::new(&cluster, replicated.clone(), plan.clone());
+    let (migrations, departures, progress) = Migrations::new(between.clone());
+    let departing = (departures, between.arrivals.clone(), awaited);
+    let control = Control::new(set.clone(), &spec.allocs, replicated.clone(), plan.clone(), departing);
     let calls = control.calls.clone();
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
+    services.inter_set.0.open(between.clone());
+    services.sets.local.open(SetAdmin::new(set.clone(), between.clone(), progress));
+    services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
 
     spawn(tasks, "store reach", Kind::Critical, reach::watch(names(), replicated.clone(), plan, calls));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
+    spawn(tasks, "store migrations", Kind::Critical, migrations.run());
+    spawn(tasks, "store exchange", Kind::Critical, exchange::run(between.clone()));
+    spawn(tasks, "store quarantine", Kind::Critical, quarantine::run(between, quarantine_awaits));
     let terms = Terms { lease_wait: options.lease_wait };
     spawn(tasks, "store set", Kind::Critical, agree_on_definition(replicated, set.clone(), terms));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
@@ -231,7 +246,7 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
 }
 
 /// Defines the set and its lease terms where that is due, or ends when the stored ones differ.
-async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<SetDefinition>, terms: Terms) {
+async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<DeclaredSet>, terms: Terms) {
     if let Err(mismatch) = definition::define_set(&replicated, &set).await {
         return tracing::error!(error = %mismatch, "the set file does not match the store");
     }

@@ -13,6 +13,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::alloc::AllocArgs;
+use crate::backup::BackupCommand;
 use crate::bench::BenchArgs;
 use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
@@ -21,12 +22,16 @@ use crate::environment;
 use crate::explain::ExplainArgs;
 use crate::health::HealthArgs;
 use crate::man::ManArgs;
+use crate::migration::MigrationCommand;
 use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
 use crate::output::{Format, grouped};
 use crate::proxy::ProxyArgs;
 use crate::replay::ReplayArgs;
+use crate::restore::RestoreArgs;
+use crate::section::SectionCommand;
 use crate::services::ServicesArgs;
+use crate::set::SetCommand;
 use crate::sim::SimCommand;
 use crate::status::StatusArgs;
 use crate::store::StoreArgs;
@@ -34,8 +39,8 @@ use crate::store::StoreArgs;
 /// The text after the help: examples and exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
      seqsvr status          which node serves what\n\n\
-     Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 partly done, 6 declined, \
-     7 deadline, 64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.";
+     Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 stale plan, 6 declined, \
+     7 deadline, 8 partly done, 64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.";
 
 /// Per-user sequence numbers that only grow.
 #[derive(Debug, Parser)]
@@ -72,6 +77,20 @@ pub(crate) enum Command {
     /// Lists a set's allocators; drains one, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Makes a backup of a set, or shows one.
+    #[command(subcommand)]
+    Backup(BackupCommand),
+    /// Forms a store's data directory from a backup, before the store starts.
+    Restore(RestoreArgs),
+    /// Defines, lists and closes the sets of a cluster; splits and merges them.
+    #[command(subcommand)]
+    Set(SetCommand),
+    /// Watches, paces and ends migrations of sections between sets.
+    #[command(subcommand)]
+    Migration(MigrationCommand),
+    /// Shows where sections are, and their owners.
+    #[command(subcommand)]
+    Section(SectionCommand),
     /// Lists the gRPC services of a node.
     Services(ServicesArgs),
     /// Replays a recorded message trace through the service and checks every response.
@@ -156,6 +175,7 @@ impl Command {
         match self {
             Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
             Command::Store(args) if args.is_server() => Some("nothing but its log"),
+            Command::Backup(command) if command.prints_backup() => Some("the backup"),
             Command::Completions { .. } => Some("a script"),
             Command::Config(ConfigCommand::Sample) => Some("a settings file"),
             Command::Man(args) if args.prints_page() => Some("a manual page"),

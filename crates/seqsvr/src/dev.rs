@@ -21,6 +21,7 @@ use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::set_file::{self, SetFile};
 use crate::settings::{Settings, SettingsArgs};
 use crate::store::start_failure;
+use crate::store_client::StoreClient;
 use crate::version::REVISION;
 
 mod banner;
@@ -36,12 +37,16 @@ const READY_POLL: Duration = Duration::from_millis(5);
 /// Interval of the notices about what is missing while the cluster is not ready.
 const WAIT_NOTICE: Duration = Duration::from_secs(10);
 
+/// Bound on the definition of a further set, with an election of its store.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Default log filter of a development cluster. The Raft library is off: when all members of a store stop together, it
 /// reports each as lost to the others; the store logs the relevant events itself.
 const DEV_LOG_FILTER: &str = "warn,openraft=off";
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json\n\n\
+#[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json\n  \
+                        seqsvr dev --sets 2\n\n\
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings or data, 130 a \
                         second signal.")]
 pub(crate) struct DevArgs {
@@ -60,6 +65,10 @@ pub(crate) struct DevArgs {
     /// The ports of the set, or free ones chosen by the system.
     #[arg(long, value_enum, default_value_t = Ports::Fixed)]
     ports: Ports,
+    /// Number of sets: 2 adds one without sections, to split the first one into. The addresses above are those of the
+    /// first set.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    sets: u8,
     /// Serving threads of each allocator; 0: one for each core [key: alloc.cores, here 1]
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
@@ -98,8 +107,9 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     defaults.log.filter = DEV_LOG_FILTER.to_owned();
     defaults.threads.cores = 1;
     let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
-    let set = set_file::parse("sets/dev.toml".as_ref(), set_file::DEV)
-        .map_err(|problems| set_file::failure(Exit::Config, &problems))?;
+    let files = [("sets/dev.toml", set_file::DEV), ("sets/dev-b.toml", set_file::DEV_B)];
+    let sets = files.iter().take(usize::from(args.sets)).map(|(path, text)| set_file::parse(path.as_ref(), text));
+    let sets = sets.collect::<Result<Vec<_>, _>>().map_err(|problems| set_file::failure(Exit::Config, &problems))?;
     if let Some(dir) = args.data.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
         return Err(Failure::new(Exit::Usage, format!("--data {}: it is not a directory", dir.display())).into());
     }
@@ -112,18 +122,19 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         Data::Kept(dir) => dir.as_path(),
         Data::Temporary(dir) => dir.path(),
     };
-    let is = crate::serve::Banner { role: "dev", set: &set.spec.name, node: "all", data: Some(data_dir) };
+    let is = crate::serve::Banner { role: "dev", set: &sets[0].spec.name, node: "all", data: Some(data_dir) };
     let (mut process, recorder) = Process::new(settings.clone(), &is)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(STORE_THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
         process.watch_signals()?;
-        let sockets = Sockets::open(set.spec.clone(), args, &settings)?;
-        let mut banner = Banner::new(&sockets.spec, &settings.redis.prefix, &sockets.http, &data)?;
+        let sockets = Sockets::open(sets, args, &settings)?;
+        let specs: Vec<&SetSpec> = sockets.sets.iter().map(|set| &set.spec).collect();
+        let mut banner = Banner::new(&specs, &settings.redis.prefix, &sockets.http, &data)?;
         if !output.is_json() {
             warn_on_print_error(output.line(banner.title()));
         }
         let started_up = tokio::select! {
-            started_up = start(&set, sockets, &data, &settings) => started_up?,
+            started_up = start(sockets, &data, &settings) => started_up?,
             () = process.stop_requested() => return Ok(Exit::Failed),
         };
         let StartedUp { stages, checks, http } = started_up;
@@ -154,32 +165,51 @@ fn warn_on_print_error(printed: std::io::Result<()>) {
     }
 }
 
-/// Every socket of the cluster, bound before any node starts, and the set with the bound addresses.
+/// Every socket of the cluster, bound before any node starts.
 struct Sockets {
-    spec: SetSpec,
-    stores: Vec<TcpListener>,
-    allocs: Vec<alloc_node::Ports>,
+    sets: Vec<SetSockets>,
     http: TcpListener,
 }
 
+/// The sockets of one set, and the set with the bound addresses.
+struct SetSockets {
+    spec: SetSpec,
+    cluster: String,
+    stores: Vec<TcpListener>,
+    allocs: Vec<alloc_node::Ports>,
+}
+
 impl Sockets {
-    fn open(mut spec: SetSpec, args: &DevArgs, settings: &Settings) -> anyhow::Result<Sockets> {
-        let first = &mut spec.allocs[0];
-        if args.ports == Ports::Random {
-            let anywhere = || "127.0.0.1:0".to_owned();
+    fn open(mut files: Vec<SetFile>, args: &DevArgs, settings: &Settings) -> anyhow::Result<Sockets> {
+        let anywhere = || "127.0.0.1:0".to_owned();
+        let is_random = args.ports == Ports::Random;
+        let first = &mut files[0].spec.allocs[0];
+        if is_random {
             first.http = anywhere();
-            spec.stores.iter_mut().for_each(|store| store.addr = anywhere());
-            for alloc in &mut spec.allocs {
-                alloc.addr = anywhere();
-                alloc.redis = alloc.redis.take().map(|_| anywhere());
-            }
         }
-        let first = &mut spec.allocs[0];
-        first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
-        first.redis = args.redis.clone().or_else(|| first.redis.clone());
         first.http = args.http.clone().unwrap_or_else(|| first.http.clone());
         let http = bind_one(&first.http)?;
         first.http = http.local_addr()?.to_string();
+        if is_random {
+            for spec in files.iter_mut().map(|file| &mut file.spec) {
+                spec.stores.iter_mut().for_each(|store| store.addr = anywhere());
+                for alloc in &mut spec.allocs {
+                    alloc.addr = anywhere();
+                    alloc.redis = alloc.redis.take().map(|_| anywhere());
+                }
+            }
+        }
+        let first = &mut files[0].spec.allocs[0];
+        first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
+        first.redis = args.redis.clone().or_else(|| first.redis.clone());
+        let sets = files.into_iter().map(|file| SetSockets::open(file, settings)).collect::<anyhow::Result<_>>()?;
+        Ok(Sockets { sets, http })
+    }
+}
+
+impl SetSockets {
+    fn open(file: SetFile, settings: &Settings) -> anyhow::Result<SetSockets> {
+        let (cluster, mut spec) = (file.cluster(), file.spec);
         let mut stores = Vec::new();
         for store in &mut spec.stores {
             let listener = bind_one(&store.addr)?;
@@ -194,7 +224,7 @@ impl Sockets {
             alloc.redis = ports.redis_addr()?;
             allocs.push(ports);
         }
-        Ok(Sockets { spec, stores, allocs, http })
+        Ok(SetSockets { spec, cluster, stores, allocs })
     }
 }
 
@@ -207,16 +237,28 @@ struct StartedUp {
     http: TcpListener,
 }
 
-/// Starts every node: the allocators after the store is ready, which saves them failed requests.
-async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
-    let Sockets { spec, stores, allocs, http } = sockets;
-    let mut checks = Checks::new();
-    let stage = start_stores(set, &spec, stores, data, settings, &mut checks).await?;
-    ready(&checks).await;
+/// Starts every node: the allocators after the stores are ready, which saves them failed requests.
+async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
+    let Sockets { sets, http } = sockets;
+    let (mut checks, mut stages) = (Checks::new(), Vec::new());
+    let sections = banner::sections(&sets[0].spec);
+    let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
+    for SetSockets { spec, cluster, stores, allocs } in sets {
+        stages.push(start_stores(&spec, &cluster, stores, data, settings, &mut checks).await?);
+        // The first set exists by then.
+        if let Some(first) = specs.first() {
+            create_set(&spec, first).await?;
+        }
+        ready(&checks).await;
+        specs.push(spec);
+        ports.push(allocs);
+    }
 
     let (mut background, mut endpoints) = (Stage::new("allocators"), Stage::new("endpoints"));
     let mut allocators = Vec::new();
-    for (alloc, ports) in spec.allocs.iter().zip(allocs) {
+    let ports =
+        specs.iter().zip(ports).flat_map(|(spec, ports)| spec.allocs.iter().zip(ports).map(move |both| (spec, both)));
+    for (spec, (alloc, ports)) in ports {
         let config = AllocConfig {
             spec: spec.clone(),
             name: alloc.name.clone(),
@@ -232,18 +274,29 @@ async fn start(set: &SetFile, sockets: Sockets, data: &Data, settings: &Settings
         checks.add_all(&alloc.name, own);
         allocators.push(allocator);
     }
-    let sections = banner::sections(&spec);
+    // In whichever of the sets they are.
     checks.add("served", move || {
         let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
         if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
     });
-    Ok(StartedUp { stages: vec![stage, background, endpoints], checks, http })
+    stages.extend([background, endpoints]);
+    Ok(StartedUp { stages, checks, http })
 }
 
-/// Starts the stores concurrently, because a new member first probes the others.
+/// Defines a further set in the cluster of the first one, unless kept data has it.
+async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
+    let addrs = |spec: &SetSpec| spec.stores.iter().map(|store| store.addr.clone()).collect::<Vec<_>>();
+    let mut store = StoreClient::at("", &addrs(spec), CREATE_TIMEOUT);
+    if store.sets().await?.is_none() {
+        store.create_set(&spec.name, addrs(first)).await?;
+    }
+    Ok(())
+}
+
+/// Starts the stores of a set concurrently, because a new member first probes the others.
 async fn start_stores(
-    set: &SetFile,
     spec: &SetSpec,
+    cluster: &str,
     listeners: Vec<TcpListener>,
     data: &Data,
     settings: &Settings,
@@ -253,7 +306,7 @@ async fn start_stores(
     let starting = spec.stores.iter().zip(listeners).map(|(store, listener)| {
         let config = StoreConfig {
             spec: spec.clone(),
-            cluster: set.cluster(),
+            cluster: cluster.to_owned(),
             id: store.id,
             data: DataDir::Path(data.path().join(&store.name)),
             join: false,

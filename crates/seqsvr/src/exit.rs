@@ -4,8 +4,9 @@ use std::fmt;
 use std::process::ExitCode;
 
 use seq_load::outcome::without_os_error;
+use serde::Serialize;
 
-use crate::output::{Color, heading, note};
+use crate::output::{Color, Output, heading, note};
 
 /// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +21,14 @@ pub(crate) enum Exit {
     Unhealthy = 3,
     /// No node responded.
     CannotConnect = 4,
-    /// Some items succeeded and some failed.
-    Partial = 5,
+    /// What a plan rests on has changed since it was made; nothing was changed.
+    StalePlan = 5,
     /// The user declined.
     Declined = 6,
     /// The deadline passed; the work may continue on the server.
     Deadline = 7,
+    /// Some items succeeded and some failed.
+    Partial = 8,
     /// A server's configuration is wrong; no socket was opened. Distinct from [`Exit::Usage`], so a supervisor can
     /// refrain from restarting it.
     Config = 64,
@@ -40,15 +43,16 @@ pub(crate) enum Exit {
 impl Exit {
     /// Every outcome, as the documentation lists them.
     #[cfg(test)]
-    const ALL: [Exit; 12] = [
+    const ALL: [Exit; 13] = [
         Exit::Ok,
         Exit::Failed,
         Exit::Usage,
         Exit::Unhealthy,
         Exit::CannotConnect,
-        Exit::Partial,
+        Exit::StalePlan,
         Exit::Declined,
         Exit::Deadline,
+        Exit::Partial,
         Exit::Config,
         Exit::Removed,
         Exit::Evicted,
@@ -62,18 +66,19 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with an exit code and a hint.
+/// An error with an exit code, a hint, and the reason of the refusal behind it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
     message: String,
     hint: Option<String>,
+    reason: Option<String>,
 }
 
 impl Failure {
     /// A failure without a hint. The message is a fragment that starts in lower case.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into(), hint: None }
+        Failure { exit, message: message.into(), hint: None, reason: None }
     }
 
     /// The exit code.
@@ -84,6 +89,12 @@ impl Failure {
     /// Replaces the exit code.
     pub(crate) fn ending(mut self, exit: Exit) -> Failure {
         self.exit = exit;
+        self
+    }
+
+    /// Names the reason, in capitals as in `docs/reference/reasons.md`; the message has it too.
+    pub(crate) fn reason(mut self, reason: impl Into<String>) -> Failure {
+        self.reason = Some(reason.into());
         self
     }
 
@@ -116,6 +127,38 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
         note(format_args!("{} {hint}", heading("hint:", Color::Green)));
     }
     failure.exit
+}
+
+/// An error as a JSON object.
+#[derive(Serialize)]
+struct ErrorView<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    exit: u8,
+}
+
+/// Prints the error of a command as one JSON object with `error`, if the command prints JSON; [`report`] prints its
+/// text. For commands whose result is one object: a program reads either.
+pub(crate) fn json_error(result: anyhow::Result<Exit>, output: &Output) -> anyhow::Result<Exit> {
+    #[derive(Serialize)]
+    struct Refused<'a> {
+        error: ErrorView<'a>,
+    }
+    let Err(error) = &result else { return result };
+    if output.is_json() && !error.is::<std::io::Error>() {
+        let failure = error.downcast_ref::<Failure>();
+        let error = ErrorView {
+            reason: failure.and_then(|failure| failure.reason.as_deref()),
+            message: without_os_error(&format!("{error:#}")),
+            hint: failure.and_then(|failure| failure.hint.as_deref()),
+            exit: failure.map_or(Exit::Failed, Failure::exit) as u8,
+        };
+        output.json(&Refused { error })?;
+    }
+    result
 }
 
 /// Prints an error in the style of clap's.

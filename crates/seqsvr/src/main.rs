@@ -5,9 +5,11 @@
 
 mod alloc;
 mod alloc_state;
+mod backup;
 mod bench;
 mod check;
 mod cli;
+mod cluster_client;
 mod config;
 mod dev;
 mod environment;
@@ -16,6 +18,7 @@ mod explain;
 mod health;
 mod item_report;
 mod man;
+mod migration;
 mod next_command;
 mod node;
 mod order_report;
@@ -25,8 +28,12 @@ mod port_kind;
 mod process;
 mod proxy;
 mod replay;
+mod restore;
+mod section;
+mod selection;
 mod serve;
 mod services;
+mod set;
 mod set_file;
 mod settings;
 mod signals;
@@ -70,6 +77,11 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
+        Command::Backup(command) => backup::run(command, output),
+        Command::Restore(args) => restore::run(&args, output),
+        Command::Set(command) => set::run(command, output),
+        Command::Migration(command) => migration::run(command, output),
+        Command::Section(command) => section::run(command, output),
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
         Command::Replay(args) => client_runtime()?.block_on(replay::run(args, output)),
         Command::Bench(args) => client_runtime()?.block_on(bench::run(args, output)),

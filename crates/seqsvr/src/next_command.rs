@@ -33,7 +33,7 @@ impl Deadline {
                         seqsvr next 42 43 44       one number each, behind its user\n  \
                         seqsvr next 42 -o json | jq -r '.items[].value'\n\n\
                         Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
-                        responded, 5 some users were refused and others not, 7 the deadline passed. An error states \
+                        responded, 7 the deadline passed, 8 some users were refused and others not. An error states \
                         whether numbers may have been consumed: they are a gap, never a duplicate.")]
 pub(crate) struct NextArgs {
     /// The users. One that is named twice gets two numbers.
@@ -52,7 +52,7 @@ pub(crate) struct NextArgs {
 #[command(
     after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n\n\
                         Exit codes: 0 read, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
-                        responded, 5 some users were refused and others not, 7 the deadline passed."
+                        responded, 7 the deadline passed, 8 some users were refused and others not."
 )]
 pub(crate) struct CurrentArgs {
     /// The users.

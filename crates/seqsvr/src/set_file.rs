@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use seq_core::set_spec::{AllocSpec, SetSpec, SpecError, SpecProblem, StoreSpec, check_sets};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, SpecError, SpecProblem, StoreSpec, check_sets};
 use seq_kit::config::{line_of, readable_reason};
 use seq_load::outcome::without_os_error;
 use serde::Deserialize;
@@ -19,14 +19,20 @@ use crate::exit::{Exit, Failure};
 /// The set that `seqsvr dev` starts.
 pub(crate) const DEV: &str = include_str!("../../../sets/dev.toml");
 
+/// The second set of `seqsvr dev --sets 2`.
+pub(crate) const DEV_B: &str = include_str!("../../../sets/dev-b.toml");
+
+/// Directories below a directory whose files are read: as deep as a tree of clusters is kept, and a link to a directory
+/// above ends.
+const MAX_DEPTH: usize = 3;
+
 /// A parsed set file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetFile {
     pub(crate) path: PathBuf,
     pub(crate) spec: SetSpec,
-    /// The key `cluster`: sets with the same value, or all without one, form one deployment and must not overlap in
-    /// uids.
-    deployment: Option<String>,
+    /// The key `cluster`, or else the name: sets with the same value form one cluster, see [`check_sets`].
+    cluster: String,
     index: Index,
 }
 
@@ -105,7 +111,7 @@ pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     let mut sets = Vec::new();
     let mut problems = Vec::new();
     for path in paths {
-        match files_of(path) {
+        match files_of(path, MAX_DEPTH) {
             Ok(files) if files.is_empty() => problems.push(at_file(path, "holds no .toml file".to_owned())),
             Ok(files) => {
                 for file in files {
@@ -118,18 +124,18 @@ pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
             Err(error) => problems.push(at_file(path, cannot_be_read(&error))),
         }
     }
-    problems.extend(check_deployments(&sets));
+    problems.extend(check_clusters(&sets));
     (sets, problems)
 }
 
-/// Checks the sets of each deployment against each other: uids, names and addresses must be disjoint.
-fn check_deployments(sets: &[SetFile]) -> Vec<Problem> {
-    let mut deployments: BTreeMap<Option<&str>, Vec<&SetFile>> = BTreeMap::new();
+/// Checks the sets of each cluster against each other.
+fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
+    let mut clusters: BTreeMap<&str, Vec<&SetFile>> = BTreeMap::new();
     for set in sets {
-        deployments.entry(set.deployment.as_deref()).or_default().push(set);
+        clusters.entry(&set.cluster).or_default().push(set);
     }
     let mut problems = Vec::new();
-    for sets in deployments.into_values() {
+    for sets in clusters.into_values() {
         let specs: Vec<SetSpec> = sets.iter().map(|set| set.spec.clone()).collect();
         for (index, error) in check_sets(&specs).err().unwrap_or_default() {
             let set = sets[index];
@@ -139,26 +145,32 @@ fn check_deployments(sets: &[SetFile]) -> Vec<Problem> {
     problems
 }
 
-/// The file itself, or the .toml files of a directory in order of name.
-fn files_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The file itself, or the .toml files of a directory and then those of its directories, in order of name.
+fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut files = Vec::new();
+    let (mut files, mut dirs) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(path)? {
-        let file = entry?.path();
-        if file.extension().is_some_and(|extension| extension == "toml") {
-            files.push(file);
+        let path = entry?.path();
+        if path.is_dir() && depth > 0 {
+            dirs.push(path);
+        } else if !path.is_dir() && path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
         }
     }
     files.sort();
+    dirs.sort();
+    for dir in dirs {
+        files.extend(files_of(&dir, depth - 1)?);
+    }
     Ok(files)
 }
 
 impl SetFile {
     /// Name of the set's cluster: members of the store refuse peers and data of any other.
     pub(crate) fn cluster(&self) -> String {
-        self.deployment.clone().unwrap_or_else(|| self.spec.name.clone())
+        self.cluster.clone()
     }
 }
 
@@ -170,6 +182,7 @@ struct RawSet {
     uids: Spanned<String>,
     section_size: u32,
     step: u64,
+    genesis: Option<Spanned<String>>,
     #[serde(default)]
     store: Vec<RawStore>,
     #[serde(default)]
@@ -213,6 +226,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     let raw: RawSet = toml::from_str(text).map_err(syntax)?;
     let range = parse_uids(raw.uids.get_ref());
     let uids = range.map_err(|reason| at(raw.uids.span().start, Some("uids".to_owned()), reason))?;
+    let genesis = parse_genesis(&raw).map_err(|(offset, reason)| at(offset, Some("genesis".to_owned()), reason))?;
 
     let mut index = Index::default();
     let table = DeTable::parse(text).map_err(syntax)?;
@@ -237,10 +251,12 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
             .into_iter()
             .map(|(_, RawAlloc { name, addr, http, redis, weight })| AllocSpec { name, addr, http, redis, weight })
             .collect(),
+        genesis,
     };
     spec.validate()
         .map_err(|errors| errors.iter().map(|error| index.problem(path, &spec, error, &[])).collect::<Vec<_>>())?;
-    Ok(SetFile { path: path.to_owned(), spec, deployment: raw.cluster, index })
+    let cluster = raw.cluster.unwrap_or_else(|| spec.name.clone());
+    Ok(SetFile { path: path.to_owned(), spec, cluster, index })
 }
 
 /// Reads "0..1_000_000", the end exclusive.
@@ -249,6 +265,20 @@ fn parse_uids(text: &str) -> Result<Range<u64>, String> {
     let number = |part: &str| part.trim().replace('_', "").parse::<u64>().map_err(|_| wrong());
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
     Ok(number(start)?..number(end)?)
+}
+
+/// Reads how the set comes into being; a problem has its offset in the text.
+fn parse_genesis(raw: &RawSet) -> Result<Genesis, (usize, String)> {
+    let Some(text) = &raw.genesis else { return Ok(Genesis::default()) };
+    let at = text.span().start;
+    let names = Genesis::ALL.map(Genesis::name).join(", ");
+    let genesis = Genesis::parse(text.get_ref());
+    let genesis = genesis.ok_or_else(|| (at, format!("{:?} is none of {names}", text.get_ref())))?;
+    if genesis == Genesis::Create && raw.cluster.is_none() {
+        let reason = "a set that is created in a cluster needs the key cluster, with the value of the other sets";
+        return Err((at, reason.to_owned()));
+    }
+    Ok(genesis)
 }
 
 fn collect_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTreeMap<String, usize>) {

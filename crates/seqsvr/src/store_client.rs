@@ -15,21 +15,24 @@ use seq_channel::Pool;
 use seq_proto::reason::{Reason, key};
 use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::backup_service_client::BackupServiceClient as BackupClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
-    AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, DrainNodeRequest, DrainNodeResponse,
-    ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse, NewMember, SetTermsRequest,
-    SetTermsResponse, StatusRequest, TransferLeaderRequest,
+    AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, CreateBackupRequest, CreateBackupResponse,
+    DrainNodeRequest, DrainNodeResponse, ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse,
+    NewMember, SetTermsRequest, SetTermsResponse, StatusRequest, TransferLeaderRequest,
 };
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed};
 use crate::set_file::{self, SetFile};
 use crate::target::{Chain, DEFAULT_ADDR, host_port, node_url};
+
+mod sets;
 
 /// Bound on the search for a leader while members respond: several elections, and a leader transfer in progress.
 const LEADER_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,6 +121,12 @@ impl SetAddress {
         Ok(nodes)
     }
 
+    /// The flags that name the same set in another command, each after a space.
+    pub(crate) fn flags(&self) -> String {
+        let set = self.set.iter().map(|set| format!(" --set {}", set.display()));
+        set.chain(self.addrs.addrs.iter().map(|addr| format!(" --addr {addr}"))).collect()
+    }
+
     /// A client of the set's leader, for a command that may take up to `timeout`.
     pub(crate) fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
         let set = self.set.as_deref().map(load).transpose()?;
@@ -134,6 +143,9 @@ pub(crate) struct TimeoutArgs {
 }
 
 impl TimeoutArgs {
+    /// The default, for commands that have a time limit of another kind.
+    pub(crate) const DEFAULT: Duration = Duration::from_secs(20);
+
     pub(crate) fn duration(self) -> Duration {
         Duration::from_secs(self.timeout_s)
     }
@@ -180,6 +192,25 @@ impl StoreClient {
             known.push(host_port(DEFAULT_ADDR).to_owned());
         }
         let set = set.map_or_else(String::new, |set| set.spec.name.clone());
+        StoreClient { pool: Pool::with_connections(1), known, next: 0, set, since: Instant::now(), timeout }
+    }
+
+    /// A client of the stores of a set file, whose set need not be defined yet.
+    pub(crate) fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
+        let known = set.spec.stores.iter().map(|store| store.addr.clone()).collect();
+        StoreClient {
+            pool: Pool::with_connections(1),
+            known,
+            next: 0,
+            set: String::new(),
+            since: Instant::now(),
+            timeout,
+        }
+    }
+
+    /// A client of the store of a set whose addresses another store has named.
+    pub(crate) fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
+        let (known, set) = (stores.to_vec(), set.to_owned());
         StoreClient { pool: Pool::with_connections(1), known, next: 0, set, since: Instant::now(), timeout }
     }
 
@@ -245,6 +276,13 @@ impl StoreClient {
         let request = SetTermsRequest { set: self.set.clone(), lease_wait_ms };
         let limit = if lease_wait_ms == 0 { READ_TIMEOUT } else { self.left().min(CHANGE_TIMEOUT) };
         self.call(limit, async |to| NodeAdmin::new(to).set_terms(timed(request.clone(), limit)).await).await
+    }
+
+    /// Requests a backup; returns its parts.
+    pub(crate) async fn backup(&mut self) -> anyhow::Result<Streaming<CreateBackupResponse>> {
+        let request = CreateBackupRequest { set: self.set.clone() };
+        let limit = self.left();
+        self.call(limit, async |to| BackupClient::new(to).create_backup(timed(request.clone(), limit)).await).await
     }
 
     pub(crate) async fn transfer(&mut self, to: u64) -> anyhow::Result<u64> {
@@ -378,15 +416,23 @@ fn timed<T>(request: T, limit: Duration) -> Request<T> {
 /// A refusal as a failure of the command, with a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
     let known = Reason::parse(reason);
-    let unhealthy = matches!(known, Some(Reason::NotCaughtUp | Reason::NoMajority));
-    let exit = if unhealthy { Exit::Unhealthy } else { Exit::Failed };
-    let failure = Failure::new(exit, format!("{} ({reason})", status.message()));
+    let exit = match known {
+        Some(Reason::NotCaughtUp | Reason::NoMajority | Reason::NoSet) => Exit::Unhealthy,
+        Some(Reason::SetUnavailable | Reason::NoCandidate | Reason::Quarantined) => Exit::Unhealthy,
+        Some(Reason::StalePlan) => Exit::StalePlan,
+        _ => Exit::Failed,
+    };
+    let failure = Failure::new(exit, format!("{} ({reason})", status.message())).reason(reason);
     match known {
         Some(Reason::EvenVoters) => failure.hint("name two members in one command, or pass --allow-even"),
         Some(Reason::UnknownNode) => failure.hint("`seqsvr node list` lists them"),
         Some(Reason::LastNode) => failure.hint("start another allocator, or undrain one, first"),
         Some(Reason::UnknownMember) => failure.hint("`seqsvr store members` lists them"),
         Some(Reason::NoMajority) => failure.hint(START_SILENT_MEMBERS),
+        Some(Reason::StalePlan) => failure.hint("nothing was changed: run the command again for a new plan"),
+        Some(Reason::UnknownSet) => failure.hint("`seqsvr set list` lists them"),
+        Some(Reason::UnknownMigration) => failure.hint("`seqsvr migration list` lists them"),
+        Some(Reason::SetNotEmpty) => failure.hint("`seqsvr set merge` migrates them into another set and closes it"),
         _ => failure,
     }
 }

@@ -52,6 +52,11 @@ fn the_help_is_a_page() {
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
+              backup       Makes a backup of a set, or shows one
+              restore      Forms a store's data directory from a backup, before the store starts
+              set          Defines, lists and closes the sets of a cluster; splits and merges them
+              migration    Watches, paces and ends migrations of sections between sets
+              section      Shows where sections are, and their owners
               services     Lists the gRPC services of a node
               replay       Replays a recorded message trace through the service and checks every response
               bench        Measures throughput and latency, and checks the order of every number
@@ -75,8 +80,8 @@ fn the_help_is_a_page() {
               seqsvr next 42         the next number of user 42
               seqsvr status          which node serves what
 
-            Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 partly done, 6 declined, 7 deadline,
-            64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.
+            Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 stale plan, 6 declined, 7 deadline,
+            8 partly done, 64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.
             exit 0
         "#]],
     );
@@ -105,8 +110,8 @@ fn the_help_is_a_page() {
               seqsvr next 42 43 44       one number each, behind its user
               seqsvr next 42 -o json | jq -r '.items[].value'
 
-            Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node responded, 5 some users
-            were refused and others not, 7 the deadline passed. An error states whether numbers may have been consumed: they are a
+            Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node responded, 7 the deadline
+            passed, 8 some users were refused and others not. An error states whether numbers may have been consumed: they are a
             gap, never a duplicate.
             exit 0
         "#]],
@@ -628,10 +633,17 @@ fn config_check_names_every_problem() {
     check(
         &["config", "check", "sets"],
         expect![[r#"
-        sets/dev.toml: set dev is good
-        sets/three-node.toml: set im-a is good
-        exit 0
-    "#]],
+            sets/dev-b.toml: set dev-b is good
+            sets/dev.toml: set dev is good
+            sets/three-node.toml: set im-a is good
+            sets/four/a.toml: set im-a is good
+            sets/four/b.toml: set im-b is good
+            sets/four/c.toml: set im-c is good
+            sets/four/d.toml: set im-d is good
+            sets/two/a.toml: set im-a is good
+            sets/two/b.toml: set im-b is good
+            exit 0
+        "#]],
     );
     let bad = std::fs::read_to_string(dir.path().join("sets/dev.toml")).unwrap();
     let bad = bad.replace("0..1_000_000", "9..1").replace("id = 3", "id = 1").replace(":7101", "");

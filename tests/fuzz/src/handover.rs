@@ -9,7 +9,9 @@ use seq_core::owner::{Effect, Effects, Owner, OwnershipUpdate, Session, TableEff
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
 use seq_core::state::{Answer, Command, Raise, Reassign, Registration, Residence, State, Transfer};
-use seq_core::{Count, Epoch, HandoverId, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SlotIndex, Step};
+use seq_core::{
+    Count, Epoch, HandoverId, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SetId, SlotIndex, Step,
+};
 use seq_proto::{owners, v1};
 
 use crate::input::Input;
@@ -183,14 +185,14 @@ impl Node {
     }
 
     pub(crate) fn prepare(&mut self, message: &v1::PrepareRequest) {
-        if let Ok(offer) = owners::offer(message.offer.as_ref(), SET, &layout()) {
+        if let Ok(offer) = owners::offer(message.offer.as_ref(), SET, SetId(0), &layout()) {
             let _ = self.owner.on_prepare(&offer);
         }
     }
 
     pub(crate) fn stage(&mut self, messages: &[v1::StageRequest]) {
         let [first, ..] = messages else { return };
-        let Ok(offer) = owners::offer(first.offer.as_ref(), SET, &layout()) else { return };
+        let Ok(offer) = owners::offer(first.offer.as_ref(), SET, SetId(0), &layout()) else { return };
         // As the service does.
         if first.base > Seq::MAX.0 {
             return;
@@ -204,7 +206,7 @@ impl Node {
     }
 
     pub(crate) fn activate(&mut self, message: &v1::ActivateRequest) {
-        let Ok(offer) = owners::offer(message.offer.as_ref(), SET, &layout()) else { return };
+        let Ok(offer) = owners::offer(message.offer.as_ref(), SET, SetId(0), &layout()) else { return };
         let mut effects = Vec::new();
         let _ = self.owner.on_activate(&offer, &mut effects);
         self.carry_out(effects);

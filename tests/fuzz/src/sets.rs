@@ -6,8 +6,9 @@ use arbitrary::Result;
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
 use seq_core::state::{
-    Arrive, Arrived, Arriving, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine, Fence,
-    LearnDirectory, Migration, Pace, Rollback, SectionRecord, SetFacts, SetPace, StartMigration, StartReturn, State,
+    Arrive, Arrived, Arriving, Close, Closing, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine,
+    Fence, Fingerprint, LearnDirectory, Migration, Pace, Rollback, SectionRecord, SetFacts, SetPace, StartMigration,
+    StartReturn, State,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
@@ -25,14 +26,7 @@ const OTHERS: [SetId; 2] = [SetId(1), SetId(2)];
 /// A command of another set, of its coordinator, or of this one's.
 pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
     Ok(match input.below(16)? {
-        0 | 1 => Command::StartMigration(StartMigration {
-            id: migration(input, state)?.0,
-            to: set(input, state)?,
-            lineage: Lineage(input.around(state.lineage.0)?),
-            layout_id: LayoutId(input.around(layout().id().0)?),
-            runs: input.some(MAX_ROWS, run)?,
-            pace: pace(input)?,
-        }),
+        0 | 1 => Command::StartMigration(start(input, state)?),
         2 => Command::Pace(SetPace { id: migration(input, state)?.0, pace: pace(input)? }),
         3..6 => depart(input, state)?,
         6 => Command::DepartSilent(input.some(MAX_ROWS, |input| depart_silent(input, state))?),
@@ -59,15 +53,29 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
         14 => {
             Command::Fence(Fence { set: set(input, state)?, lineage: Lineage(input.below(3)? << 32 | input.below(2)?) })
         }
+        // Rarely: it is for good, and no section comes any more.
+        _ if input.below(16)? == 0 => Command::Close(Close),
         _ if input.flag()? => {
-            let responded = OTHERS.map(|set| (set, state.sets.get(&set).map_or(Lineage(0), |set| set.fenced))).to_vec();
-            Command::EndQuarantine(EndQuarantine { lineage: Lineage(input.around(state.lineage.0)?), responded })
+            Command::EndQuarantine(EndQuarantine { lineage: Lineage(input.around(state.lineage.0)?) })
         }
         _ => Command::LearnDirectory(LearnDirectory {
             claims: input.some(MAX_ROWS, |input| claim(input, state))?,
-            recalled: input.flag()?,
             sets: input.some(MAX_ROWS, |input| facts(input, state))?,
         }),
+    })
+}
+
+fn start(input: &mut Input<'_>, state: &State) -> Result<StartMigration> {
+    let (to, runs) = (set(input, state)?, input.some(MAX_ROWS, run)?);
+    let planned = state.fingerprint(to, &runs).map_or(0, |fingerprint| fingerprint.0);
+    Ok(StartMigration {
+        id: migration(input, state)?.0,
+        to,
+        lineage: Lineage(input.around(state.lineage.0)?),
+        layout_id: LayoutId(input.around(layout().id().0)?),
+        runs,
+        pace: pace(input)?,
+        fingerprint: Fingerprint(input.around(planned)?),
     })
 }
 
@@ -178,6 +186,7 @@ fn facts(input: &mut Input<'_>, state: &State) -> Result<SetFacts> {
         stores: vec!["other:1".to_owned()],
         allocs: vec![],
         // Rarely: it is for good, and no section departs there any more.
-        closing: input.below(32)? == 0,
+        closing: if input.below(32)? == 0 { Closing::Closing } else { Closing::Open },
+        refuses: vec![],
     })
 }

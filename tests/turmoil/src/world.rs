@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use seq_alloc::AllocOptions;
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_store::{MemoryDisk, StoreOptions};
 use turmoil::{Builder, Sim};
 
@@ -137,6 +137,7 @@ fn spec(allocs: usize) -> SetSpec {
         step: STEP,
         stores: (1..=STORES).map(store).collect(),
         allocs: (1..=allocs).map(alloc).collect(),
+        genesis: Genesis::Start,
     }
 }
 

@@ -20,6 +20,7 @@ from seqsvr._errors import (
     OtherEventLoop,
     Refused,
     SeqError,
+    SetUnavailable,
     UidOutside,
     Unreachable,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "OtherEventLoop",
     "Refused",
     "SeqError",
+    "SetUnavailable",
     "UidOutside",
     "Unreachable",
 ]

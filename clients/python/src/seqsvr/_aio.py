@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -12,8 +13,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from seqsvr import _attempts
-from seqsvr._attempts import DEADLINE, Attempt, Call, Shared
+from seqsvr import _methods
+from seqsvr._attempts import DEADLINE, Attempt, Call, Connection, Shared, Step
 from seqsvr._errors import ClientClosed, OtherEventLoop, SeqError
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
@@ -30,14 +31,14 @@ class AsyncClient:
     """
 
     def __init__(self, *seeds: Seed, deadline: float = DEADLINE) -> None:
-        """Names one node of each set; see `Client`. Raises ConnectError for a seed that is no address."""
+        """Names nodes of any sets; see `Client`. Raises ConnectError for a seed that is no address."""
         self._seeds = addresses(seeds)
         self._deadline = deadline
         self._shared = Shared()
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._methods: dict[tuple[str, str], grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
+        self._channels: dict[Connection, grpc.aio.Channel] = {}
+        self._methods: dict[tuple[Connection, str], grpc.aio.UnaryUnaryMultiCallable[Any, Any]] = {}
         self._fetch_lock = asyncio.Lock()
         self._fetched_at: float | None = None
 
@@ -63,7 +64,7 @@ class AsyncClient:
         """Fetches the routes from the seeds now instead of at the first call. Raises ConnectError."""
         self._enter()
         self._check_open()
-        await self._fetch_routes(self._deadline)
+        await self._fetch_routes([], self._deadline)
 
     async def next(self, uid: int, *, deadline: float | None = None) -> Allocation:
         """Allocates the next number of a uid; see `Client.next`."""
@@ -71,44 +72,60 @@ class AsyncClient:
 
     async def next_n(self, uid: int, count: int, *, deadline: float | None = None) -> Allocation:
         """Allocates the next `count` numbers of a uid, 1 to 1,000,000; see `Client.next_n`."""
-        return (await self._run([uid], [count], deadline, _attempts.Next())).one()
+        return (await self._run([uid], [count], deadline, _methods.Next())).one()
 
     async def next_many(
         self, uids: Sequence[int], counts: Sequence[int] | None = None, *, deadline: float | None = None
     ) -> list[Allocation | SeqError]:
         """Allocates numbers for many uids, an Allocation or a SeqError for each; see `Client.next_many`."""
         counts = [1] * len(uids) if counts is None else counts
-        return (await self._run(uids, counts, deadline, _attempts.NextMany())).many()
+        return (await self._run(uids, counts, deadline, _methods.NextMany())).many()
 
     async def current(self, uid: int, *, deadline: float | None = None) -> Current:
         """Reads the last number of a uid; see `Client.current`."""
-        return (await self._run([uid], [1], deadline, _attempts.CurrentOne())).one()
+        return (await self._run([uid], [1], deadline, _methods.CurrentOne())).one()
 
     async def current_many(self, uids: Sequence[int], *, deadline: float | None = None) -> list[Current | SeqError]:
         """Reads the last number of each uid; see `Client.current_many`."""
-        return (await self._run(uids, [1] * len(uids), deadline, _attempts.CurrentMany())).many()
+        return (await self._run(uids, [1] * len(uids), deadline, _methods.CurrentMany())).many()
 
     async def _run(
-        self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, method: _attempts.Method[Result]
+        self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, method: _methods.Method[Result]
     ) -> Call[Result]:
         self._enter()
         self._check_open()
         call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, method)
         if call.is_outside:
-            await self._fetch_routes(call.remaining)
-        while attempts := call.round():
-            outcomes = await asyncio.gather(*map(self._send, attempts))
-            for attempt, outcome in zip(attempts, outcomes, strict=True):
-                if isinstance(outcome, grpc.RpcError):
-                    if self._closed:
-                        # Cancelled by `close`: the request may have reached the server.
-                        raise ClientClosed(may_have_applied=True) from outcome
-                    call.on_failure(attempt, outcome)
-                else:
-                    call.on_response(attempt, outcome)
-            if wait := call.pause():
-                await asyncio.sleep(wait)
+            await self._fetch_routes(uids, call.remaining)
+        await self._drive(call, call.start())
         return call
+
+    async def _drive(self, call: Call[Result], steps: list[Step]) -> None:
+        """Executes steps, and those that follow."""
+        while steps:
+            if len(steps) > 1:
+                await asyncio.gather(*[self._drive(call, [step]) for step in steps])
+                return
+            (step,) = steps
+            if step.wait:
+                await asyncio.sleep(step.wait)
+            attempts = call.attempts(step.group)
+            if len(attempts) > 1:
+                await asyncio.gather(*[self._drive_attempt(call, attempt) for attempt in attempts])
+                return
+            steps = [following for attempt in attempts for following in await self._outcome(call, attempt)]
+
+    async def _drive_attempt(self, call: Call[Result], attempt: Attempt) -> None:
+        await self._drive(call, await self._outcome(call, attempt))
+
+    async def _outcome(self, call: Call[Result], attempt: Attempt) -> list[Step]:
+        outcome = await self._request(attempt.connection, attempt.method, attempt.request, attempt.timeout)
+        if not isinstance(outcome, grpc.RpcError):
+            return call.on_response(attempt, outcome)
+        if self._closed:
+            # Cancelled by `close`: the request may have reached the server.
+            raise ClientClosed(may_have_applied=True) from outcome
+        return call.on_failure(attempt, outcome)
 
     def _enter(self) -> None:
         """Binds the client to the event loop of its first use: the connections live on it."""
@@ -122,46 +139,71 @@ class AsyncClient:
         if self._closed:
             raise ClientClosed
 
-    async def _send(self, attempt: Attempt) -> Message | grpc.RpcError:
-        return await self._request(attempt.addr, attempt.method, attempt.request, attempt.timeout)
-
-    async def _request(self, addr: str, method: str, request: Message, timeout: float) -> Message | grpc.RpcError:
+    async def _request(self, connection: Connection, method: str, request: Message, timeout: float) -> Message | grpc.RpcError:
         try:
-            response = await self._method(addr, method)(request, timeout=timeout)
+            response = await self._method(connection, method)(request, timeout=timeout)
         except grpc.RpcError as error:
             return error
+        except asyncio.CancelledError as error:
+            # `close` cancels requests as a cancelled task does.
+            if self._closed and not _is_cancelled():
+                raise ClientClosed(may_have_applied=method != "GetRoutes") from error
+            raise
         assert isinstance(response, Message)
         return response
 
-    def _method(self, addr: str, name: str) -> grpc.aio.UnaryUnaryMultiCallable[Any, Any]:
+    def _method(self, connection: Connection, name: str) -> grpc.aio.UnaryUnaryMultiCallable[Any, Any]:
         self._check_open()
-        method = self._methods.get((addr, name))
+        method = self._methods.get((connection, name))
         if method is None:
-            channel = self._channels.get(addr)
+            channel = self._channels.get(connection)
             if channel is None:
-                channel = self._channels[addr] = grpc.aio.insecure_channel(addr, options=OPTIONS)
-            method = self._methods[addr, name] = channel.unary_unary(
+                channel = self._channels[connection] = grpc.aio.insecure_channel(connection[0], options=OPTIONS)
+            method = self._methods[connection, name] = channel.unary_unary(
                 f"/seqsvr.v1.SequenceService/{name}",
                 request_serializer=serialize,
                 response_deserializer=METHODS[name].FromString,
             )
         return method
 
-    async def _fetch_routes(self, deadline: float) -> None:
-        """Fetches the routes from the seeds; does nothing within MIN_REFRESH_INTERVAL of the last time."""
+    async def _fetch_routes(self, uids: Sequence[int], deadline: float) -> None:
+        """Fetches the routes of uids from the seeds; does nothing within MIN_REFRESH_INTERVAL of the last time."""
         async with self._fetch_lock:
             routes = self._shared.routes
             recent = self._fetched_at is not None and time.monotonic() - self._fetched_at < MIN_REFRESH_INTERVAL
             if recent and routes.sets:
                 return
-            fetch = RouteFetch(routes, self._seeds, deadline)
-            wait: float | None = 0.0
-            while wait is not None:
+            fetch = RouteFetch(routes, self._seeds, uids, deadline)
+            while True:
+                await self._fetch_round(fetch)
+                wait = fetch.end_round()
+                if wait is None:
+                    break
                 await asyncio.sleep(wait)
-                requests = [self._request(seed, "GetRoutes", pb.GetRoutesRequest(), fetch.timeout) for seed in self._seeds]
-                responses = await asyncio.gather(*requests)
-                self._check_open()
-                wait = fetch.done(
-                    response for response in responses if isinstance(response, pb.GetRoutesResponse | grpc.RpcError)
-                )
             self._fetched_at = time.monotonic()
+
+    async def _fetch_round(self, fetch: RouteFetch) -> None:
+        fetch.start_round()
+        request = pb.GetRoutesRequest()
+        seeds = {
+            asyncio.create_task(self._request((seed, 0), "GetRoutes", request, fetch.timeout)): seed for seed in self._seeds
+        }
+        pending = set(seeds)
+        try:
+            while patience := fetch.patience:
+                done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    response = task.result()
+                    self._check_open()
+                    assert isinstance(response, pb.GetRoutesResponse | grpc.RpcError)
+                    fetch.on_response(seeds[task], response)
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task itself is cancelled; always False before Python 3.11, which has no such query."""
+    task = asyncio.current_task()
+    return sys.version_info >= (3, 11) and task is not None and task.cancelling() > 0

@@ -1,29 +1,41 @@
 """State machine of a call, without any I/O: targets of its attempts, handling of responses and failures, retries.
 
-`Client` and `AsyncClient` drive a `Call`: they send each `Attempt` of a `round`, pass the response or the failure back, and
-sleep for `pause` seconds, until a round is empty. Only retryable failures are retried; numbers of a lost attempt are a gap,
-no other caller gets them.
+`Client` and `AsyncClient` drive a `Call`: each `Step` is to be executed after its wait and yields `Attempt`s to send, and the
+response to each attempt, or its failure, yields the steps that follow. A call without steps or attempts is complete. Steps
+are independent: items of a set that is down hold up no others. Only retryable failures are retried; numbers of a lost
+attempt are a gap, no other caller gets them.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from seqsvr import _results
-from seqsvr._budget import Budget, backoff
-from seqsvr._errors import BadAnswer, CountOutOfRange, DeadlineExceeded, Refused, SeqError, UidOutside, Unreachable
+from seqsvr._budget import Suspects, backoff
+from seqsvr._errors import (
+    BadAnswer,
+    ConnectError,
+    CountOutOfRange,
+    DeadlineExceeded,
+    Refused,
+    SeqError,
+    SetUnavailable,
+    UidOutside,
+    Unreachable,
+)
+from seqsvr._methods import Item, Method
 from seqsvr._proto import route_pb2
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
-from seqsvr._routes import Routes, SetRoutes
+from seqsvr._routes import NO_ROUTE, KnownSet, Route, Routes
 
 DEADLINE = 5.0
 """Default timeout of a call, in seconds: longer than the sections of a lost host wait for their next owner."""
@@ -36,8 +48,9 @@ MAX_ITEMS = 10_000
 
 DOMAIN = "seqsvr"
 
+logger = logging.getLogger("seqsvr")
+
 Result = TypeVar("Result", Allocation, Current)
-Result_co = TypeVar("Result_co", Allocation, Current, covariant=True)
 
 
 @dataclass
@@ -45,44 +58,61 @@ class Shared:
     """State shared by all calls of a client."""
 
     routes: Routes = field(default_factory=Routes)
-    budget: Budget = field(default_factory=Budget)
+    suspects: Suspects = field(default_factory=Suspects)
 
 
 @dataclass
-class Attempt:
-    """A request to send, its target, and its items."""
+class Group:
+    """Items without a result that are sent one part after the other, in order.
 
-    addr: str
-    method: str
-    request: Message
-    timeout: float
-    items: list[int]
-
-
-class ManyResponse(Protocol):
-    """Common fields of responses to batches."""
-
-    @property
-    def errors(self) -> Sequence[pb.ItemError]: ...
-    @property
-    def routes(self) -> route_pb2.Routes: ...
-    def HasField(self, name: str) -> bool: ...
-
-
-@dataclass
-class _Item:
-    uid: int
-    count: int
-    lost: int = 0
-
-
-@dataclass
-class _Group:
-    """Items of one owner, in order: all items of a uid are in one group."""
+    Initially those of one owner: all items of a uid are in one group until one of them is retried.
+    made: number of attempts for these items.
+    excluded: the address that failed last.
+    """
 
     items: list[int]
     made: int = 0
     excluded: str | None = None
+
+
+@dataclass
+class Step:
+    """A group whose next attempt is due in `wait` seconds."""
+
+    group: Group
+    wait: float = 0.0
+
+
+Connection = tuple[str, int]
+"""The address, and the id of the set that the node forwards to; 0 for requests that its own set handles."""
+
+
+@dataclass
+class Attempt:
+    """A request to send, and its target.
+
+    target: the set of the node at `addr`.
+    set: the set that the items are in by the client's routes. Another one than `target` if the request is to be forwarded;
+        `target` if the client does not know it.
+    timeout: in seconds.
+    items: indexes of its items.
+    epochs: the epochs of their routes.
+    """
+
+    addr: str
+    target: KnownSet
+    set: KnownSet
+    method: str
+    request: Message
+    timeout: float
+    items: list[int]
+    epochs: list[int]
+    group: Group
+
+    @property
+    def connection(self) -> Connection:
+        """The connection: requests that wait for another set to respond are not on the one of the target's own."""
+        return self.addr, 0 if self.set.id == self.target.id else self.set.id
 
 
 class Call(Generic[Result]):
@@ -93,11 +123,8 @@ class Call(Generic[Result]):
         self._shared = shared
         self._method: Method[Result] = method
         self._deadline_at = time.monotonic() + deadline
-        self._items = [_Item(_uid(uid), _count(uid, count)) for uid, count in zip(uids, counts, strict=True)]
+        self._items = [Item(_uid(uid), _count(uid, count)) for uid, count in zip(uids, counts, strict=True)]
         self.results: list[Result | SeqError | None] = [None] * len(self._items)
-        self._groups: list[_Group] = []
-        self._planned = False
-        self._wait: float | None = 0.0
 
     @property
     def remaining(self) -> float:
@@ -106,177 +133,229 @@ class Call(Generic[Result]):
 
     @property
     def is_outside(self) -> bool:
-        """Whether an item is outside every known set, so that the routes must be fetched again."""
-        return any(self._shared.routes.set_of(item.uid) is None for item in self._items)
+        """Whether an item is outside of all known uids, so that the routes must be fetched again."""
+        return any(self._shared.routes.space(item.uid) is None for item in self._items)
 
-    def round(self) -> list[Attempt]:
-        """The requests to send now, in parallel; empty if the call is complete."""
-        if not self._planned:
-            self._plan()
-        attempts = []
-        for group in self._groups:
-            attempt = self._attempt(group)
-            if attempt is not None:
-                attempts.append(attempt)
-        return attempts
-
-    def pause(self) -> float:
-        """Seconds to wait before the next round."""
-        wait, self._wait = self._wait, None
-        return wait or 0.0
-
-    def _plan(self) -> None:
-        self._planned = True
-        groups: dict[tuple[str, str | None], _Group] = {}
+    def start(self) -> list[Step]:
+        """The first steps: one for each owner concerned."""
+        groups: dict[tuple[int, int], Group] = {}
         for index, item in enumerate(self._items):
-            known = self._shared.routes.set_of(item.uid)
-            if known is None:
+            route = self._shared.routes.route(item.uid)
+            if route is None:
                 self.results[index] = UidOutside(item.uid)
-                continue
-            key = (known.name, known.route(item.uid).owner)
-            groups.setdefault(key, _Group([])).items.append(index)
-        for group in groups.values():
-            # Sequential: a part of MAX_ITEMS is complete before the next one is sent.
-            self._groups.append(group)
-            self._shared.budget.earn()
+            else:
+                groups.setdefault((route.set_id, route.owner), Group([])).items.append(index)
+        for set_id, _ in groups:
+            if known := self._shared.routes.sets.get(set_id):
+                known.budget.earn()
+        return [Step(group) for group in groups.values()]
 
-    def _attempt(self, group: _Group) -> Attempt | None:
-        items = [index for index in group.items if self.results[index] is None][:MAX_ITEMS]
-        if not items:
-            return None
+    def attempts(self, group: Group) -> list[Attempt]:
+        """The requests to send for a group now: the next part of its items, one for each set that they are in by now."""
         timeout = self.remaining
         if timeout <= 0:
-            self._fail(group, group.items, lambda lost: DeadlineExceeded(may_have_applied=lost > 0, attempts=group.made))
-            return None
-        uid = self._items[items[0]].uid
-        known = self._shared.routes.set_of(uid)
-        assert known is not None, "sets are never forgotten"
-        addr = self._host(known, known.route(uid).owner, group.excluded)
+            self._deadline_exceeded(group, group.items)
+            return []
+        part, group.items = group.items[:MAX_ITEMS], group.items[MAX_ITEMS:]
+        routes = [self._route(index) for index in part]
+        by_set: dict[int, list[int]] = {}
+        for position, route in enumerate(routes):
+            by_set.setdefault(route.set_id, []).append(position)
+        attempts: list[Attempt] = []
+        for positions in by_set.values():
+            # The items that are not in this part stay with the first set.
+            each = Group([], group.made, group.excluded) if attempts else group
+            items = [part[position] for position in positions]
+            attempts.append(self._attempt(each, items, [routes[position] for position in positions], timeout))
+        return attempts
+
+    def _attempt(self, group: Group, items: list[int], routes: list[Route], timeout: float) -> Attempt:
+        target, addr = self._target(routes[0], group)
         uids = [self._items[index].uid for index in items]
         counts = [self._items[index].count for index in items]
-        version = self._shared.routes.known_version(known)
-        epochs = [known.route(uid).epoch if known.uid_start <= uid < known.uid_end else 0 for uid in uids]
-        method, request = self._method.request(uids, counts, version, epochs)
-        return Attempt(addr, method, request, timeout, items)
+        epochs = [route.epoch for route in routes]
+        method, request = self._method.request(uids, counts, self._shared.routes.known_version(target), epochs)
+        known = self._shared.routes.sets.get(routes[0].set_id, target)
+        return Attempt(addr, target, known, method, request, timeout, items, epochs, group)
 
-    def _host(self, known: SetRoutes, owner: str | None, excluded: str | None) -> str:
-        """The owner unless suspect or excluded, else a random host that is neither, else any that is not excluded."""
+    def _target(self, route: Route, group: Group) -> tuple[KnownSet, str]:
+        """The node of the next attempt, and its set.
+
+        A node of the route's set. A retry goes to a node of another set if none is left that could be reached: it forwards,
+        and it knows the sections that moved out of a set that is down.
+        """
+        routes, excluded = self._shared.routes, group.excluded
 
         def is_good(addr: str) -> bool:
-            return addr != excluded and not self._shared.budget.is_suspect(addr)
+            return addr != excluded and addr not in self._shared.suspects
 
-        if owner is not None and is_good(owner):
-            return owner
-        hosts = list(known.hosts)
-        random.shuffle(hosts)
-        others = [host for host in hosts if host != excluded]
-        return next(filter(is_good, hosts), (others or hosts)[0])
+        known = routes.sets.get(route.set_id)
+        if known is not None and (addr := known.good_host(route.owner, is_good)):
+            return known, addr
+        others = [each for each in routes.sets.values() if known is None or (each is not known and each.space is known.space)]
+        random.shuffle(others)
+        if known is None or not known.has_hosts or group.made > 0:
+            for other in others:
+                if addr := other.good_host(0, is_good):
+                    return other, addr
+        if known is not None:
+            others.insert(0, known)
+        for each in others:
+            if addr := each.any_host(excluded):
+                return each, addr
+        raise AssertionError("a set that is known by its seeds has an address")
 
-    def _group(self, attempt: Attempt) -> _Group:
-        return next(group for group in self._groups if attempt.items[0] in group.items)
+    def _route(self, index: int) -> Route:
+        return self._shared.routes.route(self._items[index].uid) or NO_ROUTE
 
-    def on_response(self, attempt: Attempt, response: Message) -> None:
-        """Handles a response."""
-        group = self._group(attempt)
+    def on_response(self, attempt: Attempt, response: Message) -> list[Step]:
+        """Handles a response; returns the steps that follow."""
+        group = attempt.group
         group.made += 1
         routes, decoder = self._method.decode(response)
         if routes is not None:
-            self._shared.routes.adopt(routes)
+            self._adopt(routes, attempt.addr)
         try:
             results = list(decoder(attempt.addr, [self._items[index] for index in attempt.items]))
             if len(results) != len(attempt.items):
                 raise BadAnswer(attempt.addr, "lists of other lengths than the request's")
         except BadAnswer as error:
-            bad = error
-            self._fail(group, attempt.items, lambda _: bad)
-            return
-        retries: list[tuple[int, Refused]] = []
-        for index, result in zip(attempt.items, results, strict=True):
-            item = self._items[index]
-            if isinstance(result, pb.ItemError):
-                item.lost += _is_outcome_unknown(result.reason)
-                retry_after = result.retry_after_ms / 1_000 if result.retry_after_ms else None
-                code = _code_name(result.code)
-                refused = self._refused(index, group, code, result.reason, result.message, retry_after)
-                if refused.retryable:
-                    retries.append((index, refused))
-                else:
-                    self.results[index] = refused
-            else:
+            for index in attempt.items:
+                self.results[index] = error
+            return _rest(group)
+        moved: list[int] = []
+        retries: list[tuple[int, SeqError]] = []
+        for index, epoch, result in zip(attempt.items, attempt.epochs, results, strict=True):
+            if not isinstance(result, pb.ItemError):
                 self.results[index] = result
-        if retries:
-            wait = max((refused.retry_after or 0.0 for _, refused in retries), default=None)
-            if not self._may_retry(group, wait):
-                for index, refused in retries:
-                    self.results[index] = refused
+                continue
+            self._items[index].lost += _is_outcome_unknown(result.reason)
+            if result.reason == "MOVED" and self._route(index).epoch > epoch:
+                moved.append(index)
+                continue
+            retry_after = result.retry_after_ms / 1_000 if result.retry_after_ms else None
+            failure = Failure(_code_name(result.code), result.message, result.reason, retry_after)
+            retries.append((index, self._refused(index, attempt, failure)))
+        return self._follow(group, moved) + self._retry(attempt, retries)
 
-    def on_failure(self, attempt: Attempt, error: grpc.RpcError) -> None:
-        """Handles the failure of a whole request."""
-        group = self._group(attempt)
+    def on_failure(self, attempt: Attempt, error: grpc.RpcError) -> list[Step]:
+        """Handles the failure of a whole request; returns the steps that follow."""
+        group = attempt.group
+        items = attempt.items
         group.made += 1
-        failure = _Failure(error)
-        reason, retry_after = failure.reason, failure.retry_after
-        if reason is None and failure.code in ("DEADLINE_EXCEEDED", "CANCELLED"):
-            self._add_lost(attempt.items, 1)
-            self._fail(group, group.items, lambda lost: DeadlineExceeded(may_have_applied=lost > 0, attempts=group.made))
-            return
-        if reason is None and failure.code == "UNAVAILABLE":
+        failure = Failure.of(error)
+        if not failure.reason and failure.code in ("DEADLINE_EXCEEDED", "CANCELLED"):
+            self._count_lost(items, 1)
+            self._deadline_exceeded(group, items + group.items)
+            return []
+        if not failure.reason and failure.code == "UNAVAILABLE":
             # Without a reason it is not from a server: the connection failed.
-            self._add_lost(attempt.items, 0 if failure.never_sent else 1)
-            first = group.excluded is None
-            self._shared.budget.suspect(attempt.addr)
+            self._count_lost(items, 0 if failure.never_sent else 1)
+            first, group.excluded = group.excluded is None, attempt.addr
+            self._shared.suspects.add(attempt.addr)
+            return self._retry(attempt, [(index, self._unreachable(index, attempt, failure)) for index in items], first)
+        self._count_lost(items, _is_outcome_unknown(failure.reason))
+        if failure.reason == "MOVED":
+            if len(items) == 1 and failure.set_id and failure.since is not None:
+                self._shared.routes.claim(self._items[items[0]].uid, failure.set_id, failure.since)
+            if all(self._route(index).epoch > epoch for index, epoch in zip(items, attempt.epochs, strict=True)):
+                return self._follow(group, items) + _rest(group)
+        at_once = failure.reason == "SHUTTING_DOWN" and group.excluded is None
+        if failure.reason == "SHUTTING_DOWN":
             group.excluded = attempt.addr
-            if not self._may_retry(group, None, at_once=first):
-                message = failure.message
-                self._fail(
-                    group,
-                    attempt.items,
-                    lambda lost: Unreachable(attempt.addr, message, may_have_applied=lost > 0, attempts=group.made),
-                )
-            return
-        self._add_lost(attempt.items, _is_outcome_unknown(reason or ""))
-        at_once = reason == "SHUTTING_DOWN" and group.excluded is None
-        if reason == "SHUTTING_DOWN":
-            group.excluded = attempt.addr
-        refused = [
-            self._refused(index, group, failure.code, reason or "", failure.message, retry_after) for index in attempt.items
-        ]
-        if not refused[0].retryable or not self._may_retry(group, retry_after, at_once=at_once):
-            for index, each in zip(attempt.items, refused, strict=True):
-                self.results[index] = each
+        return self._retry(attempt, [(index, self._refused(index, attempt, failure)) for index in items], at_once)
 
-    def _may_retry(self, group: _Group, at_least: float | None, at_once: bool = False) -> bool:
-        wait = 0.0 if at_once else backoff(group.made, at_least)
-        if wait >= self.remaining or not self._shared.budget.spend():
-            return False
-        self._wait = max(self._wait or 0.0, wait)
-        return True
+    def _follow(self, group: Group, moved: list[int]) -> list[Step]:
+        """Retries items of which newer routes are known than those that sent them: at once, and without a budget.
 
-    def _add_lost(self, items: Sequence[int], lost: int) -> None:
+        The epoch of an item's route grows with each of these retries, so they end.
+        """
+        return [Step(Group(moved, group.made))] if moved else []
+
+    def _retry(self, attempt: Attempt, retries: Iterable[tuple[int, SeqError]], at_once: bool = False) -> list[Step]:
+        """The steps that retry items, for each set with its own backoff and budget; an item that has none fails.
+
+        Includes the items of the group that were not sent yet: they follow those of their own set.
+        """
+        group = attempt.group
+        steps: list[Step] = []
+        by_set: dict[int, list[tuple[int, SeqError]]] = {}
+        for index, error in retries:
+            if error.retryable:
+                by_set.setdefault(self._set_of(index, error), []).append((index, error))
+            else:
+                self.results[index] = error
+        for set_id, failed in by_set.items():
+            hints = [error.retry_after or 0.0 for _, error in failed if isinstance(error, Refused)]
+            wait = 0.0 if at_once else backoff(group.made, max(hints, default=None))
+            known = self._shared.routes.sets.get(set_id, attempt.set)
+            if wait >= self.remaining or not known.budget.spend():
+                for index, error in failed:
+                    self.results[index] = error
+                continue
+            items = [index for index, _ in failed]
+            excluded = None
+            if set_id == attempt.set.id:
+                items, group.items, excluded = items + group.items, [], group.excluded
+            steps.append(Step(Group(items, group.made, excluded), wait))
+        return steps + _rest(group)
+
+    def _set_of(self, index: int, error: SeqError) -> int:
+        """The set that failed an item: the one that the refusal names, or that the item is in."""
+        named = error.set_id if isinstance(error, SetUnavailable) else 0
+        return named if named in self._shared.routes.sets else self._route(index).set_id
+
+    def _adopt(self, routes: route_pb2.Routes, addr: str) -> None:
+        try:
+            self._shared.routes.adopt(routes)
+        except ConnectError as error:
+            # The response itself is valid.
+            logger.warning("routes in a response of %s were not adopted: %s", addr, error)
+
+    def _count_lost(self, items: Iterable[int], lost: int) -> None:
         for index in items:
             self._items[index].lost += lost
 
-    def _fail(self, group: _Group, items: Sequence[int], error: Callable[[int], SeqError]) -> None:
-        for index in items:
-            if self.results[index] is None:
-                self.results[index] = error(self._items[index].lost)
+    def _unreachable(self, index: int, attempt: Attempt, failure: Failure) -> Unreachable:
+        lost = self._items[index].lost > 0
+        return Unreachable(attempt.addr, failure.message, may_have_applied=lost, attempts=attempt.group.made)
 
-    def _refused(self, index: int, group: _Group, code: str, reason: str, message: str, retry_after: float | None) -> Refused:
-        item = self._items[index]
-        if reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", "OWNER_UNREACHABLE"):
-            # Another node could not reach the owner: a direct request would most likely time out as well.
-            known = self._shared.routes.set_of(item.uid)
-            owner = known.route(item.uid).owner if known else None
+    def _deadline_exceeded(self, group: Group, items: Iterable[int]) -> None:
+        for index in items:
+            lost = self._items[index].lost > 0
+            self.results[index] = DeadlineExceeded(may_have_applied=lost, attempts=group.made)
+
+    def _refused(self, index: int, attempt: Attempt, failure: Failure) -> Refused:
+        """The error of an item that a server refused. Marks its owner suspect if the server could not reach it."""
+        item, route = self._items[index], self._route(index)
+        if failure.reason in ("OWNER_TIMED_OUT", "OWNER_CONNECTION_LOST", "OWNER_UNREACHABLE"):
+            # A direct request would most likely time out as well.
+            owner = self._shared.routes.owner(route)
             if owner is not None:
-                self._shared.budget.suspect(owner)
-        return Refused(
+                self._shared.suspects.add(owner)
+        lost, made = item.lost > 0, attempt.group.made
+        if failure.reason != "SET_UNAVAILABLE":
+            return Refused(
+                item.uid,
+                failure.message,
+                code=failure.code,
+                reason=failure.reason,
+                retry_after=failure.retry_after,
+                may_have_applied=lost,
+                attempts=made,
+            )
+        # An item of a batch does not name the set; the routes do, unless they are older than those of the server.
+        set_id = failure.set_id or (0 if route.set_id == attempt.target.id else route.set_id)
+        known = self._shared.routes.sets.get(set_id)
+        return SetUnavailable(
             item.uid,
-            message,
-            code=code,
-            reason=reason,
-            retry_after=retry_after,
-            may_have_applied=item.lost > 0,
-            attempts=group.made,
+            failure.message,
+            set_id=set_id,
+            set_name=known.name if known else "",
+            code=failure.code,
+            retry_after=failure.retry_after,
+            may_have_applied=lost,
+            attempts=made,
         )
 
     def one(self) -> Result:
@@ -300,110 +379,57 @@ class Call(Generic[Result]):
         return results
 
 
-Decoder = Callable[[str, Sequence[_Item]], Iterator[Result_co | pb.ItemError]]
-"""Decodes the results of the items, in order; the address is the server's."""
+@dataclass(frozen=True)
+class Failure:
+    """A failed request, or a refused item.
+
+    code: the gRPC code, as `"UNAVAILABLE"`.
+    reason: in capitals; empty if it is not the sequence service's own.
+    retry_after: seconds after which the server expects a retry to succeed.
+    set_id: id of the set that the refusal names; 0 if it names none.
+    since: epoch since which the section is there; None if the refusal states none.
+    never_sent: whether no connection could be established; otherwise the request may have been sent.
+    """
+
+    code: str
+    message: str
+    reason: str = ""
+    retry_after: float | None = None
+    set_id: int = 0
+    since: int | None = None
+    never_sent: bool = False
+
+    @staticmethod
+    def of(error: grpc.RpcError) -> Failure:
+        """The failure of a request."""
+        code = error.code()
+        message = error.details() or (code.name if code else "UNKNOWN")
+        reason, retry_after, set_id, since = "", None, 0, None
+        metadata: Any = error.trailing_metadata() or ()
+        for value in (value for key, value in metadata if key == "grpc-status-details-bin"):
+            for detail in status_pb2.Status.FromString(value).details:
+                info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+                if detail.Unpack(info) and info.domain == DOMAIN:
+                    reason = info.reason
+                    set_id, since = _number(info.metadata.get("set")) or 0, _number(info.metadata.get("since"))
+                elif detail.Unpack(retry):
+                    retry_after = retry.retry_delay.ToMicroseconds() / 1e6
+        # The text of grpcio.
+        never_sent = message.startswith("failed to connect to all addresses")
+        return Failure(code.name if code else "UNKNOWN", message, reason, retry_after, set_id, since, never_sent)
 
 
-class Method(Protocol[Result_co]):
-    """An RPC: encodes its request and decodes its response."""
-
-    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """The method and the request."""
-        ...
-
-    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Result_co]]:
-        """The newer routes in a response, and the decoder of its results."""
-        ...
+def _rest(group: Group) -> list[Step]:
+    """The step of the items that were not sent yet."""
+    return [Step(group)] if group.items else []
 
 
-class Next:
-    """Allocates numbers of one uid."""
-
-    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Method`."""
-        return "Next", pb.NextRequest(uid=uids[0], count=counts[0], route_version=version, epoch=epochs[0])
-
-    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Allocation]]:
-        """See `Method`."""
-        assert isinstance(response, pb.NextResponse)
-        value, prev, epoch, lost = response.value, response.prev, response.epoch, response.lost
-
-        def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation]:
-            yield _results.allocation(addr, value, prev, epoch, items[0].count, items[0].lost + lost)
-
-        return _routes(response), read
-
-
-class NextMany:
-    """Allocates numbers of many uids."""
-
-    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Method`."""
-        counts = [] if all(count == 1 for count in counts) else counts
-        return "NextMany", pb.NextManyRequest(uids=uids, counts=counts, route_version=version, known_epochs=epochs)
-
-    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Allocation]]:
-        """See `Method`."""
-        assert isinstance(response, pb.NextManyResponse)
-
-        def read(addr: str, items: Sequence[_Item]) -> Iterator[Allocation | pb.ItemError]:
-            errors = {error.index: error for error in response.errors}
-            lost = dict(zip(response.lost.indexes, response.lost.attempts, strict=False))
-            lists = zip(response.values, response.prevs, response.epochs, strict=False)
-            for index, ((value, prev, epoch), item) in enumerate(zip(lists, items, strict=False)):
-                if index in errors:
-                    yield errors[index]
-                else:
-                    yield _results.allocation(addr, value, prev, epoch, item.count, item.lost + lost.get(index, 0))
-
-        return _routes(response), read
-
-
-class CurrentOne:
-    """Reads the last number of one uid."""
-
-    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Method`."""
-        return "Current", pb.CurrentRequest(uid=uids[0], route_version=version, epoch=epochs[0])
-
-    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Current]]:
-        """See `Method`."""
-        assert isinstance(response, pb.CurrentResponse)
-        value, exactness, epoch = response.value, response.exactness, response.epoch
-
-        def read(addr: str, items: Sequence[_Item]) -> Iterator[Current]:
-            yield _results.current(addr, value, exactness, epoch)
-
-        return _routes(response), read
-
-
-class CurrentMany:
-    """Reads the last numbers of many uids."""
-
-    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
-        """See `Method`."""
-        return "CurrentMany", pb.CurrentManyRequest(uids=uids, route_version=version)
-
-    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Current]]:
-        """See `Method`."""
-        assert isinstance(response, pb.CurrentManyResponse)
-
-        def read(addr: str, items: Sequence[_Item]) -> Iterator[Current | pb.ItemError]:
-            errors = {error.index: error for error in response.errors}
-            lists = zip(response.values, response.exactness, response.epochs, strict=False)
-            for index, ((value, exactness, epoch), _) in enumerate(zip(lists, items, strict=False)):
-                if index in errors:
-                    yield errors[index]
-                else:
-                    yield _results.current(addr, value, exactness, epoch)
-
-        return _routes(response), read
-
-
-def _routes(
-    response: pb.NextResponse | pb.NextManyResponse | pb.CurrentResponse | pb.CurrentManyResponse,
-) -> route_pb2.Routes | None:
-    return response.routes if response.HasField("routes") else None
+def _number(text: str | None) -> int | None:
+    """An unsigned 64-bit number in a refusal's metadata; None if it is none."""
+    if text is None or not (text.isascii() and text.isdigit() and len(text) <= 20):
+        return None
+    number = int(text)
+    return number if number < 2**64 else None
 
 
 def _uid(uid: int) -> int:
@@ -429,28 +455,3 @@ def _is_outcome_unknown(reason: str) -> int:
 
 def _code_name(code: int) -> str:
     return next((each.name for each in grpc.StatusCode if each.value[0] == code), "UNKNOWN")
-
-
-class _Failure:
-    """Status, reason and retry hint of a failed request."""
-
-    def __init__(self, error: grpc.RpcError) -> None:
-        code = error.code()
-        self.code: str = code.name if code is not None else "UNKNOWN"
-        self.message: str = error.details() or self.code
-        self.reason: str | None = None
-        self.retry_after: float | None = None
-        # The text of grpcio if no connection could be established; with any other the request may have been sent.
-        self.never_sent = self.message.startswith("failed to connect to all addresses")
-        metadata: Any = error.trailing_metadata() or ()
-        for key, value in metadata:
-            if key == "grpc-status-details-bin":
-                self._read(value)
-
-    def _read(self, details: bytes) -> None:
-        for detail in status_pb2.Status.FromString(details).details:
-            info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
-            if detail.Unpack(info) and info.domain == DOMAIN:
-                self.reason = info.reason
-            elif detail.Unpack(retry):
-                self.retry_after = retry.retry_delay.ToMicroseconds() / 1e6

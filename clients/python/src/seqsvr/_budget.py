@@ -1,4 +1,4 @@
-"""Retries: a budget for all calls of a client, and a jittered backoff for each."""
+"""Retries: a budget for all calls to a set, a jittered backoff for each call, and the nodes that could not be reached."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ SUSPECT_FOR = 1.0
 
 
 class Budget:
-    """The retries that a client may still make, and the nodes that it could not reach recently. Thread-safe."""
+    """The retries that a client may still make to one set: a set that is down spends its own only. Thread-safe."""
 
     def __init__(self) -> None:
         """Starts full."""
         self._lock = threading.Lock()
         self._saved = MAX_SAVED_RETRIES
         self._updated_at = time.monotonic()
-        self._suspects: dict[str, float] = {}
 
     def earn(self) -> None:
         """Counts a call, on its first attempt."""
@@ -52,21 +51,25 @@ class Budget:
             self._saved -= 1
             return True
 
-    def suspect(self, addr: str) -> None:
-        """Marks an address suspect: it could not be reached just now."""
-        with self._lock:
-            self._suspects[addr] = time.monotonic() + SUSPECT_FOR
 
-    def is_suspect(self, addr: str) -> bool:
-        """Whether an address could not be reached recently."""
-        if not self._suspects:
-            return False
+class Suspects:
+    """The nodes that could not be reached in the last SUSPECT_FOR seconds, by address. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._lock = threading.Lock()
+        self._until: dict[str, float] = {}
+
+    def add(self, addr: str) -> None:
+        """Marks an address suspect: it could not be reached just now."""
+        now = time.monotonic()
         with self._lock:
-            until = self._suspects.get(addr, 0.0)
-            if until <= time.monotonic():
-                self._suspects.pop(addr, None)
-                return False
-            return True
+            self._until = {each: until for each, until in self._until.items() if until > now}
+            self._until[addr] = now + SUSPECT_FOR
+
+    def __contains__(self, addr: str) -> bool:
+        """Whether an address could not be reached recently."""
+        return self._until.get(addr, 0.0) > time.monotonic()
 
 
 def backoff(made: int, at_least: float | None) -> float:

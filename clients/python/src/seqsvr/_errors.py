@@ -74,6 +74,39 @@ class Refused(SeqError):
         self.retry_after = retry_after
 
 
+class SetUnavailable(Refused):
+    """No node of the set that the uid is in can be reached; other sets go on serving. It was retried until the deadline.
+
+    set_id: the set's id, 1 to 2**64 - 1; 0 if the server did not name it.
+    set_name: its name; empty if it is not known.
+    """
+
+    def __init__(
+        self,
+        uid: int,
+        message: str,
+        *,
+        set_id: int,
+        set_name: str,
+        code: str,
+        retry_after: float | None,
+        may_have_applied: bool,
+        attempts: int,
+    ) -> None:
+        """Raised by clients."""
+        super().__init__(
+            uid,
+            f"set {set_name or set_id or 'unknown'} is unavailable: {message}",
+            code=code,
+            reason="SET_UNAVAILABLE",
+            retry_after=retry_after,
+            may_have_applied=may_have_applied,
+            attempts=attempts,
+        )
+        self.set_id = set_id
+        self.set_name = set_name
+
+
 class Unreachable(SeqError):
     """The last attempt of a call failed in its connection, to `addr`."""
 

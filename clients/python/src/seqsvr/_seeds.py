@@ -16,6 +16,12 @@ from seqsvr._routes import Routes
 MIN_REFRESH_INTERVAL = 1.0
 """Minimum interval between fetches from the seeds for uids outside every known set, in seconds."""
 
+SEED_TIMEOUT = 1.0
+"""How long a fetch waits for the other seeds while a uid is outside of what some sent, in seconds: a connection's timeout."""
+
+SEED_GRACE = 0.1
+"""How long a fetch waits for the other seeds once all uids are known, in seconds: their sets' own tables are newer."""
+
 METHODS: dict[str, type[Message]] = {
     "Next": pb.NextResponse,
     "NextMany": pb.NextManyResponse,
@@ -39,6 +45,8 @@ OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
+    # Connections of one address are separate if they serve different sets.
+    ("grpc.use_local_subchannel_pool", 1),
     # The response to a full batch of 10,000 items, with routes.
     ("grpc.max_receive_message_length", 16 << 20),
 )
@@ -82,39 +90,68 @@ def address(url: str) -> str:
 
 
 class RouteFetch:
-    """Fetches routes from every seed until one has some, or the deadline passes."""
+    """Fetches routes from the seeds, in rounds of one request to each, until one has some or the deadline passes.
 
-    def __init__(self, routes: Routes, seeds: Sequence[str], deadline: float) -> None:
-        """Starts the deadline."""
+    A round does not wait for all of them: a set that is down delays the others by SEED_GRACE, or by SEED_TIMEOUT if a uid may
+    be of a seed that has not responded.
+    """
+
+    def __init__(self, routes: Routes, seeds: Sequence[str], uids: Sequence[int], deadline: float) -> None:
+        """Starts the deadline, in seconds. `uids` are those that the routes are needed for; none: any routes do."""
         self._routes = routes
         self._seeds = seeds
-        self._deadline_at = time.monotonic() + deadline
-        self._wait = FIRST_BACKOFF
+        self._uids = uids
+        self._started_at = time.monotonic()
+        self._deadline_at = self._started_at + deadline
+        self._backoff = FIRST_BACKOFF
+        self.start_round()
 
     @property
     def timeout(self) -> float:
         """Timeout of a request, in seconds."""
         return max(self._deadline_at - time.monotonic(), 0.001)
 
-    def done(self, responses: Iterable[pb.GetRoutesResponse | grpc.RpcError]) -> float | None:
-        """Handles one response per seed. None if the fetch is complete, else seconds to wait before the next one."""
-        starting, failed, retryable = False, "", False
-        for seed, response in zip(self._seeds, responses, strict=True):
-            if isinstance(response, grpc.RpcError):
-                failed = f"{seed} {_describe(response)}"
-                retryable = retryable or response.code() != grpc.StatusCode.UNIMPLEMENTED
-            elif response.HasField("routes"):
-                self._routes.adopt(response.routes, seed)
-            else:
-                starting = True
+    def start_round(self) -> None:
+        """Forgets the responses of the round before."""
+        self._pending = len(self._seeds)
+        self._covered_at: float | None = None
+        self._starting, self._failed, self._retryable = False, "", False
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for the next response of the round; 0 if the round is complete."""
+        now = time.monotonic()
+        until = self._deadline_at
+        if self._covered_at is not None:
+            until = min(until, self._covered_at + SEED_GRACE)
+        elif self._routes.sets:
+            until = min(until, self._started_at + SEED_TIMEOUT)
+        return max(until - now, 0.0) if self._pending else 0.0
+
+    def on_response(self, seed: str, response: pb.GetRoutesResponse | grpc.RpcError) -> None:
+        """Handles the response of one seed. Raises ConnectError if it has invalid routes."""
+        self._pending -= 1
+        if isinstance(response, grpc.RpcError):
+            self._failed = f"{seed} {_describe(response)}"
+            self._retryable = self._retryable or response.code() != grpc.StatusCode.UNIMPLEMENTED
+        elif response.HasField("routes"):
+            self._routes.adopt(response.routes, seed)
+            if self._covered_at is None and all(self._routes.space(uid) is not None for uid in self._uids):
+                self._covered_at = time.monotonic()
+        else:
+            self._starting = True
+
+    def end_round(self) -> float | None:
+        """None if the fetch is complete, else seconds to wait before the next round. Raises ConnectError."""
         if self._routes.sets:
             return None
-        self._wait = min(self._wait * 2, MAX_BACKOFF)
-        if starting and self._wait < self.timeout:
-            return self._wait
-        if starting:
+        self._backoff = min(self._backoff * 2, MAX_BACKOFF)
+        if self._starting and self._backoff < self.timeout:
+            return self._backoff
+        if self._starting:
             raise ConnectError("the seeds respond, but have no routes yet", retryable=True)
-        raise ConnectError(f"no seed answered; {failed}", retryable=retryable)
+        failed = self._failed or f"{', '.join(self._seeds)} did not respond before the deadline"
+        raise ConnectError(f"no seed answered; {failed}", retryable=self._retryable or not self._failed)
 
 
 def _describe(error: grpc.RpcError) -> str:

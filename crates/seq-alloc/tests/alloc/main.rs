@@ -3,8 +3,10 @@
 mod batched;
 mod books;
 mod ceilings;
+mod departures;
 mod forwarding;
 mod handover;
+mod other_sets;
 mod session;
 mod store;
 mod strangers;

@@ -88,7 +88,7 @@ async fn a_store_that_lost_what_it_answered_is_not_served_from() {
         assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
         let old = match between {
             u64::MAX => {
-                Store::new("test", Layout::new(0..100 * u64::from(SECTIONS), 100).unwrap()).state.lock().clone()
+                Store::only("test", Layout::new(0..100 * u64::from(SECTIONS), 100).unwrap()).state.lock().clone()
             }
             _ => world.store.state.lock().clone(),
         };
@@ -141,7 +141,7 @@ async fn the_leader_is_found_by_way_of_a_follower() {
 #[tokio::test]
 async fn a_store_of_another_set_is_not_served_from() {
     let mut world = World::new();
-    let other = Store::new("test", Layout::new(0..77, 7).unwrap());
+    let other = Store::only("test", Layout::new(0..77, 7).unwrap());
     world.spec = spec(&[other.serve(&world.group)]);
     let node = world.start("a1");
     until("the store is asked", || other.incarnation("a1").is_some()).await;

@@ -6,16 +6,23 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use seq_core::arbiter::PlannedHandover;
+use seq_core::arbiter::{Departure, PlannedHandover};
+use seq_core::directory::{Claim, ClaimRun};
 use seq_core::high_water::Mark;
+use seq_core::layout::SectionRun;
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{Grant, OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Reassign, Registration, Residence, SetDefinition, State, Transfer,
+    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration, Residence,
+    SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
-use seq_core::{HandoverId, Incarnation, Layout, Liveness, NodeId, Revision, RouteVersion, SectionId, Seq};
+use seq_core::{
+    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId,
+    Seq, SetId,
+};
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::reason::{Reason, key};
@@ -50,23 +57,34 @@ pub(crate) struct Store {
     /// Raise calls that came in, held ones included.
     pub(crate) raise_calls: Arc<AtomicUsize>,
     pub(crate) calls: Arc<AtomicUsize>,
+    /// Departures that came in.
+    pub(crate) departures: Arc<AtomicUsize>,
     /// Sections that should be moved.
     handovers: Arc<Mutex<Vec<PlannedHandover>>>,
+    /// The store of another set at which sections arrive as they depart; `None`: they are on their way.
+    arrive_at: Arc<Mutex<Option<Store>>>,
     /// Set on a follower: the address of the leader.
     leader: Option<String>,
 }
 
 impl Store {
-    pub(crate) fn new(set: &str, layout: Layout) -> Store {
+    /// The store of a cluster's only set.
+    pub(crate) fn only(set: &str, layout: Layout) -> Store {
+        Store::new(SetDefinition::only(set, layout))
+    }
+
+    pub(crate) fn new(definition: SetDefinition) -> Store {
         let mut state = State::default();
-        let defined = state.apply(&Command::DefineSet(SetDefinition::only(set, layout)));
+        let defined = state.apply(&Command::DefineSet(definition));
         assert_eq!(defined, Answer::SetDefined(Ok(())));
         Store {
             state: Arc::new(Mutex::new(state)),
             mode: Arc::new(watch::Sender::new(Mode::Serve)),
             raise_calls: Arc::default(),
             calls: Arc::default(),
+            departures: Arc::default(),
             handovers: Arc::default(),
+            arrive_at: Arc::default(),
             leader: None,
         }
     }
@@ -79,6 +97,16 @@ impl Store {
     /// Serves on a port of the kernel's choice.
     pub(crate) fn serve(&self, group: &TaskGroup) -> SocketAddr {
         serve(ControlServiceServer::new(self.clone()), group)
+    }
+
+    /// Serves a service of the test's own, of no node of the set.
+    pub(crate) fn serve_beside<S>(&self, service: S, group: &TaskGroup) -> SocketAddr
+    where
+        S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        serve(service, group)
     }
 
     /// Registers a node that answers with a service of the test's own.
@@ -149,6 +177,113 @@ impl Store {
         *self.handovers.lock() = sections.map(one).collect();
     }
 
+    /// The set's id.
+    pub(crate) fn id(&self) -> SetId {
+        self.state.lock().set.as_ref().expect("it is defined").id
+    }
+
+    /// Learns the addresses of another set's nodes.
+    pub(crate) fn learn(&self, other: &Store) {
+        let facts = {
+            let state = other.state.lock();
+            let set = state.set.as_ref().expect("it is defined");
+            SetFacts {
+                id: set.id,
+                lineage: state.lineage,
+                revision: state.revision,
+                name: set.name.clone(),
+                stores: Vec::new(),
+                allocs: state.nodes().map(|(_, node)| node.addr.clone()).collect(),
+                closing: false,
+            }
+        };
+        let learned = LearnDirectory { claims: Vec::new(), sets: vec![facts] };
+        let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
+        assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
+    }
+
+    /// Learns that sections are in another set, whose one node has this address.
+    pub(crate) fn place(&self, sections: Range<u32>, set: SetId, since: Epoch, addr: SocketAddr) {
+        let facts = SetFacts {
+            id: set,
+            lineage: Lineage::default(),
+            revision: Revision(1),
+            name: format!("set{set}"),
+            stores: Vec::new(),
+            allocs: vec![addr.to_string()],
+            closing: false,
+        };
+        let run = SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start };
+        let claims = vec![ClaimRun { sections: run, claim: Claim { since, set } }];
+        let learned = LearnDirectory { claims, recalled: false, sets: vec![facts] };
+        let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
+        assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
+    }
+
+    /// Begins a migration of sections to another set.
+    pub(crate) fn migrate(&self, sections: Range<u32>, to: &Store) -> MigrationId {
+        let to = to.id();
+        let mut state = self.state.lock();
+        let id = MigrationId(u64::from(sections.start) + 1);
+        let layout = &state.set.as_ref().expect("it is defined").layout;
+        let layout_id = layout.id_of(SectionId(sections.end - 1)).expect("a section");
+        let runs = vec![SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start }];
+        let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
+        let start = StartMigration { id, to, lineage: state.lineage, layout_id, runs, pace };
+        assert_eq!(state.apply(&Command::StartMigration(start)), Answer::MigrationStarted(Ok(id)));
+        id
+    }
+
+    /// Has the owners of sections hand them over to a node of another set.
+    pub(crate) fn plan_departures(&self, sections: Range<u32>, migration: MigrationId, to: &Store, node: &str) {
+        let departure = |state: &State| {
+            let (to, incarnation) = life_of(state, node).expect("the node registered");
+            let (set, addr) = (state.set.as_ref().unwrap().id, state.node(to).unwrap().addr.clone());
+            (to, incarnation, Arc::new(Departure { set, lineage: state.lineage, migration, addr }))
+        };
+        let (to, incarnation, departure) = departure(&to.state.lock());
+        let state = self.state.lock();
+        let one = |section: u32| {
+            let Residence { epoch, owner, .. } = record(&state, section);
+            let (section, from, departure) = (SectionId(section), owner.unwrap(), Some(departure.clone()));
+            PlannedHandover { section, epoch, from, to, incarnation, departure }
+        };
+        *self.handovers.lock() = sections.map(one).collect();
+    }
+
+    /// Has sections arrive at another set as they depart, and those that departed before.
+    pub(crate) fn arrive_at(&self, other: &Store) {
+        *self.arrive_at.lock() = Some(other.clone());
+        self.deliver(other);
+    }
+
+    /// Delivers everything that departed to its set.
+    fn deliver(&self, to: &Store) {
+        let state = self.state.lock();
+        let set = state.set.as_ref().expect("it is defined");
+        for (section, record) in state.sections.known() {
+            let SectionRecord::Departed(tombstone) = *record else { continue };
+            let one = Arriving {
+                section,
+                epoch: tombstone.epoch,
+                max_seq: tombstone.max_seq,
+                handover_id: tombstone.handover_id,
+                node: tombstone.to.node,
+                incarnation: tombstone.to.incarnation,
+                migration: tombstone.by,
+            };
+            let arrive = Arrive {
+                from: set.id,
+                from_lineage: state.lineage,
+                to_lineage: tombstone.to.lineage,
+                layout_id: set.layout.id_of(section).expect("a section"),
+                sections: vec![one],
+            };
+            let answer = to.state.lock().apply(&Command::Arrive(arrive));
+            assert!(matches!(answer, Answer::Arrived(Ok(_))), "{answer:?}");
+        }
+    }
+
     /// Commits a handover of a section, as its owner requested under this attempt.
     pub(crate) fn commit(&self, section: u32, to: &str, handover_id: u64) {
         let mut state = self.state.lock();
@@ -175,8 +310,10 @@ impl Store {
             ceiling: record.max_seq,
             handover_id: record.handover_id,
         };
-        let stands =
-            |one: &&PlannedHandover| one.from == session.node && record(&state, one.section.0).epoch == one.epoch;
+        let stands = |one: &&PlannedHandover| {
+            let record = state.sections.resident(one.section);
+            one.from == session.node && record.is_some_and(|record| record.epoch == one.epoch)
+        };
         let wanted = self.handovers.lock();
         let leaving = state.node(session.node).is_some_and(|node| node.leaving);
         (&OwnershipUpdate {
@@ -266,6 +403,8 @@ fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
         CommandRefusal::OtherRenewal { current, .. } => (Reason::OtherRenewal, current.0),
         CommandRefusal::UnknownNode { .. } => return Reason::UnknownNode.status(refusal.to_string()),
         CommandRefusal::StoreBehind { .. } => return Reason::StoreBehind.status(refusal.to_string()),
+        CommandRefusal::OtherOwnership { .. } => return Reason::OtherOwnership.status(refusal.to_string()),
+        CommandRefusal::BetweenSets(between) => return Reason::between_sets(between).status(refusal.to_string()),
         _ => return Status::failed_precondition(refusal.to_string()),
     };
     let addr = addr.unwrap_or_default().to_owned();
@@ -326,8 +465,13 @@ impl ControlService for Store {
         let request = request.into_inner();
         let session = control::session(request.node_id, request.incarnation)?;
         let depart = Command::Depart(control::depart(session, &request, &self.layout())?);
+        self.departures.fetch_add(1, SeqCst);
         let Answer::Departed(answer) = self.apply(&depart)? else { unreachable!() };
         let made = answer.map_err(|refusal| self.refused(&refusal))?;
+        let other = self.arrive_at.lock().clone();
+        if let Some(other) = other {
+            self.deliver(&other);
+        }
         let update = Some(self.update(session, request.route_version));
         Ok(Response::new(v1::DepartResponse { ceiling: made.max_seq.0, update }))
     }
@@ -351,7 +495,7 @@ impl ControlService for Store {
     }
 }
 
-/// The record of a section, which is always in the one set there is.
+/// The record of a section, which is in this set.
 fn record(state: &State, section: u32) -> Residence {
     *state.sections.resident(SectionId(section)).expect("it is in the set")
 }

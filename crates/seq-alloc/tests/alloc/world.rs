@@ -1,4 +1,4 @@
-//! A store and nodes of one set in one process, on ports of the kernel's choice.
+//! A store and nodes of a set in one process, on ports of the kernel's choice. There may be another set beside it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,8 +7,10 @@ use std::time::Duration;
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_api::clock::Clock;
 use seq_api::service::{Allocation, Call, Item, SequenceService, Via};
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
-use seq_core::{Count, Epoch, Layout, Refusal, Seq, Uid};
+use seq_core::layout::SectionRun;
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
+use seq_core::state::{Home, SetDefinition};
+use seq_core::{Count, Epoch, Layout, Refusal, SectionId, Seq, SetId, Uid};
 use seq_gateway::grpc;
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
@@ -53,11 +55,31 @@ impl World {
 
     /// A world of a set with so many sections.
     pub(crate) fn sized(set: &str, sections: u32) -> World {
+        World::defined(SetDefinition::only(set, Layout::new(0..SIZE * u64::from(sections), SIZE as u32).unwrap()))
+    }
+
+    /// A world of a set in which only the first sections begin.
+    pub(crate) fn with_homes(set: &str, sections: u32) -> World {
+        let layout = Layout::new(0..SIZE * u64::from(SECTIONS), SIZE as u32).unwrap();
+        let SetDefinition { id, .. } = SetDefinition::only(set, layout.clone());
+        let home = |first, sections, set| Home { sections: SectionRun { first: SectionId(first), sections }, set };
+        let homes = vec![home(0, sections, id), home(sections, SECTIONS - sections, SetId(99))];
+        World::defined(SetDefinition { name: set.to_owned(), id, layout, homes })
+    }
+
+    fn defined(definition: SetDefinition) -> World {
         let group = TaskGroup::new();
-        let uids = 0..SIZE * u64::from(sections);
-        let store = Store::new(set, Layout::new(uids.clone(), SIZE as u32).unwrap());
+        let (name, uids) = (definition.name.clone(), definition.layout.uids());
+        let store = Store::new(definition);
         let addr = store.serve(&group);
-        World { spec: SetSpec { name: set.to_owned(), uids, ..spec(&[addr]) }, store, group }
+        World { spec: SetSpec { name, uids, ..spec(&[addr]) }, store, group }
+    }
+
+    /// The world of another set of the same cluster, which begins without sections.
+    pub(crate) fn beside(&self, set: &str) -> World {
+        let first = self.store.state.lock().set.clone().expect("it is defined");
+        let SetDefinition { id, .. } = SetDefinition::only(set, first.layout.clone());
+        World::defined(SetDefinition { name: set.to_owned(), id, ..first })
     }
 
     /// Starts a node that renews often.
@@ -161,6 +183,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         step: STEP,
         stores: (1..).zip(stores).map(store).collect(),
         allocs: vec![alloc("a1", 11), alloc("a2", 21)],
+        genesis: Genesis::Start,
     }
 }
 

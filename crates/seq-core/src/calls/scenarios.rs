@@ -15,7 +15,7 @@ const ARRIVED: Duration = Duration::from_secs(100);
 #[test]
 fn pending_calls_decide_as_their_scenarios_state() {
     run_all("calls", || Scenario {
-        call: PendingCall::new(SECTION, 0, clocks(), Duration::ZERO, CallTimeouts::DEFAULTS),
+        call: PendingCall::new(SECTION, (0, Epoch(0)), clocks(), Duration::ZERO, CallTimeouts::DEFAULTS),
         now: Duration::ZERO,
         known: Known::default(),
         unknown: UnknownAttempts::default(),
@@ -33,6 +33,14 @@ struct Known {
     lease_here: Option<bool>,
     owner: Option<NodeId>,
     expected: bool,
+    set: SetRoute,
+}
+
+impl Known {
+    /// Where the routes have the section.
+    fn routed(&self) -> Option<Destination> {
+        self.set.other.map(Destination::Set).or(self.owner.map(Destination::Node))
+    }
 }
 
 impl OwnershipView for Known {
@@ -47,6 +55,10 @@ impl OwnershipView for Known {
     fn is_expected(&self) -> bool {
         self.expected
     }
+
+    fn set_route(&self) -> SetRoute {
+        self.set
+    }
 }
 
 /// A call with one item, and what its shell keeps.
@@ -59,19 +71,21 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// * `call hops= deadline=`: becomes pending. `clock DURATION`: time passes.
-    /// * What the node knows: `owned lease=holds` or `lease=over`, `routes owner=NODE`, `routes owner=none`, each with
-    ///   `expected` while a handover to the node is in progress.
+    /// * `call hops= deadline=`: becomes pending, with `epoch=` where the request names one. `clock DURATION`: time passes.
+    /// * What the node knows, which is of set 1: `owned lease=holds` or `lease=over`, `routes owner=NODE`, `routes
+    ///   owner=none`, each with `expected` while a handover to the node is in progress, and with `epoch=`; `routes set=SET
+    ///   epoch=` where the section is in another set.
     /// * `evaluate`, `watch`, `abandoned`.
     /// * `served` and `response`: no item stays pending; `served blocked=REFUSAL` and `response refused=REFUSAL`: some
-    ///   are not.
+    ///   are not. `response moved=SET@EPOCH`: a node refuses because the section moved there.
     /// * `epoch callers= mine= confirmed=`: the epoch to serve an item under, with the time of the newest request to
     ///   the store with a response, counted from when the call became pending.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "call" => {
                 let (hops, deadline) = (command.get("hops"), command.get("deadline"));
-                self.call = PendingCall::new(SECTION, hops, clocks(), deadline, CallTimeouts::DEFAULTS);
+                let epoch = command.find("epoch").unwrap_or_default();
+                self.call = PendingCall::new(SECTION, (hops, epoch), clocks(), deadline, CallTimeouts::DEFAULTS);
                 self.now = Duration::ZERO;
                 self.unknown = UnknownAttempts::default();
             }
@@ -85,11 +99,13 @@ impl Machine for Scenario {
                     "over" => false,
                     other => command.fail(&format!("`{other}` is no state of a lease")),
                 };
-                self.known = Known { lease_here: Some(lease), owner: None, expected: false };
+                self.known = Known { lease_here: Some(lease), ..Known::default() };
             }
             "routes" => {
-                let Owner(owner) = command.get("owner");
-                self.known = Known { lease_here: None, owner, expected: command.has("expected") };
+                let Owner(owner) = command.find("owner").unwrap_or(Owner(None));
+                let epoch = command.find("epoch").unwrap_or_default();
+                let set = SetRoute { own: SetId(1), other: command.find("set"), epoch };
+                self.known = Known { lease_here: None, owner, expected: command.has("expected"), set };
             }
             "evaluate" => {
                 let step = self.call.evaluate(self.now, &self.known);
@@ -100,11 +116,12 @@ impl Machine for Scenario {
                 *out += &self.describe_rest(rest);
             }
             "response" => {
-                let rest = self.call.on_response(self.now, command.find("refused"));
+                let moved = command.find::<Moved>("moved").map(|Moved(refusal)| refusal);
+                let rest = self.call.on_response(self.now, moved.or(command.find("refused")));
                 *out += &self.describe_rest(rest);
             }
             "watch" => {
-                let watch = self.call.watch(self.now, self.known.owner);
+                let watch = self.call.watch(self.now, (self.known.routed(), self.known.set.epoch));
                 *out += &self.describe_watch(watch);
             }
             "abandoned" => self.call.on_abandoned(),
@@ -136,6 +153,7 @@ impl Scenario {
         match step {
             Step::Serve => String::from("serve here\n"),
             Step::Forward(to) => format!("forward to node {to}\n"),
+            Step::ForwardToSet(set) => format!("forward to set {set}, under epoch {}\n", self.call.route_epoch()),
             Step::Rest(rest) => self.describe_rest(rest),
         }
     }
@@ -151,15 +169,18 @@ impl Scenario {
     fn describe_watch(&mut self, watch: Watch) -> String {
         match watch {
             Watch::Wait(wait) => describe_wait(wait),
-            Watch::Abandon(owner) => {
-                self.unknown.add(owner);
-                format!("abandon the request to node {owner}{}\n", self.attempts())
-            }
-            Watch::Refuse(owner, refusal) => {
-                self.unknown.add(owner);
-                format!("abandon the request to node {owner}{}\n{}", self.attempts(), self.refuse(refusal))
-            }
+            Watch::Abandon(to) => self.abandon(to),
+            Watch::Refuse(to, refusal) => self.abandon(to) + &self.refuse(refusal),
         }
+    }
+
+    fn abandon(&mut self, to: Destination) -> String {
+        self.unknown.add(to);
+        let to = match to {
+            Destination::Node(node) => format!("node {node}"),
+            Destination::Set(set) => format!("set {set}"),
+        };
+        format!("abandon the request to {to}{}\n", self.attempts())
     }
 
     /// As the shell: with an unknown attempt the result may not be that no number was consumed.
@@ -197,6 +218,19 @@ impl Value for Owner {
     }
 }
 
+/// The refusal because the section moved.
+struct Moved(Refusal);
+
+impl Value for Moved {
+    const WHAT: &str = "a claim, as SET@EPOCH";
+
+    fn parse(text: &str) -> Option<Moved> {
+        let (set, since) = text.split_once('@')?;
+        let (set, since) = (SetId::parse(set)?, Epoch::parse(since)?);
+        Some(Moved(Refusal::Moved { section: SECTION, set, since }))
+    }
+}
+
 /// By the name of its variant.
 impl Value for Refusal {
     const WHAT: &str = "a refusal";
@@ -211,6 +245,7 @@ impl Value for Refusal {
             "StaleEpoch" => Refusal::StaleEpoch { section, mine: Epoch(4), callers: Epoch(6) },
             "CeilingStalled" => Refusal::CeilingStalled { section },
             "ShuttingDown" => Refusal::ShuttingDown,
+            "SetUnavailable" => Refusal::SetUnavailable { section, set: SetId(2) },
             _ => return None,
         })
     }

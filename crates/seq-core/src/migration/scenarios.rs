@@ -10,8 +10,8 @@ use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use crate::id::{HandoverId, Lineage, RenewSeq, Revision};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
-    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback, SetDefinition,
-    SetFacts, SetPace, StartMigration,
+    Answer, Closing, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback,
+    SetDefinition, SetFacts, SetPace, StartMigration,
 };
 use crate::testdata::{Command, Machine, run_all};
 
@@ -49,16 +49,10 @@ fn set(own: SetId, other: SetId) -> State {
     let mut state = State::default();
     state.apply(&StoreCommand::DefineSet(SetDefinition { name: format!("s{own}"), id: own, layout, homes }));
     let name = format!("s{other}");
-    let facts = SetFacts {
-        id: other,
-        lineage: Lineage(0),
-        revision: Revision(1),
-        name,
-        stores: vec![],
-        allocs: vec![],
-        closing: false,
-    };
-    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }));
+    let (lineage, revision, stores) = (Lineage(0), Revision(1), vec![]);
+    let (allocs, closing, refuses) = (vec![], Closing::Open, vec![]);
+    let facts = SetFacts { id: other, lineage, revision, name, stores, allocs, closing, refuses };
+    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![facts] }));
     state
 }
 
@@ -177,12 +171,14 @@ impl Scenario {
 
     fn start(&mut self, command: &Command<'_>) -> String {
         let sections = SectionRun { first: SectionId(command.get("first")), sections: command.get("sections") };
+        let runs = vec![sections];
         let start = StartMigration {
+            fingerprint: self.source.fingerprint(TARGET, &runs).expect("the sets know each other"),
             id: MigrationId(command.word()),
             to: TARGET,
             lineage: self.source.lineage,
             layout_id: self.source.set.as_ref().expect("it is defined").layout.id(),
-            runs: vec![sections],
+            runs,
             pace: Pace { rate: command.get("rate"), max_pause: command.get("max-pause"), paused: false },
         };
         format!("{:?}\n", self.source.apply(&StoreCommand::StartMigration(start)))

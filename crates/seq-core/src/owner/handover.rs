@@ -142,6 +142,10 @@ pub enum Commit {
     /// Refused for good: the target's incarnation is over, or the migration or the other set takes no more. The source
     /// still owns the section.
     Refused,
+    /// Refused for a reason that may pass: the store does not know the migration, or not the lineage. A repeat that is
+    /// under way could be committed later, so the section must not be served again under this ownership: the source gives
+    /// it up, and the next ownership, which starts at the ceiling, is past every repeat.
+    Inconclusive,
     /// Refused, because the source does not own the section any more.
     Lost,
     /// No response: it may be committed.
@@ -358,11 +362,12 @@ impl Owner {
                 self.on_update(handover.session, sent, update, effects)?;
             }
             Commit::Refused if under_way => self.thaw(handover, effects),
+            Commit::Inconclusive if under_way => self.release(handover.section, handover.epoch, effects),
             Commit::Lost if under_way => {
                 self.drop_section(handover.section, handover.epoch, effects);
             }
             Commit::Unknown if under_way => effects.push(HandoverRequest::Commit(handover.clone()).into()),
-            Commit::Refused | Commit::Lost | Commit::Unknown => {}
+            Commit::Refused | Commit::Inconclusive | Commit::Lost | Commit::Unknown => {}
         }
         Ok(())
     }
@@ -438,8 +443,9 @@ impl Owner {
         }
         let held = *self.held.get(section.0 as usize).ok_or(OfferRefusal::UnknownSection { section })?;
         let routed = self.routes.as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
-        // The routes may have brought the very ownership already, with a grant that was entered, or not yet.
-        if held >= epoch || routed.epoch > epoch {
+        // The routes may have brought the very ownership already, with a grant that was entered, or not yet. One of
+        // another set is none of this node.
+        if held >= epoch || routed.epoch > epoch || (routed.epoch == epoch && routed.other_set().is_some()) {
             return Err(OfferRefusal::Past { section, epoch, handover_id });
         }
         // A section of another set comes under an epoch that only that set's log knows.

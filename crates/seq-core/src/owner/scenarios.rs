@@ -48,12 +48,14 @@ impl Machine for Scenario {
     /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
     ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
     /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
-    ///   and `no-other-candidate`. ROUTES are `version=`, `base=` where they are not the whole table, and
-    ///   `routes=SECTION:NODE@EPOCH,..`.
+    ///   and `no-other-candidate`; with `to-set=` what is planned is to nodes of that set. ROUTES are `version=`, `base=`
+    ///   where they are not the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or `set2` for a
+    ///   section that is in another set.
     /// * As a source, of the last attempt or of `attempt=`: `prepare-accepted`, `prepare-refused`, `copy-staged`,
-    ///   `copy-refused`, `commit made UPDATE`, `commit unknown`, `commit target-gone`, `commit lost`.
-    /// * As a target: `prepare OWNERSHIP attempt= incarnation=`, `stage` the same with `copy=SLOT:NUMBER,..`,
-    ///   `activate`.
+    ///   `copy-refused`, `commit made UPDATE`, `commit unknown`, `commit target-gone`, `commit migration-over`,
+    ///   `commit unknown-migration`, `commit lost`.
+    /// * As a target: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` where it comes from another set;
+    ///   `stage` the same with `copy=SLOT:NUMBER,..`; `activate`.
     /// * `owns`: shows what is served.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         let mut effects = Effects::new();
@@ -152,7 +154,8 @@ impl Scenario {
                 let commit = match command.word::<String>().as_str() {
                     "made" => Commit::Made(update(command)),
                     "unknown" => Commit::Unknown,
-                    "target-gone" => Commit::Refused,
+                    "target-gone" | "migration-over" => Commit::Refused,
+                    "unknown-migration" => Commit::Inconclusive,
                     "lost" => Commit::Lost,
                     other => command.fail(&format!("`{other}` is no outcome of a commit")),
                 };
@@ -342,13 +345,17 @@ fn routes(command: &Command<'_>) -> Option<RouteUpdate> {
 struct Routed(RouteRun);
 
 impl Value for Routed {
-    const WHAT: &str = "a route, as SECTION:NODE@EPOCH or SECTION:none@EPOCH";
+    const WHAT: &str = "a route, as SECTION:NODE@EPOCH, SECTION:none@EPOCH or SECTION:setSET@EPOCH";
 
     fn parse(text: &str) -> Option<Routed> {
         let (section, route) = text.split_once(':')?;
         let (owner, epoch) = route.split_once('@')?;
-        let owner = if owner == "none" { None } else { Some(NodeId::parse(owner)?) };
-        let route = Route::here(owner, Epoch::parse(epoch)?);
+        let epoch = Epoch::parse(epoch)?;
+        let route = match (owner, owner.strip_prefix("set")) {
+            ("none", _) => Route::here(None, epoch),
+            (_, Some(set)) => Route::away(SetId::parse(set)?, epoch),
+            _ => Route::here(Some(NodeId::parse(owner)?), epoch),
+        };
         Some(Routed(RouteRun { first: SectionId::parse(section)?, sections: 1, route }))
     }
 }

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{AddrProblem, SetSpec, SpecError, SpecProblem};
+use super::{AddrProblem, Genesis, SetSpec, SpecError, SpecProblem};
 use crate::layout::{Layout, LayoutError};
 use crate::limits;
 
@@ -29,8 +29,9 @@ pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
     }
 }
 
-/// Compares sets: no two have a name, an address or a uid in common. Each set alone is checked by
-/// [`SetSpec::validate`]. Node names may repeat, because a node is named within its set.
+/// Compares sets of one cluster: all have the uids and the section size of the first, one of them begins with all
+/// sections and the others by [`Genesis::Create`], and no two have a name or an address in common. Each set alone is
+/// checked by [`SetSpec::validate`]. Node names may repeat, because a node is named within its set.
 ///
 /// # Errors
 /// Every problem there is, with the index of the set it is in: the later of two in `sets`.
@@ -43,9 +44,12 @@ pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
         if let Some(problem) = names.insert(set.name.clone(), &set.name, "another set".into()) {
             findings.add("name".into(), problem);
         }
-        for other in sets[..index].iter().filter(|other| overlap(set, other)) {
-            let (uids, others) = (set.uids.clone(), other.uids.clone());
-            findings.add("uids".into(), SpecProblem::Overlap { uids, other: other.name.clone(), others });
+        if let Some(problem) = layout_problem(set, &sets[0]) {
+            findings.add("uids".into(), problem);
+        }
+        let first = sets[..index].iter().find(|other| other.genesis != Genesis::Create);
+        if let Some(first) = first.filter(|_| set.genesis != Genesis::Create) {
+            findings.add("genesis".into(), SpecProblem::SecondFirst { other: first.name.clone() });
         }
         // Within a set, addresses are compared by `validate`: a set is entered after all of its own are looked up.
         let own = addrs_of(set);
@@ -62,8 +66,11 @@ pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-fn overlap(one: &SetSpec, other: &SetSpec) -> bool {
-    !one.uids.is_empty() && !other.uids.is_empty() && one.uids.start < other.uids.end && other.uids.start < one.uids.end
+fn layout_problem(set: &SetSpec, one: &SetSpec) -> Option<SpecProblem> {
+    let (uids, other, others) = (set.uids.clone(), one.name.clone(), one.uids.clone());
+    let (section_size, others_size) = (set.section_size, one.section_size);
+    let differs = (&uids, section_size) != (&others, others_size);
+    differs.then_some(SpecProblem::OtherLayout { uids, section_size, other, others, others_size })
 }
 
 /// The problems found, in order.

@@ -23,6 +23,7 @@ fn spec() -> SetSpec {
         step: 10_000,
         stores: vec![store(1), store(2), store(3)],
         allocs: vec![alloc(1), alloc(2)],
+        genesis: Genesis::Start,
     }
 }
 
@@ -64,7 +65,7 @@ fn three_sets() -> Vec<SetSpec> {
     let set = |number: u64| {
         let mut set = spec();
         set.name = format!("im-{number}");
-        set.uids = number * 1_000_000..(number + 1) * 1_000_000;
+        set.genesis = if number == 0 { Genesis::Init } else { Genesis::Create };
         for addr in set.stores.iter_mut().flat_map(|store| [&mut store.addr, &mut store.http]) {
             *addr = addr.replace("127.0.0.1", &format!("10.0.{number}.1"));
         }
@@ -270,20 +271,35 @@ fn every_problem_is_named_at_once() {
 }
 
 #[test]
-fn sets_that_overlap() {
+fn sets_of_another_layout() {
     check_many(
-        |sets| sets[1].uids = 999_999..2_000_000,
+        |sets| {
+            sets[1].uids = 1_000_000..2_000_000;
+            sets[2].section_size = 50_000;
+        },
         &expect![[r#"
-        set 1: uids: uids 999999..2000000 overlap 0..1000000 of set im-0
-    "#]],
+            set 1: uids: uids 1000000..2000000 in sections of 100000 are not 0..1000000 in sections of 100000 as in set im-0: all sets of a cluster have the same
+            set 2: uids: uids 0..1000000 in sections of 50000 are not 0..1000000 in sections of 100000 as in set im-0: all sets of a cluster have the same
+        "#]],
     );
+}
+
+#[test]
+fn two_sets_that_begin_with_all_sections() {
     check_many(
-        |sets| sets[2].uids = 0..u64::MAX,
+        |sets| sets[2].genesis = Genesis::Start,
         &expect![[r#"
-        set 2: uids: uids 0..18446744073709551615 overlap 0..1000000 of set im-0
-        set 2: uids: uids 0..18446744073709551615 overlap 1000000..2000000 of set im-1
-    "#]],
+            set 2: genesis: set im-0 begins with all sections of the cluster; any other set has genesis = "create" and gets them by migration
+        "#]],
     );
+}
+
+#[test]
+fn a_genesis_has_the_name_that_it_is_parsed_from() {
+    for genesis in Genesis::ALL {
+        assert_eq!(Genesis::parse(genesis.name()), Some(genesis));
+    }
+    assert_eq!(Genesis::parse("Start"), None);
 }
 
 #[test]

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::set_command::{
-    Arrival, Arrive, Arrived, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback, SetPace,
-    SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
-use super::{SetDefinition, Terms};
+use super::{Closing, FenceResponse, SetDefinition, Terms};
 use crate::id::{Epoch, HandoverId, Incarnation, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq};
 use crate::lease::LeaseTerms;
 use crate::limits;
@@ -18,7 +18,7 @@ use crate::limits;
 /// An entry of the store's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Defines the set. The first one counts; repeating it is harmless, another one is refused.
+    /// Defines the set. The first one counts, with its id; another name or layout is refused.
     DefineSet(SetDefinition),
     /// Sets the bounds of leases, for all members of the store alike.
     SetTerms {
@@ -90,8 +90,14 @@ pub enum Command {
     Fence(Fence),
     /// Keeps what other sets sent of themselves and of sections.
     LearnDirectory(LearnDirectory),
+    /// Keeps a page of another set's response to the fence of this restored set. Applied in order of page.
+    LearnRecords(FenceResponse),
+    /// Begins a newer lineage of a set in quarantine.
+    BeginLineage(BeginLineage),
     /// Ends the quarantine of a restored set.
     EndQuarantine(EndQuarantine),
+    /// Closes this set for good.
+    Close(Close),
 }
 
 /// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
@@ -233,8 +239,14 @@ pub enum Answer {
     Fenced(Result<(), CommandRefusal>),
     /// Of [`Command::LearnDirectory`]: whether anything was new.
     DirectoryLearned(Result<bool, CommandRefusal>),
+    /// Of [`Command::LearnRecords`]: whether it is the page that was awaited.
+    RecordsLearned(Result<bool, CommandRefusal>),
+    /// Of [`Command::BeginLineage`].
+    LineageBegun(Result<(), CommandRefusal>),
     /// Of [`Command::EndQuarantine`].
     QuarantineEnded(Result<(), CommandRefusal>),
+    /// Of [`Command::Close`].
+    Closed(Result<Closing, CommandRefusal>),
 }
 
 /// Why a command changed nothing.

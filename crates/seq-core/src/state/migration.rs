@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::closing::Closing;
 use super::record::Residence;
 use crate::id::{Lineage, MigrationId, Revision, RouteVersion, SectionId, SetId};
 use crate::layout::SectionRun;
@@ -20,6 +21,8 @@ pub struct Migration {
     pub pace: Pace,
     /// How far it is.
     pub phase: Phase,
+    /// The revision that began it.
+    pub began: Revision,
 }
 
 /// The sections of a migration.
@@ -96,8 +99,8 @@ pub struct SetFacts {
     pub id: SetId,
     /// Its lineage.
     pub lineage: Lineage,
-    /// Its revision when one of these facts changed last. Facts of a newer lineage, and in one lineage those of a newer
-    /// revision, replace older ones.
+    /// Its revision when it stated them. Facts of a newer lineage, and in one lineage those of a newer revision, replace
+    /// older ones.
     pub revision: Revision,
     /// Its name.
     pub name: String,
@@ -105,8 +108,11 @@ pub struct SetFacts {
     pub stores: Vec<String>,
     /// Addresses of its AllocSvrs, "host:port".
     pub allocs: Vec<String>,
-    /// Whether it takes no more sections, for good.
-    pub closing: bool,
+    /// Whether it takes sections.
+    pub closing: Closing,
+    /// The sets to which it sends no section any more, for good, and to which none is on its way, each with its lineage
+    /// that the log has fenced.
+    pub refuses: Vec<(SetId, Lineage)>,
 }
 
 /// Another set, as this set's log knows it.
@@ -114,6 +120,8 @@ pub struct SetFacts {
 pub struct PeerSet {
     /// Nothing of an older lineage of it is accepted any more.
     pub fenced: Lineage,
+    /// The newest lineage of it whose fence was accepted: the one that responses are sent to.
+    pub admitted: Lineage,
     /// Whether no section departs to it any more, for good.
     pub closing: bool,
     /// The newest facts; `None` while only its fence is known.
@@ -125,8 +133,8 @@ pub struct PeerSet {
 impl PeerSet {
     /// Keeps the newer facts, which the route table has from this version on. Returns whether anything changed.
     pub(super) fn learn(&mut self, facts: &SetFacts, version: RouteVersion) -> bool {
-        let closes = facts.closing && !self.closing;
-        self.closing |= facts.closing;
+        let closes = facts.closing > Closing::Open && !self.closing;
+        self.closing |= closes;
         let newer = self.facts.as_ref().is_none_or(|old| (old.lineage, old.revision) < (facts.lineage, facts.revision));
         if newer {
             (self.facts, self.routed) = (Some(facts.clone()), version);

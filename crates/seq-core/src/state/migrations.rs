@@ -5,15 +5,15 @@ use core::time::Duration;
 
 use super::migration::{Migration, Pace, Phase, Scope};
 use super::record::{Residence, SectionRecord};
-use super::set_command::{Complete, Rollback, SetPace, SetRefusal, StartMigration, StartReturn};
-use super::{CommandRefusal, State};
-use crate::id::{MigrationId, SectionId};
-use crate::layout::SectionRun;
+use super::set_command::{Complete, Fingerprint, Rollback, SetPace, SetRefusal, StartMigration, StartReturn};
+use super::{Closing, CommandRefusal, State};
+use crate::id::{MigrationId, SectionId, SetId};
+use crate::layout::{self, SectionRun};
 use crate::limits;
 
 impl State {
     pub(super) fn start_migration(&mut self, start: &StartMigration) -> Result<MigrationId, CommandRefusal> {
-        let StartMigration { id, to, lineage, layout_id, runs, pace } = start;
+        let StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint } = start;
         if let Some(known) = self.migrations.get(id) {
             let repeat = known.to == *to && known.scope == Scope::Runs(runs.clone());
             return if repeat { Ok(*id) } else { Err(SetRefusal::OtherMigration { migration: *id }.into()) };
@@ -43,7 +43,34 @@ impl State {
         if let Some((section, migration)) = open.filter_map(|(id, one)| Some((one.overlap(runs)?, *id))).next() {
             return Err(SetRefusal::SectionMigrates { section, migration }.into());
         }
-        self.open(*id, Migration { to: *to, scope: Scope::Runs(runs.clone()), pace: *pace, phase: Phase::Open })
+        if self.fingerprint(*to, runs) != Some(*fingerprint) {
+            return Err(SetRefusal::StalePlan { migration: *id }.into());
+        }
+        self.open(
+            *id,
+            Migration {
+                to: *to,
+                scope: Scope::Runs(runs.clone()),
+                pace: *pace,
+                phase: Phase::Open,
+                began: self.revision,
+            },
+        )
+    }
+
+    /// Hash of what the plan of a migration rests on beside the records of its sections: both sets, their lineages, the
+    /// layout and the sections. Owners, ceilings and versions are not in it, so a plan stays good by itself. `None` where
+    /// the runs are none that a migration can have, or the other set is not known.
+    #[must_use]
+    pub fn fingerprint(&self, to: SetId, runs: &[SectionRun]) -> Option<Fingerprint> {
+        let set = self.set.as_ref()?;
+        let target = self.sets.get(&to)?;
+        let to_lineage = target.facts.as_ref()?.lineage.max(target.fenced);
+        let layout_id = set.layout.id_of(last_of(runs, set.layout.sections())?)?;
+        let sets = [set.id.0, self.lineage.0, to.0, to_lineage.0, layout_id.0];
+        let numbers = sets.into_iter().chain(runs.iter().flat_map(|run| [run.first.0.into(), run.sections.into()]));
+        let hash = |hash, number: u64| layout::fnv1a(hash, &number.to_le_bytes());
+        Some(Fingerprint(numbers.fold(layout::NO_SPACES.0, hash)))
     }
 
     pub(super) fn set_pace(&mut self, command: &SetPace) -> Result<(), CommandRefusal> {
@@ -59,6 +86,10 @@ impl State {
 
     pub(super) fn roll_back(&mut self, command: &Rollback) -> Result<(), CommandRefusal> {
         let Rollback { id } = *command;
+        if let Some(set) = self.set.as_ref().filter(|_| self.closing > Closing::Open) {
+            // What departed could not return.
+            return Err(SetRefusal::SetClosing { set: set.id }.into());
+        }
         let migration = self.migration_mut(id)?;
         match (&migration.scope, migration.phase) {
             (_, Phase::RolledBack { .. }) => Ok(()),
@@ -78,13 +109,9 @@ impl State {
         }
         let Some(migration) = self.migrations.get(&id) else {
             // A migration of another set: what came by it stays.
-            self.sections.change_known(|_, record| {
-                if let SectionRecord::Resident(residence) = record
-                    && residence.came_by == id
-                {
-                    residence.advance(Residence { came_by: MigrationId(0), ..*residence });
-                }
-            });
+            for residence in self.sections.residents_mut().filter(|residence| residence.came_by == id) {
+                residence.advance(Residence { came_by: MigrationId(0), ..*residence });
+            }
             return Ok(());
         };
         match migration.phase {
@@ -101,7 +128,8 @@ impl State {
     }
 
     /// Whether every section of a migration has arrived, and no more can depart under it.
-    pub(crate) fn has_arrived(&self, id: MigrationId, migration: &Migration) -> bool {
+    #[must_use]
+    pub fn has_arrived(&self, id: MigrationId, migration: &Migration) -> bool {
         let waits = |(section, record): (SectionId, &SectionRecord)| match record {
             SectionRecord::Departed(tombstone) => tombstone.by == id && !tombstone.arrived,
             SectionRecord::Resident(residence) => migration.covers(section, residence),
@@ -127,7 +155,10 @@ impl State {
         if self.migrations.contains_key(&id) {
             return Err(SetRefusal::OtherMigration { migration: id }.into());
         }
-        self.open(id, Migration { to, scope: Scope::Return { of, settled }, pace, phase: Phase::Open })
+        self.open(
+            id,
+            Migration { to, scope: Scope::Return { of, settled }, pace, phase: Phase::Open, began: self.revision },
+        )
     }
 
     fn open(&mut self, id: MigrationId, migration: Migration) -> Result<MigrationId, CommandRefusal> {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::record::{Destination, Residence, SectionRecord, Tombstone};
 use super::set_command::{Arrival, Arrive, Arrived, Arriving, Depart, DepartSilent, Fence, LearnDirectory, SetRefusal};
 use super::{CommandRefusal, PeerSet, Phase, State, Transferred};
-use crate::directory::{Claim, ClaimRun, Directory};
+use crate::directory::{Claim, ClaimRun};
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
 use crate::layout::SectionRun;
 use crate::limits;
@@ -113,40 +113,31 @@ impl State {
             return Err(SetRefusal::OtherLayout { ours: set.layout.id(), given: *layout_id }.into());
         }
         let version = RouteVersion(self.route_version.0 + 1);
-        let restores = self.lineage.restores_since(*to_lineage);
-        let current = *to_lineage == self.lineage;
         let mut outcome = Vec::with_capacity(sections.len());
         for one in sections {
-            outcome.push(if current {
+            outcome.push(if *to_lineage == self.lineage {
                 self.arrive_one(one, *one, version)
-            } else if self.quarantined {
+            } else if self.is_quarantined() {
                 Arrival::Waits
             } else {
-                self.arrive_after_restore(one, restores, version)
+                self.arrive_after_restore(one, version)
             });
         }
         Ok(outcome)
     }
 
-    /// The section departed to an earlier lineage of this set, which may have served it, and sent it on.
-    fn arrive_after_restore(&mut self, one: &Arriving, restores: u32, version: RouteVersion) -> Arrival {
-        // Every other set has responded, so it is known where the earlier lineage has sent the section. A newer claim for
-        // this set is of this arrival in a lineage between, or of a tombstone that comes as well.
+    /// The section departed to an earlier lineage of this set, which may have served it, and sent it on: then the record
+    /// here is past it, because every other set has stated what it has.
+    pub(super) fn arrive_after_restore(&mut self, one: &Arriving, version: RouteVersion) -> Arrival {
         let fence = self.sections.get(one.section).map_or(Epoch(0), SectionRecord::fence);
         if fence >= one.epoch {
-            // The backup is past it, or it arrived after the restore.
             return Arrival::Past;
         }
-        let own = self.set.as_ref().map(|set| set.id);
-        let went_on = |claim: &Claim| claim.since > one.epoch && Some(claim.set) != own;
-        if self.recalled.get(one.section).as_ref().is_some_and(went_on) || self.sections.resident(one.section).is_some()
-        {
-            return Arrival::Past;
-        }
-        let Some(epoch) = restored_epoch(one.epoch, restores) else { return Arrival::Refused };
+        // A tombstone of after the restore was never served by an earlier lineage.
+        let (epoch, max_seq) = restored(self.lineage, one.epoch, one.max_seq).unwrap_or((one.epoch, one.max_seq));
         let begins = Arriving {
             epoch,
-            max_seq: restored_ceiling(one.max_seq, restores),
+            max_seq,
             // The owner's incarnation and its copy are of the earlier lineage.
             handover_id: HandoverId(0),
             node: None,
@@ -156,7 +147,7 @@ impl State {
         self.arrive_one(one, begins, version)
     }
 
-    fn arrive_one(&mut self, sent: &Arriving, begins: Arriving, version: RouteVersion) -> Arrival {
+    pub(super) fn arrive_one(&mut self, sent: &Arriving, begins: Arriving, version: RouteVersion) -> Arrival {
         let Arriving { section, epoch, max_seq, handover_id, node, incarnation, migration } = begins;
         let Some(record) = self.sections.get(section).copied() else { return Arrival::Refused };
         if sent.epoch == Epoch(0) || epoch.0 > limits::MAX_ARRIVED_EPOCH || max_seq > Seq::MAX {
@@ -169,10 +160,6 @@ impl State {
             SectionRecord::Resident(_) => return Arrival::Refused,
             _ => {}
         }
-        let known = match record {
-            SectionRecord::Quarantined(quarantine) => restored_ceiling(quarantine.max_seq, self.restores),
-            _ => record.max_seq(),
-        };
         // No reason to refuse the section: without its owner, it is the arbiter's to assign.
         let owner = node.filter(|node| self.living(*node, incarnation).is_ok());
         let residence = Residence {
@@ -180,7 +167,7 @@ impl State {
             epoch,
             owner,
             incarnation: if owner.is_some() { incarnation } else { Incarnation(0) },
-            max_seq: max_seq.max(known),
+            max_seq: max_seq.max(record.max_seq()),
             routed: version,
             handover_id: if owner.is_some() { handover_id } else { HandoverId(0) },
             came_by: migration,
@@ -216,33 +203,48 @@ impl State {
                 _ => {}
             }
         }
+        self.settle_closing();
         noted
     }
 
     pub(super) fn fence(&mut self, fence: &Fence) -> Result<(), CommandRefusal> {
         let Fence { set, lineage } = *fence;
-        self.fence_set(set, lineage)
+        if self.peer_set(set)?.admitted == lineage {
+            return Ok(());
+        }
+        // What this set has served has epochs of its lineage; in quarantine it has served nothing of it.
+        let least = self.lineage.restores() + u32::from(!self.is_quarantined());
+        if lineage.restores() < least {
+            return Err(SetRefusal::TooFewRestores { given: lineage, least }.into());
+        }
+        self.fence_set(set, lineage)?;
+        self.peer_set(set)?.admitted = lineage;
+        Ok(())
     }
 
     /// Accepts nothing of older lineages of another set any more. What was sent to them is sent again: the backup may lack
     /// it.
     pub(super) fn fence_set(&mut self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let peer = self.peer_set(set)?;
-        if lineage < peer.fenced {
-            return Err(SetRefusal::OldLineage { set, newest: peer.fenced, given: lineage }.into());
-        }
         if lineage == peer.fenced {
             return Ok(());
         }
+        // Margins are by the count, so two lineages of one count would allocate the same numbers.
+        if lineage.restores() <= peer.fenced.restores() {
+            return Err(SetRefusal::OldLineage { set, newest: peer.fenced, given: lineage }.into());
+        }
         peer.fenced = lineage;
-        self.sections.change_known(|_, record| {
-            if let SectionRecord::Departed(tombstone) = *record
-                && tombstone.to.set == set
-                && tombstone.to.lineage < lineage
-            {
-                record.advance(SectionRecord::Departed(Tombstone { arrived: false, ..tombstone }));
+        self.void_responses(set);
+        let unsure = |(section, record): (SectionId, &SectionRecord)| match record {
+            SectionRecord::Departed(one) if one.arrived && one.to.set == set && one.to.lineage < lineage => {
+                Some((section, *one))
             }
-        });
+            _ => None,
+        };
+        let unsure: Vec<(SectionId, Tombstone)> = self.sections.known().filter_map(unsure).collect();
+        for (section, tombstone) in unsure {
+            self.advance(section, SectionRecord::Departed(Tombstone { arrived: false, ..tombstone }));
+        }
         for migration in self.migrations.values_mut().filter(|migration| migration.to == set) {
             if let Phase::RolledBack { noted } | Phase::Completed { noted } = &mut migration.phase {
                 *noted = false;
@@ -252,11 +254,14 @@ impl State {
     }
 
     pub(super) fn learn(&mut self, learned: &LearnDirectory) -> Result<bool, CommandRefusal> {
-        let LearnDirectory { claims, recalled, sets } = learned;
+        let LearnDirectory { claims, sets } = learned;
         let sections = self.sections.len() as u32;
         let fits = |run: &ClaimRun| run.sections.end().is_some_and(|end| end <= sections);
         if claims.len() > limits::MAX_RUNS || !claims.iter().all(fits) {
             return Err(SetRefusal::BadRuns.into());
+        }
+        if let Some(run) = claims.iter().find(|run| run.claim.since.0 > limits::MAX_ARRIVED_EPOCH) {
+            return Err(SetRefusal::BadEpoch { given: run.claim.since }.into());
         }
         let own = self.set.as_ref().map(|set| set.id);
         let version = self.route_version.next();
@@ -267,32 +272,12 @@ impl State {
         if changed {
             self.route_version = version;
         }
-        if *recalled {
-            changed |= self.recalled.merge(claims, version);
-        }
+        self.settle_closing();
         Ok(changed)
     }
 
-    /// The claims that are records of this set: where its sections are since when, and where it sent others. A restored
-    /// set decides by these, once this log has its fence.
-    #[must_use]
-    pub fn record_claims(&self) -> Vec<ClaimRun> {
-        let own = self.set.as_ref().map(|set| set.id);
-        let claim = |(section, record): (SectionId, &SectionRecord)| {
-            let claim = match record {
-                SectionRecord::Resident(residence) => Claim { since: residence.since, set: own? },
-                SectionRecord::Departed(tombstone) => Claim { since: tombstone.epoch, set: tombstone.to.set },
-                _ => return None,
-            };
-            Some(ClaimRun { sections: SectionRun { first: section, sections: 1 }, claim })
-        };
-        let mut claims = Directory::default();
-        claims.merge(&self.sections.known().filter_map(claim).collect::<Vec<_>>(), self.route_version);
-        claims.runs().collect()
-    }
-
     /// Another set, which may become known by this.
-    fn peer_set(&mut self, set: SetId) -> Result<&mut PeerSet, CommandRefusal> {
+    pub(super) fn peer_set(&mut self, set: SetId) -> Result<&mut PeerSet, CommandRefusal> {
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
         }
@@ -308,18 +293,19 @@ impl State {
     }
 
     pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
-        self.sections.change(section, |record| record.advance(next));
+        self.sections.advance(section, next);
     }
 }
 
-/// The epoch that follows one of a lineage that was restored this often since; `None` past the last one.
-pub(super) fn restored_epoch(epoch: Epoch, restores: u32) -> Option<Epoch> {
-    let more = u64::from(restores).checked_mul(limits::RESTORE_EPOCHS)?;
-    epoch.0.checked_add(more).filter(|epoch| *epoch <= limits::MAX_ARRIVED_EPOCH).map(Epoch)
-}
-
-/// A ceiling above every number that a lineage, restored this often since, has allocated under it.
-pub(super) fn restored_ceiling(ceiling: Seq, restores: u32) -> Seq {
+/// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them: above
+/// all that any lineage of any set has begun and allocated. `None`: they are of after that restore.
+///
+/// The count of a restore is above that of all earlier ones, whichever set they were of, and each section that a restore
+/// has made resident shows its count in its epoch. So the epochs of this count are new, and each restore that the lost
+/// history can have come by adds a margin of its own.
+pub(super) fn restored(lineage: Lineage, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
+    let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;
     let more = u64::from(restores).saturating_mul(limits::RESTORE_MARGIN);
-    Seq(ceiling.0.saturating_add(more)).min(Seq::MAX)
+    let epoch = Epoch(lineage.first_number() | (epoch.0 & u64::from(u32::MAX)));
+    Some((epoch, Seq(ceiling.0.saturating_add(more)).min(Seq::MAX)))
 }

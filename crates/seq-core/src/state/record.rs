@@ -13,11 +13,9 @@ pub enum SectionRecord {
     Never,
     /// The section is in this set: it alone assigns its owners.
     Resident(Residence),
-    /// The section was sent to another set. The tombstone cannot be taken back; the section returns only by a departure
-    /// from that set.
+    /// The section was sent to another set, by this log or, in what a restore has lost, by another one. The tombstone
+    /// cannot be taken back; the section returns only by a departure from that set.
     Departed(Tombstone),
-    /// The section was in quarantine, and is in another set.
-    Gone(Gone),
     /// The section was in this set when a backup was made that was restored since. It may have left in the meantime, so
     /// it is not served until every other set has responded.
     Quarantined(Quarantine),
@@ -53,9 +51,9 @@ pub struct Tombstone {
     pub to: Destination,
     /// The attempt whose copy the next owner may start from; 0: it starts at the ceiling.
     pub handover_id: HandoverId,
-    /// The ceiling when the tombstone was applied.
+    /// The ceiling when the section departed or, of a departure that a restore has lost, a later one.
     pub max_seq: Seq,
-    /// The migration that the departure is part of.
+    /// The migration that the departure is part of; 0: none that can be rolled back.
     pub by: MigrationId,
     /// Whether the other set's log has the section, or is past it. Not any more after that set was restored: its backup
     /// may lack the section, and only the tombstone can bring it back.
@@ -77,17 +75,6 @@ pub struct Destination {
     pub incarnation: Incarnation,
 }
 
-/// The fence of a section that left after the backup that this set was restored from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
-    /// The highest epoch that this log ever saw.
-    pub fence: Epoch,
-    /// The set that has taken the section.
-    pub home: SetId,
-    /// Version of the route table that has the departure.
-    pub routed: RouteVersion,
-}
-
 /// The state of a section in a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quarantine {
@@ -97,6 +84,8 @@ pub struct Quarantine {
     pub epoch: Epoch,
     /// The ceiling in the backup.
     pub max_seq: Seq,
+    /// The migration that brought the section here and can still be rolled back; 0: none.
+    pub came_by: MigrationId,
     /// Version of the route table that has the restore.
     pub routed: RouteVersion,
 }
@@ -109,7 +98,6 @@ impl SectionRecord {
             SectionRecord::Never => Epoch(0),
             SectionRecord::Resident(residence) => residence.epoch,
             SectionRecord::Departed(tombstone) => tombstone.epoch,
-            SectionRecord::Gone(gone) => gone.fence,
             SectionRecord::Quarantined(quarantine) => quarantine.epoch,
         }
     }
@@ -127,7 +115,6 @@ impl SectionRecord {
             SectionRecord::Never => RouteVersion(0),
             SectionRecord::Resident(residence) => residence.routed,
             SectionRecord::Departed(tombstone) => tombstone.routed,
-            SectionRecord::Gone(gone) => gone.routed,
             SectionRecord::Quarantined(quarantine) => quarantine.routed,
         }
     }
@@ -135,11 +122,17 @@ impl SectionRecord {
     /// The ceiling in the record; 0 where there is none.
     pub(super) fn max_seq(&self) -> Seq {
         match self {
-            SectionRecord::Never | SectionRecord::Gone(_) => Seq::ZERO,
+            SectionRecord::Never => Seq::ZERO,
             SectionRecord::Resident(residence) => residence.max_seq,
             SectionRecord::Departed(tombstone) => tombstone.max_seq,
             SectionRecord::Quarantined(quarantine) => quarantine.max_seq,
         }
+    }
+
+    /// Whether the section departed, and the other set's log is not known to have it.
+    #[must_use]
+    pub fn is_unconfirmed(&self) -> bool {
+        matches!(self, SectionRecord::Departed(tombstone) if !tombstone.arrived)
     }
 
     /// The only way a record changes.
@@ -147,7 +140,7 @@ impl SectionRecord {
     /// # Panics
     /// When a committed value would fall, or the section would be in two sets.
     pub(super) fn advance(&mut self, next: SectionRecord) {
-        use SectionRecord::{Departed, Gone, Never, Quarantined, Resident};
+        use SectionRecord::{Departed, Never, Quarantined, Resident};
         let (before, fence) = (*self, self.fence());
         assert!(next.fence() >= fence, "a fence would fall: {before:?} to {next:?}");
         let follows = match (&before, &next) {
@@ -159,11 +152,12 @@ impl SectionRecord {
             (Resident(old), Departed(new)) => new.epoch > fence && new.max_seq == old.max_seq && !new.arrived,
             (Resident(old), Quarantined(new)) => (new.epoch, new.max_seq) == (fence, old.max_seq),
             // Only under an epoch of its own, and never below what the section had here.
-            (Departed(_) | Gone(_) | Quarantined(_), Resident(new)) => {
+            (Departed(_) | Quarantined(_), Resident(new)) => new.epoch > fence && new.max_seq >= before.max_seq(),
+            (Departed(old), Departed(new)) if new.epoch == fence => Tombstone { arrived: new.arrived, ..*old } == *new,
+            // It left in what a restore has lost.
+            (Never | Departed(_) | Quarantined(_), Departed(new)) => {
                 new.epoch > fence && new.max_seq >= before.max_seq()
             }
-            (Departed(old), Departed(new)) => Tombstone { arrived: new.arrived, ..*old } == *new,
-            (Quarantined(_), Gone(_)) => true,
             _ => false,
         };
         assert!(follows, "a record does not continue the one before: {before:?} to {next:?}");

@@ -7,11 +7,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::set_command::{
-    Arrival, Arrive, Arrived, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback, SetPace,
-    StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
+    LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use super::{
-    Answer, Command, CommandRefusal, Raise, Reassign, Registration, SetDefinition, Terms, Transfer, Transferred,
+    Answer, Closing, Command, CommandRefusal, FenceResponse, Raise, Reassign, Registration, SetDefinition, Terms,
+    Transfer, Transferred,
 };
 use crate::id::{Epoch, Incarnation, MigrationId, NodeId, RenewSeq, SectionId, Seq};
 
@@ -137,7 +138,10 @@ replicated! {
     StartReturn => ReturnStarted(Result<MigrationId, CommandRefusal>), Command::StartReturn;
     Fence => Fenced(Result<(), CommandRefusal>), Command::Fence;
     LearnDirectory => DirectoryLearned(Result<bool, CommandRefusal>), Command::LearnDirectory;
+    FenceResponse => RecordsLearned(Result<bool, CommandRefusal>), Command::LearnRecords;
+    BeginLineage => LineageBegun(Result<(), CommandRefusal>), Command::BeginLineage;
     EndQuarantine => QuarantineEnded(Result<(), CommandRefusal>), Command::EndQuarantine;
+    Close => Closed(Result<Closing, CommandRefusal>), Command::Close;
 }
 
 #[cfg(test)]
@@ -185,11 +189,13 @@ mod tests {
         let (from, incarnation) = apply(state, Registration::new("a1", "a1:1", 1)).unwrap();
         let (to, id, lineage) = (SetId(9), MigrationId(5), Lineage(0));
         let (name, revision) = ("other".into(), Revision(1));
-        let facts = SetFacts { id: to, lineage, revision, name, stores: vec![], allocs: vec![], closing: false };
-        assert_eq!(apply(state, LearnDirectory { claims: vec![], recalled: false, sets: vec![facts] }), Ok(true));
+        let (stores, allocs, closing, refuses) = (vec![], vec![], Closing::Open, vec![]);
+        let facts = SetFacts { id: to, lineage, revision, name, stores, allocs, closing, refuses };
+        assert_eq!(apply(state, LearnDirectory { claims: vec![], sets: vec![facts] }), Ok(true));
         let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
         let (layout_id, runs) = (layout.id(), vec![SectionRun { first: SectionId(0), sections: 2 }]);
-        assert_eq!(apply(state, StartMigration { id, to, lineage, layout_id, runs, pace }), Ok(id));
+        let fingerprint = state.fingerprint(to, &runs).unwrap();
+        assert_eq!(apply(state, StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint }), Ok(id));
         assert_eq!(apply(state, SetPace { id, pace }), Ok(()));
         let (section, epoch, handover_id) = (SectionId(0), Epoch(1), HandoverId(3));
         let first = Reassign { section, expected: Epoch(0), liveness: None, to: from, incarnation };
@@ -211,7 +217,16 @@ mod tests {
         assert_eq!(apply(state, arrive), Ok(vec![Arrival::Arrived, Arrival::Past]));
         let back = StartReturn { of: MigrationId(6), to, id: MigrationId(7), pace, settled: true };
         assert_eq!(apply(state, back), Ok(MigrationId(7)));
-        assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1) }), Ok(()));
-        assert_eq!(apply(state, EndQuarantine { lineage, responded: vec![] }), Ok(()));
+        let sections = 9;
+        assert_eq!(apply(state, Close), Err(SetRefusal::NotEmpty { section: SectionId(1), sections }.into()));
+        assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1 << 32) }), Ok(()));
+        let (first, next) = (SectionId(0), None);
+        let (records, sets, closing) = (vec![], vec![], false);
+        let response =
+            FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets, closing };
+        assert_eq!(apply(state, response), Ok(false), "the set is not in quarantine");
+        assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
+        let begin = BeginLineage { lineage: Lineage(2 << 32) };
+        assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));
     }
 }

@@ -4,38 +4,57 @@
 //! incarnations that began since. So nothing of it is served, nothing departs from it, and no process of the earlier
 //! lineage is known, until the other sets have responded under an entry of their logs. A response without the fence would
 //! not do: an arrival of the earlier lineage could still be under way to the set that responded.
+//!
+//! A section that a response shows to be elsewhere gets a tombstone, whatever its record was: should that set be
+//! restored too, the tombstone may be all that brings the section back to it.
 
 use alloc::vec::Vec;
 
-use super::moves::{restored_ceiling, restored_epoch};
-use super::record::{Gone, Quarantine, Residence, SectionRecord};
-use super::set_command::{EndQuarantine, SetRefusal};
+use super::moves::restored;
+use super::record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
+use super::recovery::{RecordClaim, Recovery};
+use super::set_command::{Arriving, BeginLineage, EndQuarantine, SetRefusal};
 use super::{CommandRefusal, Phase, Scope, State};
-use crate::directory::Directory;
-use crate::id::{HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, SetId};
+use crate::id::{HandoverId, Incarnation, Lineage, RouteVersion, SectionId, SetId};
+use crate::limits;
 
 impl State {
     /// Begins a lineage from this state, which is that of a backup.
     ///
+    /// Its count is to be above that of every lineage that a set of the cluster knows, of this set and of the others: the
+    /// margins rest on it. The others refuse a fence that counts less than they know.
+    ///
     /// # Errors
-    /// [`SetRefusal::OtherLineage`]: the lineage does not count more restores than the backup's.
+    /// [`SetRefusal::TooFewRestores`]: a lineage that the backup knows counts more, or its own as many. [`SetRefusal::OtherLineage`]: the
+    /// count is above [`limits::MAX_RESTORES`].
     pub fn restore(&mut self, lineage: Lineage) -> Result<(), CommandRefusal> {
-        let restores = Some(lineage.restores_since(self.lineage)).filter(|restores| *restores > 0);
-        // Sections that were in quarantine in the backup already lack the numbers of both lineages.
-        let quarantined = |(_, record): (SectionId, &SectionRecord)| matches!(record, SectionRecord::Quarantined(_));
-        let before = if self.sections.known().any(quarantined) { self.restores } else { 0 };
-        let restores = restores.and_then(|restores| restores.checked_add(before));
-        let restores = restores.ok_or(SetRefusal::OtherLineage { current: self.lineage, given: lineage })?;
-        (self.lineage, self.restores, self.quarantined) = (lineage, restores, true);
-        self.route_version.0 += 1;
-        let routed = self.route_version;
-        self.sections.change_known(|_, record| {
-            if let SectionRecord::Resident(Residence { since, epoch, max_seq, .. }) = *record {
-                record.advance(SectionRecord::Quarantined(Quarantine { since, epoch, max_seq, routed }));
-            }
-        });
+        let backup = self.lineage;
+        let least = self.least_restores();
+        if lineage.restores() < least {
+            return Err(SetRefusal::TooFewRestores { given: lineage, least }.into());
+        }
+        if lineage.restores() > limits::MAX_RESTORES {
+            return Err(SetRefusal::OtherLineage { current: backup, given: lineage }.into());
+        }
+        let terms = self.terms();
+        let leases = self.nodes.iter().map(|node| terms.wait_for(node.lease));
+        let before = self.recovery.as_ref().map(|recovery| recovery.wait);
+        let wait = leases.chain(before).fold(terms.lease_wait, Ord::max);
+        self.recovery = Some(Recovery { wait, ..Recovery::default() });
+        self.lineage = lineage;
+        // Processes have seen commands that the backup lacks: less than 2^32 for each restore.
+        let restores = lineage.restores() - backup.restores();
+        self.revision.0 = self.revision.0.saturating_add(u64::from(restores) << 32);
+        // Copies of the table have versions that the backup does not know.
+        let routed = RouteVersion(self.route_version.0.max(lineage.first_number()) + 1);
+        self.route_version = routed;
+        let residents: Vec<(SectionId, Residence)> =
+            self.sections.residents().map(|(section, residence)| (section, *residence)).collect();
+        for (section, Residence { since, epoch, max_seq, came_by, .. }) in residents {
+            let quarantine = Quarantine { since, epoch, max_seq, came_by, routed };
+            self.advance(section, SectionRecord::Quarantined(quarantine));
+        }
         self.nodes.clear();
-        self.recalled = Directory::default();
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
             migration.phase = match migration.scope {
                 Scope::Runs(_) => Phase::RolledBack { noted: false },
@@ -46,70 +65,99 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn end_quarantine(&mut self, command: &EndQuarantine) -> Result<(), CommandRefusal> {
-        let EndQuarantine { lineage, responded } = command;
-        if *lineage != self.lineage {
-            return Err(SetRefusal::OtherLineage { current: self.lineage, given: *lineage }.into());
-        }
-        if !self.quarantined {
+    /// The least count of the next lineage, as far as this log knows. Another set may need more, which its refusal of
+    /// the fence states.
+    #[must_use]
+    pub fn least_restores(&self) -> u32 {
+        // A set that was restored at the same time counts as many.
+        let known = self.sets.values().map(|peer| peer.fenced.restores());
+        known.fold(self.lineage.restores() + 1, Ord::max)
+    }
+
+    pub(super) fn begin_lineage(&mut self, command: BeginLineage) -> Result<(), CommandRefusal> {
+        let BeginLineage { lineage } = command;
+        if lineage == self.lineage {
             return Ok(());
         }
-        let mut lineages = Vec::new();
-        for (set, peer) in &self.sets {
-            let (set, newest) = (*set, peer.fenced);
-            let stated = responded.iter().find(|(responded, _)| *responded == set).map(|(_, lineage)| *lineage);
-            let given = stated.ok_or(SetRefusal::NotFenced { set })?;
-            if given < newest {
-                return Err(SetRefusal::OldLineage { set, newest, given }.into());
-            }
-            lineages.push((set, given));
+        if !self.is_quarantined() {
+            return Err(SetRefusal::NotQuarantined.into());
         }
-        for (set, lineage) in lineages {
-            self.fence_set(set, lineage)?;
+        self.restore(lineage)
+    }
+
+    pub(super) fn end_quarantine(&mut self, command: &EndQuarantine) -> Result<(), CommandRefusal> {
+        let EndQuarantine { lineage } = *command;
+        if lineage != self.lineage {
+            return Err(SetRefusal::OtherLineage { current: self.lineage, given: lineage }.into());
         }
-        self.quarantined = false;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        if let Some((set, _)) = self.awaited_responses().next() {
+            return Err(SetRefusal::NotResponded { set }.into());
+        }
+        let Some(Recovery { claims, .. }) = self.recovery.take() else { return Ok(()) };
         let version = self.route_version.next();
         self.route_version = version;
-        let quarantined = |(_, record): &(SectionId, &SectionRecord)| matches!(record, SectionRecord::Quarantined(_));
-        let sections: Vec<SectionId> = self.sections.known().filter(quarantined).map(|(section, _)| section).collect();
-        for section in sections {
-            self.end_quarantine_of(section, own, version);
+        for (section, claim) in claims {
+            self.recover(section, &claim, own, version);
+        }
+        let quarantined = |(section, record): (SectionId, &SectionRecord)| match record {
+            SectionRecord::Quarantined(quarantine) => Some((section, *quarantine)),
+            _ => None,
+        };
+        let stayed: Vec<(SectionId, Quarantine)> = self.sections.known().filter_map(quarantined).collect();
+        for (section, quarantine) in stayed {
+            self.come_home(section, &quarantine, own, version);
         }
         Ok(())
     }
 
-    fn end_quarantine_of(&mut self, section: SectionId, own: SetId, version: RouteVersion) {
-        let Some(SectionRecord::Quarantined(quarantine)) = self.sections.get(section).copied() else { return };
-        let later = self.recalled.get(section).filter(|claim| claim.since > quarantine.epoch);
-        match later {
-            // It was sent here after the backup, and the tombstone in that set brings it.
-            Some(claim) if claim.set == own => {}
-            Some(claim) => {
-                let gone = Gone { fence: claim.since, home: claim.set, routed: version };
-                self.advance(section, SectionRecord::Gone(gone));
-            }
-            None => {
-                let Some(epoch) = restored_epoch(quarantine.epoch, self.restores) else { return };
-                let residence = Residence {
-                    since: epoch,
-                    epoch,
-                    owner: None,
-                    incarnation: Incarnation(0),
-                    max_seq: restored_ceiling(quarantine.max_seq, self.restores),
-                    routed: version,
-                    handover_id: HandoverId(0),
-                    came_by: MigrationId(0),
-                };
-                self.advance(section, SectionRecord::Resident(residence));
-                self.claim(section, epoch, own);
-            }
+    /// Records what another set's record states of a section, if it is newer than the record here.
+    fn recover(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
+        let RecordClaim { claim, lineage, max_seq, migration } = *stated;
+        let Some(record) = self.sections.get(section).copied() else { return };
+        // What is resident arrived in this lineage, later than any other set could state.
+        if claim.since <= record.fence() || record.resident().is_some() {
+            return;
         }
+        if claim.set == own {
+            // It departed to an older lineage, and this is its arrival: the other set may never send it again.
+            let (epoch, handover_id, incarnation) = (claim.since, HandoverId(0), Incarnation(0));
+            let one = Arriving { section, epoch, max_seq, handover_id, node: None, incarnation, migration };
+            if lineage == self.lineage {
+                self.arrive_one(&one, one, version);
+            } else {
+                self.arrive_after_restore(&one, version);
+            }
+            return;
+        }
+        let tombstone = Tombstone {
+            epoch: claim.since,
+            to: Destination { set: claim.set, lineage, node: None, incarnation: Incarnation(0) },
+            handover_id: HandoverId(0),
+            max_seq: max_seq.max(record.max_seq()),
+            by: migration,
+            // The set that departed it may have been restored as well: sent until the home has noted it.
+            arrived: false,
+            routed: version,
+        };
+        self.advance(section, SectionRecord::Departed(tombstone));
+        self.claim(section, claim.since, claim.set);
     }
 
-    /// Whether the set was restored and other sets have not all responded yet.
-    #[must_use]
-    pub fn is_quarantined(&self) -> bool {
-        self.quarantined
+    /// Makes a section resident that no set has a newer record of, under an epoch and a ceiling above all that was lost.
+    fn come_home(&mut self, section: SectionId, quarantine: &Quarantine, own: SetId, version: RouteVersion) {
+        let Some((epoch, max_seq)) = restored(self.lineage, quarantine.epoch, quarantine.max_seq) else { return };
+        let residence = Residence {
+            since: epoch,
+            epoch,
+            owner: None,
+            incarnation: Incarnation(0),
+            max_seq,
+            routed: version,
+            handover_id: HandoverId(0),
+            came_by: quarantine.came_by,
+        };
+        self.advance(section, SectionRecord::Resident(residence));
+        self.claim(section, epoch, own);
     }
 }

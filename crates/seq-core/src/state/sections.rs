@@ -19,13 +19,6 @@ struct Page {
     records: [SectionRecord; PAGE],
 }
 
-impl Page {
-    fn change(&mut self, index: usize, change: impl FnOnce(&mut SectionRecord)) {
-        change(&mut self.records[index]);
-        self.newest = self.newest.max(self.records[index].routed());
-    }
-}
-
 static NEVER: SectionRecord = SectionRecord::Never;
 
 /// One record for each section of a layout.
@@ -35,6 +28,8 @@ pub struct SectionRecords {
     sections: u32,
     /// `None`: every section of the page is [`SectionRecord::Never`]. Records past the last section are, too.
     pages: Vec<Option<Box<Page>>>,
+    /// Number of tombstones that are not confirmed.
+    unconfirmed: u32,
 }
 
 impl SectionRecords {
@@ -42,7 +37,7 @@ impl SectionRecords {
     #[must_use]
     pub fn new(sections: u32) -> SectionRecords {
         let pages = (sections as usize).div_ceil(PAGE);
-        SectionRecords { sections, pages: (0..pages).map(|_| None).collect() }
+        SectionRecords { sections, pages: (0..pages).map(|_| None).collect(), unconfirmed: 0 }
     }
 
     /// Number of sections of the layout.
@@ -80,18 +75,35 @@ impl SectionRecords {
     /// # Panics
     /// When the layout has no such section.
     pub fn put(&mut self, section: SectionId, record: SectionRecord) {
-        self.change(section, |old| *old = record);
+        self.change(section, |current| *current = record);
+    }
+
+    /// The only way a record changes, but for a residence that goes on: see [`SectionRecord::advance`].
+    ///
+    /// # Panics
+    /// When the layout has no such section, and as [`SectionRecord::advance`].
+    pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
+        self.change(section, |current| current.advance(next));
+    }
+
+    /// Number of sections that departed and that another set is not known to have.
+    #[must_use]
+    pub fn unconfirmed(&self) -> u32 {
+        self.unconfirmed
     }
 
     /// Changes a record. Makes the page of the section where there is none.
-    ///
-    /// # Panics
-    /// When the layout has no such section.
-    pub(super) fn change(&mut self, section: SectionId, change: impl FnOnce(&mut SectionRecord)) {
+    fn change(&mut self, section: SectionId, change: impl FnOnce(&mut SectionRecord)) {
         assert!(section.0 < self.sections, "the layout has no section {section}");
         let index = section.0 as usize;
         let empty = || Box::new(Page { newest: RouteVersion(0), records: [SectionRecord::Never; PAGE] });
-        self.pages[index / PAGE].get_or_insert_with(empty).change(index % PAGE, change);
+        let page = self.pages[index / PAGE].get_or_insert_with(empty);
+        let record = &mut page.records[index % PAGE];
+        let before = record.is_unconfirmed();
+        change(record);
+        let after = record.is_unconfirmed();
+        page.newest = page.newest.max(record.routed());
+        self.unconfirmed = self.unconfirmed + u32::from(after) - u32::from(before);
     }
 
     /// A section that is in the set, for changes other than of its owner.
@@ -107,37 +119,39 @@ impl SectionRecords {
 
     /// The records of the sections that were ever in the set, in order of section.
     pub fn known(&self) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
-        self.records(|_| true)
+        self.known_from(SectionId(0))
+    }
+
+    /// The same, from a section on.
+    pub(super) fn known_from(&self, from: SectionId) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
+        let skipped = (from.0 as usize / PAGE).min(self.pages.len());
+        self.records(skipped, |_| true).filter(move |(section, _)| *section >= from)
     }
 
     /// The records whose route changed after a version, in order of section.
     pub fn changed(&self, since: RouteVersion) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
-        let records = self.records(move |page| page.newest > since);
+        let records = self.records(0, move |page| page.newest > since);
         records.filter(move |(_, record)| record.routed() > since)
     }
 
-    fn records(&self, of: impl Fn(&Page) -> bool) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
-        let pages = (0u32..).zip(&self.pages).filter_map(|(index, page)| Some((index * PAGE as u32, page.as_ref()?)));
+    fn records(&self, skipped: usize, of: impl Fn(&Page) -> bool) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
+        let pages = (skipped as u32..).zip(&self.pages[skipped..]);
+        let pages = pages.filter_map(|(index, page)| Some((index * PAGE as u32, page.as_ref()?)));
         let pages = pages.filter(move |(_, page)| of(page));
         let records = pages.flat_map(|(first, page)| (first..).map(SectionId).zip(&page.records));
         records.filter(|(_, record)| **record != SectionRecord::Never)
     }
 
-    /// Changes the records of the sections that were ever in the set, in order of section.
-    pub(super) fn change_known(&mut self, mut change: impl FnMut(SectionId, &mut SectionRecord)) {
-        for (first, page) in (0u32..).step_by(PAGE).zip(&mut self.pages) {
-            let Some(page) = page else { continue };
-            for index in 0..PAGE {
-                if page.records[index] != SectionRecord::Never {
-                    page.change(index, |record| change(SectionId(first + index as u32), record));
-                }
-            }
-        }
-    }
-
     /// The sections that are in the set, in order.
     pub fn residents(&self) -> impl Iterator<Item = (SectionId, &Residence)> {
         self.known().filter_map(|(section, record)| Some((section, record.resident()?)))
+    }
+
+    pub(super) fn residents_mut(&mut self) -> impl Iterator<Item = &mut Residence> {
+        self.pages.iter_mut().flatten().flat_map(|page| page.records.iter_mut()).filter_map(|record| match record {
+            SectionRecord::Resident(residence) => Some(residence),
+            _ => None,
+        })
     }
 
     /// Bytes of memory that the records take.
@@ -151,6 +165,8 @@ impl SectionRecords {
 #[cfg(test)]
 mod tests {
     extern crate std;
+
+    use alloc::vec;
 
     use super::*;
     use crate::id::Seq;
@@ -173,6 +189,8 @@ mod tests {
         let found: Vec<_> = records.residents().map(|(section, record)| (section.0, record.max_seq.0)).collect();
         assert_eq!(found, [(300, 7), (599, 8)]);
         assert!(records.resident_mut(SectionId(600)).is_none(), "past the last section, within its page");
+        let from = |first| records.known_from(SectionId(first)).map(|(section, _)| section.0).collect::<Vec<_>>();
+        assert_eq!([from(300), from(301), from(600), from(u32::MAX)], [vec![300, 599], vec![599], vec![], vec![]]);
     }
 
     #[test]
@@ -189,11 +207,7 @@ mod tests {
         assert_eq!(changed(&records, 0), [0, 1, 256, 512]);
         assert_eq!(changed(&records, 4), [1, 256, 512]);
         assert_eq!(changed(&records, 5), [1, 512]);
-        records.change_known(|section, record| {
-            if section.0 == 256 {
-                *record = routed(9);
-            }
-        });
+        records.put(SectionId(256), routed(9));
         assert_eq!(changed(&records, 7), [256]);
         assert_eq!(changed(&records, 9), [0; 0]);
     }

@@ -29,7 +29,13 @@ pub struct StartMigration {
     pub runs: Vec<SectionRun>,
     /// How fast it goes.
     pub pace: Pace,
+    /// [`State::fingerprint`](super::State::fingerprint) when it was planned.
+    pub fingerprint: Fingerprint,
 }
+
+/// Hash of what the plan of a migration rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(pub u64);
 
 /// Changes how fast a migration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,23 +194,37 @@ pub struct StartReturn {
 pub struct LearnDirectory {
     /// The claims, at most [`limits::MAX_RUNS`].
     pub claims: Vec<ClaimRun>,
-    /// Whether they are of the other set's own records, read after its log had the fence of this set's lineage; see
-    /// [`State::record_claims`](super::State::record_claims).
-    pub recalled: bool,
     /// What other sets state of themselves.
     pub sets: Vec<SetFacts>,
 }
 
-/// Ends the quarantine of a restored set: every other set has fenced its older lineages, and its response from after that
-/// was learned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Begins a newer lineage of a set in quarantine: another set has refused its fence, because the count is too low.
+///
+/// It is a restore of the present state, in which nothing of the backup was served: its sessions end, the responses so
+/// far are void, and the wait of the quarantine begins again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeginLineage {
+    /// The lineage, with a count as in [`SetRefusal::TooFewRestores`].
+    pub lineage: Lineage,
+}
+
+/// Ends the quarantine of a restored set: every other set has fenced its older lineages, and its whole response is
+/// learned. Sections that are elsewhere get tombstones, those that departed to this set arrive, the others are resident
+/// again.
+///
+/// The leader proposes it no sooner than [`State::quarantine_wait`](super::State::quarantine_wait) after the restore:
+/// until then a session of an older lineage may serve under its lease. Terms with a longer wait that were set after the
+/// backup are lost with the restore: that wait is the operator's to add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndQuarantine {
     /// The lineage that the restore began.
     pub lineage: Lineage,
-    /// The sets that responded, each with its lineage then: this log fences the older ones in turn, because an entry that
-    /// did so may be lost with what came after the backup.
-    pub responded: Vec<(SetId, Lineage)>,
 }
+
+/// Closes this set for good: it takes no more sections. The same command again settles it once all other sets have
+/// recorded that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close;
 
 /// Why a command between sets changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -244,7 +264,7 @@ pub enum SetRefusal {
         given: Lineage,
     },
     /// The other set was restored since.
-    #[error("set {set} is of lineage {newest} by now, and {given} is over")]
+    #[error("set {set} is of lineage {newest} by now, and {given} counts no more restores than that")]
     OldLineage {
         /// The set.
         set: SetId,
@@ -253,9 +273,39 @@ pub enum SetRefusal {
         /// The one in the command.
         given: Lineage,
     },
+    /// The lineage does not count more restores than any set of the cluster knows. [`BeginLineage`] helps.
+    #[error("lineage {given} counts too few restores, at least {least} are needed: one more than any set knows")]
+    TooFewRestores {
+        /// The lineage in the command.
+        given: Lineage,
+        /// The count that is needed.
+        least: u32,
+    },
     /// Runs of sections that overlap, are out of order or out of range, or too many.
     #[error("the runs of sections overlap, are out of order or out of range, or more than {}", limits::MAX_RUNS)]
     BadRuns,
+    /// What the plan of the migration rests on has changed.
+    #[error("the plan of migration {migration} rests on what has changed since: make another one")]
+    StalePlan {
+        /// The migration.
+        migration: MigrationId,
+    },
+    /// A set that has sections cannot be closed.
+    #[error("{sections} sections are in this set, the first one is {section}: migrate them to other sets")]
+    NotEmpty {
+        /// The first of them.
+        section: SectionId,
+        /// How many.
+        sections: u32,
+    },
+    /// A set to which sections may return cannot be closed.
+    #[error("section {section} can return to this set by migration {migration}: complete that one")]
+    MayReturn {
+        /// The first of them.
+        section: SectionId,
+        /// The migration that it departed by.
+        migration: MigrationId,
+    },
     /// A section of the migration is not in this set.
     #[error("section {section} is not in this set")]
     NotResident {
@@ -297,10 +347,33 @@ pub enum SetRefusal {
     /// As many migrations began here as may.
     #[error("{} migrations began here, the most there may be", limits::MAX_MIGRATIONS)]
     TooManyMigrations,
-    /// The quarantine cannot end: a set has not fenced the older lineages.
-    #[error("set {set} has not fenced the older lineages of this set")]
-    NotFenced {
+    /// The set is not in quarantine.
+    #[error("this set is not in quarantine")]
+    NotQuarantined,
+    /// The quarantine cannot end: the response of a set to the fence is not complete.
+    #[error("the response of set {set} to the fence is not complete")]
+    NotResponded {
         /// The set.
         set: SetId,
+    },
+    /// This state does not have the fence that the request names.
+    #[error("the fence of lineage {lineage} of set {set} is not applied here")]
+    FenceNotApplied {
+        /// The set.
+        set: SetId,
+        /// The lineage in the request.
+        lineage: Lineage,
+    },
+    /// The response contradicts itself, or is out of bounds.
+    #[error("the response of set {set} contradicts itself or is out of bounds")]
+    BadResponse {
+        /// The set.
+        set: SetId,
+    },
+    /// An epoch is out of range.
+    #[error("epoch {given} is above {}", limits::MAX_ARRIVED_EPOCH)]
+    BadEpoch {
+        /// The epoch in the command.
+        given: Epoch,
     },
 }

@@ -130,6 +130,27 @@ fn the_set_is_defined_once_and_for_good() {
 }
 
 #[test]
+fn a_second_definition_of_the_same_set_keeps_the_stored_id_and_homes() {
+    let mut state = defined();
+    let before = state.clone();
+    let layout = definition("dev").layout;
+    let id = SetId(before.set.as_ref().unwrap().id.0 ^ 1);
+    for again in [SetDefinition::first("dev", id, layout.clone()), SetDefinition::joining("dev", id, layout)] {
+        assert_eq!(state.apply(&Command::DefineSet(again)), Answer::SetDefined(Ok(())));
+    }
+    assert_eq!(timeless(&state), timeless(&before));
+}
+
+#[test]
+fn a_set_that_joins_begins_without_sections_and_claims() {
+    let mut state = State::default();
+    let joining = SetDefinition::joining("new", SetId(5), definition("dev").layout);
+    assert_eq!(state.apply(&Command::DefineSet(joining)), Answer::SetDefined(Ok(())));
+    assert_eq!((state.sections.len(), state.sections.residents().count()), (4, 0));
+    assert_eq!(state.directory.runs().count(), 0);
+}
+
+#[test]
 fn a_refused_set_is_named_with_the_stored_one() {
     let wider = SetDefinition { layout: Layout::new(0..500, 50).unwrap(), ..definition("dev") };
     let refusal = CommandRefusal::OtherSet { stored: Box::new(definition("dev")), given: Box::new(wider) };

@@ -16,7 +16,7 @@ use crate::config::Peer;
 use crate::leadership::quorum::QuorumStatus;
 use crate::options::RaftOptions;
 use crate::propose::ProposeError;
-use crate::storage::{DataDir, MemoryDisk};
+use crate::storage::{DataDir, MemoryDisk, OpenError, RestoredGroup, form_restored};
 use crate::test_machine::{Command, Journal, unobserved};
 use crate::types::{Membership, Payload};
 
@@ -29,17 +29,17 @@ async fn three(tasks: &TaskGroup) -> Vec<RunningNode<Journal>> {
     let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();
     let peer = |(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port) };
     let peers: Vec<Peer> = (1..).zip(&ports).map(peer).collect();
-    let start = |(id, port)| start(id, port, peers.clone(), tasks);
+    let start = |(id, port)| start(id, port, peers.clone(), DataDir::Memory(MemoryDisk::new()), tasks);
     futures::future::join_all((1..).zip(ports).map(start)).await
 }
 
-async fn start(id: u64, port: TcpListener, peers: Vec<Peer>, tasks: &TaskGroup) -> RunningNode<Journal> {
+async fn start(id: u64, port: TcpListener, peers: Vec<Peer>, data: DataDir, tasks: &TaskGroup) -> RunningNode<Journal> {
     let config = RaftConfig {
         cluster: "test".into(),
         set: "test".into(),
         id,
         node: format!("s{id}"),
-        data: DataDir::Memory(MemoryDisk::new()),
+        data,
         peers,
         join: false,
         options: RaftOptions::DEFAULTS,
@@ -186,4 +186,49 @@ async fn a_change_of_voters_that_lost_its_leader_is_completed_by_the_next_one() 
     })
     .await;
     stop(members, &tasks).await;
+}
+
+/// Each member forms its directory by itself; together they are a group that goes on from the state.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_members_form_a_group_that_continues_from_the_state() {
+    let (tasks, dir) = (TaskGroup::new(), tempfile::tempdir().unwrap());
+    let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();
+    let peers: Vec<Peer> =
+        (1..).zip(&ports).map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port) }).collect();
+    let state = Journal { words: vec![b"before".to_vec()], ids: vec![1, 2, 3, 9] };
+    let start = |(id, port): (u64, TcpListener)| {
+        let (place, group) = (dir.path().join(id.to_string()), group(&peers));
+        form_restored(&place, id, &group, state.clone()).unwrap();
+        start(id, port, peers.clone(), DataDir::Path(place), &tasks)
+    };
+    let members = futures::future::join_all((1..).zip(ports).map(start)).await;
+    let leader = leader(&members).await;
+    assert_eq!(leader.propose(&Command::Append(b"after".to_vec())).await, Ok(2));
+    for member in &members {
+        let state = |member: &RaftHandle<Journal>| member.state().read(Clone::clone);
+        let state = until(member.handle(), |member| Some(state(member)).filter(|state| state.words.len() == 2)).await;
+        assert_eq!(state, Journal { words: vec![b"before".to_vec(), b"after".to_vec()], ids: vec![1, 2, 3, 9] });
+        assert_eq!(member.handle().status().members.len(), 3);
+    }
+    stop(members, &tasks).await;
+}
+
+fn group(peers: &[Peer]) -> RestoredGroup<'_> {
+    RestoredGroup { cluster: "test", peers, seed: [7; 32] }
+}
+
+#[test]
+fn a_directory_with_contents_is_not_formed() {
+    let dir = tempfile::tempdir().unwrap();
+    let peers = [Peer { id: 1, name: "s1".into(), addr: "127.0.0.1:1".into() }];
+    let state = Journal { words: Vec::new(), ids: vec![1] };
+    let form = || form_restored(dir.path(), 1, &group(&peers), state.clone());
+    form().unwrap();
+    assert!(matches!(form(), Err(OpenError::NotEmpty { .. })), "formed already");
+    // An interrupted one has no identity: it is neither data nor empty.
+    std::fs::remove_file(dir.path().join("identity")).unwrap();
+    assert!(matches!(form(), Err(OpenError::NotEmpty { .. })));
+    let refused = storage::prepare(&DataDir::Path(dir.path().to_owned()), "test", 1);
+    assert!(matches!(refused, Err(OpenError::NoIdentity { .. })));
 }

@@ -53,6 +53,14 @@ pub enum OpenError {
         /// What lies in it.
         found: String,
     },
+    /// It is to be formed, and has contents.
+    #[error("data directory {dir} is not empty, it holds {found}: give a new one, or remove what is in it")]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// What lies in it.
+        found: String,
+    },
     /// Its contents cannot be loaded.
     #[error("stored data cannot be loaded")]
     Load(#[from] LoadError),

@@ -96,7 +96,13 @@ pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(I
 pub(crate) fn write(files: &Files, identity: &Identity) -> Result<(), LoadError> {
     let failed = |name| move |source| LoadError::Io { place: files.place(name), source };
     watermark::create(files).map_err(failed(watermark::FILE))?;
-    files.write(FILE, &encoding::write_identity(identity)).map_err(failed(FILE))
+    put(files, identity)
+}
+
+/// Writes the identity alone, durably: everything else is there.
+pub(crate) fn put(files: &Files, identity: &Identity) -> Result<(), LoadError> {
+    let written = files.write(FILE, &encoding::write_identity(identity));
+    written.map_err(|source| LoadError::Io { place: files.place(FILE), source })
 }
 
 /// Without an identity there must be no log and no snapshot either.

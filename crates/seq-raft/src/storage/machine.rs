@@ -45,6 +45,12 @@ impl<M: StateMachine> AppliedState<M> {
         read(&self.0.contents.read().state)
     }
 
+    /// Reads the state with the index of the last entry that it covers, 0 for none.
+    pub fn read_applied<T>(&self, read: impl FnOnce(&M, u64) -> T) -> T {
+        let contents = self.0.contents.read();
+        read(&contents.state, contents.last_applied.map_or(0, |id| id.index))
+    }
+
     /// Index of the last entry that the state covers.
     #[must_use]
     pub fn last_applied(&self) -> Option<u64> {

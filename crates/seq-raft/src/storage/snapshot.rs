@@ -116,6 +116,25 @@ impl<M: StateMachine> Contents<M> {
     }
 }
 
+/// Name of the file of a snapshot that covers the log up to an entry.
+pub(crate) fn file_name(end: Option<&LogId>) -> String {
+    match end {
+        Some(id) => format!("{PREFIX}{}-{}-{}", id.index, id.leader_id.term, id.leader_id.node_id),
+        None => format!("{PREFIX}empty"),
+    }
+}
+
+/// The manifest that names the file of a snapshot.
+pub(crate) fn manifest(snapshot: &Snapshot, file: String) -> encoding::Manifest {
+    encoding::Manifest {
+        last_log_id: snapshot.meta.last_log_id.as_ref().map(Into::into),
+        membership: (&snapshot.meta.last_membership).into(),
+        length: snapshot.snapshot.len() as u64,
+        crc: crc32c::crc32c(&snapshot.snapshot),
+        file,
+    }
+}
+
 /// The current snapshot, on disk and in memory.
 pub(crate) struct Snapshots {
     files: Files,
@@ -183,18 +202,9 @@ impl Snapshots {
         {
             return Ok(current.clone());
         }
-        let file = match snapshot.meta.last_log_id {
-            Some(id) => format!("{PREFIX}{}-{}-{}", id.index, id.leader_id.term, id.leader_id.node_id),
-            None => format!("{PREFIX}empty"),
-        };
+        let file = file_name(snapshot.meta.last_log_id.as_ref());
         self.write(&file, &snapshot.snapshot).await;
-        let manifest = encoding::Manifest {
-            last_log_id: snapshot.meta.last_log_id.as_ref().map(Into::into),
-            membership: (&snapshot.meta.last_membership).into(),
-            length: snapshot.snapshot.len() as u64,
-            crc: crc32c::crc32c(&snapshot.snapshot),
-            file: file.clone(),
-        };
+        let manifest = manifest(&snapshot, file.clone());
         self.io.durable(|done| Op::Manifest(manifest, done)).await?;
         if let Err(error) = self.files.remove_others(PREFIX, Some(&file)) {
             // Harmless: the next start removes it.

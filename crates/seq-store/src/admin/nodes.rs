@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use seq_core::NodeId;
 use seq_core::arbiter::Plan;
-use seq_core::state::{CommandRefusal, Drain, SetDefinition, SetTerms, State, Terms};
+use seq_core::state::{CommandRefusal, Drain, SetTerms, State, Terms};
 use seq_proto::Reason;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
 use seq_proto::v1::{
@@ -20,22 +20,19 @@ use seq_raft::{Gate, QuorumStatus};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
+use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 
 /// The open service.
 pub(crate) struct NodeAdmin {
-    set: Arc<SetDefinition>,
+    set: Arc<DeclaredSet>,
     replicated: ReplicatedSet,
     /// The plan of the arbiter beside the leader.
     plan: watch::Receiver<Arc<Plan>>,
 }
 
 impl NodeAdmin {
-    pub(crate) fn new(
-        set: Arc<SetDefinition>,
-        replicated: ReplicatedSet,
-        plan: watch::Receiver<Arc<Plan>>,
-    ) -> NodeAdmin {
+    pub(crate) fn new(set: Arc<DeclaredSet>, replicated: ReplicatedSet, plan: watch::Receiver<Arc<Plan>>) -> NodeAdmin {
         NodeAdmin { set, replicated, plan }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
 use seq_core::RouteVersion;
-use seq_core::state::{SetDefinition, State};
+use seq_core::state::State;
 use seq_kit::http::Checks;
 use seq_proto::v1::admin_service_server::AdminService;
 use seq_proto::v1::status_response::Role;
@@ -13,7 +13,8 @@ use seq_proto::v1::{AllocMember, StatusRequest, StatusResponse, StoreMember, Sto
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
 
-use crate::definition;
+use crate::between::quarantine::{self, Awaited};
+use crate::definition::{self, DeclaredSet};
 use crate::replicated_set::ReplicatedSet;
 
 /// How far the applied entries may lag behind the committed ones on a member that is ready.
@@ -26,7 +27,9 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) replicated: ReplicatedSet,
-    pub(crate) set: Arc<SetDefinition>,
+    pub(crate) set: Arc<DeclaredSet>,
+    /// What a quarantine waits for, where this member leads.
+    pub(crate) awaited: Awaited,
     pub(crate) node: Arc<str>,
     pub(crate) revision: Arc<str>,
     pub(crate) started: Instant,
@@ -44,6 +47,8 @@ impl View {
         checks.add("store-applied", move || view.check_applied());
         let view = self.clone();
         checks.add("store-set", move || view.check_set());
+        let view = self.clone();
+        checks.add("store-quarantine", move || view.check_quarantine());
         checks
     }
 
@@ -70,9 +75,22 @@ impl View {
     fn check_set(&self) -> Result<(), String> {
         match self.replicated.read(|state| definition::check_set(state, &self.set)) {
             Ok(true) => Ok(()),
-            Ok(false) => Err("the set is not defined yet".to_owned()),
+            Ok(false) => Err(self.set.undefined().to_owned()),
             Err(mismatch) => Err(mismatch.to_string()),
         }
+    }
+
+    /// The set is not in quarantine.
+    fn check_quarantine(&self) -> Result<(), String> {
+        match self.replicated.read(State::is_quarantined) {
+            false => Ok(()),
+            true => Err(self.quarantine()),
+        }
+    }
+
+    /// Why a restored set serves nothing.
+    fn quarantine(&self) -> String {
+        quarantine::text(&self.set.name, &self.awaited.borrow())
     }
 
     fn status(&self) -> StoreStatus {
@@ -99,9 +117,14 @@ impl View {
         };
         self.replicated.read(|state| {
             if state.set.is_some() {
+                status.sections = state.sections.residents().count() as u32;
                 status.sections_unowned = unowned(state);
             }
             status.route_version = state.route_version.0;
+            status.lineage = state.lineage.0;
+            if state.is_quarantined() {
+                status.quarantine = self.quarantine();
+            }
             status.allocs = allocs(state);
         });
         status

@@ -1,19 +1,5 @@
-//! Control calls that reach a follower: forwarded to the leader, once, with what is left of their deadline.
-//!
-//! An AllocSvr can be cut off from the leader while both reach the same follower. Without a hop nothing would be served
-//! until leadership is moved, although a majority of the store is well.
-//!
-//! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower never responds from its
-//! own state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the leader, because a
-//! caller that cannot reach it either would alternate between the two. A forwarded call carries [`FORWARDED_BY`] and is never
-//! forwarded again. A copy of a call may arrive late, or twice, as on any network: every command can be repeated.
+//! Control requests at any member: the local service on the leader, a hop to the leader on a follower.
 
-use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
-
-use parking_lot::Mutex;
-use seq_api::metrics::CONTROL_FORWARDED_TOTAL;
 use seq_core::limits;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::control_service_server::ControlService;
@@ -21,228 +7,62 @@ use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
     RenewRequest, RenewResponse, TransferRequest, TransferResponse,
 };
-use seq_proto::{Reason, status};
-use seq_raft::{Gate, ProposeError, QuorumStatus, RaftHandle};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::service::ControlServer;
-use crate::replicated_set::SetState;
+use crate::leader_link::LeaderHop;
 
-/// Metadata of a forwarded call: the Raft id of the member that forwards it.
-pub(crate) const FORWARDED_BY: &str = "seqsvr-forwarded-by";
-
-/// Calls that one member forwards at a time: at 128 KiB each they hold 128 MiB at the very worst. A set of 400
-/// AllocSvrs renews and raises with a few hundred.
-const MAX_FORWARDED: usize = 1_024;
-
-/// Metadata in which a gRPC caller states its deadline.
-const GRPC_TIMEOUT: &str = "grpc-timeout";
-
-/// The control service of every member: the local service on the leader, a hop to the leader on a follower.
+/// The control service of every member.
 #[derive(Clone)]
 pub(crate) struct ControlForward {
     pub(crate) local: ControlServer,
-    pub(crate) link: Gate<LeaderLink>,
+    pub(crate) leader: LeaderHop,
 }
 
-/// Connection of a follower to the leader.
-pub(crate) struct LeaderLink {
-    raft: RaftHandle<SetState>,
-    /// Names in metrics: of the set, and of the member.
-    names: (String, String),
-    /// How long a call without a deadline may take.
-    timeout: Duration,
-    /// To the leader of the last call, with its address.
-    channel: Mutex<Option<(String, Channel)>>,
-    permits: Arc<Semaphore>,
-}
-
-/// One call on its way to the leader.
-struct Hop<'a> {
-    link: &'a LeaderLink,
-    leader: u64,
-    addr: String,
-    client: ControlServiceClient<Channel>,
-    timeout: Duration,
-    _permit: OwnedSemaphorePermit,
+/// A client on the connection to the leader.
+fn client(channel: Channel) -> ControlServiceClient<Channel> {
+    ControlServiceClient::new(channel)
+        .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
+        .max_encoding_message_size(limits::MAX_REQUEST_BYTES)
 }
 
 #[tonic::async_trait]
 impl ControlService for ControlForward {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
-        let Some(hop) = self.hop(request.metadata())? else {
+        let Some(hop) = self.leader.hop(request.metadata())? else {
             let mut response = self.local.register(request).await?;
-            response.get_mut().stores = self.stores();
+            // It has just responded as the leader.
+            response.get_mut().stores = self.leader.stores();
             return Ok(response);
         };
-        let (mut client, request) = (hop.client.clone(), hop.request(request));
-        hop.complete(client.register(request)).await
+        hop.forward(request, |channel, request| async move { client(channel).register(request).await }).await
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
-        let Some(hop) = self.hop(request.metadata())? else {
+        let Some(hop) = self.leader.hop(request.metadata())? else {
             let mut response = self.local.renew(request).await?;
-            response.get_mut().stores = self.stores();
+            response.get_mut().stores = self.leader.stores();
             return Ok(response);
         };
-        let (mut client, request) = (hop.client.clone(), hop.request(request));
-        hop.complete(client.renew(request)).await
+        hop.forward(request, |channel, request| async move { client(channel).renew(request).await }).await
     }
 
     async fn raise_ceilings(
         &self,
         request: Request<RaiseCeilingsRequest>,
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
-        let Some(hop) = self.hop(request.metadata())? else { return self.local.raise_ceilings(request).await };
-        let (mut client, request) = (hop.client.clone(), hop.request(request));
-        hop.complete(client.raise_ceilings(request)).await
+        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.raise_ceilings(request).await };
+        hop.forward(request, |channel, request| async move { client(channel).raise_ceilings(request).await }).await
     }
 
     async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
-        let Some(hop) = self.hop(request.metadata())? else { return self.local.transfer(request).await };
-        let (mut client, request) = (hop.client.clone(), hop.request(request));
-        hop.complete(client.transfer(request)).await
+        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.transfer(request).await };
+        hop.forward(request, |channel, request| async move { client(channel).transfer(request).await }).await
     }
 
     async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
-        let Some(hop) = self.hop(request.metadata())? else { return self.local.depart(request).await };
-        let (mut client, request) = (hop.client.clone(), hop.request(request));
-        hop.complete(client.depart(request)).await
-    }
-}
-
-impl ControlForward {
-    /// The hop that a call takes; `None` where this member responds itself: it leads, knows no leader, is starting, or the call
-    /// was forwarded before.
-    fn hop(&self, metadata: &MetadataMap) -> Result<Option<Hop<'_>>, Status> {
-        let Some(link) = self.link.peek() else { return Ok(None) };
-        if metadata.contains_key(FORWARDED_BY) {
-            return Ok(None);
-        }
-        let Some((leader, addr)) = link.raft.other_leader() else { return Ok(None) };
-        // A silent leader does not respond: the caller's time is better spent at another member.
-        if let quorum @ QuorumStatus::Leaderless { .. } = link.raft.quorum() {
-            link.count("unreachable");
-            return Err(link.unreachable(leader, &addr, Code::Unavailable, &quorum.to_string()));
-        }
-        let Ok(permit) = link.permits.clone().try_acquire_owned() else {
-            return Err(ProposeError::NotLeader { leader: Some(addr) }.into());
-        };
-        let client = link.client(&addr).map_err(|why| link.unreachable(leader, &addr, Code::Unavailable, &why))?;
-        let timeout = stated_timeout(metadata).unwrap_or(link.timeout);
-        Ok(Some(Hop { link, leader, addr, client, timeout, _permit: permit }))
-    }
-
-    /// Addresses of the store's members, this one first: it has just responded as the leader.
-    fn stores(&self) -> Vec<String> {
-        self.link.peek().map(|link| link.raft.member_addrs()).unwrap_or_default()
-    }
-}
-
-impl LeaderLink {
-    pub(crate) fn new(raft: RaftHandle<SetState>, (set, node): (&str, &str), timeout: Duration) -> LeaderLink {
-        let (names, permits) = ((set.to_owned(), node.to_owned()), Arc::new(Semaphore::new(MAX_FORWARDED)));
-        LeaderLink { raft, names, timeout, channel: Mutex::default(), permits }
-    }
-
-    fn client(&self, addr: &str) -> Result<ControlServiceClient<Channel>, String> {
-        let mut known = self.channel.lock();
-        let channel = match &*known {
-            Some((there, channel)) if there == addr => channel.clone(),
-            _ => {
-                let channel = self.raft.connect(addr).map_err(|error| error.to_string())?;
-                *known = Some((addr.to_owned(), channel.clone()));
-                channel
-            }
-        };
-        Ok(ControlServiceClient::new(channel)
-            .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
-            .max_encoding_message_size(limits::MAX_REQUEST_BYTES))
-    }
-
-    /// Does not name the leader's address in the metadata; see the head of the file.
-    fn unreachable(&self, leader: u64, addr: &str, code: Code, why: &str) -> Status {
-        let text = format!("store {leader} at {addr} leads, and this follower cannot forward the call to it: {why}");
-        Reason::LeaderUnreachable.status_as(code, text)
-    }
-
-    fn count(&self, outcome: &'static str) {
-        let (set, node) = self.names.clone();
-        let labels = [("set", set), ("node", node), ("outcome", outcome.to_owned())];
-        metrics::counter!(CONTROL_FORWARDED_TOTAL, &labels).increment(1);
-    }
-}
-
-impl Hop<'_> {
-    /// The request to the leader.
-    fn request<T>(&self, request: Request<T>) -> Request<T> {
-        let mut forwarded = Request::new(request.into_inner());
-        forwarded.set_timeout(self.timeout);
-        let me = self.link.raft.id().to_string();
-        forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));
-        forwarded
-    }
-
-    /// The leader's response or refusal; a refusal of this member where none came.
-    async fn complete<T>(self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<Response<T>, Status> {
-        let Hop { link, leader, addr, timeout, .. } = self;
-        let outcome = match tokio::time::timeout(timeout, call).await {
-            // The message only: the leader's headers belong to the hop.
-            Ok(Ok(response)) => Ok(Response::new(response.into_inner())),
-            // A status with a reason is the leader's; one without comes from the connection.
-            Ok(Err(refusal)) if status::reason(&refusal).is_some() => Err(refusal),
-            Ok(Err(refusal)) => Err(link.unreachable(leader, &addr, Code::Unavailable, refusal.message())),
-            Err(_) => {
-                Err(link.unreachable(leader, &addr, Code::DeadlineExceeded, &format!("no response within {timeout:?}")))
-            }
-        };
-        let reached = outcome.as_ref().err().and_then(status::known_reason) != Some(Reason::LeaderUnreachable);
-        link.count(if reached { "answered" } else { "unreachable" });
-        outcome
-    }
-}
-
-/// The deadline in the caller's gRPC metadata; `None` where there is none that can be parsed.
-fn stated_timeout(metadata: &MetadataMap) -> Option<Duration> {
-    let stated = metadata.get(GRPC_TIMEOUT)?.to_str().ok()?;
-    let (number, unit) = stated.split_at_checked(stated.len().checked_sub(1)?)?;
-    // At most eight digits by the gRPC specification: no product below overflows.
-    let number = (number.len() <= 8).then(|| number.parse::<u64>().ok())??;
-    Some(match unit {
-        "H" => Duration::from_secs(number * 3_600),
-        "M" => Duration::from_secs(number * 60),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_deadline_of_a_call_is_read_as_grpc_states_it() {
-        let stated = |text: &str| {
-            let mut metadata = MetadataMap::new();
-            metadata.insert(GRPC_TIMEOUT, text.parse().unwrap());
-            stated_timeout(&metadata)
-        };
-        assert_eq!(stated("500m"), Some(Duration::from_millis(500)));
-        assert_eq!(stated("499999u"), Some(Duration::from_micros(499_999)));
-        assert_eq!(stated("99999999H"), Some(Duration::from_secs(99_999_999 * 3_600)));
-        for unreadable in ["m", "5", "-1S", "999999999S", "1x"] {
-            assert_eq!(stated(unreadable), None, "{unreadable}");
-        }
-        assert_eq!(stated_timeout(&MetadataMap::new()), None);
-        // What this program's own clients send.
-        let mut request = Request::new(());
-        request.set_timeout(Duration::from_millis(250));
-        assert_eq!(stated_timeout(request.metadata()), Some(Duration::from_millis(250)));
+        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.depart(request).await };
+        hop.forward(request, |channel, request| async move { client(channel).depart(request).await }).await
     }
 }

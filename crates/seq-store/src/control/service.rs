@@ -12,7 +12,7 @@ use std::time::Duration;
 use seq_core::arbiter::Plan;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, SetDefinition, State};
+use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
 use seq_proto::control;
 use seq_proto::reason::{Reason, key};
@@ -26,17 +26,30 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use super::reach::ControlCalls;
+use crate::between::arrivals::Arrivals;
+use crate::between::migrations::Departures;
+use crate::between::quarantine::{self, Awaited};
+use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
+
+/// How long the response to a departure waits for the other set: it has the section a round trip and a commit later, and
+/// the owner there begins at once if it is notified then.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The service.
 #[derive(Clone)]
 pub(crate) struct Control {
-    pub(crate) set: Arc<SetDefinition>,
+    pub(crate) set: Arc<DeclaredSet>,
     /// Names of the AllocSvrs in the set file.
     pub(crate) allocs: Arc<BTreeSet<String>>,
     pub(crate) replicated: ReplicatedSet,
     /// The plan of the arbiter beside the leader.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
+    /// Departures of sections to other sets that owners should make.
+    pub(crate) departures: watch::Receiver<Departures>,
+    pub(crate) arrivals: Arc<Arrivals>,
+    /// What a quarantine waits for.
+    pub(crate) awaited: Awaited,
     /// Calls of live incarnations, for the decision whether this member is reached.
     pub(crate) calls: ControlCalls,
 }
@@ -123,6 +136,7 @@ impl ControlService for ControlServer {
         let depart = control::depart(session, &request, &this.set.layout)?;
         let outcome = this.replicated.propose(depart).await?;
         let made = outcome.map_err(|refusal| this.refused(refusal))?;
+        this.arrivals.wait(&this.replicated, depart.section, made.epoch, ARRIVAL_TIMEOUT).await;
         Ok(Response::new(DepartResponse {
             ceiling: made.max_seq.0,
             update: Some(this.update(session, request.route_version)?),
@@ -132,24 +146,51 @@ impl ControlService for ControlServer {
 
 impl Control {
     pub(crate) fn new(
-        set: Arc<SetDefinition>,
+        set: Arc<DeclaredSet>,
         allocs: &[AllocSpec],
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
+        (departures, arrivals, awaited): (watch::Receiver<Departures>, Arc<Arrivals>, Awaited),
     ) -> Control {
         let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
-        Control { set, allocs, replicated, plan, calls: ControlCalls::default() }
+        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls: ControlCalls::default() }
     }
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
+    ///
+    /// # Errors
+    /// `QUARANTINED` while the set serves nothing; a malformed id.
     fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
+        self.check_defined()?;
         let session = control::session(node, incarnation)?;
+        self.check_lineage(session)?;
         let newest =
             |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
         if self.replicated.read(newest) {
             self.calls.count();
         }
         Ok(session)
+    }
+
+    /// Ends a session of an older lineage: incarnations begin above those of all older ones, and the ids of nodes anew.
+    fn check_lineage(&self, session: Session) -> Result<(), Status> {
+        let Session { node, incarnation: given } = session;
+        let current = Incarnation(self.replicated.read(|state| state.lineage.first_number()));
+        if given >= current {
+            return Ok(());
+        }
+        // Without an address: the id may be that of another node by now.
+        Err(refused(CommandRefusal::OtherIncarnation { node, current, given }, None))
+    }
+
+    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry. One that
+    /// was restored serves nothing for a while: its sessions of before are over, and none begins.
+    fn check_defined(&self) -> Result<(), Status> {
+        match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
+            (true, false) => Ok(()),
+            (true, true) => Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow()))),
+            (false, _) => Err(Reason::NoSet.status(self.set.undefined())),
+        }
     }
 
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
@@ -168,6 +209,7 @@ impl Control {
                 Reason::BadAddr.status(format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr))
             );
         }
+        self.check_defined()?;
         let lease = Duration::from_millis(request.lease_ms);
         self.replicated.read(|state| state.check_lease(lease)).map_err(|refusal| refused(refusal, None))?;
         if request.token == 0 {
@@ -216,7 +258,7 @@ impl Control {
 
     /// The ownership update, read from the applied state: no older than the entry that was just applied here.
     fn update(&self, session: Session, since: u64) -> Result<seq_proto::v1::OwnershipUpdate, Status> {
-        let plan = self.plan.borrow().clone();
+        let (plan, departures) = (self.plan.borrow().clone(), self.departures.borrow().clone());
         let ended = |state: &State| {
             let current = state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
             let addr = state.node(session.node).map(|record| record.addr.clone());
@@ -225,7 +267,7 @@ impl Control {
         let since = RouteVersion(since);
         let update = self
             .replicated
-            .read(|state| OwnershipUpdate::of(state, &plan, &[], session, since).ok_or_else(|| ended(state)))?;
+            .read(|state| OwnershipUpdate::of(state, &plan, &departures, session, since).ok_or_else(|| ended(state)))?;
         Ok((&update).into())
     }
 }

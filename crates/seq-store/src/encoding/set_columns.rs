@@ -2,8 +2,8 @@
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;
-use seq_core::state::{self, Gone, Phase, Quarantine, Scope, SectionRecord, SectionRecords, Tombstone};
-use seq_core::{Epoch, HandoverId, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
+use seq_core::state::{self, Phase, Quarantine, Scope, SectionRecord, SectionRecords, Tombstone};
+use seq_core::{Epoch, HandoverId, Lineage, MigrationId, Revision, RouteVersion, SectionId, Seq, SetId};
 
 use super::Contradiction;
 use super::command::Runs;
@@ -42,6 +42,7 @@ impl Directory {
 pub(crate) struct PeerSet {
     id: u64,
     fenced: u64,
+    admitted: u64,
     closing: bool,
     facts: Option<Facts>,
     routed: u64,
@@ -50,13 +51,14 @@ pub(crate) struct PeerSet {
 impl PeerSet {
     pub(super) fn from_core((id, set): (&SetId, &state::PeerSet)) -> PeerSet {
         let facts = set.facts.as_ref().map(Facts::from);
-        PeerSet { id: id.0, fenced: set.fenced.0, closing: set.closing, facts, routed: set.routed.0 }
+        let (fenced, admitted, routed) = (set.fenced.0, set.admitted.0, set.routed.0);
+        PeerSet { id: id.0, fenced, admitted, closing: set.closing, facts, routed }
     }
 
-    pub(super) fn into_core(self) -> (SetId, state::PeerSet) {
-        let facts = self.facts.map(state::SetFacts::from);
-        let routed = RouteVersion(self.routed);
-        (SetId(self.id), state::PeerSet { fenced: Lineage(self.fenced), closing: self.closing, facts, routed })
+    pub(super) fn into_core(self) -> Result<(SetId, state::PeerSet), Contradiction> {
+        let facts = self.facts.map(Facts::into_core).transpose()?;
+        let (fenced, admitted, routed) = (Lineage(self.fenced), Lineage(self.admitted), RouteVersion(self.routed));
+        Ok((SetId(self.id), state::PeerSet { fenced, admitted, closing: self.closing, facts, routed }))
     }
 }
 
@@ -74,6 +76,7 @@ pub(crate) struct Migration {
     /// 0: open, 1: rolled back, 2: completed.
     phase: u8,
     noted: bool,
+    began: u64,
 }
 
 impl Migration {
@@ -88,11 +91,11 @@ impl Migration {
             Phase::Completed { noted } => (2, noted),
         };
         let (to, pace) = (migration.to.0, migration.pace.into());
-        Migration { id: id.0, to, runs, return_of, settled, pace, phase, noted }
+        Migration { id: id.0, to, runs, return_of, settled, pace, phase, noted, began: migration.began.0 }
     }
 
     pub(super) fn into_core(self) -> Result<(MigrationId, state::Migration), Contradiction> {
-        let Migration { id, to, runs, return_of, settled, pace, phase, noted } = self;
+        let Migration { id, to, runs, return_of, settled, pace, phase, noted, began } = self;
         let scope = match return_of {
             0 => Scope::Runs(runs.into_core()?),
             of => Scope::Return { of: MigrationId(of), settled },
@@ -103,7 +106,10 @@ impl Migration {
             2 => Phase::Completed { noted },
             _ => return Err("a migration is in no phase"),
         };
-        Ok((MigrationId(id), state::Migration { to: SetId(to), scope, pace: pace.into(), phase }))
+        Ok((
+            MigrationId(id),
+            state::Migration { to: SetId(to), scope, pace: pace.into(), phase, began: Revision(began) },
+        ))
     }
 }
 
@@ -111,7 +117,6 @@ impl Migration {
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 pub(crate) struct Elsewhere {
     departed: Vec<Departed>,
-    gone: Vec<Left>,
     quarantined: Vec<Quarantined>,
 }
 
@@ -128,19 +133,12 @@ struct Departed {
 }
 
 #[derive(Archive, Serialize, Deserialize, Debug)]
-struct Left {
-    section: u32,
-    fence: u64,
-    home: u64,
-    routed: u64,
-}
-
-#[derive(Archive, Serialize, Deserialize, Debug)]
 struct Quarantined {
     section: u32,
     since: u64,
     epoch: u64,
     max_seq: u64,
+    came_by: u64,
     routed: u64,
 }
 
@@ -162,12 +160,15 @@ impl Elsewhere {
                         routed: routed.0,
                     });
                 }
-                SectionRecord::Gone(Gone { fence, home, routed }) => {
-                    elsewhere.gone.push(Left { section, fence: fence.0, home: home.0, routed: routed.0 });
-                }
-                SectionRecord::Quarantined(Quarantine { since, epoch, max_seq, routed }) => {
-                    let (since, epoch, max_seq) = (since.0, epoch.0, max_seq.0);
-                    elsewhere.quarantined.push(Quarantined { section, since, epoch, max_seq, routed: routed.0 });
+                SectionRecord::Quarantined(Quarantine { since, epoch, max_seq, came_by, routed }) => {
+                    elsewhere.quarantined.push(Quarantined {
+                        section,
+                        since: since.0,
+                        epoch: epoch.0,
+                        max_seq: max_seq.0,
+                        came_by: came_by.0,
+                        routed: routed.0,
+                    });
                 }
             }
         }
@@ -188,19 +189,16 @@ impl Elsewhere {
             };
             (SectionId(one.section), SectionRecord::Departed(tombstone))
         });
-        let gone = self.gone.into_iter().map(|one| {
-            let gone = Gone { fence: Epoch(one.fence), home: SetId(one.home), routed: RouteVersion(one.routed) };
-            (SectionId(one.section), SectionRecord::Gone(gone))
-        });
         let quarantined = self.quarantined.into_iter().map(|one| {
             let quarantine = Quarantine {
                 since: Epoch(one.since),
                 epoch: Epoch(one.epoch),
                 max_seq: Seq(one.max_seq),
+                came_by: MigrationId(one.came_by),
                 routed: RouteVersion(one.routed),
             };
             (SectionId(one.section), SectionRecord::Quarantined(quarantine))
         });
-        departed.chain(gone).chain(quarantined)
+        departed.chain(quarantined)
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::state::{
-    self, Arrive, Arrived, Arriving, Complete, Depart, DepartSilent, EndQuarantine, Fence, LearnDirectory, Rollback,
-    SetPace, StartMigration, StartReturn,
+    self, Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Complete, Depart, DepartSilent, EndQuarantine,
+    Fence, Fingerprint, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
@@ -14,6 +14,7 @@ use seq_core::{
 
 use super::Contradiction;
 use super::command::{Runs, nanos};
+use super::recovery_columns::FenceResponse;
 
 /// A command between sets. The order of the variants is the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
@@ -25,6 +26,7 @@ pub(crate) enum SetCommand {
         layout_id: u64,
         runs: Runs,
         pace: Pace,
+        fingerprint: u64,
     },
     Pace {
         id: u64,
@@ -80,14 +82,16 @@ pub(crate) enum SetCommand {
     },
     LearnDirectory {
         claims: Claims,
-        recalled: bool,
         sets: Vec<Facts>,
     },
     EndQuarantine {
         lineage: u64,
-        responded: Vec<u64>,
-        lineages: Vec<u64>,
     },
+    LearnRecords(Box<FenceResponse>),
+    BeginLineage {
+        lineage: u64,
+    },
+    Close,
 }
 
 /// How fast a migration goes.
@@ -219,23 +223,54 @@ pub(crate) struct Facts {
     name: String,
     stores: Vec<String>,
     allocs: Vec<String>,
-    closing: bool,
+    closing: u8,
+    refuses: Vec<u64>,
+    /// The fenced lineage of each of them.
+    refused_lineages: Vec<u64>,
 }
 
 impl From<&state::SetFacts> for Facts {
     fn from(facts: &state::SetFacts) -> Facts {
-        let state::SetFacts { id, lineage, revision, name, stores, allocs, closing } = facts;
+        let state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses } = facts;
         let (name, stores, allocs) = (name.clone(), stores.clone(), allocs.clone());
-        Facts { id: id.0, lineage: lineage.0, revision: revision.0, name, stores, allocs, closing: *closing }
+        Facts {
+            id: id.0,
+            lineage: lineage.0,
+            revision: revision.0,
+            name,
+            stores,
+            allocs,
+            closing: closing_number(*closing),
+            refuses: refuses.iter().map(|(set, _)| set.0).collect(),
+            refused_lineages: refuses.iter().map(|(_, lineage)| lineage.0).collect(),
+        }
     }
 }
 
-impl From<Facts> for state::SetFacts {
-    fn from(facts: Facts) -> state::SetFacts {
-        let Facts { id, lineage, revision, name, stores, allocs, closing } = facts;
+impl Facts {
+    pub(super) fn into_core(self) -> Result<state::SetFacts, Contradiction> {
+        let Facts { id, lineage, revision, name, stores, allocs, closing, refuses, refused_lineages } = self;
+        if refused_lineages.len() != refuses.len() {
+            return Err("the columns of refused sets differ in length");
+        }
+        let refuses = refuses.into_iter().map(SetId).zip(refused_lineages.into_iter().map(Lineage)).collect();
         let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
-        state::SetFacts { id, lineage, revision, name, stores, allocs, closing }
+        let closing = closing_of(closing)?;
+        Ok(state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses })
     }
+}
+
+/// Whether a set takes sections, as a number.
+pub(super) fn closing_number(closing: Closing) -> u8 {
+    match closing {
+        Closing::Open => 0,
+        Closing::Closing => 1,
+        Closing::Closed => 2,
+    }
+}
+
+pub(super) fn closing_of(number: u8) -> Result<Closing, Contradiction> {
+    [Closing::Open, Closing::Closing, Closing::Closed].get(usize::from(number)).copied().ok_or("a set closes in no way")
 }
 
 impl SetCommand {
@@ -250,6 +285,7 @@ impl SetCommand {
                 layout_id: start.layout_id.0,
                 runs: Runs::from_core(start.runs.iter().copied()),
                 pace: start.pace.into(),
+                fingerprint: start.fingerprint.0,
             },
             state::Command::Pace(pace) => SetCommand::Pace { id: pace.id.0, pace: pace.pace.into() },
             state::Command::Rollback(rollback) => SetCommand::Rollback { id: rollback.id.0 },
@@ -264,14 +300,14 @@ impl SetCommand {
             state::Command::Fence(fence) => SetCommand::Fence { set: fence.set.0, lineage: fence.lineage.0 },
             state::Command::LearnDirectory(learned) => SetCommand::LearnDirectory {
                 claims: Claims::from_core(&learned.claims),
-                recalled: learned.recalled,
                 sets: learned.sets.iter().map(Facts::from).collect(),
             },
-            state::Command::EndQuarantine(end) => SetCommand::EndQuarantine {
-                lineage: end.lineage.0,
-                responded: end.responded.iter().map(|(set, _)| set.0).collect(),
-                lineages: end.responded.iter().map(|(_, lineage)| lineage.0).collect(),
-            },
+            state::Command::LearnRecords(response) => {
+                SetCommand::LearnRecords(Box::new(FenceResponse::from_core(response)))
+            }
+            state::Command::BeginLineage(begin) => SetCommand::BeginLineage { lineage: begin.lineage.0 },
+            state::Command::EndQuarantine(end) => SetCommand::EndQuarantine { lineage: end.lineage.0 },
+            state::Command::Close(Close) => SetCommand::Close,
             section => SetCommand::from_section(section),
         }
     }
@@ -316,7 +352,7 @@ impl SetCommand {
 
     pub(super) fn into_core(self) -> Result<state::Command, Contradiction> {
         Ok(match self {
-            SetCommand::StartMigration { id, to, lineage, layout_id, runs, pace } => {
+            SetCommand::StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint } => {
                 state::Command::StartMigration(StartMigration {
                     id: MigrationId(id),
                     to: SetId(to),
@@ -324,6 +360,7 @@ impl SetCommand {
                     layout_id: LayoutId(layout_id),
                     runs: runs.into_core()?,
                     pace: pace.into(),
+                    fingerprint: Fingerprint(fingerprint),
                 })
             }
             SetCommand::Pace { id, pace } => state::Command::Pace(SetPace { id: MigrationId(id), pace: pace.into() }),
@@ -356,10 +393,18 @@ impl SetCommand {
             SetCommand::Fence { set, lineage } => {
                 state::Command::Fence(Fence { set: SetId(set), lineage: Lineage(lineage) })
             }
-            SetCommand::LearnDirectory { claims, recalled, sets } => {
-                let sets = sets.into_iter().map(state::SetFacts::from).collect();
-                state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, recalled, sets })
+            SetCommand::LearnDirectory { claims, sets } => {
+                let sets = sets.into_iter().map(Facts::into_core).collect::<Result<_, _>>()?;
+                state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, sets })
             }
+            SetCommand::EndQuarantine { lineage } => {
+                state::Command::EndQuarantine(EndQuarantine { lineage: Lineage(lineage) })
+            }
+            SetCommand::BeginLineage { lineage } => {
+                state::Command::BeginLineage(BeginLineage { lineage: Lineage(lineage) })
+            }
+            SetCommand::LearnRecords(response) => state::Command::LearnRecords(response.into_core()?),
+            SetCommand::Close => state::Command::Close(Close),
             columns => return columns.into_rows(),
         })
     }
@@ -389,13 +434,6 @@ impl SetCommand {
                 let sections = sections.into_iter().map(SectionId).zip(epochs.into_iter().map(Epoch)).collect();
                 let ended = ended.into_iter().map(MigrationId).collect();
                 Ok(state::Command::Arrived(Arrived { at: SetId(at), lineage: Lineage(lineage), sections, ended }))
-            }
-            SetCommand::EndQuarantine { lineage, responded, lineages } => {
-                if lineages.len() != responded.len() {
-                    return Err("the columns of responses differ in length");
-                }
-                let responded = responded.into_iter().map(SetId).zip(lineages.into_iter().map(Lineage)).collect();
-                Ok(state::Command::EndQuarantine(EndQuarantine { lineage: Lineage(lineage), responded }))
             }
             other => unreachable!("{other:?} has no columns"),
         }

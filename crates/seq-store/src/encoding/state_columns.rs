@@ -12,7 +12,9 @@ use seq_core::{
 
 use super::Contradiction;
 use super::command::{Set, Terms, nanos};
+use super::recovery_columns::Recovery;
 use super::set_columns::{Directory, Elsewhere, Migration, PeerSet};
+use super::set_command::{closing_number, closing_of};
 
 /// The state of a set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
@@ -26,12 +28,11 @@ pub(crate) struct State {
     revision: u64,
     elsewhere: Elsewhere,
     lineage: u64,
-    quarantined: bool,
-    restores: u32,
+    recovery: Option<Recovery>,
     directory: Directory,
-    recalled: Directory,
     sets: Vec<PeerSet>,
     migrations: Vec<Migration>,
+    closing: u8,
 }
 
 /// One column for each field of the record of a section that is in the set, in order of section.
@@ -76,12 +77,11 @@ impl From<&state::State> for State {
             revision: state.revision.0,
             elsewhere: Elsewhere::from_core(&state.sections),
             lineage: state.lineage.0,
-            quarantined: state.quarantined,
-            restores: state.restores,
+            recovery: state.recovery.as_ref().map(Recovery::from_core),
             directory: (&state.directory).into(),
-            recalled: (&state.recalled).into(),
             sets: state.sets.iter().map(PeerSet::from_core).collect(),
             migrations: state.migrations.iter().map(Migration::from_core).collect(),
+            closing: closing_number(state.closing),
         }
     }
 }
@@ -115,12 +115,11 @@ impl State {
             terms: self.terms.map(state::Terms::from),
             revision: Revision(self.revision),
             lineage: Lineage(self.lineage),
-            quarantined: self.quarantined,
-            restores: self.restores,
+            recovery: self.recovery.map(Recovery::into_core).transpose()?,
             directory: self.directory.into_core()?,
-            recalled: self.recalled.into_core()?,
-            sets: self.sets.into_iter().map(PeerSet::into_core).collect(),
+            sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
+            closing: closing_of(self.closing)?,
         })
     }
 }

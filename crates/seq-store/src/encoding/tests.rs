@@ -9,10 +9,10 @@ use seq_core::directory::{Claim, ClaimRun, Directory};
 use seq_core::layout::{SectionRun, Space};
 use seq_core::limits;
 use seq_core::state::{
-    Arrive, Arrived, Arriving, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine, Fence, Gone, Home,
-    LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine, Raise, Reassign, Registration, Residence,
-    Rollback, Scope, SectionRecord, SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn,
-    State, Terms, Tombstone, Transfer,
+    Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
+    EndQuarantine, Fence, FenceResponse, Fingerprint, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet,
+    Phase, Quarantine, Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord,
+    SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
@@ -54,6 +54,15 @@ const PACE: Pace = Pace { rate: 50, max_pause: Duration::from_millis(20), paused
 const TO: Destination =
     Destination { set: SetId(0xe6), lineage: Lineage(1 << 32), node: Some(NodeId(2)), incarnation: Incarnation(3) };
 
+fn record_claim() -> RecordClaim {
+    RecordClaim {
+        claim: Claim { since: Epoch(12), set: SetId(0xe6) },
+        lineage: Lineage(1 << 32),
+        max_seq: Seq(800),
+        migration: MigrationId(0x77),
+    }
+}
+
 fn facts() -> SetFacts {
     SetFacts {
         id: SetId(0xe6),
@@ -62,7 +71,8 @@ fn facts() -> SetFacts {
         name: "im-b".into(),
         stores: vec!["127.0.0.1:7200".into()],
         allocs: vec!["127.0.0.1:7100".into()],
-        closing: false,
+        closing: Closing::Closing,
+        refuses: vec![(SetId(0xd5), Lineage(2 << 32))],
     }
 }
 
@@ -84,13 +94,13 @@ fn state() -> State {
     let (epoch, max_seq, by) = (Epoch(5), Seq(700), MigrationId(0x77));
     let tombstone = Tombstone { epoch, to: TO, handover_id, max_seq, by, arrived: true, routed };
     sections.put(SectionId(2), SectionRecord::Departed(tombstone));
-    sections.put(SectionId(3), SectionRecord::Gone(Gone { fence: Epoch(6), home: SetId(0xe6), routed }));
-    let quarantine = Quarantine { since: Epoch(1), epoch: Epoch(2), max_seq: Seq(90), routed };
+    let came_by = MigrationId(0x7a);
+    let quarantine = Quarantine { since: Epoch(1), epoch: Epoch(2), max_seq: Seq(90), came_by, routed };
     sections.put(SectionId(5), SectionRecord::Quarantined(quarantine));
     let mut directory = Directory::default();
     directory.merge(&[claim(0, 6, 0, 0xd5)], RouteVersion(1));
     directory.merge(&[claim(2, 2, 5, 0xe6)], RouteVersion(2));
-    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase };
+    let migration = |scope, phase| Migration { to: SetId(0xe6), scope, pace: PACE, phase, began: Revision(70) };
     let migrations = [
         (MigrationId(0x77), migration(Scope::Runs(vec![run(2, 2)]), Phase::Open)),
         (
@@ -99,7 +109,13 @@ fn state() -> State {
         ),
         (MigrationId(0x79), migration(Scope::Runs(vec![run(0, 1)]), Phase::Completed { noted: true })),
     ];
-    let peer = PeerSet { fenced: Lineage(1 << 32), closing: true, facts: Some(facts()), routed: RouteVersion(2) };
+    let (fenced, admitted, routed) = (Lineage(1 << 32), Lineage(0), RouteVersion(2));
+    let peer = PeerSet { fenced, admitted, closing: true, facts: Some(facts()), routed };
+    let recovery = Recovery {
+        wait: Duration::from_millis(2_500),
+        responses: [(SetId(0xe6), None), (SetId(0xf7), Some(SectionId(4)))].into(),
+        claims: [(SectionId(1), record_claim())].into(),
+    };
     let node = NodeRecord {
         name: "a1".into(),
         addr: "127.0.0.1:7100".into(),
@@ -121,12 +137,11 @@ fn state() -> State {
         terms: Some(Terms { lease_wait: Duration::from_millis(2_500) }),
         revision: Revision(77),
         lineage: Lineage(7 << 32 | 4),
-        quarantined: true,
-        restores: 2,
-        recalled: directory.clone(),
+        recovery: Some(recovery),
         directory,
         sets: [(SetId(0xe6), peer), (SetId(0xf7), PeerSet::default())].into(),
         migrations: migrations.into(),
+        closing: Closing::Closing,
     }
 }
 
@@ -235,14 +250,22 @@ fn commands_that_keep_and_change_owners() {
 fn commands_between_sets() {
     let (id, to, lineage, section) = (MigrationId(0x77), SetId(0xe6), Lineage(1 << 32), SectionId(4));
     let runs = vec![run(2, 2), run(5, 1)];
-    let start = StartMigration { id, to, lineage, layout_id: LayoutId(0xabc), runs, pace: PACE };
+    let start = StartMigration {
+        id,
+        to,
+        lineage,
+        layout_id: LayoutId(0xabc),
+        runs,
+        pace: PACE,
+        fingerprint: Fingerprint(0xf1),
+    };
     check_command(
         &Command::StartMigration(start),
         expect![[r#"
             0200000005000000020000000100000000000000000000007700000000000000
             e6000000000000000000000001000000bc0a000000000000c8ffffff02000000
             c8ffffff020000003200000000000000002d3101000000000100000000000000
-            00000000000000000000000000000000090000009cffffff0000000000000000
+            f1000000000000000000000000000000090000009cffffff0000000000000000
             0000000000000000000000000000000000000000000000000000000000000000
             00000000000000000000000000000000"#]],
     );
@@ -372,33 +395,80 @@ fn commands_that_end_and_learn_between_sets() {
             090000009cffffff000000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
-    let learned = LearnDirectory { claims: vec![claim(0, 3, 7, 0xe6)], recalled: true, sets: vec![facts()] };
+    let learned = LearnDirectory { claims: vec![claim(0, 3, 7, 0xe6)], sets: vec![facts()] };
     check_command(
         &Command::LearnDirectory(learned),
         expect![[r#"
             00000000030000000700000000000000e6000000000000003132372e302e302e
-            313a3732303000008e000000f0ffffffe6000000000000000000000001000000
-            0800000000000000696d2d62ffffffffd8ffffff010000000000000000000000
-            0a0000009cffffff0100000098ffffff0100000094ffffff0100000094ffffff
-            0100000001000000a8ffffff0100000000000000000000000000000000000000
+            313a3732303000008e000000f0ffffff3132372e302e302e313a373130300000
+            8e000000f0ffffffd5000000000000000000000002000000e600000000000000
+            00000000010000000800000000000000696d2d62ffffffffb0ffffff01000000
+            c0ffffff0100000001000000bcffffff01000000bcffffff0100000000000000
+            0a0000005cffffff0100000058ffffff0100000054ffffff0100000054ffffff
+            0100000094ffffff010000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000
             090000009cffffff000000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
     check_command(
-        &Command::EndQuarantine(EndQuarantine { lineage, responded: vec![(to, lineage)] }),
+        &Command::EndQuarantine(EndQuarantine { lineage }),
         expect![[r#"
-            e60000000000000000000000010000000b000000000000000000000001000000
-            e0ffffff01000000e0ffffff0100000000000000000000000000000000000000
+            0b00000000000000000000000100000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000
-            00000000000000000000000000000000090000009cffffff0000000000000000
             0000000000000000000000000000000000000000000000000000000000000000
-            00000000000000000000000000000000"#]],
+            090000009cffffff000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+}
+
+#[test]
+fn commands_that_recover() {
+    let response = FenceResponse {
+        set: SetId(0xe6),
+        lineage: Lineage(1 << 32),
+        fenced: Lineage(7 << 32 | 4),
+        first: SectionId(0),
+        next: Some(SectionId(4)),
+        records: vec![(SectionId(1), record_claim())],
+        sets: vec![SetId(0xf7)],
+        closing: true,
+    };
+    check_command(
+        &Command::BeginLineage(BeginLineage { lineage: Lineage(9 << 32) }),
+        expect![[r#"
+        0d00000000000000000000000900000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        090000009cffffff000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::LearnRecords(response),
+        expect![[r#"
+            01000000000000000c00000000000000e6000000000000000000000001000000
+            20030000000000007700000000000000f700000000000000e600000000000000
+            00000000010000000400000007000000000000000100000004000000a4ffffff
+            01000000a4ffffff01000000a4ffffff01000000a4ffffff01000000a4ffffff
+            01000000a4ffffff01000000a4ffffff01000000010000000c0000009cffffff
+            0000000000000000000000000000000000000000000000000000000000000000
+            0000000000000000000000000000000000000000000000000000000000000000
+            000000000000000000000000000000000000000000000000090000009cffffff
+            0000000000000000000000000000000000000000000000000000000000000000
+            000000000000000000000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::Close(Close),
+        expect![[r#"
+        0e00000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        090000009cffffff000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
 }
 
 /// Commands between sets with as many rows as they may have.
-fn largest_between_sets() -> [Command; 4] {
+fn largest_between_sets() -> [Command; 5] {
     let (moves, runs) = (limits::MAX_MOVES, limits::MAX_RUNS);
     let (id, to, lineage, section) = (MigrationId(u64::MAX), SetId(u64::MAX), Lineage(u64::MAX), SectionId(u32::MAX));
     let silent = DepartSilent {
@@ -423,12 +493,26 @@ fn largest_between_sets() -> [Command; 4] {
     [
         Command::DepartSilent(vec![silent; moves]),
         Command::Arrive(Arrive { from: to, from_lineage: lineage, to_lineage: lineage, layout_id, sections }),
-        Command::LearnDirectory(LearnDirectory {
-            claims: vec![claim(7, 7, u64::MAX, u64::MAX); runs],
-            recalled: true,
-            sets: vec![],
+        Command::LearnDirectory(LearnDirectory { claims: vec![claim(7, 7, u64::MAX, u64::MAX); runs], sets: vec![] }),
+        Command::StartMigration(StartMigration {
+            id,
+            to,
+            lineage,
+            layout_id,
+            runs: vec![run(7, 7); runs],
+            pace: PACE,
+            fingerprint: Fingerprint(u64::MAX),
         }),
-        Command::StartMigration(StartMigration { id, to, lineage, layout_id, runs: vec![run(7, 7); runs], pace: PACE }),
+        Command::LearnRecords(FenceResponse {
+            set: to,
+            lineage,
+            fenced: lineage,
+            first: section,
+            next: Some(section),
+            records: vec![(section, record_claim()); moves],
+            sets: vec![to; limits::MAX_SETS],
+            closing: true,
+        }),
     ]
 }
 
@@ -468,42 +552,46 @@ fn states() {
         0100000000000000020000000000000004000000000000000200000000000000
         0500000000000000e60000000000000000000000010000000200000000000000
         03000000000000000800000000000000bc020000000000007700000000000000
-        0100000000000000020000000000000003000000000000000600000000000000
-        e600000000000000020000000000000005000000000000000100000000000000
-        02000000000000005a0000000000000002000000000000000000000002000000
-        0400000002000000020000000200000000000000000000000500000000000000
-        0000000000000000d500000000000000e600000000000000d500000000000000
-        0100000000000000020000000000000001000000000000000000000002000000
-        0400000002000000020000000200000000000000000000000500000000000000
-        0000000000000000d500000000000000e600000000000000d500000000000000
-        0100000000000000020000000000000001000000000000003132372e302e302e
-        313a3732303000008e000000f0ffffffe6000000000000000000000001000000
-        01000000000000000100000000000000e6000000000000000000000001000000
-        0800000000000000696d2d62ffffffffb8ffffff010000000000000000000000
-        f700000000000000000000000000000000000000000000000000000000000000
+        0100000000000000020000000000000005000000000000000100000000000000
+        02000000000000005a000000000000007a000000000000000200000000000000
+        e600000000000000f70000000000000000000000000000000100000004000000
+        01000000000000000c00000000000000e6000000000000000000000001000000
+        2003000000000000770000000000000000000000020000000400000002000000
+        0200000002000000000000000000000005000000000000000000000000000000
+        d500000000000000e600000000000000d5000000000000000100000000000000
+        020000000000000001000000000000003132372e302e302e313a373230300000
+        8e000000f0ffffff3132372e302e302e313a3731303000008e000000f0ffffff
+        d5000000000000000000000002000000e6000000000000000000000001000000
+        000000000000000001000000000000000100000000000000e600000000000000
+        00000000010000000800000000000000696d2d62ffffffff88ffffff01000000
+        98ffffff010000000100000094ffffff0100000094ffffff0100000000000000
+        0200000000000000f70000000000000000000000000000000000000000000000
         0000000000000000000000000000000000000000000000000000000000000000
-        0000000000000000000000000000000002000000020000000000000001000000
-        7700000000000000e600000000000000e0ffffff01000000dcffffff01000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        020000000200000000000000010000007700000000000000e600000000000000
+        e0ffffff01000000dcffffff0100000000000000000000000000000000000000
+        3200000000000000002d31010000000001000000000000000000000000000000
+        46000000000000007800000000000000e60000000000000090ffffff00000000
+        88ffffff00000000090000000000000001000000000000003200000000000000
+        002d310100000000010000000000000001000000000000004600000000000000
+        7900000000000000e60000000000000038ffffff0100000034ffffff01000000
         000000000000000000000000000000003200000000000000002d310100000000
-        010000000000000000000000000000007800000000000000e600000000000000
-        98ffffff0000000090ffffff0000000009000000000000000100000000000000
-        3200000000000000002d31010000000001000000000000000100000000000000
-        7900000000000000e60000000000000048ffffff0100000044ffffff01000000
-        000000000000000000000000000000003200000000000000002d310100000000
-        010000000000000002010000000000000100000000000000646576ffffffffff
-        d50000000000000098fbffff02000000a0fbffff02000000a8fbffff02000000
-        a8fbffff02000000a8fbffff02000000a8fbffff020000000300000000000000
-        a8fbffff02000000a8fbffff02000000b0fbffff02000000b8fbffff02000000
-        b8fbffff02000000c0fbffff02000000c8fbffff02000000d0fbffff02000000
-        d8fbffff02000000e0fbffff01000000f0fbffff01000000f0fbffff01000000
-        f0fbffff01000000f0fbffff01000000f0fbffff01000000f0fbffff01000000
-        e9fbffff01000000e8fbffff01000000e8fbffff01000000e8fbffff03000000
-        010000000000000000f90295000000004d00000000000000e0fbffff01000000
-        30fcffff0100000048fcffff0100000004000000070000000100000002000000
-        020000000000000050fcffff0300000054fcffff0300000058fcffff03000000
-        68fcffff0300000078fcffff03000000020000000000000080fcffff03000000
-        84fcffff0300000088fcffff0300000098fcffff03000000a8fcffff03000000
-        d0fcffff0200000078fdffff03000000"#]]
+        0100000000000000020100000000000046000000000000000100000000000000
+        646576ffffffffffd50000000000000030fbffff0200000038fbffff02000000
+        40fbffff0200000040fbffff0200000040fbffff0200000040fbffff02000000
+        030000000000000040fbffff0200000040fbffff0200000048fbffff02000000
+        50fbffff0200000050fbffff0200000058fbffff0200000060fbffff02000000
+        68fbffff0200000070fbffff0200000078fbffff0100000088fbffff01000000
+        88fbffff0100000088fbffff0100000088fbffff0100000088fbffff01000000
+        88fbffff0100000081fbffff0100000080fbffff0100000080fbffff01000000
+        80fbffff03000000010000000000000000f90295000000004d00000000000000
+        78fbffff01000000c8fbffff0100000004000000070000000100000000000000
+        00f9029500000000d8fbffff02000000e0fbffff02000000e8fbffff01000000
+        e8fbffff01000000e8fbffff01000000e8fbffff01000000e8fbffff01000000
+        e8fbffff010000000200000000000000e0fbffff03000000e4fbffff03000000
+        e8fbffff03000000f8fbffff0300000008fcffff0300000058fcffff02000000
+        50fdffff030000000100000000000000"#]]
     .assert_eq(&hex(&encoded));
     assert_eq!(decode_state(&encoded).unwrap(), state());
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::status;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
@@ -42,6 +42,8 @@ pub(crate) enum Disk {
 
 pub(crate) struct Cluster {
     pub(crate) spec: SetSpec,
+    /// Name of the cluster that the set is of.
+    pub(crate) name: String,
     pub(crate) options: StoreOptions,
     pub(crate) data: Vec<DataDir>,
     pub(crate) links: Links,
@@ -87,8 +89,10 @@ impl Cluster {
             step: 1_000,
             stores: Vec::new(),
             allocs: vec![alloc("a1", 10), alloc("a2", 20)],
+            genesis: Genesis::Start,
         };
         let mut cluster = Cluster {
+            name: spec.name.clone(),
             spec,
             options: StoreOptions { lease_wait: LEASE_WAIT, ..StoreOptions::DEFAULTS },
             data: Vec::new(),
@@ -149,7 +153,7 @@ impl Cluster {
         spec.stores.retain(|store| named.contains(&store.id));
         StoreConfig {
             spec,
-            cluster: self.spec.name.clone(),
+            cluster: self.name.clone(),
             id,
             data: self.data[id as usize - 1].clone(),
             join: self.joins.contains(&id),

@@ -12,6 +12,8 @@ mod members;
 mod membership;
 mod partition;
 mod quorum;
+mod restored;
 mod rollback;
+mod sets;
 mod unreached;
 mod wan;

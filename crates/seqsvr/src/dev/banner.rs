@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use seq_core::set_spec::SetSpec;
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use serde::Serialize;
 
 use crate::dev::Data;
@@ -33,12 +33,23 @@ pub(super) struct Banner {
     step: u64,
     stores: Vec<Node>,
     allocs: Vec<Node>,
+    /// The sets after the first one, which begin without sections.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    further_sets: Vec<FurtherSet>,
     /// Address for metrics and probes.
     http: String,
     /// Prefix of the uid in a Redis key.
     redis_prefix: String,
     data: String,
     data_kept: bool,
+}
+
+/// A set beside the first one, with the same uids.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct FurtherSet {
+    set: String,
+    stores: Vec<Node>,
+    allocs: Vec<Node>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,23 +71,35 @@ pub(super) fn sections(spec: &SetSpec) -> u32 {
     spec.validate().expect("the set was validated when it was read").sections()
 }
 
+impl Node {
+    fn store(store: &StoreSpec) -> Node {
+        let (name, grpc) = (store.name.clone(), format!("http://{}", store.addr));
+        Node { name, grpc, redis: None, id: Some(store.id), leader: Some(false) }
+    }
+
+    fn alloc(alloc: &AllocSpec) -> Node {
+        let (name, grpc) = (alloc.name.clone(), format!("http://{}", alloc.addr));
+        Node { name, grpc, redis: alloc.redis.clone(), id: None, leader: None }
+    }
+}
+
 impl Banner {
-    pub(super) fn new(spec: &SetSpec, redis_prefix: &str, http: &TcpListener, data: &Data) -> anyhow::Result<Banner> {
-        let url = |addr: &str| format!("http://{addr}");
-        let store = |store: &seq_core::set_spec::StoreSpec| Node {
-            name: store.name.clone(),
-            grpc: url(&store.addr),
-            redis: None,
-            id: Some(store.id),
-            leader: Some(false),
+    /// The banner of the sets of a cluster; the first one has all sections at its first start.
+    pub(super) fn new(
+        specs: &[&SetSpec],
+        redis_prefix: &str,
+        http: &TcpListener,
+        data: &Data,
+    ) -> anyhow::Result<Banner> {
+        let nodes = |spec: &SetSpec| -> (Vec<Node>, Vec<Node>) {
+            (spec.stores.iter().map(Node::store).collect(), spec.allocs.iter().map(Node::alloc).collect())
         };
-        let alloc = |alloc: &seq_core::set_spec::AllocSpec| Node {
-            name: alloc.name.clone(),
-            grpc: url(&alloc.addr),
-            redis: alloc.redis.clone(),
-            id: None,
-            leader: None,
-        };
+        let (spec, further) = specs.split_first().expect("there is a set");
+        let (stores, allocs) = nodes(spec);
+        let further = further.iter().map(|spec| {
+            let (stores, allocs) = nodes(spec);
+            FurtherSet { set: spec.name.clone(), stores, allocs }
+        });
         Ok(Banner {
             version: VERSION,
             revision: REVISION,
@@ -89,9 +112,10 @@ impl Banner {
             section_size: spec.section_size,
             sections: sections(spec),
             step: spec.step,
-            stores: spec.stores.iter().map(store).collect(),
-            allocs: spec.allocs.iter().map(alloc).collect(),
-            http: url(&http.local_addr()?.to_string()),
+            stores,
+            allocs,
+            further_sets: further.collect(),
+            http: format!("http://{}", http.local_addr()?),
             redis_prefix: redis_prefix.to_owned(),
             data: data.path().display().to_string(),
             data_kept: matches!(data, Data::Kept(_)),
@@ -104,6 +128,9 @@ impl Banner {
         self.seconds = (after.as_secs_f64() * 1_000.0).round() / 1_000.0;
         for store in &mut self.stores {
             store.leader = Some(store.id == leader);
+        }
+        for store in self.further_sets.iter_mut().flat_map(|set| &mut set.stores) {
+            store.leader = None;
         }
     }
 
@@ -121,6 +148,11 @@ impl Banner {
         self.render_for(&program())
     }
 
+    /// The first uid of the middle section.
+    fn middle(&self) -> u64 {
+        self.uid_start + u64::from(self.sections / 2) * u64::from(self.section_size)
+    }
+
     fn render_for(&self, program: &str) -> String {
         let names = |nodes: &[Node]| {
             let name = |node: &Node| format!("{}{}", node.name, if node.leader == Some(true) { "*" } else { "" });
@@ -135,6 +167,12 @@ impl Banner {
             grouped(u64::from(self.sections)),
             grouped(self.step),
         ]);
+        for further in &self.further_sets {
+            let nodes = [names(&further.stores), names(&further.allocs)];
+            table.row(
+                [further.set.clone(), String::new()].into_iter().chain(nodes).chain(["0".to_owned(), String::new()]),
+            );
+        }
         let (grpc, prefix) = (&self.allocs[0].grpc, &self.redis_prefix);
         let addr = if grpc == DEFAULT_ADDR { String::new() } else { format!(" --addr {grpc}") };
         let mut text: String = table.render().lines().map(|line| format!("  {line}\n")).collect();
@@ -150,6 +188,12 @@ impl Banner {
             line(format_args!("  redis-cli{host} -p {port} INCR {prefix}42"));
         }
         line(format_args!("  curl -s {}/metrics | grep ceiling_raises", self.http));
+        if let Some(further) = self.further_sets.first() {
+            let (set, into, middle) = (&self.set, &further.set, self.middle());
+            line(format_args!("  {program} set list{addr}"));
+            line(format_args!("  {program} set split {set} --at {middle} --into {into} --wait{addr}"));
+            line(format_args!("  {program} migration list{addr}"));
+        }
         text
     }
 }
@@ -191,7 +235,7 @@ mod tests {
     fn a_ready_cluster_prints_commands_to_try() {
         let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
         let http = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut banner = Banner::new(&set.spec, "seq:", &http, &Data::Kept("data".into())).unwrap();
+        let mut banner = Banner::new(&[&set.spec], "seq:", &http, &Data::Kept("data".into())).unwrap();
         banner.ready(Duration::from_millis(812), Some(2));
         banner.http = "http://127.0.0.1:7180".to_owned();
         let revision = banner.revision;
@@ -209,5 +253,30 @@ mod tests {
         .assert_eq(&format!("{}\n{}", banner.title().replace(revision, "3f1c2aa"), banner.render_for("seqsvr")));
         banner.allocs[0].grpc = "http://127.0.0.1:40001".to_owned();
         assert!(banner.render_for("seqsvr").contains("\n  seqsvr next 42 --addr http://127.0.0.1:40001\n"));
+    }
+
+    #[test]
+    fn a_cluster_of_two_sets_prints_how_to_split() {
+        let parse = |text| set_file::parse("dev.toml".as_ref(), text).unwrap().spec;
+        let (first, second) = (parse(set_file::DEV), parse(set_file::DEV_B));
+        let http = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut banner = Banner::new(&[&first, &second], "seq:", &http, &Data::Kept("data".into())).unwrap();
+        banner.ready(Duration::from_millis(812), Some(2));
+        banner.http = "http://127.0.0.1:7180".to_owned();
+        expect![[r#"
+              set    uids          stores     allocs  sections  step
+              dev    0..1,000,000  s1 s2* s3  a1 a2   10        10,000
+              dev-b                s4 s5 s6   a3 a4   0
+              gRPC 127.0.0.1:7100   Redis 127.0.0.1:7179   metrics http://127.0.0.1:7180/metrics
+            ready in 0.8 s. Try, in another terminal:
+              seqsvr next 42
+              seqsvr status
+              redis-cli -p 7179 INCR seq:42
+              curl -s http://127.0.0.1:7180/metrics | grep ceiling_raises
+              seqsvr set list
+              seqsvr set split dev --at 500000 --into dev-b --wait
+              seqsvr migration list
+        "#]]
+        .assert_eq(&banner.render_for("seqsvr"));
     }
 }

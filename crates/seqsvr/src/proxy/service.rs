@@ -95,8 +95,7 @@ impl SequenceService for ProxyService {
 
     async fn complete_batch(&self, call: Call, items: &[DecodedItem], replies: &mut [ItemReply<Allocation>]) {
         let pending = replies.iter().zip(items).enumerate().filter(|(_, (reply, _))| reply.is_none());
-        let pending: Vec<(usize, Item)> =
-            pending.filter_map(|(index, (_, item))| Some((index, item.ok()?))).collect();
+        let pending: Vec<(usize, Item)> = pending.filter_map(|(index, (_, item))| Some((index, item.ok()?))).collect();
         let requests: Vec<(u64, u32)> = pending.iter().map(|(_, item)| (item.uid.0, item.count.get())).collect();
         match self.client(call).next_many_n(&requests).await {
             Ok(results) => {

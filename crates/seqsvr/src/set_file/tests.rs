@@ -40,8 +40,12 @@ fn the_shipped_files_are_good() {
     let (sets, problems) = load_all(&[sets]);
     assert_eq!(problems, []);
     let names: Vec<_> = sets.iter().map(|set| (set.spec.name.clone(), set.cluster())).collect();
-    let expected =
-        [("dev", "dev"), ("im-a", "three-node")].map(|(name, cluster)| (name.to_owned(), cluster.to_owned()));
+    let four = ["im-a", "im-b", "im-c", "im-d"].map(|name| (name, "four"));
+    let expected = [("dev-b", "dev"), ("dev", "dev"), ("im-a", "three-node")]
+        .into_iter()
+        .chain(four)
+        .chain([("im-a", "two"), ("im-b", "two")]);
+    let expected: Vec<_> = expected.map(|(name, cluster)| (name.to_owned(), cluster.to_owned())).collect();
     assert_eq!(names, expected);
 }
 
@@ -145,17 +149,61 @@ fn a_port_for_clients_of_redis_is_an_address_of_its_own() {
 }
 
 #[test]
-fn sets_are_checked_against_each_other() {
+fn the_genesis_of_a_set_is_read() {
+    let genesis = |text: &str| parse(Path::new("im.toml"), text).unwrap().spec.genesis;
+    assert_eq!(genesis(GOOD), Genesis::Start);
+    assert_eq!(genesis(&with("step = 10", "step = 10\ngenesis = \"init\"")), Genesis::Init);
+    assert_eq!(genesis(&with("step = 10", "step = 10\ncluster = \"im\"\ngenesis = \"create\"")), Genesis::Create);
+    check(
+        &with("step = 10", "step = 10\ngenesis = \"begin\""),
+        expect![[r#"
+        im.toml:5: genesis: "begin" is none of start, init, create
+    "#]],
+    );
+    check(
+        &with("step = 10", "step = 10\ngenesis = \"create\""),
+        expect![[r#"
+        im.toml:5: genesis: a set that is created in a cluster needs the key cluster, with the value of the other sets
+    "#]],
+    );
+}
+
+#[test]
+fn sets_of_a_cluster_are_checked_against_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = GOOD.replace("step = 10", "step = 10\ncluster = \"c\"");
+    let created = first.replace("\"im\"", "\"im-b\"").replace("h:", "g:").replace("step", "genesis = \"create\"\nstep");
+    std::fs::write(dir.path().join("a.toml"), first).unwrap();
+    std::fs::write(dir.path().join("b.toml"), &created).unwrap();
+    assert_eq!(load_all(&[dir.path().to_owned()]).1, []);
+    std::fs::write(dir.path().join("b.toml"), created.replace("= 100\n", "= 50\n")).unwrap();
+    let text: String = load_all(&[dir.path().to_owned()]).1.iter().map(|problem| format!("{problem}\n")).collect();
+    expect![[r#"
+        sets/b.toml:2: uids: uids 0..1000 in sections of 50 are not 0..1000 in sections of 100 as in set im: all sets of a cluster have the same
+    "#]].assert_eq(&text.replace(&*dir.path().to_string_lossy(), "sets"));
+}
+
+#[test]
+fn sets_of_other_clusters_are_not_compared() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.toml"), GOOD).unwrap();
-    let other = GOOD.replace("\"im\"", "\"im-b\"").replace("0..1_000", "999..2_000").replace("h:", "g:");
-    std::fs::write(dir.path().join("b.toml"), other).unwrap();
+    std::fs::create_dir(dir.path().join("b")).unwrap();
+    std::fs::write(dir.path().join("b/b.toml"), GOOD.replace("\"im\"", "\"im-b\"")).unwrap();
     std::fs::write(dir.path().join("notes.txt"), "not a set").unwrap();
     let (sets, problems) = load_all(&[dir.path().to_owned()]);
-    assert_eq!(sets.len(), 2);
-    let text: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+    assert_eq!((sets.len(), problems), (2, Vec::new()));
+    // Without the key, sets of one name are of one cluster.
+    std::fs::write(dir.path().join("b/b.toml"), GOOD).unwrap();
+    let text: String = load_all(&[dir.path().to_owned()]).1.iter().map(|problem| format!("{problem}\n")).collect();
     expect![[r#"
-        sets/b.toml:2: uids: uids 999..2000 overlap 0..1000 of set im
-    "#]]
-    .assert_eq(&text.replace(&*dir.path().to_string_lossy(), "sets"));
+        sets/b/b.toml:1: name: "im" is taken by another set
+        sets/b/b.toml: genesis: set im begins with all sections of the cluster; any other set has genesis = "create" and gets them by migration
+        sets/b/b.toml:5: store "s1": addr: "h:1" is taken by addr of store "s1" of set im (sets/a.toml:5)
+        sets/b/b.toml:5: store "s1": http: "h:2" is taken by http of store "s1" of set im (sets/a.toml:5)
+        sets/b/b.toml:14: alloc "a": addr: "h:5" is taken by addr of alloc "a" of set im (sets/a.toml:14)
+        sets/b/b.toml:15: alloc "a": http: "h:6" is taken by http of alloc "a" of set im (sets/a.toml:15)
+        sets/b/b.toml:16: alloc "a": redis: "h:7" is taken by redis of alloc "a" of set im (sets/a.toml:16)
+        sets/b/b.toml:9: alloc "b": addr: "h:3" is taken by addr of alloc "b" of set im (sets/a.toml:9)
+        sets/b/b.toml:10: alloc "b": http: "h:4" is taken by http of alloc "b" of set im (sets/a.toml:10)
+    "#]].assert_eq(&text.replace(&*dir.path().to_string_lossy(), "sets"));
 }

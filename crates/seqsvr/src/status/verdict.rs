@@ -9,6 +9,8 @@ use std::fmt::Write;
 pub(super) enum State {
     /// The store has no majority of its voters: nothing can be committed, and leases expire.
     NoQuorum,
+    /// The set was restored from a backup and serves nothing yet.
+    Quarantined,
     /// The store has a quorum, and some sections are not served.
     Unserved,
     /// All sections are served, and a node does not respond.
@@ -26,6 +28,8 @@ pub(super) struct Facts {
     pub(super) quorum: bool,
     /// Milliseconds since a responding store last saw one; 0 if unknown.
     pub(super) quorum_lost_ms: u64,
+    /// Why the set was restored and serves nothing yet; empty if it is not in quarantine.
+    pub(super) quarantine: String,
     /// Sections of the set; 0 if no store responded.
     pub(super) sections: u32,
     /// Sections whose owner has a lease that has not expired.
@@ -44,6 +48,9 @@ impl Facts {
     pub(super) fn state(&self) -> State {
         if !self.quorum {
             return State::NoQuorum;
+        }
+        if !self.quarantine.is_empty() {
+            return State::Quarantined;
         }
         match (self.sections > 0 && self.served >= self.sections, self.missing().is_empty()) {
             (false, _) => State::Unserved,
@@ -64,6 +71,9 @@ impl Facts {
     pub(super) fn text(&self) -> String {
         match self.state() {
             State::NoQuorum => self.no_quorum(),
+            State::Quarantined => {
+                format!("{}; next: start the stores of the sets that do not respond", self.quarantine)
+            }
             State::Unserved => self.unserved(),
             State::Degraded => format!(
                 "DEGRADED: {}; no response of {}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`",

@@ -40,7 +40,7 @@ struct SetView {
     sections: u32,
     /// Sections whose owner has a lease.
     sections_served: u32,
-    /// `ok`, `degraded`, `unserved` or `no_quorum`.
+    /// `ok`, `degraded`, `unserved`, `quarantined` or `no_quorum`.
     state: Option<State>,
     verdict: String,
     stores: usize,
@@ -283,6 +283,9 @@ impl SetView {
         }
         // A follower with a leader counts: the leader may be unreachable only from here.
         self.facts.quorum |= store.quorum;
+        if store.quorum {
+            self.facts.quarantine.clone_from(&store.quarantine);
+        }
         let lost = store.quorum_lost_ms;
         if lost > 0 && (self.facts.quorum_lost_ms == 0 || lost < self.facts.quorum_lost_ms) {
             self.facts.quorum_lost_ms = lost;

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Routes(_message.Message):
-    __slots__ = ("set", "version", "base_version", "uid_start", "uid_end", "section_size", "nodes", "runs")
+    __slots__ = ("set", "version", "base_version", "uid_start", "uid_end", "section_size", "nodes", "runs", "set_id", "sets")
     SET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,8 @@ class Routes(_message.Message):
     SECTION_SIZE_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    SETS_FIELD_NUMBER: _ClassVar[int]
     set: str
     version: int
     base_version: int
@@ -24,7 +26,19 @@ class Routes(_message.Message):
     section_size: int
     nodes: _containers.RepeatedCompositeFieldContainer[RouteNode]
     runs: _containers.RepeatedCompositeFieldContainer[RouteRun]
-    def __init__(self, set: _Optional[str] = ..., version: _Optional[int] = ..., base_version: _Optional[int] = ..., uid_start: _Optional[int] = ..., uid_end: _Optional[int] = ..., section_size: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[RouteNode, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RouteRun, _Mapping]]] = ...) -> None: ...
+    set_id: int
+    sets: _containers.RepeatedCompositeFieldContainer[RouteSet]
+    def __init__(self, set: _Optional[str] = ..., version: _Optional[int] = ..., base_version: _Optional[int] = ..., uid_start: _Optional[int] = ..., uid_end: _Optional[int] = ..., section_size: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[RouteNode, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RouteRun, _Mapping]]] = ..., set_id: _Optional[int] = ..., sets: _Optional[_Iterable[_Union[RouteSet, _Mapping]]] = ...) -> None: ...
+
+class RouteSet(_message.Message):
+    __slots__ = ("id", "name", "allocs")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ALLOCS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    name: str
+    allocs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., allocs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RouteNode(_message.Message):
     __slots__ = ("id", "name", "addr")
@@ -37,13 +51,15 @@ class RouteNode(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., addr: _Optional[str] = ...) -> None: ...
 
 class RouteRun(_message.Message):
-    __slots__ = ("first_section", "sections", "owner", "epoch")
+    __slots__ = ("first_section", "sections", "owner", "epoch", "away_set_id")
     FIRST_SECTION_FIELD_NUMBER: _ClassVar[int]
     SECTIONS_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    AWAY_SET_ID_FIELD_NUMBER: _ClassVar[int]
     first_section: int
     sections: int
     owner: int
     epoch: int
-    def __init__(self, first_section: _Optional[int] = ..., sections: _Optional[int] = ..., owner: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    away_set_id: int
+    def __init__(self, first_section: _Optional[int] = ..., sections: _Optional[int] = ..., owner: _Optional[int] = ..., epoch: _Optional[int] = ..., away_set_id: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,317 @@
+//! One other set: its connections and batchers, its routes, whether it responds, and its bounds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use metrics::Counter;
+use seq_core::calls::MAX_PENDING_OF_SET;
+use seq_core::route::{Adopted, RouteSet, RouteTable, RouteUpdate};
+use seq_core::{SectionId, SetId};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::health::{Due, Health, IN_USE, Observed, PROBE_TIMEOUT, ROUNDS};
+use crate::peers::Peers;
+
+/// How long a call waits for the first probes of a set: as long as they take, and some time for tasks to wake.
+const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
+
+/// Another set.
+#[derive(Debug)]
+pub(crate) struct OtherSet {
+    id: SetId,
+    name: String,
+    /// Addresses of its nodes, as this set's routes state them.
+    stated: Vec<String>,
+    /// Those, and the nodes of its own routes.
+    nodes: ArcSwap<Vec<Arc<str>>>,
+    /// Its routes, as one of its nodes sent them last.
+    routes: ArcSwapOption<RouteTable>,
+    /// Connections and batchers, of this set alone.
+    pub(crate) peers: Peers,
+    /// Connections for probes alone: requests that wait at the other set never delay one.
+    pub(super) probes: Peers,
+    /// Items forwarded to it.
+    forwarded: Counter,
+    /// Calls under way to it, and calls that wait for its sections.
+    in_flight: AtomicUsize,
+    pending: AtomicUsize,
+    /// What the times below count from, in milliseconds.
+    origin: Instant,
+    received: AtomicU64,
+    used: AtomicU64,
+    stale: AtomicBool,
+    unreachable: AtomicBool,
+    /// Rounds of probes in a row without a response.
+    missed: AtomicU32,
+    health: watch::Sender<Health>,
+    probe: Arc<Notify>,
+}
+
+/// A call that is under way to a set, or waits for one of its sections.
+#[derive(Debug)]
+pub(crate) struct SetPermit {
+    set: Arc<OtherSet>,
+    in_flight: bool,
+}
+
+impl Drop for SetPermit {
+    fn drop(&mut self) {
+        self.set.count(self.in_flight).fetch_sub(1, Relaxed);
+    }
+}
+
+impl OtherSet {
+    /// A set of which nothing but its addresses is known.
+    pub(super) fn new(
+        id: SetId,
+        stated: &RouteSet,
+        [peers, probes]: [Peers; 2],
+        forwarded: Counter,
+        probe: Arc<Notify>,
+    ) -> OtherSet {
+        OtherSet {
+            id,
+            forwarded,
+            name: stated.name.clone(),
+            nodes: ArcSwap::from_pointee(stated.allocs.iter().map(|addr| Arc::from(addr.as_str())).collect()),
+            stated: stated.allocs.clone(),
+            routes: ArcSwapOption::empty(),
+            peers,
+            probes,
+            in_flight: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
+            origin: Instant::now(),
+            received: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            // None are known yet.
+            stale: AtomicBool::new(true),
+            unreachable: AtomicBool::new(false),
+            missed: AtomicU32::new(0),
+            health: watch::Sender::new(Health::Unknown),
+            probe,
+        }
+    }
+
+    /// Whether this is what the routes state.
+    pub(super) fn is_stated(&self, stated: &RouteSet) -> bool {
+        self.name == stated.name && self.stated == stated.allocs
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> SetId {
+        self.id
+    }
+
+    /// Items are sent there.
+    pub(crate) fn forwarded(&self, items: usize) {
+        self.forwarded.increment(items as u64);
+    }
+
+    /// Admits a call that is sent there; `None` when as many as allowed are under way.
+    pub(crate) fn admit(self: &Arc<OtherSet>) -> Option<SetPermit> {
+        let now = self.now();
+        let idle = now.saturating_sub(Duration::from_millis(self.used.swap(as_ms(now), Relaxed))) >= IN_USE / 2;
+        let permit = self.permit(true)?;
+        if self.in_flight.load(Relaxed) == 1 {
+            self.on_received();
+        }
+        if idle {
+            // What was found then is old.
+            self.missed.store(0, Relaxed);
+            self.health.send_if_modified(|health| {
+                let down = *health == Health::Down;
+                *health = if down { Health::Unknown } else { *health };
+                down
+            });
+        }
+        if idle || *self.health.borrow() == Health::Unknown {
+            self.probe.notify_one();
+        }
+        Some(permit)
+    }
+
+    /// Admits a call that waits for one of its sections; `None` when as many as allowed do.
+    pub(crate) fn admit_pending(self: &Arc<OtherSet>) -> Option<SetPermit> {
+        self.permit(false)
+    }
+
+    fn permit(self: &Arc<OtherSet>, in_flight: bool) -> Option<SetPermit> {
+        if self.count(in_flight).fetch_add(1, Relaxed) >= MAX_PENDING_OF_SET {
+            self.count(in_flight).fetch_sub(1, Relaxed);
+            return None;
+        }
+        Some(SetPermit { set: self.clone(), in_flight })
+    }
+
+    fn count(&self, in_flight: bool) -> &AtomicUsize {
+        if in_flight { &self.in_flight } else { &self.pending }
+    }
+
+    /// Whether a call can be sent there. Of a set that is unknown it waits for the first round of probes; while the set is
+    /// down it returns at once.
+    pub(crate) async fn responds(&self) -> bool {
+        if *self.health.borrow() == Health::Up {
+            return true;
+        }
+        let mut health = self.health.subscribe();
+        let known = health.wait_for(|health| *health != Health::Unknown);
+        let known = tokio::time::timeout(FIRST_ROUNDS, known).await;
+        // The sender is in `self`.
+        matches!(known, Ok(Ok(health)) if *health == Health::Up)
+    }
+
+    /// Completes when the set is down: a request under way gets no response. Cancel safe.
+    pub(crate) async fn down(&self) {
+        let _ = self.health.subscribe().wait_for(|health| *health == Health::Down).await;
+    }
+
+    /// Something was received from it.
+    pub(crate) fn on_received(&self) {
+        self.received.store(as_ms(self.now()), Relaxed);
+    }
+
+    /// A node does not own what the routes say: newer ones are fetched with the next probe.
+    pub(crate) fn on_stale(&self) {
+        if !self.stale.swap(true, Relaxed) {
+            self.probe.notify_one();
+        }
+    }
+
+    /// A node could not be reached: others are preferred for a while, and whether any responds is found out at once.
+    pub(crate) fn on_unreachable(&self, addr: &str) {
+        self.peers.here().pool.suspect(addr);
+        if !self.unreachable.swap(true, Relaxed) {
+            self.probe.notify_one();
+        }
+    }
+
+    /// The address that a request for a section is sent to, on the current runtime: the owner's, or where that one is
+    /// suspect or not known, that of any other node. `None`: no address is known.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn addr_for(&self, section: SectionId) -> Option<Arc<str>> {
+        let connections = self.peers.here();
+        let is_good = |addr: &Arc<str>| !connections.pool.is_suspect(addr);
+        if let Some(owner) = self.owner_of(section).filter(is_good) {
+            return Some(owner);
+        }
+        let nodes = self.nodes.load();
+        if nodes.is_empty() {
+            return None;
+        }
+        let (back, front) = nodes.split_at(fastrand::usize(..nodes.len()));
+        let all = || front.iter().chain(back);
+        all().find(|addr| is_good(addr)).or_else(|| all().next()).cloned()
+    }
+
+    /// The address of a section's owner, by the set's routes.
+    pub(crate) fn owner_of(&self, section: SectionId) -> Option<Arc<str>> {
+        let routes = self.routes.load();
+        let owner = routes.as_ref().and_then(|routes| routes.node(routes.get(section)?.owner?))?;
+        self.nodes.load().iter().find(|addr| ***addr == *owner.addr).cloned()
+    }
+
+    /// Whether an address is one of a node of the set.
+    pub(crate) fn is_node(&self, addr: &str) -> bool {
+        self.nodes.load().iter().any(|node| **node == *addr)
+    }
+
+    /// Every address that is known.
+    pub(super) fn nodes(&self) -> Vec<Arc<str>> {
+        self.nodes.load().to_vec()
+    }
+
+    /// Version of its routes that is known here; 0: none.
+    pub(super) fn route_version(&self) -> u64 {
+        self.routes.load().as_ref().map_or(0, |routes| routes.version().0)
+    }
+
+    /// When its next round of probes is due; `probed` is when the last one began.
+    pub(super) fn due(&self, probed: Option<Instant>) -> Due {
+        let observed = Observed {
+            health: *self.health.borrow(),
+            received: Duration::from_millis(self.received.load(Relaxed)),
+            used: Duration::from_millis(self.used.load(Relaxed)),
+            probed: probed.map(|probed| probed.saturating_duration_since(self.origin)),
+            in_flight: self.in_flight.load(Relaxed),
+            stale: self.stale.load(Relaxed),
+            unreachable: self.unreachable.load(Relaxed),
+            missed: self.missed.load(Relaxed),
+        };
+        observed.due(self.now())
+    }
+
+    /// An instant of [`OtherSet::due`].
+    pub(super) fn at(&self, due: Duration) -> Instant {
+        self.origin + due
+    }
+
+    /// A round of probes begins.
+    pub(super) fn on_probing(&self) {
+        self.unreachable.store(false, Relaxed);
+    }
+
+    /// Whether newer routes are to be fetched now; not again before they are found old again.
+    pub(super) fn take_stale(&self) -> bool {
+        self.stale.swap(false, Relaxed)
+    }
+
+    /// A round of probes has ended: a node responded, or none.
+    pub(super) fn on_probed(&self, responded: bool) {
+        let health = if responded { Health::Up } else { Health::Down };
+        if responded {
+            self.missed.store(0, Relaxed);
+            self.on_received();
+        } else if self.missed.fetch_add(1, Relaxed) + 1 < ROUNDS {
+            return;
+        }
+        let changed = self.health.send_if_modified(|current| std::mem::replace(current, health) != health);
+        if changed {
+            let (set, name) = (self.id.0, &self.name);
+            match health {
+                Health::Down => tracing::warn!(set, name, "no node of another set responds: its calls are refused"),
+                _ => tracing::info!(set, name, "another set responds"),
+            }
+        }
+    }
+
+    /// Adopts newer routes of one of its nodes.
+    pub(super) fn adopt(&self, update: &RouteUpdate) {
+        let known = self.routes.load_full();
+        let mut next = match known.as_deref() {
+            Some(known) if known.layout() == &update.layout => known.clone(),
+            _ => match RouteTable::from_whole(update) {
+                Some(whole) => whole,
+                None => return self.forget_routes(),
+            },
+        };
+        match next.adopt(update) {
+            Adopted::Newer | Adopted::NotNewer => {}
+            // The next round fetches all of them.
+            Adopted::Mismatch => return self.forget_routes(),
+        }
+        let mut nodes: Vec<Arc<str>> = self.stated.iter().map(|addr| Arc::from(addr.as_str())).collect();
+        for node in next.nodes().values().filter(|node| !self.stated.contains(&node.addr)) {
+            nodes.push(Arc::from(node.addr.as_str()));
+        }
+        self.nodes.store(Arc::new(nodes));
+        self.routes.store(Some(Arc::new(next)));
+    }
+
+    fn forget_routes(&self) {
+        self.routes.store(None);
+        self.on_stale();
+    }
+
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+}
+
+fn as_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,138 @@
+//! The loop that probes the other sets: one round at a time for each set, all sets side by side.
+//!
+//! A probe shows that a node responds; it asks for no routes, which may be large. The first response ends a round. The
+//! routes of the set are fetched from that node afterwards, where those known here proved old.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use seq_core::route::RouteUpdate;
+use seq_core::{Layout, SetId};
+use seq_proto::v1;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tokio::time::{Instant, sleep_until};
+
+use super::health::{Due, PROBE_TIMEOUT};
+use super::other_set::OtherSet;
+use crate::shared::Shared;
+
+/// Most nodes that a round sends probes to, in turn: a round with one live node among them finds it, and a large set is
+/// not asked all over for each round.
+const PROBED: usize = 16;
+
+/// How long a node may take to send the routes of its set: megabytes for the largest set, from another site.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What ended.
+enum Ended {
+    /// A round, with the node that responded.
+    Round(Arc<OtherSet>, Option<Arc<str>>),
+    /// The fetch of a set's routes.
+    Fetch(SetId),
+}
+
+/// What is under way for a set.
+#[derive(Clone, Copy, Default)]
+struct Running {
+    /// When the last round began.
+    probed: Option<Instant>,
+    round: bool,
+    fetch: bool,
+}
+
+/// Probes the other sets until shutdown.
+pub(crate) async fn probe_loop(shared: Arc<Shared>) {
+    let mut running: BTreeMap<SetId, Running> = BTreeMap::new();
+    let mut under_way: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
+    let mut turn = 0;
+    loop {
+        let mut next: Option<Instant> = None;
+        for set in shared.other_sets.all() {
+            let of_set = running.entry(set.id()).or_default();
+            if of_set.round {
+                continue;
+            }
+            match set.due(of_set.probed) {
+                Due::Now => {
+                    (of_set.probed, of_set.round) = (Some(Instant::now()), true);
+                    turn += 1;
+                    under_way.push(round(set, turn).boxed());
+                }
+                Due::At(at) => next = Some(next.map_or(set.at(at), |next| next.min(set.at(at)))),
+                Due::Idle => {}
+            }
+        }
+        tokio::select! {
+            () = shared.shutdown.cancelled() => return,
+            Some(ended) = under_way.next(), if !under_way.is_empty() => match ended {
+                Ended::Round(set, responded) => {
+                    let of_set = running.entry(set.id()).or_default();
+                    of_set.round = false;
+                    if let Some(addr) = responded.filter(|_| !of_set.fetch && set.take_stale()) {
+                        of_set.fetch = true;
+                        under_way.push(fetch(set, addr, shared.layout.clone()).boxed());
+                    }
+                }
+                Ended::Fetch(set) => running.entry(set).or_default().fetch = false,
+            },
+            () = shared.other_sets.probe.notified() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+        }
+    }
+}
+
+/// Probes the nodes of a set up to the first response.
+async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
+    set.on_probing();
+    let mut nodes = set.nodes();
+    let count = nodes.len();
+    if count > PROBED {
+        nodes.rotate_left(turn * PROBED % count);
+        nodes.truncate(PROBED);
+    }
+    let mut probes: FuturesUnordered<_> = nodes.into_iter().map(|addr| probe(&set, addr)).collect();
+    let first = async {
+        while let Some(responded) = probes.next().await {
+            if responded.is_some() {
+                return responded;
+            }
+        }
+        None
+    };
+    let responded = tokio::time::timeout(PROBE_TIMEOUT, first).await.unwrap_or(None);
+    drop(probes);
+    set.on_probed(responded.is_some());
+    Ended::Round(set, responded)
+}
+
+/// The node, if it responds.
+async fn probe(set: &OtherSet, addr: Arc<str>) -> Option<Arc<str>> {
+    // No routes are newer.
+    get_routes(set, &addr, u64::MAX).await.map(|_| addr)
+}
+
+/// Fetches the routes of a set from a node of it.
+async fn fetch(set: Arc<OtherSet>, addr: Arc<str>, layout: Layout) -> Ended {
+    let id = set.id();
+    let response = tokio::time::timeout(FETCH_TIMEOUT, get_routes(&set, &addr, set.route_version())).await;
+    let Ok(Some(v1::GetRoutesResponse { routes: Some(routes) })) = response else { return Ended::Fetch(id) };
+    match RouteUpdate::try_from(&routes) {
+        Ok(update) if update.id == id && update.layout == layout => set.adopt(&update),
+        Ok(update) => {
+            let (set, found) = (id.0, update.id.0);
+            tracing::warn!(set, found, addr = &*addr, "a node is of another set or layout than its address states");
+        }
+        Err(error) => tracing::warn!(set = id.0, addr = &*addr, %error, "a node of another set sent malformed routes"),
+    }
+    Ended::Fetch(id)
+}
+
+async fn get_routes(set: &OtherSet, addr: &str, known_version: u64) -> Option<v1::GetRoutesResponse> {
+    let channel = set.probes.here().pool.get(addr).ok()?;
+    let mut node = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
+    Some(node.get_routes(v1::GetRoutesRequest { known_version }).await.ok()?.into_inner())
+}

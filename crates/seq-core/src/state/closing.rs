@@ -1,0 +1,114 @@
+//! Closes a set for good.
+//!
+//! A closing set is armed for no more sections, and each other set's log refuses departures to it from the entry on by
+//! which it learned so. A log that refuses them, and has sent nothing there that has not arrived, states so in its facts,
+//! and that stays true for the lineage of the closing set that it has fenced: a restore makes it send again what had
+//! arrived. Once every other set states it, nothing is on its way here and nothing ever will be.
+//!
+//! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it.
+
+use alloc::vec::Vec;
+
+use super::migration::Phase;
+use super::record::{SectionRecord, Tombstone};
+use super::set_command::{Close, SetRefusal};
+use super::{CommandRefusal, State};
+use crate::id::{Lineage, SectionId, SetId};
+
+/// Whether a set takes sections. Never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Closing {
+    /// It does.
+    #[default]
+    Open,
+    /// It takes no more; what was on its way arrives.
+    Closing,
+    /// It has none, and none can come.
+    Closed,
+}
+
+impl State {
+    pub(super) fn close(&mut self, Close: &Close) -> Result<Closing, CommandRefusal> {
+        if self.set.is_none() {
+            return Err(CommandRefusal::NoSet);
+        }
+        if self.closing == Closing::Open {
+            if let Some(section) = self.sections_here().next() {
+                let sections = self.sections_here().count() as u32;
+                return Err(SetRefusal::NotEmpty { section, sections }.into());
+            }
+            if let Some((section, tombstone)) = self.tombstones().find(|(_, tombstone)| self.may_return(tombstone)) {
+                return Err(SetRefusal::MayReturn { section, migration: tombstone.by }.into());
+            }
+            self.closing = Closing::Closing;
+        }
+        self.settle_closing();
+        Ok(self.closing)
+    }
+
+    /// Closes a closing set for good where nothing is here, nothing can return, and nothing can come.
+    pub(super) fn settle_closing(&mut self) {
+        if self.closing != Closing::Closing || self.is_quarantined() || self.closing_waits_for().next().is_some() {
+            return;
+        }
+        let ended = |phase| matches!(phase, Phase::RolledBack { noted: true } | Phase::Completed { noted: true });
+        let left = self.sections_here().next().is_none()
+            && self.tombstones().all(|(_, tombstone)| !self.may_return(&tombstone))
+            && self.migrations.values().all(|migration| ended(migration.phase));
+        if left {
+            self.closing = Closing::Closed;
+        }
+    }
+
+    /// The other sets that have not stated yet that nothing is on its way from them to this closing one, and never will
+    /// be.
+    pub fn closing_waits_for(&self) -> impl Iterator<Item = SetId> {
+        let own = self.set.as_ref().map(|set| set.id);
+        let refused = move |(set, lineage): &(SetId, Lineage)| Some(*set) == own && *lineage >= self.lineage;
+        let waits = self.sets.iter().filter(move |(_, peer)| match &peer.facts {
+            // What it stated before it was restored does not count.
+            Some(facts) if facts.lineage >= peer.fenced => {
+                facts.closing != Closing::Closed && !facts.refuses.iter().any(refused)
+            }
+            _ => true,
+        });
+        waits.map(|(set, _)| *set)
+    }
+
+    /// The sets to which no section departs any more, and to which none is on its way.
+    pub(super) fn refuses(&self) -> Vec<(SetId, Lineage)> {
+        let closing = self.sets.iter().filter(|(_, peer)| peer.closing);
+        let mut refuses: Vec<(SetId, Lineage)> = closing.map(|(set, peer)| (*set, peer.fenced)).collect();
+        if !refuses.is_empty() {
+            let sent: Vec<SetId> = self.tombstones().filter(|one| !one.1.arrived).map(|one| one.1.to.set).collect();
+            refuses.retain(|(set, _)| !sent.contains(set));
+        }
+        refuses
+    }
+
+    /// The sections that are here, or in quarantine.
+    fn sections_here(&self) -> impl Iterator<Item = SectionId> {
+        let here =
+            |record: &SectionRecord| matches!(record, SectionRecord::Resident(_) | SectionRecord::Quarantined(_));
+        self.sections.known().filter(move |(_, record)| here(record)).map(|(section, _)| section)
+    }
+
+    fn tombstones(&self) -> impl Iterator<Item = (SectionId, Tombstone)> {
+        self.sections.known().filter_map(|(section, record)| match record {
+            SectionRecord::Departed(tombstone) => Some((section, *tombstone)),
+            _ => None,
+        })
+    }
+
+    /// Whether a section that departed may come back by this log's own doing: it is on its way, or its migration can be
+    /// rolled back, or was.
+    fn may_return(&self, tombstone: &Tombstone) -> bool {
+        // A migration of another set's log, as a restored set learns it, is not this log's to roll back.
+        let completed =
+            self.migrations.get(&tombstone.by).is_none_or(|one| matches!(one.phase, Phase::Completed { .. }));
+        !tombstone.arrived || !completed
+    }
+}
+
+#[cfg(test)]
+mod tests;

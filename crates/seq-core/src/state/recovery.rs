@@ -1,0 +1,197 @@
+//! What a restored set learns from the others before it serves: the claims of their records.
+//!
+//! A *response* to a fence is complete: every record of the other set with its ceiling, read after its log has the fence.
+//! It comes in pages, each of which fits a log entry. The record of a section is a fact of its own, so the pages may be of
+//! different entries and of different members.
+//!
+//! **Invariant:** a response counts only while its sender is of the lineage that this log has fenced. A later restore of
+//! the sender voids what was learned so far.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::record::SectionRecord;
+use super::set_command::SetRefusal;
+use super::{Closing, CommandRefusal, PeerSet, State};
+use crate::directory::Claim;
+use crate::id::{Epoch, Lineage, MigrationId, SectionId, Seq, SetId};
+use crate::limits;
+
+/// A claim that is a record of a set, with all that brings the section to the claimed set.
+///
+/// Ordered by the claim. Of two that claim the same, the one of the newer lineage and the higher ceiling is newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordClaim {
+    /// The set of the section, and since which epoch.
+    pub claim: Claim,
+    /// The lineage of that set for which the section departed, or in which it stated that it has it.
+    pub lineage: Lineage,
+    /// The ceiling.
+    pub max_seq: Seq,
+    /// The migration that brought the section there and can still be rolled back; 0: none.
+    pub migration: MigrationId,
+}
+
+/// A page of a set's response to a fence: the claims of its records among some sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceResponse {
+    /// The set that responds.
+    pub set: SetId,
+    /// Its lineage.
+    pub lineage: Lineage,
+    /// The lineage of the restored set that its log has fenced: that of the request.
+    pub fenced: Lineage,
+    /// The first section of the page.
+    pub first: SectionId,
+    /// The first section of the next page; `None`: this is the last one.
+    pub next: Option<SectionId>,
+    /// The claims, in order of section, at most [`limits::MAX_MOVES`]. Those since epoch 0 are left out: no record is
+    /// older.
+    pub records: Vec<(SectionId, RecordClaim)>,
+    /// The other sets that it knows: the restored set requests their responses, too.
+    pub sets: Vec<SetId>,
+    /// Whether it takes no more sections: the backup may lack that.
+    pub closing: bool,
+}
+
+/// What a set in quarantine has learned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The longest time after the restore that a session of an older lineage may serve.
+    pub wait: Duration,
+    /// By set, the first section that its response does not cover yet; `None`: it is complete.
+    pub responses: BTreeMap<SetId, Option<SectionId>>,
+    /// The newest claim of each section in the responses, where it is newer than the record here was.
+    pub claims: BTreeMap<SectionId, RecordClaim>,
+}
+
+impl State {
+    /// A page of this set's response to a fence. Any member whose applied state has the fence may send it.
+    ///
+    /// # Errors
+    /// [`SetRefusal::FenceNotApplied`]: this state does not have the fence yet. [`SetRefusal::OldLineage`]: the request
+    /// is of a lineage that is over. [`SetRefusal::BadRuns`]: the layout has no such section.
+    pub fn fence_response(
+        &self,
+        to: SetId,
+        lineage: Lineage,
+        first: SectionId,
+    ) -> Result<FenceResponse, CommandRefusal> {
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        let fenced = |peer: &PeerSet| (peer.fenced, peer.admitted);
+        let (newest, admitted) = self.sets.get(&to).map_or_else(Default::default, fenced);
+        if newest > lineage {
+            return Err(SetRefusal::OldLineage { set: to, newest, given: lineage }.into());
+        }
+        if admitted < lineage {
+            return Err(SetRefusal::FenceNotApplied { set: to, lineage }.into());
+        }
+        if first.0 as usize >= self.sections.len() {
+            return Err(SetRefusal::BadRuns.into());
+        }
+        let claim = |(section, record)| Some((section, self.record_claim(own, record)?));
+        let mut claims = self.sections.known_from(first).filter_map(claim);
+        let records: Vec<(SectionId, RecordClaim)> = claims.by_ref().take(limits::MAX_MOVES).collect();
+        let next = claims.next().map(|(section, _)| section);
+        let sets = self.sets.keys().copied().filter(|set| *set != to).collect();
+        let closing = self.closing > Closing::Open;
+        Ok(FenceResponse { set: own, lineage: self.lineage, fenced: lineage, first, next, records, sets, closing })
+    }
+
+    fn record_claim(&self, own: SetId, record: &SectionRecord) -> Option<RecordClaim> {
+        let claim = |since, set| Claim { since, set };
+        let (claim, lineage, max_seq, migration) = match record {
+            SectionRecord::Never => return None,
+            SectionRecord::Resident(one) => (claim(one.since, own), self.lineage, one.max_seq, one.came_by),
+            SectionRecord::Quarantined(one) => (claim(one.since, own), self.lineage, one.max_seq, one.came_by),
+            SectionRecord::Departed(one) => (claim(one.epoch, one.to.set), one.to.lineage, one.max_seq, one.by),
+        };
+        (claim.since > Epoch(0)).then_some(RecordClaim { claim, lineage, max_seq, migration })
+    }
+
+    /// Whether the set was restored and serves nothing yet.
+    #[must_use]
+    pub fn is_quarantined(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// How long a quarantine lasts at least, counted from the restore; `None` when there is none.
+    #[must_use]
+    pub fn quarantine_wait(&self) -> Option<Duration> {
+        self.recovery.as_ref().map(|recovery| recovery.wait)
+    }
+
+    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A
+    /// closed set is not awaited: what it had is in records of others, and it may be gone.
+    pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
+        let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
+            None => Some(SectionId(0)),
+            Some(next) => *next,
+        };
+        let is_closed = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
+        let sets = self.sets.iter().filter(move |(_, peer)| !is_closed(peer)).map(|(set, _)| *set);
+        let sets = self.recovery.iter().flat_map(move |recovery| sets.clone().map(move |set| (recovery, set)));
+        sets.filter_map(move |(recovery, set)| Some((set, awaited(recovery, &set)?)))
+    }
+
+    pub(super) fn learn_records(&mut self, response: &FenceResponse) -> Result<bool, CommandRefusal> {
+        let FenceResponse { set, lineage, fenced, first, next, records, sets, closing } = response;
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        if *fenced != self.lineage {
+            return Err(SetRefusal::OtherLineage { current: self.lineage, given: *fenced }.into());
+        }
+        if !response.is_sound(self.sections.len()) {
+            return Err(SetRefusal::BadResponse { set: *set }.into());
+        }
+        if self.recovery.is_none() {
+            return Ok(false);
+        }
+        // An entry that fenced its older lineages may be lost with what came after the backup.
+        self.fence_set(*set, *lineage)?;
+        self.peer_set(*set)?.closing |= closing;
+        for other in sets.iter().filter(|other| **other != own) {
+            self.peer_set(*other)?;
+        }
+        let Some(Recovery { responses, claims, .. }) = &mut self.recovery else { return Ok(false) };
+        let progress = responses.entry(*set).or_insert(Some(SectionId(0)));
+        if *progress != Some(*first) {
+            return Ok(false);
+        }
+        *progress = *next;
+        for (section, claim) in records {
+            let fence = self.sections.get(*section).map_or(Epoch(0), SectionRecord::fence);
+            if claim.claim.since > fence {
+                claims.entry(*section).and_modify(|known| *known = (*known).max(*claim)).or_insert(*claim);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A set is of a newer lineage than the one that responded.
+    pub(super) fn void_responses(&mut self, set: SetId) {
+        // Claims are not kept by set: all responses are requested again.
+        if let Some(recovery) = &mut self.recovery
+            && recovery.responses.contains_key(&set)
+        {
+            recovery.responses.clear();
+            recovery.claims.clear();
+        }
+    }
+}
+
+impl FenceResponse {
+    /// Whether a set that keeps the rules can have sent it.
+    fn is_sound(&self, sections: usize) -> bool {
+        let end = self.next.map_or(sections, |next| next.0 as usize);
+        let is_of_page = |section: SectionId| section >= self.first && (section.0 as usize) < end;
+        let is_in_range =
+            |one: &RecordClaim| (1..=limits::MAX_ARRIVED_EPOCH).contains(&one.claim.since.0) && one.max_seq <= Seq::MAX;
+        end <= sections
+            && self.next.is_none_or(|next| next > self.first)
+            && self.records.len() <= limits::MAX_MOVES
+            && self.sets.len() <= limits::MAX_SETS
+            && self.records.is_sorted_by(|one, next| one.0 < next.0)
+            && self.records.iter().all(|(section, claim)| is_of_page(*section) && is_in_range(claim))
+    }
+}

@@ -1,0 +1,132 @@
+//! Forms the data directory of a member from a state, for a group that is restored: each member of the new group forms
+//! its own, offline, and all from the same seed.
+//!
+//! The directory begins with a snapshot of the state, whose list of members is the new group. Each member must know the
+//! directories of the others without a message, so their nonces are derived from the seed.
+//!
+//! **Invariant:** the identity is written last. Without it no process takes the directory for one, whatever else is in
+//! it.
+//!
+//! **Invariant:** a directory is formed once. One that is formed again from the same seed has the same nonce, and lacks
+//! what it acknowledged since: see [`form_restored`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::DataDir;
+use super::backend::LogBackend;
+use super::error::{LoadError, OpenError};
+use super::files::Files;
+use super::identity;
+use super::loaded::Meta;
+use super::sled_backend::SledBackend;
+use super::snapshot::{self, Contents};
+use super::watermark::{self, WatermarkFile};
+use crate::config::Peer;
+use crate::encoding::envelope::Kind;
+use crate::encoding::{self, Identity, Watermark};
+use crate::nonce::Nonce;
+use crate::state_machine::StateMachine;
+use crate::types::{LeaderId, LogId, Member, Membership, StoredMembership, Vote};
+
+/// Term and index of the entry that the first snapshot covers: below any that the group makes.
+const FIRST: u64 = 1;
+
+/// The group of a restored member.
+#[derive(Clone, Debug)]
+pub struct RestoredGroup<'a> {
+    /// Name of the cluster.
+    pub cluster: &'a str,
+    /// All members, which vote.
+    pub peers: &'a [Peer],
+    /// The same for all members, secret, and another one for each restore.
+    pub seed: [u8; 32],
+}
+
+/// Forms the data directory of member `id` with this state. The directory is made if it is missing; else it is empty.
+/// Blocks while it writes; the process must not read other directories meanwhile.
+///
+/// Once the member has run, its directory is never formed again from the same seed: the member would vote without what
+/// it acknowledged, and the others know the directory. It is replaced under a new id instead.
+///
+/// # Errors
+/// The directory is not empty, in use, or cannot be written. What was written remains, and is not taken for data.
+///
+/// # Panics
+/// When `id` is none of the members, or the state does not list the ids of all of them.
+pub fn form_restored<M: StateMachine>(
+    dir: &Path,
+    id: u64,
+    group: &RestoredGroup<'_>,
+    state: M,
+) -> Result<(), OpenError> {
+    assert!(group.peers.iter().any(|peer| peer.id == id), "the member is of its group");
+    assert!(group.peers.iter().all(|peer| state.member_ids().contains(&peer.id)), "the state lists the members' ids");
+    refuse_contents(dir)?;
+    let _lock = identity::lock(&DataDir::Path(dir.to_owned()))?;
+    let files = Files::Dir(dir.to_owned());
+    let failed = |place: String| move |source| LoadError::Io { place, source };
+
+    let first = first_log_id(group);
+    let contents = Contents { state, last_applied: Some(first), membership: membership(group, first) };
+    let snapshot = contents.encode();
+    let file = snapshot::file_name(Some(&first));
+    files.write(&file, &snapshot.snapshot).map_err(failed(files.place(&file)))?;
+    let manifest = snapshot::manifest(&snapshot, file);
+
+    let vote = Vote::new(first.leader_id.term, first.leader_id.node_id);
+    let log = dir.join(identity::LOG_DIR);
+    let mut backend = SledBackend::open(&log, |file| Box::new(file))?;
+    let write = |backend: &mut SledBackend| -> io::Result<()> {
+        backend.put_meta(Meta::Manifest, &encoding::write_manifest(&manifest))?;
+        backend.put_meta(Meta::Vote, &encoding::write_vote(&vote))?;
+        backend.put_meta(Meta::Purged, &encoding::write_log_id(Kind::Purged, &first))?;
+        backend.sync()
+    };
+    write(&mut backend).map_err(failed(log.display().to_string()))?;
+
+    let end = Some((&first).into());
+    let mark = Watermark { generation: 0, vote: Some((&vote).into()), last: end, purged: end, snapshot: end };
+    watermark::create(&files).map_err(failed(files.place(watermark::FILE)))?;
+    let written = WatermarkFile::open(&files)?.write_durably(mark);
+    written.map_err(failed(files.place(watermark::FILE)))?;
+    let nonce = Nonce::derived(&group.seed, id).bytes();
+    identity::put(&files, &Identity { cluster: group.cluster.to_owned(), node: id, nonce })?;
+    Ok(())
+}
+
+/// An entry of the member with the lowest id.
+fn first_log_id(group: &RestoredGroup<'_>) -> LogId {
+    let node_id = group.peers.iter().map(|peer| peer.id).min().expect("a group has members");
+    LogId::new(LeaderId { term: FIRST, node_id }, FIRST)
+}
+
+fn membership(group: &RestoredGroup<'_>, first: LogId) -> StoredMembership {
+    let member = |peer: &Peer| {
+        let fingerprint = Nonce::derived(&group.seed, peer.id).fingerprint();
+        (peer.id, Member { name: peer.name.clone(), addr: peer.addr.clone(), fingerprint })
+    };
+    let members: BTreeMap<u64, Member> = group.peers.iter().map(member).collect();
+    let voters: BTreeSet<u64> = members.keys().copied().collect();
+    let members = Membership::new(vec![voters], members).expect("the voters are the members");
+    StoredMembership::new(Some(first), members)
+}
+
+/// Refuses a directory with anything in it, also with what an interrupted restore left.
+fn refuse_contents(dir: &Path) -> Result<(), OpenError> {
+    let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
+    let mut entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(failed(source).into()),
+    };
+    match entries.next() {
+        None => Ok(()),
+        Some(entry) => {
+            let found = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            Err(OpenError::NotEmpty { dir: dir.to_owned(), found })
+        }
+    }
+}

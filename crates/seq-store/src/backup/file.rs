@@ -1,0 +1,165 @@
+//! The file of a backup.
+//!
+//! ```text
+//! 0..8 magic   8..12 format version   12..16 length of the header   16.. header, state   last 32: SHA-256 of the rest
+//! ```
+//!
+//! Numbers are little-endian; the header is a `BackupHeader` of `backup.proto`, the state a body of [`SetState`].
+//!
+//! **Invariant:** the checksum stands at the end in every format, and is checked before the version: a flipped bit is
+//! reported as damage and never as a newer format.
+
+use prost::Message;
+use seq_proto::v1::BackupHeader;
+use seq_raft::{Malformed, StateMachine};
+use sha2::{Digest, Sha256};
+
+use crate::replicated_set::SetState;
+
+const MAGIC: [u8; 8] = *b"SEQSVRBK";
+
+/// The format that is written, and the only one that is read.
+const FORMAT: u32 = 1;
+
+/// Bytes before the header.
+const FRAME_BYTES: usize = 16;
+
+/// Bytes of the checksum.
+const CHECKSUM_BYTES: usize = 32;
+
+/// Bytes of the secret in the header.
+pub(crate) const SECRET_BYTES: usize = 32;
+
+/// A backup, whose bytes are intact.
+#[derive(Clone, PartialEq)]
+pub struct Backup {
+    /// What it is of.
+    pub header: BackupHeader,
+    /// The format of the file.
+    pub format: u32,
+    /// SHA-256 of the file without its last 32 bytes.
+    pub checksum: [u8; CHECKSUM_BYTES],
+    state: SetState,
+}
+
+impl Backup {
+    /// Encodes a file. `header` has everything but the format and the length of the state.
+    pub(crate) fn encode(header: BackupHeader, state: &SetState) -> Vec<u8> {
+        let state = state.encode();
+        let header = BackupHeader { state_format: SetState::FORMAT.into(), state_bytes: state.len() as u64, ..header };
+        let header = header.encode_to_vec();
+        let header_bytes = u32::try_from(header.len()).expect("names and numbers are short");
+        let mut file = Vec::with_capacity(FRAME_BYTES + header.len() + state.len() + CHECKSUM_BYTES);
+        file.extend_from_slice(&MAGIC);
+        file.extend_from_slice(&FORMAT.to_le_bytes());
+        file.extend_from_slice(&header_bytes.to_le_bytes());
+        file.extend_from_slice(&header);
+        file.extend_from_slice(&state);
+        let checksum = Sha256::digest(&file);
+        file.extend_from_slice(&checksum);
+        file
+    }
+
+    /// Decodes a file and checks all of it.
+    ///
+    /// # Errors
+    /// [`BackupError`]: it is no backup, damaged, or of a newer format.
+    pub fn decode(file: &[u8]) -> Result<Backup, BackupError> {
+        if !file.starts_with(&MAGIC[..file.len().min(MAGIC.len())]) || file.is_empty() {
+            return Err(BackupError::NoBackup);
+        }
+        let content = file.len().checked_sub(CHECKSUM_BYTES).filter(|content| *content >= FRAME_BYTES);
+        let (content, stored) = file.split_at(content.ok_or(BackupError::Truncated { bytes: file.len() })?);
+        let checksum: [u8; CHECKSUM_BYTES] = Sha256::digest(content).into();
+        if checksum != stored {
+            return Err(BackupError::Damaged { found: hex(&checksum), stored: hex(stored) });
+        }
+        let number = |at: usize| u32::from_le_bytes(content[at..at + 4].try_into().expect("four bytes"));
+        let format = number(8);
+        if format > FORMAT {
+            return Err(BackupError::NewerFormat { found: format, newest: FORMAT });
+        }
+        let malformed = |what: &str| BackupError::Malformed { what: what.to_owned() };
+        let body = &content[FRAME_BYTES..];
+        let (header, state) =
+            body.split_at_checked(number(12) as usize).ok_or_else(|| malformed("its header ends early"))?;
+        let header = BackupHeader::decode(header).map_err(|error| malformed(&error.to_string()))?;
+        if header.state_bytes != state.len() as u64 || header.secret.len() != SECRET_BYTES {
+            return Err(malformed("its header has other lengths"));
+        }
+        let (oldest, newest) = (u32::from(SetState::OLDEST_FORMAT), u32::from(SetState::FORMAT));
+        if !(oldest..=newest).contains(&header.state_format) {
+            return Err(BackupError::StateFormat { found: header.state_format, oldest, newest });
+        }
+        let state = SetState::decode(header.state_format as u16, state).map_err(|Malformed(what)| malformed(&what))?;
+        Ok(Backup { header, format, checksum, state })
+    }
+
+    /// The checksum in hexadecimal digits.
+    #[must_use]
+    pub fn checksum_text(&self) -> String {
+        hex(&self.checksum)
+    }
+
+    /// The state.
+    pub(crate) fn state(&self) -> &SetState {
+        &self.state
+    }
+}
+
+impl std::fmt::Debug for Backup {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backup").field("set", &self.header.set).field("checksum", &self.checksum_text()).finish()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Why a file is not read as a backup.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackupError {
+    /// It begins with other bytes.
+    #[error("is no backup of seqsvr")]
+    NoBackup,
+    /// It ends early.
+    #[error("is truncated: it has {bytes} bytes")]
+    Truncated {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Its bytes are not those that were written, or some are missing.
+    #[error("is damaged: its SHA-256 is {found}, and should be {stored}")]
+    Damaged {
+        /// Computed over the file.
+        found: String,
+        /// Stored in the file.
+        stored: String,
+    },
+    /// It was made by a newer program.
+    #[error("has format {found}, newer than {newest}, the newest that this program reads")]
+    NewerFormat {
+        /// Its format.
+        found: u32,
+        /// The newest that is known.
+        newest: u32,
+    },
+    /// The state in it is of a format that this program does not read.
+    #[error("has a state of format {found}, and this program reads {oldest} to {newest}")]
+    StateFormat {
+        /// Its format.
+        found: u32,
+        /// The oldest that is read.
+        oldest: u32,
+        /// The newest that is read.
+        newest: u32,
+    },
+    /// The checksum holds, and the content is not of the format.
+    #[error("is malformed: {what}")]
+    Malformed {
+        /// What does not hold.
+        what: String,
+    },
+}

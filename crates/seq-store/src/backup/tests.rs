@@ -1,0 +1,147 @@
+//! The format of a backup, and what is refused before anything is written.
+
+use seq_core::Layout;
+use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
+use seq_core::state::{Command, Registration, SetDefinition, State};
+use seq_proto::v1::BackupHeader;
+use sha2::{Digest, Sha256};
+
+use super::file::SECRET_BYTES;
+use super::*;
+use crate::replicated_set::SetState;
+
+fn state() -> SetState {
+    let mut state = State::default();
+    let set = SetDefinition::first("im-a", seq_core::SetId(7), Layout::new(0..1_000, 100).unwrap());
+    drop(state.apply(&Command::DefineSet(set)));
+    let registration = Registration {
+        name: "a1".into(),
+        addr: "127.0.0.1:1".into(),
+        token: 7,
+        lease: std::time::Duration::from_millis(100),
+        follows: seq_core::Incarnation(0),
+        seen: seq_core::Revision(0),
+    };
+    drop(state.apply(&Command::Register(registration)));
+    SetState(state)
+}
+
+fn file() -> Vec<u8> {
+    let header = BackupHeader {
+        cluster: "c".into(),
+        set: "im-a".into(),
+        uid_end: 1_000,
+        section_size: 100,
+        secret: vec![5; SECRET_BYTES],
+        ..BackupHeader::default()
+    };
+    Backup::encode(header, &state())
+}
+
+fn spec() -> SetSpec {
+    let store = |id| StoreSpec {
+        id,
+        name: format!("s{id}"),
+        addr: format!("127.0.0.1:{id}"),
+        http: format!("127.0.0.1:1{id}"),
+    };
+    let stores = (1..=3).map(store).collect();
+    SetSpec {
+        name: "im-a".into(),
+        uids: 0..1_000,
+        section_size: 100,
+        step: 10,
+        genesis: Genesis::Start,
+        stores,
+        allocs: Vec::new(),
+    }
+}
+
+/// The file with a checksum that fits.
+fn sealed(mut file: Vec<u8>) -> Vec<u8> {
+    let end = file.len() - 32;
+    let checksum = Sha256::digest(&file[..end]);
+    file[end..].copy_from_slice(&checksum);
+    file
+}
+
+#[test]
+fn a_backup_is_read_as_it_was_written() {
+    let backup = Backup::decode(&file()).unwrap();
+    assert_eq!(*backup.state(), state());
+    assert_eq!((backup.format, &*backup.header.set), (1, "im-a"));
+    assert!(!format!("{backup:?}").contains("5, 5"), "the secret is not printed");
+}
+
+#[test]
+fn damage_is_distinguished_from_a_newer_format() {
+    let whole = file();
+    for at in 8..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        assert!(matches!(Backup::decode(&damaged), Err(BackupError::Damaged { .. })), "byte {at}");
+    }
+    for length in 0..whole.len() {
+        assert!(Backup::decode(&whole[..length]).is_err(), "{length} bytes");
+    }
+    assert_eq!(Backup::decode(b"id,value\n1,2\n"), Err(BackupError::NoBackup));
+    let mut newer = whole.clone();
+    newer[8] = 2;
+    assert_eq!(Backup::decode(&sealed(newer)), Err(BackupError::NewerFormat { found: 2, newest: 1 }));
+    let mut long = whole;
+    long[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(matches!(Backup::decode(&sealed(long)), Err(BackupError::Malformed { .. })));
+}
+
+#[test]
+fn members_that_are_restored_alike_begin_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let backup = Backup::decode(&file()).unwrap();
+    let restore = |id: u64, nth| {
+        let place = dir.path().join(format!("{id}-{nth}"));
+        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id, dir: place, nth }).unwrap()
+    };
+    let first = restore(1, 1);
+    assert_eq!((first, first), (restore(2, 1), restore(3, 1)));
+    assert_eq!((first.lineage.0 >> 32, first.quarantined), (1, 10));
+    assert_eq!(restore(1, 2).lineage.0 >> 32, 2);
+    let read = |name: &str| {
+        let files = std::fs::read_dir(dir.path().join(name)).unwrap().map(|entry| entry.unwrap().path());
+        let snapshot = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("snapshot-");
+        std::fs::read(files.into_iter().find(snapshot).unwrap()).unwrap()
+    };
+    assert_eq!(read("1-1"), read("3-1"));
+    assert_ne!(read("1-1"), read("1-2"));
+}
+
+#[test]
+fn a_backup_of_anything_else_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let backup = Backup::decode(&file()).unwrap();
+    let good = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: dir.path().join("new"), nth: 1 };
+    type Change = fn(&mut RestoreConfig);
+    let changes: [(Change, &str); 6] = [
+        (|config| config.cluster = "d".into(), "the backup is of cluster \"c\", and the set file is of \"d\""),
+        (
+            |config| config.spec.name = "im-b".into(),
+            "the backup is of set \"im-a\", and the set file describes \"im-b\"",
+        ),
+        (
+            |config| config.spec.section_size = 50,
+            "in sections of 100, and the set file has uids 0..1000 in sections of 50",
+        ),
+        (|config| config.id = 4, "no store with id 4, only [1, 2, 3]"),
+        (|config| config.nth = 0, "restore number 0"),
+        (|config| config.nth = u32::MAX, "under this number"),
+    ];
+    for (change, text) in changes {
+        let mut config = good.clone();
+        change(&mut config);
+        let error = restore(&backup, &config).unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(!error.may_have_written() && !config.dir.exists());
+    }
+    restore(&backup, &good).unwrap();
+    let again = restore(&backup, &good).unwrap_err();
+    assert!(again.to_string().contains("is not empty") && !again.may_have_written(), "{again}");
+}

@@ -1,0 +1,59 @@
+//! Departures that another set has confirmed, as this member's requests found: known one commit before the note of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_core::state::{SectionRecord, State};
+use seq_core::{Epoch, SectionId};
+use tokio::sync::Notify;
+
+use crate::replicated_set::ReplicatedSet;
+
+/// Confirmed departures whose note is not applied here yet.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    /// By section, with the epoch that began in the other set. At most as many as are on their way.
+    confirmed: Mutex<BTreeMap<SectionId, Epoch>>,
+    changed: Notify,
+}
+
+impl Arrivals {
+    /// The other set has these sections, each under this epoch.
+    pub(crate) fn confirm(&self, sections: impl IntoIterator<Item = (SectionId, Epoch)>) {
+        self.confirmed.lock().extend(sections);
+        self.changed.notify_waiters();
+    }
+
+    /// Drops what the applied state has.
+    pub(crate) fn forget_noted(&self, state: &State) {
+        self.confirmed.lock().retain(|section, epoch| !is_noted(state, *section, *epoch));
+    }
+
+    /// Waits until the other set has a section that departed under this epoch, for so long at most. Cancel safe.
+    pub(crate) async fn wait(&self, set: &ReplicatedSet, section: SectionId, epoch: Epoch, timeout: Duration) {
+        let arrived = async {
+            let mut applied = set.raft().changes();
+            loop {
+                let changed = self.changed.notified();
+                let confirmed = self.confirmed.lock().get(&section).is_some_and(|known| *known >= epoch);
+                if confirmed || set.read(|state| is_noted(state, section, epoch)) {
+                    return;
+                }
+                tokio::select! {
+                    () = changed => {}
+                    changed = applied.changed() => if changed.is_err() { return },
+                }
+            }
+        };
+        // The caller responds either way: the departure is committed.
+        let _ = tokio::time::timeout(timeout, arrived).await;
+    }
+}
+
+fn is_noted(state: &State, section: SectionId, epoch: Epoch) -> bool {
+    match state.sections.get(section) {
+        Some(SectionRecord::Departed(tombstone)) => tombstone.epoch != epoch || tombstone.arrived,
+        _ => true,
+    }
+}

@@ -1,0 +1,177 @@
+//! The way to the leader of another set's store: its members as that set states them, tried in turn.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_core::store_calls::{AttemptFailure, StoreMembers};
+use seq_core::{SetId, limits};
+use seq_proto::reason::{Reason, key};
+use seq_proto::status;
+use seq_proto::v1::inter_set_service_client::InterSetServiceClient;
+use seq_raft::RaftHandle;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status};
+
+use crate::replicated_set::{SetState, read_state};
+
+/// How long one member of another set may take to respond: a commit there, and a busy core.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Links to all other sets, by id: made on first use, and made anew when a set states other members.
+pub(crate) struct SetLinks {
+    raft: RaftHandle<SetState>,
+    links: Mutex<BTreeMap<SetId, Arc<SetLink>>>,
+    origin: Instant,
+}
+
+/// The link to one set.
+struct SetLink {
+    /// As the set states them.
+    stores: Vec<String>,
+    members: Mutex<StoreMembers<String>>,
+    channels: Mutex<BTreeMap<String, Channel>>,
+    /// When a member responded last.
+    responded: Mutex<Option<Instant>>,
+}
+
+impl SetLink {
+    /// # Panics
+    /// Without members.
+    fn new(stores: Vec<String>) -> SetLink {
+        let members = Mutex::new(StoreMembers::new(stores.clone()));
+        SetLink { stores, members, channels: Mutex::default(), responded: Mutex::default() }
+    }
+}
+
+/// A client of one member.
+pub(crate) type Member = InterSetServiceClient<Channel>;
+
+impl SetLinks {
+    pub(crate) fn new(raft: RaftHandle<SetState>) -> SetLinks {
+        SetLinks { raft, links: Mutex::default(), origin: Instant::now() }
+    }
+
+    /// Sends a request to the leader of a set's store: each member is tried once, and one more that a member names.
+    ///
+    /// # Errors
+    /// The leader's refusal; the last failure where no leader responded; `UNKNOWN_SET` where no member is known.
+    pub(crate) async fn call<Q: Clone, A>(
+        &self,
+        set: SetId,
+        request: Q,
+        method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Status> {
+        let link = self
+            .link(set)
+            .ok_or_else(|| Reason::UnknownSet.status(format!("no member of the store of set {set} is known")))?;
+        self.call_link(&link, request, method).await
+    }
+
+    /// As [`SetLinks::call`], to the members of a store whose set is not known.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) async fn call_at<Q: Clone, A>(
+        &self,
+        stores: &[String],
+        request: Q,
+        method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Status> {
+        self.call_link(&SetLink::new(stores.to_vec()), request, method).await
+    }
+
+    async fn call_link<Q: Clone, A>(
+        &self,
+        link: &SetLink,
+        request: Q,
+        method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Status> {
+        let mut call = link.members.lock().begin();
+        loop {
+            let addr = call.member().clone();
+            let refusal = match self.attempt(link, &addr, request.clone(), &method).await {
+                Ok(response) => {
+                    *link.responded.lock() = Some(Instant::now());
+                    link.members.lock().on_response(&call);
+                    return Ok(response);
+                }
+                Err(refusal) => refusal,
+            };
+            let failure = match status::known_reason(&refusal) {
+                Some(Reason::NotLeader) => AttemptFailure::NotLeader(status::metadata(&refusal, key::LEADER)),
+                Some(_) if !is_transient(&refusal) => return Err(refusal),
+                Some(_) => AttemptFailure::Unavailable,
+                None => AttemptFailure::NoResponse,
+            };
+            if !link.members.lock().on_failure(&mut call, failure, self.origin.elapsed()) {
+                return Err(refusal);
+            }
+        }
+    }
+
+    async fn attempt<Q, A>(
+        &self,
+        link: &SetLink,
+        addr: &str,
+        request: Q,
+        method: &impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Status> {
+        let member = self.member(link, addr)?;
+        let mut request = Request::new(request);
+        request.set_timeout(ATTEMPT_TIMEOUT);
+        match tokio::time::timeout(ATTEMPT_TIMEOUT, method(member, request)).await {
+            Ok(response) => response.map(Response::into_inner),
+            Err(_) => Err(Status::deadline_exceeded(format!("{addr} did not respond within {ATTEMPT_TIMEOUT:?}"))),
+        }
+    }
+
+    fn member(&self, link: &SetLink, addr: &str) -> Result<Member, Status> {
+        let mut channels = link.channels.lock();
+        let channel = match channels.get(addr) {
+            Some(channel) => channel.clone(),
+            None => {
+                let channel = self.raft.connect(addr).map_err(|error| Status::unavailable(error.to_string()))?;
+                channels.insert(addr.to_owned(), channel.clone());
+                channel
+            }
+        };
+        Ok(member(channel))
+    }
+
+    /// The link to a set; `None` while it states no members.
+    fn link(&self, set: SetId) -> Option<Arc<SetLink>> {
+        let stores = read_state(self.raft.state(), |state| Some(state.sets.get(&set)?.facts.as_ref()?.stores.clone()))?;
+        if stores.is_empty() {
+            return None;
+        }
+        let mut links = self.links.lock();
+        if let Some(link) = links.get(&set).filter(|link| link.stores == stores) {
+            return Some(link.clone());
+        }
+        let link = Arc::new(SetLink::new(stores));
+        links.insert(set, link.clone());
+        Some(link)
+    }
+
+    /// How long ago a member of a set's store responded to this member; `None`: never.
+    pub(crate) fn responded(&self, set: SetId) -> Option<Duration> {
+        let link = self.links.lock().get(&set)?.clone();
+        let responded = *link.responded.lock();
+        responded.map(|at| at.elapsed())
+    }
+}
+
+/// A client over a channel, with the bounds of messages between sets.
+pub(crate) fn member(channel: Channel) -> Member {
+    InterSetServiceClient::new(channel)
+        .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
+        .max_encoding_message_size(limits::MAX_REQUEST_BYTES)
+}
+
+/// Whether another member, or the same one later, may respond.
+fn is_transient(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Aborted)
+}

@@ -1,0 +1,297 @@
+//! The shell of the coordinator of migrations: beside the leader, it sends what `seq_core::migration` decides, commits what
+//! it proposes, and publishes the planned departures to the control service.
+//!
+//! It evaluates the state, not events, as the arbiter's shell does. Its requests are under way beside each other: one set
+//! that does not respond delays no other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use seq_core::arbiter::{Plan, PlannedHandover};
+use seq_core::migration::{Armed, Coordinator, Effect};
+use seq_core::state::{
+    Arrival, Arrive, Arrived, Command, Complete, DepartSilent, SilentDepartures, StartReturn, State,
+};
+use seq_core::{Incarnation, Lineage, MigrationId, NodeId, SectionId, SetId};
+use seq_proto::{inter_set, v1};
+use seq_raft::ProposeError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::Between;
+use super::link::Member;
+use super::progress::{Observations, Progress};
+
+/// Least time between two evaluations: entries are applied far more often than sections move.
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Interval of publishing progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Departures that owners should make now, in order of section.
+pub(crate) type Departures = Arc<Vec<PlannedHandover>>;
+
+/// Drives the coordinator while this member leads.
+pub(crate) struct Migrations {
+    between: Between,
+    departures: watch::Sender<Departures>,
+    progress: watch::Sender<Arc<Progress>>,
+    observed: BTreeMap<MigrationId, Observations>,
+    published: Option<Instant>,
+}
+
+/// A request whose response arrived, or that failed.
+enum Outcome {
+    Armed(MigrationId, Result<Vec<Armed>, Status>),
+    Arrived(SetId, Arrive, Result<(Lineage, Vec<Arrival>), Status>),
+    /// The end of a migration at a set.
+    Ended(SetId, MigrationId, Result<Lineage, Status>),
+    /// The end is not settled yet.
+    Returning(MigrationId, Result<(), Status>),
+    Proposed(Result<(), ProposeError>),
+}
+
+impl Migrations {
+    /// A driver; the departures that it plans, and the progress that it observes.
+    pub(crate) fn new(between: Between) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
+        let (departures, planned) = watch::channel(Departures::default());
+        let (progress, observed) = watch::channel(Arc::default());
+        let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None };
+        (driver, planned, observed)
+    }
+
+    /// Runs until it is dropped, or the Raft library has stopped.
+    pub(crate) async fn run(mut self) {
+        let mut changes = self.between.replicated.raft().changes();
+        let mut plan = self.between.plan.clone();
+        // Made when leadership begins and dropped when it ends: no timer outlives a term.
+        let mut machine: Option<Coordinator> = None;
+        let mut under_way: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
+        let origin = Instant::now();
+        loop {
+            let mut evaluate_at = None;
+            if self.between.replicated.raft().is_leader() {
+                let machine = machine.get_or_insert_with(Coordinator::default);
+                for effect in self.evaluate(machine, origin) {
+                    under_way.extend(self.carry_out(effect));
+                }
+                evaluate_at = machine.next_deadline().map(|at| origin + at);
+                self.publish(Some(machine));
+            } else if machine.take().is_some() {
+                under_way.clear();
+                self.observed.clear();
+                self.publish(None);
+            }
+            tokio::time::sleep(MIN_INTERVAL).await;
+            let timer = async {
+                match evaluate_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = timer => {}
+                changed = changes.changed() => if changed.is_err() { return },
+                changed = plan.changed() => if changed.is_err() { return },
+                Some(outcome) = under_way.next() => {
+                    let Some(machine) = machine.as_mut() else { continue };
+                    let now = origin.elapsed();
+                    under_way.extend(self.on_outcome(machine, outcome, now));
+                    // Those that arrived together are taken together.
+                    while let Some(Some(outcome)) = futures::FutureExt::now_or_never(under_way.next()) {
+                        under_way.extend(self.on_outcome(machine, outcome, now));
+                    }
+                }
+            }
+        }
+    }
+
+    fn evaluate(&mut self, machine: &mut Coordinator, origin: Instant) -> Vec<Effect> {
+        let plan = self.between.plan.borrow().clone();
+        let effects = self.between.replicated.read(|state| {
+            self.between.arrivals.forget_noted(state);
+            let living = |node, incarnation| is_living(state, &plan, node, incarnation);
+            machine.evaluate(state, &plan.stranded, living, origin.elapsed())
+        });
+        let now = Instant::now();
+        for (migration, pause) in machine.take_arrived() {
+            self.observed.entry(migration).or_default().arrived(now, pause);
+        }
+        effects
+    }
+
+    /// What follows from the end of a request.
+    fn on_outcome(
+        &mut self,
+        machine: &mut Coordinator,
+        outcome: Outcome,
+        now: Duration,
+    ) -> Option<BoxFuture<'static, Outcome>> {
+        let effect = match outcome {
+            Outcome::Armed(migration, Ok(armed)) => machine.on_armed(migration, &armed, now)?,
+            Outcome::Armed(migration, Err(status)) => {
+                machine.on_arm_refused(migration, now);
+                self.stuck(migration, &status);
+                return None;
+            }
+            Outcome::Arrived(set, arrive, Ok((lineage, outcome))) => {
+                let known = |outcome: &Arrival| matches!(outcome, Arrival::Arrived | Arrival::Past);
+                let pairs = arrive.sections.iter().zip(&outcome).filter(|(_, outcome)| known(outcome));
+                self.between.arrivals.confirm(pairs.map(|(one, _)| (one.section, one.epoch)));
+                machine.on_arrive((set, lineage), &arrive, &outcome)?
+            }
+            Outcome::Arrived(_, arrive, Err(status)) => {
+                let migrations: std::collections::BTreeSet<_> =
+                    arrive.sections.iter().map(|one| one.migration).collect();
+                migrations.into_iter().for_each(|migration| self.stuck(migration, &status));
+                return None;
+            }
+            Outcome::Ended(set, migration, Ok(lineage)) => machine.on_end((set, lineage), migration),
+            Outcome::Ended(_, migration, Err(status)) | Outcome::Returning(migration, Err(status)) => {
+                self.stuck(migration, &status);
+                return None;
+            }
+            Outcome::Returning(_, Ok(())) | Outcome::Proposed(Ok(())) => return None,
+            Outcome::Proposed(Err(error)) => {
+                // It is proposed again: the state still calls for it.
+                tracing::debug!(%error, "a step of a migration is not committed yet");
+                return None;
+            }
+        };
+        self.carry_out(effect)
+    }
+
+    fn stuck(&mut self, migration: MigrationId, status: &Status) {
+        tracing::debug!(migration = migration.0, status = status.message(), "a migration does not advance");
+        self.observed.entry(migration).or_default().stuck = Some(status.message().to_owned());
+    }
+
+    /// Begins what an effect asks for; `None` where it cannot be.
+    fn carry_out(&self, effect: Effect) -> Option<BoxFuture<'static, Outcome>> {
+        let between = self.between.clone();
+        Some(match effect {
+            Effect::Arm { migration, to, sections } => Box::pin(async move {
+                let armed = arm(&between, migration, to, &sections).await;
+                Outcome::Armed(migration, armed)
+            }),
+            Effect::Arrive { to, arrive } => {
+                let request = inter_set::to_arrive(&arrive, between.head(to)?);
+                Box::pin(async move {
+                    let method = async |mut member: Member, request| member.arrive(request).await;
+                    let response = between.links.call(to, request, method).await;
+                    let outcome = response.map(|one| (Lineage(one.lineage), inter_set::arrivals(&one)));
+                    Outcome::Arrived(to, arrive, outcome)
+                })
+            }
+            Effect::StartReturn { to, start } => {
+                let head = between.head(to)?;
+                Box::pin(async move { start_return(&between, head, to, start).await })
+            }
+            Effect::Complete { to, complete: Complete { id } } => {
+                let request = v1::CompleteArrivalRequest { between: Some(between.head(to)?), migration_id: id.0 };
+                Box::pin(async move {
+                    let method = async |mut member: Member, request| member.complete_arrival(request).await;
+                    let response = between.links.call(to, request, method).await;
+                    Outcome::Ended(to, id, response.map(|one| Lineage(one.lineage)))
+                })
+            }
+            Effect::Propose(command) => Box::pin(async move { Outcome::Proposed(propose(&between, command).await) }),
+        })
+    }
+
+    fn publish(&mut self, machine: Option<&Coordinator>) {
+        let planned: Vec<PlannedHandover> =
+            machine.into_iter().flat_map(|machine| machine.planned().cloned()).collect();
+        self.departures.send_if_modified(|published| {
+            let newer = **published != planned;
+            if newer {
+                *published = Arc::new(planned);
+            }
+            newer
+        });
+        let now = Instant::now();
+        if machine.is_some() && self.published.is_some_and(|at| now.duration_since(at) < PROGRESS_INTERVAL) {
+            return;
+        }
+        self.published = Some(now);
+        let progress = self.observed.iter_mut().map(|(migration, observed)| {
+            let in_flight = machine.map_or(0, |machine| machine.in_flight_of(*migration));
+            (*migration, observed.progress(now, in_flight))
+        });
+        self.progress.send_replace(Arc::new(progress.collect()));
+    }
+}
+
+fn is_living(state: &State, plan: &Plan, node: NodeId, incarnation: Incarnation) -> bool {
+    plan.living.contains(&node) && state.node(node).is_some_and(|record| record.incarnation == incarnation)
+}
+
+async fn arm(
+    between: &Between,
+    migration: MigrationId,
+    to: SetId,
+    sections: &[SectionId],
+) -> Result<Vec<Armed>, Status> {
+    let layout_id = between.replicated.read(|state| {
+        let last = sections.iter().max()?;
+        state.set.as_ref()?.layout.id_of(*last)
+    });
+    let (Some(layout_id), Some(head)) = (layout_id, between.head(to)) else {
+        return Err(Status::unavailable("this set is not defined yet"));
+    };
+    let request = v1::ArmRequest {
+        between: Some(head),
+        migration_id: migration.0,
+        layout_id: layout_id.0,
+        sections: sections.iter().map(|section| section.0).collect(),
+    };
+    let method = async |mut member: Member, request| member.arm(request).await;
+    let v1::ArmResponse { lineage, sections, owners, nodes, .. } = between.links.call(to, request, method).await?;
+    let armed = sections.iter().zip(&owners).filter_map(|(section, owner)| {
+        let node = nodes.get(*owner as usize)?;
+        Some(Armed {
+            section: SectionId(*section),
+            set: (to, Lineage(lineage)),
+            owner: (NodeId(node.id), Incarnation(node.incarnation)),
+            addr: node.addr.clone(),
+        })
+    });
+    Ok(armed.collect())
+}
+
+async fn start_return(between: &Between, head: v1::Between, to: SetId, start: StartReturn) -> Outcome {
+    let StartReturn { of, id, pace, settled, .. } = start;
+    let request = v1::StartReturnRequest {
+        between: Some(head),
+        of_migration_id: of.0,
+        return_id: id.0,
+        rate: pace.rate,
+        max_pause_ms: u32::try_from(pace.max_pause.as_millis()).unwrap_or(u32::MAX),
+        settled,
+    };
+    let method = async |mut member: Member, request| member.start_return(request).await;
+    let response = between.links.call(to, request, method).await;
+    match response {
+        Ok(response) if settled => Outcome::Ended(to, of, Ok(Lineage(response.lineage))),
+        Ok(_) => Outcome::Returning(of, Ok(())),
+        Err(status) => Outcome::Returning(of, Err(status)),
+    }
+}
+
+/// Proposes what the coordinator decided; the state shows what became of it.
+async fn propose(between: &Between, command: Command) -> Result<(), ProposeError> {
+    let set = &between.replicated;
+    match command {
+        Command::Arrived(arrived) => set.propose::<Arrived>(arrived).await.map(drop),
+        Command::Complete(complete) => set.propose::<Complete>(complete).await.map(drop),
+        Command::DepartSilent(departs) => {
+            let departs: Vec<DepartSilent> = departs;
+            set.propose(SilentDepartures(departs)).await.map(drop)
+        }
+        other => unreachable!("the coordinator proposes no {other:?}"),
+    }
+}

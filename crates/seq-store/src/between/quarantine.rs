@@ -1,0 +1,144 @@
+//! Ends the quarantine of a restored set, beside the leader: when the leases of its older lineages are over, and every
+//! other set has fenced those lineages.
+//!
+//! **Invariant:** nothing ends a quarantine but the entry that the state accepts: it refuses one without the responses
+//! of all sets that it knows. The wait is counted from when this process leads and has the restored state, which is
+//! after the restore, so a new leader waits anew.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use seq_core::state::{BeginLineage, EndQuarantine, State};
+use seq_core::{Lineage, SectionId, SetId};
+use seq_proto::{inter_set, v1};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::Between;
+use super::link::Member;
+use crate::definition::draw_nonce;
+
+/// Least time between two attempts to end a quarantine.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// What a quarantine waits for, for operators; empty where this member does not lead.
+pub(crate) type Awaited = watch::Receiver<String>;
+
+/// Why a restored set serves nothing, for refusals, probes and operators.
+pub(crate) fn text(set: &str, awaited: &str) -> String {
+    let awaited = if awaited.is_empty() { "its leader ends the quarantine" } else { awaited };
+    format!("QUARANTINED: set {set:?} was restored from a backup and serves nothing yet: {awaited}")
+}
+
+/// A channel for what is awaited.
+pub(crate) fn awaited() -> (watch::Sender<String>, Awaited) {
+    watch::channel(String::new())
+}
+
+/// Runs until it is dropped, or the Raft library has stopped.
+pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
+    let set = &between.replicated;
+    let mut changes = set.raft().changes();
+    // The lineage whose quarantine this leader ends, and since when.
+    let mut since: Option<(Lineage, Instant)> = None;
+    loop {
+        let quarantine = |state: &State| Some((state.lineage, state.quarantine_wait()?));
+        match set.read(quarantine).filter(|_| set.raft().is_leader()) {
+            Some((lineage, wait)) => {
+                let known = since.filter(|(one, _)| *one == lineage);
+                let (_, began) = known.unwrap_or_else(|| (lineage, Instant::now()));
+                since = Some((lineage, began));
+                let left = wait.saturating_sub(began.elapsed());
+                publish(&awaited, step(&between, lineage, left).await.err().unwrap_or_default());
+            }
+            None => {
+                since = None;
+                publish(&awaited, String::new());
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+        // Entries are applied far more often than a quarantine begins or changes.
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Does what can be done now; the error is what is awaited.
+async fn step(between: &Between, lineage: Lineage, left: Duration) -> Result<(), String> {
+    let sets: Vec<(SetId, SectionId)> = between.replicated.read(|state| state.awaited_responses().collect());
+    let rounds = join_all(sets.iter().map(|(set, first)| learn(between, *set, *first))).await;
+    let failed = |(set, outcome): (&(SetId, SectionId), Result<(), String>)| {
+        Some(format!("{} has not responded to the fence: {}", name(between, set.0), outcome.err()?))
+    };
+    let failures: Vec<String> = sets.iter().zip(rounds).filter_map(failed).collect();
+    if !failures.is_empty() {
+        return Err(failures.join("; "));
+    }
+    if !left.is_zero() {
+        return Err(format!("the leases of before the restore may last for {:.1} s", left.as_secs_f64()));
+    }
+    // A response may have named other sets, and another one may have begun another lineage: the state refuses then.
+    let outcome = between.replicated.propose(EndQuarantine { lineage }).await.map_err(|error| error.to_string())?;
+    outcome.map_err(|refusal| refusal.to_string())?;
+    tracing::info!(lineage = lineage.0, "the quarantine is over, and the set serves");
+    Ok(())
+}
+
+/// Has a set fence the older lineages, and learns its records from a section on, page by page.
+async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<(), String> {
+    loop {
+        let head = between.head(set).ok_or("this set is not defined")?;
+        let request = v1::FenceRequest { between: Some(head), first_section: first.0 };
+        let method = async |mut member: Member, request| member.fence(request).await;
+        let response = between.links.call(set, request, method).await;
+        let response = response.map_err(|status| status.message().to_owned())?;
+        if response.least_restores > 0 {
+            return begin_lineage(between, &response).await;
+        }
+        let page = inter_set::fence_response(set, &response).map_err(|status| status.message().to_owned())?;
+        let next = page.next;
+        let learned = between.replicated.propose(page).await.map_err(|error| error.to_string())?;
+        // A page that is not the awaited one: another leader has learned it, or what was learned is void.
+        match (learned.map_err(|refusal| refusal.to_string())?, next) {
+            (true, Some(next)) => first = next,
+            (true, None) => return Ok(()),
+            (false, _) => return Err("its records are requested again".to_owned()),
+        }
+    }
+}
+
+/// Begins a lineage that counts enough restores for the set that refused.
+async fn begin_lineage(between: &Between, refusal: &v1::FenceResponse) -> Result<(), String> {
+    let own = between.replicated.read(|state| state.lineage);
+    if own != Lineage(refusal.fenced) {
+        return Err("another lineage has begun meanwhile".to_owned());
+    }
+    let lineage = Lineage(u64::from(refusal.least_restores) << 32 | draw_nonce() & u64::from(u32::MAX));
+    let outcome = between.replicated.propose(BeginLineage { lineage }).await.map_err(|error| error.to_string())?;
+    outcome.map_err(|refusal| refusal.to_string())?;
+    tracing::info!(lineage = lineage.0, before = own.0, "a newer lineage begins: another set counts more restores");
+    Err(format!("lineage {lineage} begins, because it counts more restores"))
+}
+
+/// A set as operators know it.
+fn name(between: &Between, set: SetId) -> String {
+    let name = |state: &State| Some(state.sets.get(&set)?.facts.as_ref()?.name.clone());
+    match between.replicated.read(name) {
+        Some(name) => format!("set {name:?}"),
+        None => format!("the set with id {set}"),
+    }
+}
+
+fn publish(awaited: &watch::Sender<String>, text: String) {
+    awaited.send_if_modified(|published| {
+        let differs = *published != text;
+        if differs {
+            if !text.is_empty() {
+                tracing::debug!(awaited = text, "the set is in quarantine");
+            }
+            *published = text;
+        }
+        differs
+    });
+}

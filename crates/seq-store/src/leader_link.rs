@@ -1,0 +1,206 @@
+//! Requests that reach a follower: forwarded to the leader, once, with what is left of their deadline.
+//!
+//! An AllocSvr, an operator or another set's store can be cut off from the leader while both reach the same follower.
+//! Without a hop nothing would be served until leadership is moved, although a majority of the store is well.
+//!
+//! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower never responds from its
+//! own state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the leader, because a
+//! caller that cannot reach it either would alternate between the two. A forwarded request carries [`FORWARDED_BY`] and is
+//! never forwarded again. A copy of a request may arrive late, or twice, as on any network: every command can be repeated.
+//!
+//! Any service forwards by this:
+//!
+//! ```ignore
+//! match self.leader.hop(request.metadata())? {
+//!     None => self.local.renew(request).await,
+//!     Some(hop) => hop.forward(request, |channel, request| async move { client(channel).renew(request).await }).await,
+//! }
+//! ```
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_api::metrics::CONTROL_FORWARDED_TOTAL;
+use seq_proto::{Reason, status};
+use seq_raft::{Gate, ProposeError, QuorumStatus, RaftHandle};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::metadata::MetadataMap;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status};
+
+use crate::replicated_set::SetState;
+
+/// Metadata of a forwarded request: the Raft id of the member that forwards it.
+const FORWARDED_BY: &str = "seqsvr-forwarded-by";
+
+/// Requests that one member forwards at a time: at 128 KiB each they hold 128 MiB at the very worst. A set of 400
+/// AllocSvrs renews and raises with a few hundred.
+const MAX_FORWARDED: usize = 1_024;
+
+/// Metadata in which a gRPC caller states its deadline.
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// The way from a member to the leader, opened once the member is loaded. Clones share the connection and the bound.
+#[derive(Clone)]
+pub(crate) struct LeaderHop(pub(crate) Gate<LeaderLink>);
+
+/// Connection of a follower to the leader.
+pub(crate) struct LeaderLink {
+    raft: RaftHandle<SetState>,
+    /// Names in metrics: of the set, and of the member.
+    names: (String, String),
+    /// How long a request without a deadline may take.
+    timeout: Duration,
+    /// To the leader of the last request, with its address.
+    channel: Mutex<Option<(String, Channel)>>,
+    permits: Arc<Semaphore>,
+}
+
+/// One request on its way to the leader.
+pub(crate) struct Hop<'a> {
+    link: &'a LeaderLink,
+    leader: u64,
+    addr: String,
+    channel: Channel,
+    timeout: Duration,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl LeaderHop {
+    /// The hop that a request with this metadata takes; `None` where this member responds itself: it leads, knows no
+    /// leader, is starting, or the request was forwarded before.
+    ///
+    /// # Errors
+    /// `LEADER_UNREACHABLE` or `NOT_LEADER`.
+    pub(crate) fn hop(&self, metadata: &MetadataMap) -> Result<Option<Hop<'_>>, Status> {
+        let Some(link) = self.0.peek() else { return Ok(None) };
+        if metadata.contains_key(FORWARDED_BY) {
+            return Ok(None);
+        }
+        let Some((leader, addr)) = link.raft.other_leader() else { return Ok(None) };
+        // A silent leader does not respond: the caller's time is better spent at another member.
+        if let quorum @ QuorumStatus::Leaderless { .. } = link.raft.quorum() {
+            link.count("unreachable");
+            return Err(link.unreachable(leader, &addr, Code::Unavailable, &quorum.to_string()));
+        }
+        let Ok(permit) = link.permits.clone().try_acquire_owned() else {
+            return Err(ProposeError::NotLeader { leader: Some(addr) }.into());
+        };
+        let channel = link.channel(&addr).map_err(|why| link.unreachable(leader, &addr, Code::Unavailable, &why))?;
+        let timeout = stated_timeout(metadata).unwrap_or(link.timeout);
+        Ok(Some(Hop { link, leader, addr, channel, timeout, _permit: permit }))
+    }
+
+    /// Addresses of the store's members, this one first; none while the member is starting.
+    pub(crate) fn stores(&self) -> Vec<String> {
+        self.0.peek().map(|link| link.raft.member_addrs()).unwrap_or_default()
+    }
+}
+
+impl LeaderLink {
+    pub(crate) fn new(raft: RaftHandle<SetState>, (set, node): (&str, &str), timeout: Duration) -> LeaderLink {
+        let (names, permits) = ((set.to_owned(), node.to_owned()), Arc::new(Semaphore::new(MAX_FORWARDED)));
+        LeaderLink { raft, names, timeout, channel: Mutex::default(), permits }
+    }
+
+    fn channel(&self, addr: &str) -> Result<Channel, String> {
+        let mut known = self.channel.lock();
+        if let Some((_, channel)) = known.as_ref().filter(|(there, _)| there == addr) {
+            return Ok(channel.clone());
+        }
+        let channel = self.raft.connect(addr).map_err(|error| error.to_string())?;
+        *known = Some((addr.to_owned(), channel.clone()));
+        Ok(channel)
+    }
+
+    /// Does not name the leader's address in the metadata; see the head of the file.
+    fn unreachable(&self, leader: u64, addr: &str, code: Code, why: &str) -> Status {
+        let text = format!("store {leader} at {addr} leads, and this follower cannot forward the request to it: {why}");
+        Reason::LeaderUnreachable.status_as(code, text)
+    }
+
+    fn count(&self, outcome: &'static str) {
+        let (set, node) = self.names.clone();
+        let labels = [("set", set), ("node", node), ("outcome", outcome.to_owned())];
+        metrics::counter!(CONTROL_FORWARDED_TOTAL, &labels).increment(1);
+    }
+}
+
+impl Hop<'_> {
+    /// Forwards a request by `call`, which sends it on the channel to the leader. Returns the leader's response or refusal,
+    /// and a refusal of this member where none came.
+    ///
+    /// # Errors
+    /// The leader's refusal, or `LEADER_UNREACHABLE`.
+    pub(crate) async fn forward<Q, R, F>(
+        self,
+        request: Request<Q>,
+        call: impl FnOnce(Channel, Request<Q>) -> F,
+    ) -> Result<Response<R>, Status>
+    where
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        let mut forwarded = Request::new(request.into_inner());
+        forwarded.set_timeout(self.timeout);
+        let me = self.link.raft.id().to_string();
+        forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));
+        let Hop { link, leader, addr, channel, timeout, _permit } = self;
+        let outcome = match tokio::time::timeout(timeout, call(channel, forwarded)).await {
+            // The message only: the leader's headers belong to the hop.
+            Ok(Ok(response)) => Ok(Response::new(response.into_inner())),
+            // A status with a reason is the leader's; one without comes from the connection.
+            Ok(Err(refusal)) if status::reason(&refusal).is_some() => Err(refusal),
+            Ok(Err(refusal)) => Err(link.unreachable(leader, &addr, Code::Unavailable, refusal.message())),
+            Err(_) => {
+                Err(link.unreachable(leader, &addr, Code::DeadlineExceeded, &format!("no response within {timeout:?}")))
+            }
+        };
+        let reached = outcome.as_ref().err().and_then(status::known_reason) != Some(Reason::LeaderUnreachable);
+        link.count(if reached { "answered" } else { "unreachable" });
+        outcome
+    }
+}
+
+/// The deadline in the caller's gRPC metadata; `None` where there is none that can be parsed.
+fn stated_timeout(metadata: &MetadataMap) -> Option<Duration> {
+    let stated = metadata.get(GRPC_TIMEOUT)?.to_str().ok()?;
+    let (number, unit) = stated.split_at_checked(stated.len().checked_sub(1)?)?;
+    // At most eight digits by the gRPC specification: no product below overflows.
+    let number = (number.len() <= 8).then(|| number.parse::<u64>().ok())??;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3_600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deadline_of_a_call_is_read_as_grpc_states_it() {
+        let stated = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert(GRPC_TIMEOUT, text.parse().unwrap());
+            stated_timeout(&metadata)
+        };
+        assert_eq!(stated("500m"), Some(Duration::from_millis(500)));
+        assert_eq!(stated("499999u"), Some(Duration::from_micros(499_999)));
+        assert_eq!(stated("99999999H"), Some(Duration::from_secs(99_999_999 * 3_600)));
+        for unreadable in ["m", "5", "-1S", "999999999S", "1x"] {
+            assert_eq!(stated(unreadable), None, "{unreadable}");
+        }
+        assert_eq!(stated_timeout(&MetadataMap::new()), None);
+        // What this program's own clients send.
+        let mut request = Request::new(());
+        request.set_timeout(Duration::from_millis(250));
+        assert_eq!(stated_timeout(request.metadata()), Some(Duration::from_millis(250)));
+    }
+}

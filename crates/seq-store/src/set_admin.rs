@@ -1,0 +1,185 @@
+//! The service through which operators create and close sets, and migrate sections between them.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `sets` | creating, listing and closing sets |
+//! | `plan` | checks of a migration, in both directions |
+//! | `migrations` | starting and ending migrations, and their progress |
+//! | `sections` | records of sections |
+//!
+//! **Invariant:** the leader responds, while a majority acknowledges it. Every change is one entry of the log; a request
+//! that is refused changed nothing, and its refusal names what is in the way.
+
+use std::sync::Arc;
+
+use seq_core::state::{CommandRefusal, SetDefinition, State};
+use seq_core::{SetId, limits};
+use seq_proto::Reason;
+use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
+use seq_proto::v1::set_admin_service_server::SetAdminService;
+use seq_proto::v1::{
+    CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
+    CreateSetResponse, ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse,
+    ListSetsRequest, ListSetsResponse, PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest,
+    RollbackMigrationResponse, SetPaceRequest, SetPaceResponse, StartMigrationRequest, StartMigrationResponse,
+};
+use seq_raft::{Gate, QuorumStatus};
+use tokio::sync::watch;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use crate::between::Between;
+use crate::between::progress::Progress;
+use crate::definition::DeclaredSet;
+use crate::leader_link::LeaderHop;
+
+mod migrations;
+mod plan;
+mod sections;
+mod sets;
+
+/// The open service.
+pub(crate) struct SetAdmin {
+    /// The set as its file declares it.
+    declared: Arc<DeclaredSet>,
+    between: Between,
+    /// What the driver of migrations observes on this member.
+    progress: watch::Receiver<Arc<Progress>>,
+}
+
+impl SetAdmin {
+    pub(crate) fn new(
+        declared: Arc<DeclaredSet>,
+        between: Between,
+        progress: watch::Receiver<Arc<Progress>>,
+    ) -> SetAdmin {
+        SetAdmin { declared, between, progress }
+    }
+
+    /// Refuses on a member that does not lead a majority: what it would read may be out of date.
+    fn check_leads(&self) -> Result<(), Status> {
+        let raft = self.between.replicated.raft();
+        raft.check_quorum()?;
+        match raft.quorum() {
+            QuorumStatus::Leads => Ok(()),
+            _ => Err(raft.not_leader().into()),
+        }
+    }
+
+    fn check_name(&self, given: &str) -> Result<(), Status> {
+        if given == self.declared.name {
+            return Ok(());
+        }
+        let text = format!("this is the store of set {:?}, not of {given:?}", self.declared.name);
+        Err(Reason::OtherSet.status(text))
+    }
+
+    /// Reads the applied state of a set that is defined.
+    fn read<T>(&self, read: impl FnOnce(&State, &SetDefinition) -> T) -> Result<T, Status> {
+        let read = self.between.replicated.read(|state| state.set.as_ref().map(|set| read(state, set)));
+        read.ok_or_else(|| Reason::NoSet.status(self.declared.undefined()))
+    }
+}
+
+/// The name of a set; its id in decimal where the name is not known.
+fn name_of(state: &State, set: SetId) -> String {
+    let own = state.set.as_ref().filter(|own| own.id == set).map(|own| own.name.clone());
+    let known = || Some(state.sets.get(&set)?.facts.as_ref()?.name.clone());
+    own.or_else(known).unwrap_or_else(|| set.to_string())
+}
+
+fn refused(refusal: &CommandRefusal) -> Status {
+    let reason = match refusal {
+        CommandRefusal::BetweenSets(refusal) => Reason::between_sets(refusal),
+        CommandRefusal::OtherSet { .. } => Reason::OtherSet,
+        _ => Reason::NoSet,
+    };
+    reason.status(refusal.to_string())
+}
+
+/// The service of every member: the local one on the leader, a hop to the leader on a follower.
+#[derive(Clone)]
+pub(crate) struct SetAdminServer {
+    pub(crate) local: Gate<SetAdmin>,
+    pub(crate) leader: LeaderHop,
+}
+
+/// A client on the connection to the leader.
+fn client(channel: Channel) -> SetAdminServiceClient<Channel> {
+    SetAdminServiceClient::new(channel)
+        .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
+        .max_encoding_message_size(limits::MAX_REQUEST_BYTES)
+}
+
+/// The response to a request: the leader's, or of the open service here.
+macro_rules! respond {
+    ($self:ident, $request:ident, $method:ident) => {
+        match $self.leader.hop($request.metadata())? {
+            None => $self.local.get()?.$method($request.into_inner()).await.map(Response::new),
+            Some(hop) => {
+                hop.forward($request, |channel, request| async move { client(channel).$method(request).await }).await
+            }
+        }
+    };
+}
+
+#[tonic::async_trait]
+impl SetAdminService for SetAdminServer {
+    async fn create_set(&self, request: Request<CreateSetRequest>) -> Result<Response<CreateSetResponse>, Status> {
+        respond!(self, request, create_set)
+    }
+
+    async fn list_sets(&self, request: Request<ListSetsRequest>) -> Result<Response<ListSetsResponse>, Status> {
+        respond!(self, request, list_sets)
+    }
+
+    async fn close_set(&self, request: Request<CloseSetRequest>) -> Result<Response<CloseSetResponse>, Status> {
+        respond!(self, request, close_set)
+    }
+
+    async fn plan_migration(
+        &self,
+        request: Request<PlanMigrationRequest>,
+    ) -> Result<Response<PlanMigrationResponse>, Status> {
+        respond!(self, request, plan_migration)
+    }
+
+    async fn start_migration(
+        &self,
+        request: Request<StartMigrationRequest>,
+    ) -> Result<Response<StartMigrationResponse>, Status> {
+        respond!(self, request, start_migration)
+    }
+
+    async fn set_pace(&self, request: Request<SetPaceRequest>) -> Result<Response<SetPaceResponse>, Status> {
+        respond!(self, request, set_pace)
+    }
+
+    async fn rollback_migration(
+        &self,
+        request: Request<RollbackMigrationRequest>,
+    ) -> Result<Response<RollbackMigrationResponse>, Status> {
+        respond!(self, request, rollback_migration)
+    }
+
+    async fn complete_migration(
+        &self,
+        request: Request<CompleteMigrationRequest>,
+    ) -> Result<Response<CompleteMigrationResponse>, Status> {
+        respond!(self, request, complete_migration)
+    }
+
+    async fn list_migrations(
+        &self,
+        request: Request<ListMigrationsRequest>,
+    ) -> Result<Response<ListMigrationsResponse>, Status> {
+        respond!(self, request, list_migrations)
+    }
+
+    async fn list_sections(
+        &self,
+        request: Request<ListSectionsRequest>,
+    ) -> Result<Response<ListSectionsResponse>, Status> {
+        respond!(self, request, list_sections)
+    }
+}

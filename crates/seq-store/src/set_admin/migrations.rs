@@ -1,0 +1,227 @@
+//! Starts and ends migrations, and shows how far they are.
+//!
+//! The records of sections are the journal of a migration; only speed and pauses are of this leader's memory.
+
+use std::time::Duration;
+
+use seq_core::layout::SectionRun;
+use seq_core::state::{
+    CommandRefusal, Complete, Fingerprint, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace, SetRefusal,
+    StartMigration, State,
+};
+use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
+use seq_proto::Reason;
+use seq_proto::v1::{
+    CompleteMigrationRequest, CompleteMigrationResponse, ListMigrationsRequest, ListMigrationsResponse, MigrationPace,
+    MigrationPhase, MigrationPlan, MigrationStatus, RollbackMigrationRequest, RollbackMigrationResponse, SectionRange,
+    SetPaceRequest, SetPaceResponse, StartMigrationRequest, StartMigrationResponse,
+};
+use tonic::Status;
+
+use super::{SetAdmin, name_of, refused};
+use crate::between::progress::MigrationProgress;
+
+/// Pace of a migration that states none: 1,000 sections in five seconds, with pauses that callers do not notice.
+const DEFAULT_PACE: Pace = Pace { rate: 200, max_pause: Duration::from_millis(100), paused: false };
+
+/// The pace of a request; what it leaves out is as before, or the default for a new migration.
+pub(super) fn pace_of(given: Option<&MigrationPace>, before: Option<Pace>) -> Pace {
+    let before = before.unwrap_or(DEFAULT_PACE);
+    let Some(MigrationPace { rate, max_pause_ms, paused }) = given.copied() else { return before };
+    Pace {
+        rate: if rate == 0 { before.rate } else { rate },
+        max_pause: if max_pause_ms == 0 { before.max_pause } else { Duration::from_millis(max_pause_ms.into()) },
+        paused,
+    }
+}
+
+impl SetAdmin {
+    pub(super) async fn start_migration(
+        &self,
+        request: StartMigrationRequest,
+    ) -> Result<StartMigrationResponse, Status> {
+        self.check_leads()?;
+        let own = self.read(|_, set| set.id)?;
+        let Some(plan) = request.plan.filter(|plan| plan.id != 0) else {
+            let text = "the request has no plan that can be started: make one without problems";
+            return Err(Reason::StalePlan.status(text));
+        };
+        if plan.from_set_id != own.0 {
+            let text =
+                format!("the plan is of set {:?} with id {}, and this is set {own}", plan.from, plan.from_set_id);
+            return Err(Reason::OtherSet.status(text));
+        }
+        let outcome = self.between.replicated.propose(command(&plan, pace_of(request.pace.as_ref(), None))).await?;
+        let id = outcome.map_err(|refusal| stale(&refusal))?;
+        tracing::info!(migration = id.0, from = plan.from, to = plan.to, runs = plan.runs.len(), "a migration started");
+        Ok(StartMigrationResponse { migration: Some(self.status(id)?) })
+    }
+
+    pub(super) async fn set_pace(&self, request: SetPaceRequest) -> Result<SetPaceResponse, Status> {
+        self.check_leads()?;
+        let id = MigrationId(request.id);
+        let before = self.known(id)?.pace;
+        let pace = pace_of(request.pace.as_ref(), Some(before));
+        let outcome = self.between.replicated.propose(SetPace { id, pace }).await?;
+        outcome.map_err(|refusal| refused(&refusal))?;
+        tracing::info!(migration = id.0, rate = pace.rate, max_pause = ?pace.max_pause, paused = pace.paused, "pace set");
+        Ok(SetPaceResponse { migration: Some(self.status(id)?) })
+    }
+
+    pub(super) async fn rollback_migration(
+        &self,
+        request: RollbackMigrationRequest,
+    ) -> Result<RollbackMigrationResponse, Status> {
+        self.check_leads()?;
+        let id = MigrationId(request.id);
+        self.known(id)?;
+        let outcome = self.between.replicated.propose(Rollback { id }).await?;
+        outcome.map_err(|refusal| refused(&refusal))?;
+        tracing::info!(migration = id.0, "a migration is rolled back");
+        Ok(RollbackMigrationResponse { migration: Some(self.status(id)?) })
+    }
+
+    pub(super) async fn complete_migration(
+        &self,
+        request: CompleteMigrationRequest,
+    ) -> Result<CompleteMigrationResponse, Status> {
+        self.check_leads()?;
+        let id = MigrationId(request.id);
+        // Of a migration that began in another set the command means another thing.
+        self.known(id)?;
+        let outcome = self.between.replicated.propose(Complete { id }).await?;
+        outcome.map_err(|refusal| refused(&refusal))?;
+        tracing::info!(migration = id.0, "a migration is complete");
+        Ok(CompleteMigrationResponse { migration: Some(self.status(id)?) })
+    }
+
+    pub(super) async fn list_migrations(
+        &self,
+        request: ListMigrationsRequest,
+    ) -> Result<ListMigrationsResponse, Status> {
+        self.check_leads()?;
+        if request.id != 0 {
+            return Ok(ListMigrationsResponse { migrations: vec![self.status(MigrationId(request.id))?] });
+        }
+        let progress = self.progress.borrow().clone();
+        self.read(|state, _| {
+            let mut migrations: Vec<_> = state.migrations.iter().collect();
+            migrations.sort_by_key(|(id, migration)| (migration.began, **id));
+            let status = |(id, migration): (&MigrationId, &Migration)| shown(state, *id, migration, progress.get(id));
+            ListMigrationsResponse { migrations: migrations.into_iter().map(status).collect() }
+        })
+    }
+
+    /// A migration that began in this set.
+    fn known(&self, id: MigrationId) -> Result<Migration, Status> {
+        let known = self.read(|state, _| state.migrations.get(&id).cloned())?;
+        known.ok_or_else(|| Reason::UnknownMigration.status(format!("no migration {id} began in this set")))
+    }
+
+    fn status(&self, id: MigrationId) -> Result<MigrationStatus, Status> {
+        let migration = self.known(id)?;
+        let progress = self.progress.borrow().clone();
+        self.read(|state, _| shown(state, id, &migration, progress.get(&id)))
+    }
+}
+
+fn command(plan: &MigrationPlan, pace: Pace) -> StartMigration {
+    let run = |run: &SectionRange| SectionRun { first: SectionId(run.first_section), sections: run.sections };
+    StartMigration {
+        id: MigrationId(plan.id),
+        to: SetId(plan.to_set_id),
+        lineage: Lineage(plan.from_lineage),
+        layout_id: LayoutId(plan.layout_id),
+        runs: plan.runs.iter().map(run).collect(),
+        pace,
+        fingerprint: Fingerprint(plan.fingerprint),
+    }
+}
+
+/// The refusal of a plan: whatever held when it was made, and does not any more, makes it stale.
+fn stale(refusal: &CommandRefusal) -> Status {
+    use SetRefusal as Set;
+    match refusal {
+        CommandRefusal::BetweenSets(
+            Set::UnknownSet { .. }
+            | Set::SetClosing { .. }
+            | Set::OtherLayout { .. }
+            | Set::OtherLineage { .. }
+            | Set::NotResident { .. }
+            | Set::SectionMigrates { .. }
+            | Set::StalePlan { .. },
+        ) => Reason::StalePlan.status(format!("the plan is out of date, make another one: {refusal}")),
+        _ => refused(refusal),
+    }
+}
+
+/// A migration with its progress.
+fn shown(
+    state: &State,
+    id: MigrationId,
+    migration: &Migration,
+    progress: Option<&MigrationProgress>,
+) -> MigrationStatus {
+    let (mut here, mut departed, mut arrived) = (0, 0, 0);
+    for (section, record) in state.sections.known() {
+        match record {
+            SectionRecord::Departed(tombstone) if tombstone.by == id => {
+                departed += 1;
+                arrived += u32::from(tombstone.arrived);
+            }
+            SectionRecord::Resident(residence) if migration.covers(section, residence) => here += 1,
+            _ => {}
+        }
+    }
+    let (runs, is_return) = match &migration.scope {
+        Scope::Runs(runs) => (runs.as_slice(), false),
+        Scope::Return { .. } => ([].as_slice(), true),
+    };
+    let sections = if is_return { here + departed } else { runs.iter().map(|run| run.sections).sum() };
+    let phase = phase(state, id, migration, departed);
+    if phase == MigrationPhase::Completed {
+        // Sections may have come back since, by another migration.
+        (departed, arrived) = (sections, sections);
+    }
+    let default = MigrationProgress::default();
+    let progress = progress.unwrap_or(&default);
+    let us = |pause: Duration| u64::try_from(pause.as_micros()).unwrap_or(u64::MAX).max(1);
+    let [p50, p99, max] = progress.pauses.map_or([0; 3], |pauses| pauses.map(us));
+    let moves = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack) && !migration.pace.paused;
+    let range = |run: &SectionRun| SectionRange { first_section: run.first.0, sections: run.sections };
+    MigrationStatus {
+        id: id.0,
+        from: state.set.as_ref().map_or(String::new(), |set| set.name.clone()),
+        to: name_of(state, migration.to),
+        to_set_id: migration.to.0,
+        phase: phase.into(),
+        pace: Some(MigrationPace {
+            rate: migration.pace.rate,
+            max_pause_ms: u32::try_from(migration.pace.max_pause.as_millis()).unwrap_or(u32::MAX),
+            paused: migration.pace.paused,
+        }),
+        sections,
+        departed,
+        arrived,
+        in_flight: progress.in_flight as u32,
+        sections_per_second: progress.per_second,
+        pause_p50_us: p50,
+        pause_p99_us: p99,
+        pause_max_us: max,
+        stuck: progress.stuck.clone().filter(|_| moves).unwrap_or_default(),
+        is_return,
+        runs: runs.iter().map(range).collect(),
+    }
+}
+
+/// `departed`: tombstones of the migration.
+fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -> MigrationPhase {
+    match migration.phase {
+        Phase::Open if state.has_arrived(id, migration) => MigrationPhase::Arrived,
+        Phase::Open => MigrationPhase::Open,
+        // What returned has no tombstone any more. Before the other set has noted it, more may be on their way there.
+        Phase::RolledBack { noted: true } if departed == 0 => MigrationPhase::RolledBack,
+        Phase::RolledBack { .. } => MigrationPhase::RollingBack,
+        Phase::Completed { .. } => MigrationPhase::Completed,
+    }
+}

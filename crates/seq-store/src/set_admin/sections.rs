@@ -1,0 +1,85 @@
+//! Lists the records of sections.
+
+use seq_core::state::{Phase, SectionRecord, SetDefinition, State};
+use seq_core::{Epoch, MigrationId, SectionId, Seq};
+use seq_proto::v1::{ListSectionsRequest, ListSectionsResponse, SectionInfo, SectionRange, SectionState};
+use tonic::Status;
+
+use super::{SetAdmin, name_of};
+
+/// Most runs in one response: some 100 kB.
+const MAX_RUNS: u32 = 1_000;
+
+/// Most sections that one request reads: nothing is applied meanwhile, a few milliseconds.
+const MAX_READ: u32 = 65_536;
+
+impl SetAdmin {
+    pub(super) async fn list_sections(&self, request: ListSectionsRequest) -> Result<ListSectionsResponse, Status> {
+        self.check_leads()?;
+        self.read(|state, set| list(state, set, &request))
+    }
+}
+
+fn list(state: &State, set: &SetDefinition, request: &ListSectionsRequest) -> ListSectionsResponse {
+    let (first, count) = (request.first_section, set.layout.sections());
+    let limit = if request.limit == 0 { MAX_RUNS } else { request.limit.min(MAX_RUNS) } as usize;
+    let end = first.saturating_add(MAX_READ).min(count);
+    let mut listed: Vec<SectionInfo> = Vec::new();
+    let mut next = first;
+    while next < end {
+        let section = SectionId(next);
+        let record = state.sections.get(section).copied().unwrap_or_default();
+        let mut info = info(state, set, section, record);
+        if request.summarize {
+            (info.owner, info.epoch, info.ceiling, info.migration_id) = (String::new(), 0, 0, 0);
+        }
+        let joins = |last: &&mut SectionInfo| {
+            let same = (last.state, &last.set, last.uid_end) == (info.state, &info.set, info.uid_start);
+            request.summarize && same
+        };
+        if let Some(last) = listed.last_mut().filter(joins) {
+            last.uid_end = info.uid_end;
+            last.range = last.range.map(|range| SectionRange { sections: range.sections + 1, ..range });
+        } else if listed.len() == limit {
+            break;
+        } else {
+            listed.push(info);
+        }
+        next += 1;
+    }
+    ListSectionsResponse { sections: listed, next_section: if next < count { next } else { 0 } }
+}
+
+fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionRecord) -> SectionInfo {
+    let home = match record {
+        SectionRecord::Resident(_) => Some(set.id),
+        _ => state.directory.get(section).map(|claim| claim.set),
+    };
+    let owner = record.resident().and_then(|residence| residence.owner).and_then(|owner| state.node(owner));
+    let (kind, ceiling, migration) = match record {
+        SectionRecord::Never => (SectionState::Never, Seq::ZERO, MigrationId(0)),
+        SectionRecord::Resident(residence) => (SectionState::Resident, residence.max_seq, residence.came_by),
+        SectionRecord::Departed(tombstone) => {
+            let kind = if tombstone.arrived { SectionState::Arrived } else { SectionState::Departed };
+            let completed = state.migrations.get(&tombstone.by).is_none_or(|one| !can_roll_back(one.phase));
+            (kind, tombstone.max_seq, if completed { MigrationId(0) } else { tombstone.by })
+        }
+        SectionRecord::Quarantined(quarantine) => (SectionState::Quarantined, quarantine.max_seq, MigrationId(0)),
+    };
+    let (uids, Epoch(epoch)) = (set.layout.uids_of(section), record.fence());
+    SectionInfo {
+        range: Some(SectionRange { first_section: section.0, sections: 1 }),
+        state: kind.into(),
+        set: home.map_or(String::new(), |home| name_of(state, home)),
+        owner: owner.map_or(String::new(), |owner| owner.name.clone()),
+        epoch,
+        ceiling: ceiling.0,
+        uid_start: uids.start,
+        uid_end: uids.end,
+        migration_id: migration.0,
+    }
+}
+
+fn can_roll_back(phase: Phase) -> bool {
+    !matches!(phase, Phase::Completed { .. })
+}

@@ -1,0 +1,189 @@
+//! Creates, lists and closes sets.
+//!
+//! **Invariant:** a set is defined once, under an id of its own. One that joins a cluster has the cluster's layout, and a
+//! name that none of the sets known there has.
+
+use seq_core::directory::ClaimRun;
+use seq_core::set_spec::Genesis;
+use seq_core::state::{Close, Closing, SetDefinition, SetFacts, State};
+use seq_core::{Lineage, SetId};
+use seq_proto::v1::{
+    self, CloseSetRequest, CloseSetResponse, CreateSetRequest, CreateSetResponse, ExchangeRequest, ExchangeResponse,
+    ListSetsRequest, ListSetsResponse, SetInfo, SetState,
+};
+use seq_proto::{Reason, inter_set, status};
+use tonic::Status;
+
+use super::{SetAdmin, name_of, refused};
+use crate::between::exchange;
+use crate::between::link::Member;
+
+/// What a set that joins a cluster learns of it.
+type Known = (Vec<ClaimRun>, Vec<SetFacts>);
+
+impl SetAdmin {
+    pub(super) async fn create_set(&self, request: CreateSetRequest) -> Result<CreateSetResponse, Status> {
+        self.check_leads()?;
+        self.check_name(&request.name)?;
+        self.check_genesis(&request.join)?;
+        let stored = self.between.replicated.read(|state| Some((state.set.as_ref()?.id, state.sets.is_empty())));
+        let joins = self.declared.genesis == Genesis::Create && !request.join.is_empty();
+        match stored {
+            // A creation whose second half was lost: the set is defined, and knows no other one.
+            Some((id, true)) if joins => {
+                let (claims, sets) = self.join(id, &request.join).await?;
+                exchange::learn(&self.between, &claims, &sets).await?;
+            }
+            Some((id, _)) => return Err(self.exists(id)),
+            None => self.define(&request.join).await?,
+        }
+        let set = self.read(|state, set| self.own_info(state, set))?;
+        tracing::info!(set = set.name, id = set.id, sections = set.sections, "the set is created");
+        Ok(CreateSetResponse { set: Some(set) })
+    }
+
+    async fn define(&self, join: &[String]) -> Result<(), Status> {
+        let definition = self.declared.define();
+        let id = definition.id;
+        let known = if join.is_empty() { Known::default() } else { self.join(id, join).await? };
+        self.between.replicated.propose(definition).await?.map_err(|refusal| refused(&refusal))?;
+        let stored = self.read(|_, set| set.id)?;
+        if stored != id {
+            return Err(self.exists(stored));
+        }
+        exchange::learn(&self.between, &known.0, &known.1).await
+    }
+
+    fn exists(&self, id: SetId) -> Status {
+        Reason::SetExists.status(format!("set {:?} exists already, with id {id}", self.declared.name))
+    }
+
+    fn check_genesis(&self, join: &[String]) -> Result<(), Status> {
+        let given = if join.is_empty() { Genesis::Init } else { Genesis::Create };
+        let declared = self.declared.genesis;
+        // A set of another genesis that exists is named as what it is.
+        if declared == given || self.between.replicated.read(|state| state.set.is_some()) {
+            return Ok(());
+        }
+        let (name, declared, given) = (&self.declared.name, declared.name(), given.name());
+        let text = format!("the set file of {name:?} has genesis = {declared:?}, and the command is for {given:?}");
+        Err(Reason::OtherGenesis.status(text))
+    }
+
+    /// Requests what a cluster knows from the store of one of its sets, and checks that this set fits there.
+    async fn join(&self, id: SetId, stores: &[String]) -> Result<Known, Status> {
+        let layout = &self.declared.layout;
+        let request = ExchangeRequest {
+            between: Some(v1::Between {
+                cluster: self.between.cluster.to_string(),
+                from_set_id: id.0,
+                from_lineage: Lineage::default().0,
+                to_set_id: 0,
+            }),
+            facts: None,
+            route_version: 0,
+            layout_id: layout.id().0,
+        };
+        let method = async |mut member: Member, request| member.exchange(request).await;
+        let response = self.between.links.call_at(stores, request, method).await.map_err(|refusal| {
+            if status::reason(&refusal).is_some() {
+                return refusal;
+            }
+            let text = format!("no store of another set responds at {}: {}", stores.join(", "), refusal.message());
+            Reason::SetUnavailable.status(text)
+        })?;
+        self.check_layout(&response)?;
+        let sets = response.sets.iter().map(inter_set::facts).collect::<Result<Vec<SetFacts>, Status>>()?;
+        if let Some(taken) = sets.iter().find(|facts| facts.name == self.declared.name && facts.id != id) {
+            let text = format!("set {} of the cluster has the name {:?} already", taken.id, taken.name);
+            return Err(Reason::SetNameTaken.status(text));
+        }
+        let claims = response.claims.iter().map(|run| inter_set::claim(run, layout.sections()));
+        Ok((claims.collect::<Result<Vec<ClaimRun>, Status>>()?, sets))
+    }
+
+    /// The request names the layout by its hash; the response has its numbers.
+    fn check_layout(&self, response: &ExchangeResponse) -> Result<(), Status> {
+        let (uids, size) = (self.declared.layout.uids(), self.declared.layout.section_size());
+        let theirs = (response.uid_start..response.uid_end, response.section_size);
+        if (&uids, size) == (&theirs.0, theirs.1) {
+            return Ok(());
+        }
+        let text = format!(
+            "the set file has uids {uids:?} in sections of {size}, and the cluster has {:?} in sections of {}",
+            theirs.0, theirs.1
+        );
+        Err(Reason::OtherLayout.status(text))
+    }
+
+    pub(super) async fn list_sets(&self, _: ListSetsRequest) -> Result<ListSetsResponse, Status> {
+        self.check_leads()?;
+        self.read(|state, set| {
+            let mut others: Vec<SetInfo> =
+                state.sets.values().filter_map(|peer| Some(self.info(state, set, peer.facts.as_ref()?))).collect();
+            others.sort_by(|one, other| (&one.name, one.id).cmp(&(&other.name, other.id)));
+            others.insert(0, self.own_info(state, set));
+            ListSetsResponse { sets: others }
+        })
+    }
+
+    /// Another set, as this one knows it.
+    fn info(&self, state: &State, own: &SetDefinition, facts: &SetFacts) -> SetInfo {
+        let claims = state.directory.runs().filter(|run| run.claim.set == facts.id);
+        let responded = self.between.links.responded(facts.id);
+        SetInfo {
+            id: facts.id.0,
+            name: facts.name.clone(),
+            lineage: facts.lineage.0,
+            sections: claims.map(|run| run.sections.sections).sum(),
+            stores: facts.stores.clone(),
+            allocs: facts.allocs.clone(),
+            state: set_state(facts.closing).into(),
+            responded_ms: responded.map_or(0, |ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX).max(1)),
+            ..layout_info(own)
+        }
+    }
+
+    fn own_info(&self, state: &State, set: &SetDefinition) -> SetInfo {
+        let quarantined = state.is_quarantined();
+        SetInfo {
+            id: set.id.0,
+            name: set.name.clone(),
+            lineage: state.lineage.0,
+            sections: state.sections.residents().count() as u32,
+            stores: self.between.replicated.raft().member_addrs(),
+            allocs: state.nodes.iter().map(|node| node.addr.clone()).collect(),
+            state: if quarantined { SetState::Quarantined } else { set_state(state.closing) }.into(),
+            responded_ms: 0,
+            ..layout_info(set)
+        }
+    }
+
+    pub(super) async fn close_set(&self, request: CloseSetRequest) -> Result<CloseSetResponse, Status> {
+        self.check_leads()?;
+        self.check_name(&request.name)?;
+        self.read(|_, _| ())?;
+        let closing = self.between.replicated.propose(Close).await?.map_err(|refusal| refused(&refusal))?;
+        tracing::info!(set = request.name, ?closing, "the set takes no more sections");
+        let waiting_for = self.read(|state, _| match state.closing {
+            Closing::Closed => Vec::new(),
+            _ => state.closing_waits_for().map(|set| name_of(state, set)).collect(),
+        })?;
+        Ok(CloseSetResponse { state: set_state(closing).into(), waiting_for })
+    }
+}
+
+fn set_state(closing: Closing) -> SetState {
+    match closing {
+        Closing::Open => SetState::Open,
+        Closing::Closing => SetState::Closing,
+        Closing::Closed => SetState::Closed,
+    }
+}
+
+/// The layout, which all sets of a cluster have in common.
+fn layout_info(set: &SetDefinition) -> SetInfo {
+    let uids = set.layout.uids();
+    let (layout_id, section_size) = (set.layout.id().0, set.layout.section_size());
+    SetInfo { layout_id, uid_start: uids.start, uid_end: uids.end, section_size, ..SetInfo::default() }
+}

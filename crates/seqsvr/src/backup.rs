@@ -1,0 +1,265 @@
+//! Makes a backup of a set, and shows one.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use seq_proto::v1::BackupHeader;
+use seq_store::backup::Backup;
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, Table, digits, grouped, note};
+use crate::store_client::{SetAddress, TimeoutArgs};
+use crate::target::Chain;
+
+/// The file name that stands for stdout.
+const STDOUT: &str = "-";
+
+/// The commands for backups.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Makes a backup of a set from its leader, while it serves.
+    Create(CreateArgs),
+    /// Shows what a backup is of, and checks every byte of it.
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr backup create --set sets/three-node.toml --out set-1.backup\n  \
+                        seqsvr backup create --set sets/three-node.toml --out - | ssh vault 'cat > set-1.backup'\n\n\
+                        A backup has the ceilings, owners and migrations of one set as of one entry of its log. Each set is \
+                        backed up by itself. Keep the file as private as a data directory.\n\n\
+                        Exit codes: 0 written, 1 refused or damaged on the way, 2 a wrong file or address, 3 the store has no \
+                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    target: SetAddress,
+    /// The file to write, which must not exist; `-` for stdout.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr backup show set-1.backup -o json\n\n\
+                        Exit codes: 0 it is intact, 2 it cannot be read, is damaged, or is of a newer format.")]
+pub(crate) struct ShowArgs {
+    /// The backup.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl BackupCommand {
+    /// Whether stdout gets the backup itself.
+    pub(crate) fn prints_backup(&self) -> bool {
+        matches!(self, BackupCommand::Create(args) if args.out == Path::new(STDOUT))
+    }
+}
+
+pub(crate) fn run(command: BackupCommand, output: &Output) -> anyhow::Result<Exit> {
+    match command {
+        BackupCommand::Create(args) => crate::client_runtime()?.block_on(create(&args, output)),
+        BackupCommand::Show(args) => {
+            show(&args.file, &read(&args.file)?, output)?;
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
+    let to_stdout = args.out == Path::new(STDOUT);
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(Failure::new(Exit::Usage, "a backup is no text: redirect stdout, or name a file").into());
+    }
+    if !to_stdout && args.out.exists() {
+        return Err(exists(&args.out).into());
+    }
+    let timeout = args.timeout.duration();
+    let mut client = args.target.client(timeout)?;
+    let received = tokio::time::timeout(timeout, receive(&mut client, output)).await;
+    let file = received.map_err(|_| late(timeout))??;
+    // What does not pass here would not be restored either.
+    let backup = Backup::decode(&file)
+        .map_err(|error| Failure::new(Exit::Failed, format!("the backup {error}")).hint("make it again"))?;
+    if to_stdout {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&file)?;
+        stdout.flush()?;
+        note(format_args!("{} bytes of set {}, SHA-256 {}", file.len(), backup.header.set, backup.checksum_text()));
+    } else {
+        write(&args.out, &file)?;
+        show(&args.out, &backup, output)?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn receive(client: &mut crate::store_client::StoreClient, output: &Output) -> anyhow::Result<Vec<u8>> {
+    let broken =
+        |status: tonic::Status| Failure::new(Exit::Failed, format!("the backup ended early: {}", Chain(&status)));
+    let mut parts = client.backup().await?;
+    let progress = output.progress_bar(0, "{bytes} of {total_bytes}");
+    let mut file = Vec::new();
+    while let Some(part) = parts.message().await.map_err(broken)? {
+        progress.set_length(part.file_bytes);
+        file.extend_from_slice(&part.data);
+        progress.set_position(file.len() as u64);
+    }
+    progress.finish_and_clear();
+    Ok(file)
+}
+
+/// Writes the file under another name, and gives it its own when all of it is on the disk.
+fn write(out: &Path, file: &[u8]) -> anyhow::Result<()> {
+    let failed =
+        |error: &io::Error| Failure::new(Exit::Failed, format!("{}: cannot be written: {error}", out.display()));
+    let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut unfinished = NamedTempFile::new_in(dir).map_err(|error| failed(&error))?;
+    unfinished.write_all(file).map_err(|error| failed(&error))?;
+    unfinished.as_file().sync_all().map_err(|error| failed(&error))?;
+    unfinished.persist_noclobber(out).map_err(|error| match error.error.kind() {
+        io::ErrorKind::AlreadyExists => exists(out),
+        _ => failed(&error.error),
+    })?;
+    std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| failed(&error))?;
+    Ok(())
+}
+
+fn exists(out: &Path) -> Failure {
+    Failure::new(Exit::Usage, format!("{} exists, and a backup replaces no file", out.display()))
+}
+
+fn late(timeout: Duration) -> Failure {
+    Failure::new(Exit::Deadline, format!("the backup has not arrived within {timeout:?}"))
+        .hint("pass a longer --timeout-s")
+}
+
+/// Reads a backup and checks all of it.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Backup> {
+    let wrong = |what: String| Failure::new(Exit::Usage, format!("{}: {what}", path.display()));
+    let file = std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    Ok(Backup::decode(&file).map_err(|error| wrong(error.to_string()))?)
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    file: String,
+    format: u32,
+    version: &'a str,
+    created: String,
+    cluster: &'a str,
+    set: &'a str,
+    #[serde(serialize_with = "digits")]
+    set_id: u64,
+    #[serde(serialize_with = "digits")]
+    lineage: u64,
+    #[serde(serialize_with = "digits")]
+    revision: u64,
+    #[serde(serialize_with = "digits")]
+    log_index: u64,
+    #[serde(serialize_with = "digits")]
+    uid_start: u64,
+    #[serde(serialize_with = "digits")]
+    uid_end: u64,
+    section_size: u32,
+    sections: u32,
+    state_bytes: u64,
+    sha256: String,
+}
+
+fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
+    let BackupHeader { cluster, set, version, .. } = &backup.header;
+    let header = &backup.header;
+    let view = View {
+        file: path.display().to_string(),
+        format: backup.format,
+        version,
+        created: utc(header.created_unix_ms),
+        cluster,
+        set,
+        set_id: header.set_id,
+        lineage: header.lineage,
+        revision: header.revision,
+        log_index: header.log_index,
+        uid_start: header.uid_start,
+        uid_end: header.uid_end,
+        section_size: header.section_size,
+        sections: header.resident,
+        state_bytes: header.state_bytes,
+        sha256: backup.checksum_text(),
+    };
+    if output.is_json() {
+        return Ok(output.json(&view)?);
+    }
+    let mut table = Table::new(&[]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("file", view.file);
+    row("cluster", view.cluster.to_owned());
+    row("set", format!("{} (id {})", view.set, view.set_id));
+    row("created", view.created);
+    row("lineage", lineage(view.lineage));
+    row("revision", view.revision.to_string());
+    row("log entry", view.log_index.to_string());
+    row("uids", format!("{}..{} in sections of {}", view.uid_start, view.uid_end, view.section_size));
+    row("sections", grouped(view.sections.into()));
+    row("state", format!("{} bytes, format {}", grouped(view.state_bytes), header.state_format));
+    row("file format", format!("{}, by version {}", view.format, view.version));
+    row("SHA-256", format!("{}, intact", view.sha256));
+    Ok(output.table(&table)?)
+}
+
+/// A lineage, and how many restores it counts.
+pub(crate) fn lineage(lineage: u64) -> String {
+    match lineage >> 32 {
+        0 => format!("{lineage}, never restored"),
+        restores => format!("{lineage}, counts {restores} restores"),
+    }
+}
+
+/// A time since 1970 as date and time in UTC.
+pub(crate) fn utc(unix_ms: u64) -> String {
+    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1_000 % 86_400);
+    // Years begin in March, so the day that leap years add is the last one; eras of 400 years repeat.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_740_787_200, "2025-03-01T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds * 1_000), text);
+        }
+    }
+
+    #[test]
+    fn a_file_that_exists_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("a");
+        write(&out, b"first").unwrap();
+        assert!(write(&out, b"second").unwrap_err().to_string().contains("exists"));
+        assert_eq!(std::fs::read(&out).unwrap(), b"first");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+    }
+}

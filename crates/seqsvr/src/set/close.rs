@@ -1,0 +1,114 @@
+//! The command `set close`: a set without sections takes none any more, for good.
+//!
+//! The set is closed once every other set has recorded that: until then sections could be on their way to it.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use seq_proto::reason::Reason;
+use seq_proto::v1::{CloseSetResponse, SetState};
+use serde::Serialize;
+
+use crate::cluster_client::{Cluster, SetClient};
+use crate::exit::{Exit, Failure};
+use crate::migration::ConfirmArgs;
+use crate::output::Output;
+use crate::selection::sections_text;
+use crate::signals::Interrupts;
+use crate::store_client::{SetAddress, TimeoutArgs};
+
+/// Interval of requests while other sets have not recorded that the set closes.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a command waits for the other sets; they exchange messages every two seconds.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr set close im-b --addr http://127.0.0.1:7301\n\n\
+                        A set that has sections is refused: `seqsvr set merge` moves them first. When the set is \
+                        closed, stop its processes; its data may be deleted.\n\n\
+                        Exit codes: 0 closed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 \
+                        the store has no set or no majority, 4 no node responded, 6 declined, 7 not all sets have \
+                        recorded it; repeat the command, 130 interrupted.")]
+pub(crate) struct CloseArgs {
+    /// Name of the set.
+    #[arg(value_name = "SET")]
+    name: String,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    target: SetAddress,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<Exit> {
+    let set = Cluster::connect(&args.target, args.timeout.duration()).await?.into_set(&args.name).await?;
+    let info = set.info();
+    if info.sections > 0 {
+        let message = format!("set {} has {} ({})", info.name, sections_text(info.sections), Reason::SetNotEmpty);
+        return Err(Failure::new(Exit::Failed, message)
+            .reason(Reason::SetNotEmpty.name())
+            .hint("`seqsvr set merge` moves them into another set and closes it")
+            .into());
+    }
+    let what = format!("close set {} for good", info.name);
+    if info.state() == SetState::Open
+        && let Err(exit) = args.confirm.proceeds(&what, output)?
+    {
+        return Ok(exit);
+    }
+    drained(set, &args.target.flags(), output).await
+}
+
+/// The outcome of closing a set.
+#[derive(Serialize)]
+struct Closed<'a> {
+    set: &'a str,
+    state: &'static str,
+}
+
+/// Closes a set without sections, and waits until all other sets have recorded it.
+pub(super) async fn drained(mut set: SetClient, flags: &str, output: &Output) -> anyhow::Result<Exit> {
+    let name = set.info().name.clone();
+    let since = Instant::now();
+    let line = output.progress_line();
+    let mut interrupts = Interrupts::new()?;
+    loop {
+        set.store.restart_time();
+        let response = set.store.close_set(&name).await?;
+        if response.state() == SetState::Closed {
+            line.finish_and_clear();
+            if output.is_json() {
+                output.json(&Closed { set: &name, state: "closed" })?;
+            } else {
+                output.line(format_args!("set {name} is closed: its processes can be stopped"))?;
+            }
+            return Ok(Exit::Ok);
+        }
+        let text = waiting(&response);
+        line.set_message(text.clone());
+        line.tick();
+        let hint = format!("set {name} takes no more sections; `seqsvr set close {name}{flags}` waits again");
+        if since.elapsed() > CLOSE_TIMEOUT {
+            line.finish_and_clear();
+            return Err(Failure::new(Exit::Deadline, format!("not closed within {CLOSE_TIMEOUT:?}: {text}"))
+                .hint(hint)
+                .into());
+        }
+        tokio::select! {
+            _ = interrupts.next() => {
+                line.finish_and_clear();
+                return Err(Failure::new(Exit::Interrupted, format!("interrupted: {text}")).hint(hint).into());
+            }
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+        }
+    }
+}
+
+fn waiting(response: &CloseSetResponse) -> String {
+    match response.waiting_for.as_slice() {
+        [] => "the set is closing".to_owned(),
+        sets => format!("the set is closing; not recorded yet by {}", sets.join(", ")),
+    }
+}

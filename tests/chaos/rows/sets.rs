@@ -1,0 +1,184 @@
+//! Sections that migrate between two sets under load, and a set that is lost.
+
+use std::time::{Duration, Instant};
+
+use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
+use seq_proto::v1::{self, MigrationPhase, MigrationStatus};
+use tonic::transport::Channel;
+
+use crate::cluster::{Cluster, OTHER_SET, SECTION_SIZE, SET, Shape};
+use crate::load::Report;
+use crate::machine::{eventually, pause};
+use crate::node::Node;
+use crate::scene::Scene;
+
+/// Two sets; all sections begin in the first one.
+const TWO_SETS: Shape = Shape { sections: 24, two_sets: true, allocs: 2, ..Shape::USUAL };
+
+/// The sections that are split off.
+const SPLIT: std::ops::Range<u32> = 8..24;
+
+/// Sections a second, so few that a migration is under way for some seconds.
+const RATE: u32 = 8;
+
+type Admin = SetAdminServiceClient<Channel>;
+
+/// The direction of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Out,
+    Back,
+}
+
+pub(super) fn split_and_merge() {
+    let scene = Scene::start(TWO_SETS);
+    scene.load.seamless();
+    let cluster = &scene.cluster;
+
+    // Paused, resumed, and rolled back half-way.
+    let first = start(cluster, Way::Out, SPLIT, RATE);
+    wait(cluster, Way::Out, first, "three sections departed", |status| status.departed >= 3);
+    pace(cluster, first, true);
+    let paused = wait(cluster, Way::Out, first, "nothing is under way", |status| status.in_flight == 0);
+    pause(Duration::from_millis(500));
+    let later = status(cluster, Way::Out, first).expect("it began");
+    assert_eq!(later.departed, paused.departed, "a section departed while the migration was paused");
+    assert!(later.departed < SPLIT.len() as u32, "it was paused half-way");
+    pace(cluster, first, false);
+    wait(cluster, Way::Out, first, "half of them departed", |status| status.departed >= 8);
+    admin(&cluster.stores, cluster, async |mut client: Admin| {
+        client.rollback_migration(v1::RollbackMigrationRequest { id: first }).await
+    });
+    wait(cluster, Way::Out, first, "all of them returned", is_in(MigrationPhase::RolledBack));
+    assert_eq!(sections_of(cluster, &cluster.other.stores), 0);
+
+    // Split again, to the end.
+    let began = Instant::now();
+    let second = start(cluster, Way::Out, SPLIT, 200);
+    let split = wait(cluster, Way::Out, second, "all of them arrived", is_in(MigrationPhase::Arrived));
+    print_migration("split", &split, began.elapsed());
+    complete(cluster, Way::Out, second);
+    assert_eq!(sections_of(cluster, &cluster.other.stores), SPLIT.len());
+    scene.load.wait_served();
+
+    // Back, and the set is closed.
+    let began = Instant::now();
+    let back = start(cluster, Way::Back, SPLIT, 200);
+    let merged = wait(cluster, Way::Back, back, "all of them arrived", is_in(MigrationPhase::Arrived));
+    print_migration("merge", &merged, began.elapsed());
+    complete(cluster, Way::Back, back);
+    let closed = async |mut client: Admin| client.close_set(v1::CloseSetRequest { name: OTHER_SET.to_owned() }).await;
+    eventually("the set is closed", || {
+        let response = cluster.set_admin(&cluster.other.stores, closed).ok()?;
+        (response.state() == v1::SetState::Closed).then_some(())
+    });
+    let (report, _) = scene.end("split, rolled back, split, merged, closed");
+    assert_nothing_failed(&report);
+}
+
+pub(super) fn set_lost() {
+    let mut scene = Scene::start(TWO_SETS);
+    let id = start(&scene.cluster, Way::Out, SPLIT, 200);
+    wait(&scene.cluster, Way::Out, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+    complete(&scene.cluster, Way::Out, id);
+    scene.load.wait_served();
+    scene.load.reset();
+    pause(Duration::from_secs(3));
+    let before = scene.load.report();
+    before.print("both sets up");
+    scene.load.reset();
+    let other = &mut scene.cluster.other;
+    other.stores.iter_mut().chain(&mut other.allocs).for_each(Node::kill);
+    pause(Duration::from_secs(5));
+    let during = scene.load.report();
+    during.print("one set lost");
+    let stayed = || (0..SPLIT.start as usize).map(|section| during.failed[section]).sum::<u64>();
+    assert_eq!(stayed(), 0, "calls to the other set's sections failed: {:?}", during.failures);
+    let began = Instant::now();
+    let other = &mut scene.cluster.other;
+    other.stores.iter_mut().chain(&mut other.allocs).for_each(Node::start);
+    scene.load.wait_served();
+    println!("  the lost set serves {:.2} s after its start", began.elapsed().as_secs_f64());
+    scene.end("a set lost, and back");
+}
+
+/// Starts a migration of sections as its plan states it; its id.
+fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32) -> u64 {
+    let runs = vec![v1::SectionRange { first_section: sections.start, sections: sections.len() as u32 }];
+    let to = if way == Way::Out { OTHER_SET } else { SET };
+    let pace = v1::MigrationPace { rate, max_pause_ms: 1_000, paused: false };
+    let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all: false, pace: Some(pace) };
+    let plan =
+        admin(stores(cluster, way), cluster, async |mut client: Admin| client.plan_migration(request.clone()).await);
+    assert!(plan.problems.is_empty(), "{:?}", plan.problems);
+    let request = v1::StartMigrationRequest { plan: plan.plan, pace: Some(pace) };
+    let started =
+        admin(stores(cluster, way), cluster, async |mut client: Admin| client.start_migration(request.clone()).await);
+    started.migration.expect("it began").id
+}
+
+fn pace(cluster: &Cluster, id: u64, paused: bool) {
+    let pace = v1::MigrationPace { rate: 0, max_pause_ms: 0, paused };
+    admin(&cluster.stores, cluster, async |mut client: Admin| {
+        client.set_pace(v1::SetPaceRequest { id, pace: Some(pace) }).await
+    });
+}
+
+fn complete(cluster: &Cluster, way: Way, id: u64) {
+    admin(stores(cluster, way), cluster, async |mut client: Admin| {
+        client.complete_migration(v1::CompleteMigrationRequest { id }).await
+    });
+    wait(cluster, way, id, "it is complete", is_in(MigrationPhase::Completed));
+}
+
+fn status(cluster: &Cluster, way: Way, id: u64) -> Option<MigrationStatus> {
+    let list = async |mut client: Admin| client.list_migrations(v1::ListMigrationsRequest { id }).await;
+    cluster.set_admin(stores(cluster, way), list).ok()?.migrations.pop()
+}
+
+fn wait(cluster: &Cluster, way: Way, id: u64, what: &str, is: impl Fn(&MigrationStatus) -> bool) -> MigrationStatus {
+    eventually(what, || status(cluster, way, id).filter(|status| is(status)))
+}
+
+fn is_in(phase: MigrationPhase) -> impl Fn(&MigrationStatus) -> bool {
+    move |status| status.phase() == phase
+}
+
+/// Sections in a set, by its own store.
+fn sections_of(cluster: &Cluster, stores: &[Node]) -> usize {
+    let list = async |mut client: Admin| client.list_sets(v1::ListSetsRequest {}).await;
+    admin(stores, cluster, list).sets[0].sections as usize
+}
+
+fn stores(cluster: &Cluster, way: Way) -> &[Node] {
+    if way == Way::Out { &cluster.stores } else { &cluster.other.stores }
+}
+
+/// A request that succeeds, at the latest when the store has a leader again.
+fn admin<A>(
+    stores: &[Node],
+    cluster: &Cluster,
+    call: impl AsyncFn(Admin) -> Result<tonic::Response<A>, tonic::Status>,
+) -> A {
+    eventually("an operator's request succeeds", || match cluster.set_admin(stores, &call) {
+        Ok(response) => Some(response),
+        Err(status) if matches!(status.code(), tonic::Code::Unavailable | tonic::Code::DeadlineExceeded) => None,
+        Err(status) => panic!("{status}"),
+    })
+}
+
+fn print_migration(what: &str, status: &MigrationStatus, took: Duration) {
+    println!(
+        "  {what} of {} sections of {SECTION_SIZE} uids in {:.2} s; from departure to arrival p50 {:.1} ms, p99 {:.1} ms, \
+         longest {:.1} ms",
+        status.sections,
+        took.as_secs_f64(),
+        status.pause_p50_us as f64 / 1e3,
+        status.pause_p99_us as f64 / 1e3,
+        status.pause_max_us as f64 / 1e3,
+    );
+}
+
+fn assert_nothing_failed(report: &Report) {
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+}

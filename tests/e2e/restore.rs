@@ -1,0 +1,125 @@
+//! A set is backed up, lost, and restored from the backup: every later number is above every one before the loss, and a
+//! process of before allocates none.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cluster::{Place, Server, digits, eventually, seqsvr, seqsvr_json};
+
+/// One uid of each of some sections.
+const UIDS: [u64; 4] = [7, 150_000, 1_000_003, 1_999_999];
+
+struct Set {
+    place: Place,
+    file: String,
+}
+
+impl Set {
+    fn stores(&self, dirs: &str) -> Vec<Server> {
+        let server = |id: u32| {
+            let data = self.data(dirs, id);
+            let name = format!("s{id}-{dirs}");
+            self.place.server(&name, &["store", "--set", &self.file, "--id", &id.to_string(), "--data", &data])
+        };
+        (1..=3).map(server).collect()
+    }
+
+    fn data(&self, dirs: &str, id: u32) -> String {
+        self.place.path(&format!("{dirs}-{id}")).display().to_string()
+    }
+
+    fn alloc(&self, name: &str) -> Server {
+        self.place.server(name, &["alloc", "--set", &self.file, "--name", name, "--cores", "1"])
+    }
+
+    fn addr(&self) -> String {
+        format!("http://{}:7400", self.place.host)
+    }
+
+    /// The next number of each uid, once all are served.
+    fn next(&self) -> BTreeMap<u64, u64> {
+        let next = |uid: u64| {
+            let output = seqsvr(&["next", &uid.to_string(), "--addr", &self.addr(), "-o", "json"]);
+            let response: Option<Value> =
+                output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap());
+            response.map(|response| digits(&response["items"][0]["value"]))
+        };
+        UIDS.map(|uid| (uid, eventually("a number is allocated", || next(uid)))).into()
+    }
+
+    fn restore(&self, backup: &Path, dirs: &str, nth: &str) -> Value {
+        let restored = [1, 2, 3].map(|id| {
+            let (data, id) = (self.data(dirs, id), id.to_string());
+            let backup = backup.display().to_string();
+            let args = ["restore", "--from", &backup, "--set", &self.file, "--id", &id, "--data", &data, "--nth", nth];
+            seqsvr_json(&args)
+        });
+        assert!(restored.iter().all(|one| one["lineage"] == restored[0]["lineage"]), "{restored:?}");
+        restored[0].clone()
+    }
+}
+
+fn kill(servers: &mut [Server]) {
+    servers.iter_mut().for_each(Server::kill);
+}
+
+fn assert_above(numbers: &BTreeMap<u64, u64>, before: &BTreeMap<u64, u64>) {
+    for (uid, number) in numbers {
+        assert!(number > &before[uid], "{number} of uid {uid} after {}", before[uid]);
+    }
+}
+
+#[test]
+fn numbers_after_a_restore_are_above_all_numbers_before() {
+    let place = Place::new();
+    let file = place.set_file("three-node.toml").display().to_string();
+    let (backup, set) = (place.path("set.backup"), Set { place, file });
+    let mut stores = set.stores("first");
+    let mut allocs = ["a1", "a2"].map(|name| set.alloc(name));
+    set.next();
+    let out = backup.display().to_string();
+    let made = seqsvr_json(&["backup", "create", "--set", &set.file, "--out", &out]);
+    assert_eq!((made["lineage"].as_str(), made["sections"].as_u64()), (Some("0"), Some(100)), "{made}");
+    assert_eq!(seqsvr_json(&["backup", "show", &out]), made);
+    assert_eq!(seqsvr(&["backup", "create", "--set", &set.file, "--out", &out]).status.code(), Some(2));
+    // Above the ceilings that the backup has.
+    for uid in UIDS {
+        let args = ["next", &uid.to_string(), "--count", "1000000", "--addr", &set.addr()];
+        assert!(seqsvr(&args).status.success());
+    }
+    let mut highest = set.next();
+
+    // The second restore is of the same backup, as if it were the only one left.
+    for (dirs, nth) in [("second", "1"), ("third", "2")] {
+        kill(&mut stores);
+        // a1 goes on, and has seen more than the backup has.
+        allocs[1].kill();
+        let restored = set.restore(&backup, dirs, nth);
+        assert_eq!(digits(&restored["lineage"]) >> 32, nth.parse::<u64>().unwrap(), "{restored}");
+        assert_eq!(restored["quarantined"], 100, "{restored}");
+        stores = set.stores(dirs);
+        allocs[1] = set.alloc("a2");
+        let numbers = set.next();
+        assert_above(&numbers, &highest);
+        highest = set.next();
+        assert_above(&highest, &numbers);
+        let over = allocs[0].log().matches("this incarnation is over").count();
+        assert_eq!(over.to_string(), nth, "a1 serves again under a session of the new lineage alone");
+        let status = seqsvr_json(&["status", "--set", &set.file]);
+        assert_eq!(status["healthy"], true, "{status:#}");
+    }
+
+    let (data, from) = (set.data("third", 1), ["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data"]);
+    let refused = seqsvr(&[&from[..], &[&data]].concat());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
+    let mut damaged = std::fs::read(&backup).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&backup, damaged).unwrap();
+    let refused = seqsvr(&[&from[..], &[&set.data("fourth", 1)]].concat());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && text.contains("is damaged"), "{text}");
+}
