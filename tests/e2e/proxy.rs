@@ -50,8 +50,9 @@ impl Redis {
         Redis(BufReader::new(TcpStream::connect((place.host, PORTS[1])).unwrap()))
     }
 
-    fn call(&mut self, command: &str) -> String {
-        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    fn incr(&mut self, key: &str) -> String {
+        let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{key}\r\n", key.len());
+        self.0.get_mut().write_all(command.as_bytes()).unwrap();
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
@@ -94,7 +95,7 @@ async fn every_endpoint_of_a_proxy_allocates_in_one_order() {
         assert_eq!((many.values, many.prevs, many.errors.len()), (vec![2, 5], vec![1, 2], 0));
         let streamed = stream(&mut client, vec![uid]).await;
         assert_eq!((streamed.values, streamed.prevs), (vec![6], vec![5]));
-        assert_eq!(redis.call(&format!("INCR seq:{uid}")), ":7");
+        assert_eq!(redis.incr(&format!("seq:{uid}")), ":7");
         let json = http(&place, PORTS[0], "POST /seqsvr.v1.SequenceService/Next", &format!(r#"{{"uid":{uid}}}"#));
         let json: serde_json::Value = serde_json::from_str(&json.unwrap().1).unwrap();
         assert_eq!((&json["value"], &json["prev"]), (&"8".into(), &"7".into()));
