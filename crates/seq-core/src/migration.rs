@@ -495,7 +495,8 @@ fn owner_node(owner: Owner) -> Option<NodeId> {
 }
 
 /// Id of the return of a migration: the same for every coordinator, so that there is one.
-fn return_id(of: MigrationId) -> MigrationId {
+#[must_use]
+pub fn return_id(of: MigrationId) -> MigrationId {
     MigrationId(layout::fnv1a(layout::NO_SPACES.0, &of.0.to_le_bytes()).max(1))
 }
 

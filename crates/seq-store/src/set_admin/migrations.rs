@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use seq_core::layout::SectionRun;
+use seq_core::migration::return_id;
 use seq_core::state::{
     CommandRefusal, Complete, Fingerprint, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace, SetRefusal,
     StartMigration, State,
@@ -214,13 +215,20 @@ fn shown(
     }
 }
 
+/// Whether sections that came back by the return of a migration are part of it still.
+fn returns(state: &State, id: MigrationId) -> bool {
+    let by = return_id(id);
+    state.sections.residents().any(|(_, residence)| residence.came_by == by)
+}
+
 /// `departed`: tombstones of the migration.
 fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -> MigrationPhase {
     match migration.phase {
         Phase::Open if state.has_arrived(id, migration) => MigrationPhase::Arrived,
         Phase::Open => MigrationPhase::Open,
-        // What returned has no tombstone any more. Before the other set has noted it, more may be on their way there.
-        Phase::RolledBack { noted: true } if departed == 0 => MigrationPhase::RolledBack,
+        // What returned has no tombstone any more. Before the other set has noted it, more may be on their way there, and
+        // before the return is complete no other migration can have the sections.
+        Phase::RolledBack { noted: true } if departed == 0 && !returns(state, id) => MigrationPhase::RolledBack,
         Phase::RolledBack { .. } => MigrationPhase::RollingBack,
         Phase::Completed { .. } => MigrationPhase::Completed,
     }
