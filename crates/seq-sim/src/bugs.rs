@@ -108,6 +108,32 @@ bugs! {
     CeilingBeforeCommit: "ceiling-before-commit", "a ceiling used before the store has committed it",
     /// A process that begins a new incarnation names nothing that it has seen, and compares nothing with it.
     ForgetsWhatItSaw: "forgets-what-it-saw", "a registration that does not say what its process has seen of the store",
+    /// The Arrive of a tombstone is sent that is proposed, and never committed.
+    ArriveBeforeCommit: "arrive-before-commit", "two sets: an arrival of a departure that is only proposed",
+    /// A store takes a newer claim for its fence.
+    GossipFences: "gossip-fences", "two sets: a claim of the directory that raises a fence",
+    /// A tombstone is deleted once its section has arrived.
+    TombstoneDeleted: "tombstone-deleted", "two sets: a tombstone deleted when its section has arrived",
+    /// A repeated arrival writes its ceiling.
+    RepeatedArriveWrites: "repeated-arrive-writes", "two sets: a repeated arrival that writes the record again",
+    /// A tombstone has the ceiling of when the move was planned.
+    CeilingOfThePlan: "ceiling-of-the-plan", "two sets: a tombstone with the ceiling of when the move was planned",
+    /// A section of a living owner departs without it.
+    SilentAtOnce: "silent-at-once", "two sets: a section that departs without its living owner",
+    /// A set that rolls back takes its sections by itself.
+    RollbackByFiat: "rollback-by-fiat", "two sets: a rollback that takes the sections without the other set",
+    /// A restored set is resident at once, at the ceilings of its backup.
+    ServesAtOnce: "serves-at-once", "two sets: a restored set without quarantine",
+    /// A restored set adds one margin, for any number of restores.
+    OneMargin: "one-margin", "two sets: one margin for any number of restores",
+}
+
+impl Bug {
+    /// Whether it is planted in worlds of two sets.
+    #[must_use]
+    pub fn is_between_sets(self) -> bool {
+        self as usize >= Bug::ArriveBeforeCommit as usize
+    }
 }
 
 impl fmt::Display for Bug {

@@ -106,6 +106,26 @@ situations! {
     SeenMore: "registrations that had seen more than the store has",
     /// Counters did not show that the store was put back.
     Masked: "rollbacks that no counter showed",
+    /// Two sets: a migration was requested.
+    MigrationStarted: "migrations started",
+    /// Two sets: a section departed with its owner.
+    Departed: "departures",
+    /// Two sets: a section departed without an owner.
+    DepartedSilently: "departures without an owner",
+    /// Two sets: the sections of a migration return.
+    Returned: "returns begun",
+    /// Two sets: a migration was completed.
+    MigrationCompleted: "migrations completed",
+    /// Two sets: a set was restored from its backup.
+    Restored: "sets restored",
+    /// Two sets: a set was restored while the other one was in quarantine.
+    BothQuarantined: "sets restored while the other was in quarantine",
+    /// Two sets: the fence of a restored set counted too few restores.
+    LineageBegun: "newer lineages begun in quarantine",
+    /// Two sets: a quarantine ended.
+    QuarantineEnded: "quarantines that ended",
+    /// Two sets: an arrival had to wait for the end of a quarantine.
+    ArrivalWaits: "arrivals in a quarantine",
     /// Numbers were given.
     Given: "allocations",
     /// A call got no response.

@@ -24,6 +24,7 @@ mod rng;
 mod rollback;
 mod serving;
 mod session;
+mod sets;
 mod shrink;
 mod store;
 mod trace;
@@ -41,6 +42,8 @@ use world::World;
 pub struct Run {
     /// What makes everything.
     pub seed: u64,
+    /// Sets of the world: 2 for two, else one. A planted bug between sets has two.
+    pub sets: u32,
     /// A planted bug.
     pub bug: Option<Bug>,
     /// Numbers of the faults that happen; `None`: all of the seed's.
@@ -73,6 +76,9 @@ pub struct Outcome {
 /// Makes a run.
 #[must_use]
 pub fn run(run: &Run) -> Outcome {
+    if run.sets == 2 || run.bug.is_some_and(Bug::is_between_sets) {
+        return run_sets(run);
+    }
     let mut world = World::new(run.seed, run.bug, run.faults.as_deref(), run.trace);
     world.run();
     Outcome {
@@ -82,6 +88,21 @@ pub fn run(run: &Run) -> Outcome {
         events: world.events,
         weather: world.swarm.weather.name(),
         faults: world.swarm.faults.iter().map(faults::Fault::describe).collect(),
+        coverage: world.coverage,
+        trace: world.trace.into_lines(),
+    }
+}
+
+fn run_sets(run: &Run) -> Outcome {
+    let mut world = sets::World::new(run.seed, run.bug, run.faults.as_deref(), run.trace);
+    world.run();
+    Outcome {
+        violation: world.check.violation.take(),
+        hash: world.trace.hash(),
+        simulated: Duration::from_nanos(world.now),
+        events: world.events,
+        weather: "two sets",
+        faults: world.faults.iter().map(sets::Fault::describe).collect(),
         coverage: world.coverage,
         trace: world.trace.into_lines(),
     }

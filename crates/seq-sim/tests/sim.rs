@@ -7,6 +7,9 @@ use seq_sim::{Bug, Coverage, Run, hunt, run, shrink};
 /// Seeds run here.
 const SEEDS: u64 = 200;
 
+/// Seeds of worlds of two sets.
+const SEEDS_OF_TWO_SETS: u64 = 40;
+
 /// Most seeds that a planted bug may take.
 const MOST_SEEDS: u64 = 4_000;
 
@@ -20,7 +23,13 @@ fn every_promise_is_kept_and_every_situation_comes_about() {
         coverage.add(&outcome.coverage);
         simulated += outcome.simulated;
     }
-    println!("{SEEDS} seeds, {simulated:?}: {coverage:?}");
+    for seed in 0..SEEDS_OF_TWO_SETS {
+        let outcome = run(&Run { seed, sets: 2, ..Run::default() });
+        assert_eq!(outcome.violation, None, "seed {seed} of two sets");
+        coverage.add(&outcome.coverage);
+        simulated += outcome.simulated;
+    }
+    println!("{SEEDS} seeds of one set, {SEEDS_OF_TWO_SETS} of two, {simulated:?}: {coverage:?}");
     assert_eq!(coverage.missing(), [], "situations that never came about");
 }
 
@@ -34,8 +43,14 @@ fn a_seed_makes_everything() {
         assert_eq!((first.hash, first.events), (again.hash, again.events), "seed {seed}, with its text");
         hashes.push(first.hash);
     }
+    for seed in [1, 2] {
+        let quiet = Run { seed, sets: 2, ..Run::default() };
+        let (first, again) = (run(&quiet), run(&Run { trace: true, ..quiet }));
+        assert_eq!((first.hash, first.events), (again.hash, again.events), "seed {seed} of two sets, with its text");
+        hashes.push(first.hash);
+    }
     hashes.dedup();
-    assert_eq!(hashes.len(), 5, "other seeds are other worlds");
+    assert_eq!(hashes.len(), 7, "other seeds are other worlds");
 }
 
 #[test]

@@ -1,0 +1,555 @@
+//! The store of one of two sets: the real `State` as a register, its arbiter, its coordinator, and what sets send.
+//!
+//! **Invariant:** nothing that a set sends to the other one is read from a state without the entry that it is about.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, Plan};
+use seq_core::limits::RESTORE_MARGIN;
+use seq_core::migration::{Armed, Coordinator, Effect};
+use seq_core::owner::handover::Handover;
+use seq_core::owner::{OwnershipUpdate, Renewal, Session};
+use seq_core::state::{
+    Answer, Arrival, Arrive, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Raise,
+    Registration, Residence, SectionRecord, SetRefusal, StartReturn, State, Tombstone, Transfer,
+};
+use seq_core::{Epoch, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, SectionId, Seq};
+
+use super::process::{Message, Response};
+use super::{Event, NAMES, SETS, World, index, set_id};
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::faults::MS;
+use crate::world::TERMS;
+
+/// Time between two evaluations of a set.
+const EVALUATE: u64 = 15 * MS;
+
+/// A request of an AllocSvr to its store.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    Register { name: usize, token: u64, follows: Incarnation },
+    Renew(Renewal),
+    Raise { session: Session, raises: Vec<Raise>, since: RouteVersion },
+    Commit(Handover, RouteVersion),
+}
+
+/// A message between sets.
+#[derive(Clone, Debug)]
+pub(super) enum Between {
+    Arm {
+        migration: MigrationId,
+        sections: Vec<SectionId>,
+    },
+    Armed {
+        migration: MigrationId,
+        armed: Vec<Armed>,
+    },
+    Arrive(Arrive),
+    Arrived {
+        arrive: Arrive,
+        outcome: Vec<Arrival>,
+        lineage: Lineage,
+    },
+    StartReturn(StartReturn),
+    Complete(Complete),
+    Ended {
+        lineage: Lineage,
+        migration: MigrationId,
+    },
+    /// A restored set requests a page of the response to its fence.
+    Fence {
+        lineage: Lineage,
+        first: SectionId,
+    },
+    Page(FenceResponse),
+    TooFewRestores {
+        lineage: Lineage,
+        least: u32,
+    },
+}
+
+/// Where the result of an entry goes.
+#[derive(Debug)]
+pub(super) enum Origin {
+    Process(usize, u64, Request),
+    Set(Between),
+    Here,
+}
+
+/// An entry of a log on its way.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) command: Command,
+    pub(super) from: Origin,
+}
+
+/// A set's store.
+#[derive(Debug)]
+pub(super) struct Set {
+    pub(super) state: State,
+    pub(super) backup: Option<State>,
+    /// Number of its log: a restore begins another one.
+    pub(super) log: u64,
+    pub(super) arbiter: Arbiter,
+    pub(super) coordinator: Coordinator,
+    pub(super) plan: Arc<Plan>,
+    pub(super) down_until: u64,
+    pub(super) restored_at: u64,
+    /// When the fence is sent again.
+    pub(super) fence_at: u64,
+    /// A planted bug: the ceiling of each section when it was armed.
+    pub(super) armed_at: BTreeMap<SectionId, Seq>,
+}
+
+impl Set {
+    pub(super) fn new(state: State) -> Set {
+        Set {
+            state,
+            backup: None,
+            log: 0,
+            arbiter: arbiter(),
+            coordinator: Coordinator::default(),
+            plan: Arc::default(),
+            down_until: 0,
+            restored_at: 0,
+            fence_at: 0,
+            armed_at: BTreeMap::new(),
+        }
+    }
+}
+
+/// That of a leader which knows nothing.
+pub(super) fn arbiter() -> Arbiter {
+    Arbiter::new(ArbiterTimeouts {
+        registration_grace: Duration::from_millis(200),
+        stable_for: Duration::from_millis(1_500),
+    })
+}
+
+impl World {
+    pub(super) fn propose(&mut self, set: usize, command: Command, from: Origin) {
+        let wait = self.rng.between(MS / 2, 4 * MS);
+        let log = self.sets[set].log;
+        self.after(wait, Event::Apply(set, log, Box::new(Entry { command, from })));
+    }
+
+    pub(super) fn to_set(&mut self, to: usize, message: Between) {
+        self.send(|| Event::Between(to, message.clone()));
+    }
+
+    pub(super) fn requested(&mut self, set: usize, p: usize, rpc: u64, request: &Request) {
+        if self.sets[set].down_until > self.now {
+            return;
+        }
+        let command = match request.clone() {
+            Request::Register { name, token, follows } => {
+                let first = Registration::new(&name.to_string(), &format!("{name}:{p}"), token);
+                Command::Register(Registration { lease: TERMS.lease, follows, ..first })
+            }
+            Request::Renew(Renewal { session, renew_seq, released, leaving, .. }) => {
+                Command::Renew { node: session.node, incarnation: session.incarnation, renew_seq, released, leaving }
+            }
+            Request::Raise { session, raises, .. } => {
+                Command::Raise { node: session.node, incarnation: session.incarnation, raises }
+            }
+            Request::Commit(handover, _) => commit(&handover),
+        };
+        if let Command::Depart(depart) = &command
+            && self.bug == Some(Bug::ArriveBeforeCommit)
+            && self.rng.chance(300)
+        {
+            return self.send_proposed(set, depart);
+        }
+        self.propose(set, command, Origin::Process(p, rpc, request.clone()));
+    }
+
+    /// The planted bug: the Arrive of a tombstone that is proposed is sent, and the proposal is lost with its leader.
+    fn send_proposed(&mut self, set: usize, depart: &Depart) {
+        let mut proposed = self.sets[set].state.clone();
+        let answer = proposed.apply(&Command::Depart(*depart));
+        let living = |_: NodeId, _: Incarnation| true;
+        if let Answer::Departed(Ok(_)) = answer {
+            for effect in Coordinator::default().evaluate(&proposed, &[], living, self.time()) {
+                if let Effect::Arrive { to, arrive } = effect {
+                    self.to_set(index(to), Between::Arrive(arrive));
+                }
+            }
+        }
+    }
+
+    /// An entry is committed and applied.
+    pub(super) fn apply(&mut self, set: usize, log: u64, entry: Entry) {
+        if self.sets[set].log != log {
+            return;
+        }
+        if self.sets[set].down_until > self.now {
+            let wait = self.sets[set].down_until - self.now + self.rng.below(20 * MS);
+            return self.after(wait, Event::Apply(set, log, Box::new(entry)));
+        }
+        let Entry { command, from } = entry;
+        let before = self.sets[set].state.sections.clone();
+        let quarantined = self.sets[set].state.is_quarantined();
+        let answer = match self.apply_planted(set, &command) {
+            Some(answer) => answer,
+            None => self.sets[set].state.apply(&command),
+        };
+        self.after_planted(set, &command, &answer, &before);
+        let (now, version) = (self.now, self.sets[set].state.route_version.0);
+        self.trace.note(now, [4, set as u64, version], || format!("set {set}: {command:?} -> {answer:?}"));
+        self.note(&command, &answer);
+        if quarantined && !self.sets[set].state.is_quarantined() {
+            self.coverage.saw(Situation::QuarantineEnded);
+        }
+        self.look_at_records(set, &before);
+        self.respond(set, &command, answer, from);
+    }
+
+    fn note(&mut self, command: &Command, answer: &Answer) {
+        match (command, answer) {
+            (Command::Depart(_), Answer::Departed(Ok(_))) => self.coverage.saw(Situation::Departed),
+            (Command::DepartSilent(_), Answer::DepartedSilently(outcome)) if outcome.iter().any(Option::is_some) => {
+                self.coverage.saw(Situation::DepartedSilently);
+            }
+            (Command::Arrive(_), Answer::Arrived(Ok(outcome))) if outcome.contains(&Arrival::Waits) => {
+                self.coverage.saw(Situation::ArrivalWaits);
+            }
+            (Command::StartReturn(_), Answer::ReturnStarted(Ok(_))) => self.coverage.saw(Situation::Returned),
+            (Command::Complete(_), Answer::Completed(Ok(()))) => self.coverage.saw(Situation::MigrationCompleted),
+            (Command::BeginLineage(_), Answer::LineageBegun(Ok(()))) => self.coverage.saw(Situation::LineageBegun),
+            _ => {}
+        }
+    }
+
+    fn respond(&mut self, set: usize, command: &Command, answer: Answer, from: Origin) {
+        match from {
+            Origin::Here => {
+                if matches!((command, &answer), (Command::BeginLineage(_), Answer::LineageBegun(Ok(())))) {
+                    self.sets[set].restored_at = self.now;
+                }
+            }
+            Origin::Process(p, rpc, request) => {
+                let response = self.response_to(set, answer, &request);
+                if self.procs[p].cut_until <= self.now {
+                    let response = Box::new(response);
+                    self.send(|| Event::Message(p, Message::Response(rpc, response.clone())));
+                }
+            }
+            Origin::Set(message) => self.respond_between(set, message, answer),
+        }
+    }
+
+    fn respond_between(&mut self, set: usize, message: Between, answer: Answer) {
+        let (to, lineage) = (1 - set, self.sets[set].state.lineage);
+        match (message, answer) {
+            (Between::Arrive(arrive), Answer::Arrived(Ok(outcome))) => {
+                self.to_set(to, Between::Arrived { arrive, outcome, lineage });
+            }
+            (Between::StartReturn(start), Answer::ReturnStarted(Ok(_))) if start.settled => {
+                self.to_set(to, Between::Ended { lineage, migration: start.of });
+            }
+            (Between::Complete(complete), Answer::Completed(Ok(()))) => {
+                self.to_set(to, Between::Ended { lineage, migration: complete.id });
+            }
+            (Between::Fence { lineage: fenced, first }, Answer::Fenced(Ok(()))) => {
+                if let Ok(page) = self.sets[set].state.fence_response(set_id(to), fenced, first) {
+                    self.to_set(to, Between::Page(page));
+                }
+            }
+            (
+                Between::Fence { lineage, .. },
+                Answer::Fenced(Err(CommandRefusal::BetweenSets(SetRefusal::TooFewRestores { least, .. }))),
+            ) => self.to_set(to, Between::TooFewRestores { lineage, least }),
+            _ => {}
+        }
+    }
+
+    fn response_to(&self, set: usize, answer: Answer, request: &Request) -> Response {
+        let Set { state, plan, coordinator, .. } = &self.sets[set];
+        let departures: Vec<_> = coordinator.planned().cloned().collect();
+        let update = |session, since| OwnershipUpdate::of(state, plan, &departures, session, since);
+        let over = Response::SessionOver;
+        match (answer, request) {
+            (Answer::Registered(Ok((node, incarnation))), _) => Response::Registered(Session { node, incarnation }),
+            (Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })), _) => Response::Follow(current),
+            (Answer::Renewed(Ok(())), Request::Renew(renewal)) => {
+                update(renewal.session, renewal.route_version).map_or(over, Response::Renewed)
+            }
+            (Answer::Raised(Ok(ceilings)), Request::Raise { session, since, .. }) => {
+                update(*session, *since).map_or(over, |update| Response::Raised(ceilings, update))
+            }
+            (Answer::Departed(Ok(_)) | Answer::Transferred(Ok(_)), Request::Commit(handover, since)) => {
+                update(handover.session, *since).map_or(over, Response::Committed)
+            }
+            (Answer::Departed(Err(refusal)) | Answer::Transferred(Err(refusal)), Request::Commit(handover, _)) => {
+                refused(&refusal, handover)
+            }
+            (
+                Answer::Renewed(Err(CommandRefusal::OtherIncarnation { .. } | CommandRefusal::UnknownNode { .. }))
+                | Answer::Raised(Err(_)),
+                _,
+            ) => over,
+            _ => Response::Refused,
+        }
+    }
+
+    /// The leader of a set looks at its state, and does what it calls for.
+    pub(super) fn evaluate(&mut self, set: usize) {
+        self.after(EVALUATE, Event::Evaluate(set));
+        if self.sets[set].down_until > self.now {
+            return;
+        }
+        let now = self.time();
+        let names: [String; NAMES] = std::array::from_fn(|name| name.to_string());
+        let declared = names.each_ref().map(|name| Declared { name, weight: 1 });
+        let Set { state, arbiter, coordinator, plan, .. } = &mut self.sets[set];
+        *plan = arbiter.evaluate(state, &declared, || now).clone();
+        let living = |node, incarnation| arbiter.is_living(node, incarnation);
+        let mut stranded = plan.stranded.clone();
+        if self.bug == Some(Bug::SilentAtOnce) {
+            let owned = |(section, record): (SectionId, &Residence)| seq_core::arbiter::Stranded {
+                section,
+                expected: record.epoch,
+                liveness: record.owner.and_then(|owner| state.node(owner)).map(|node| node.liveness),
+            };
+            stranded = state.sections.residents().map(owned).collect();
+        }
+        let at_once = self.bug == Some(Bug::SilentAtOnce);
+        let effects = coordinator.evaluate(state, &stranded, |node, one| !at_once && living(node, one), now);
+        let reassigns = plan.reassigns.clone();
+        if !reassigns.is_empty() {
+            self.propose(set, Command::Reassign(reassigns), Origin::Here);
+        }
+        for effect in effects {
+            self.carry_out(set, effect);
+        }
+        self.recover(set);
+    }
+
+    pub(super) fn carry_out(&mut self, set: usize, effect: Effect) {
+        match effect {
+            Effect::Arm { migration, to, sections } => {
+                for section in &sections {
+                    let max_seq = self.sets[set].state.sections.resident(*section).map_or(Seq::ZERO, |one| one.max_seq);
+                    self.sets[set].armed_at.insert(*section, max_seq);
+                }
+                self.to_set(index(to), Between::Arm { migration, sections });
+            }
+            Effect::Arrive { to, arrive } => self.to_set(index(to), Between::Arrive(arrive)),
+            Effect::StartReturn { to, start } => self.to_set(index(to), Between::StartReturn(start)),
+            Effect::Complete { to, complete } => self.to_set(index(to), Between::Complete(complete)),
+            Effect::Propose(command) => self.propose(set, command, Origin::Here),
+        }
+    }
+
+    pub(super) fn receive_between(&mut self, set: usize, message: Between) {
+        if self.sets[set].down_until > self.now {
+            return;
+        }
+        let (from, now) = (1 - set, self.time());
+        match message {
+            Between::Arm { migration, sections } => self.arm(set, migration, &sections),
+            Between::Armed { migration, armed } => {
+                let effect = if armed.is_empty() {
+                    self.sets[set].coordinator.on_arm_refused(migration, now);
+                    None
+                } else {
+                    self.sets[set].coordinator.on_armed(migration, &armed, now)
+                };
+                effect.into_iter().for_each(|effect| self.carry_out(set, effect));
+            }
+            Between::Arrive(arrive) => {
+                self.propose(set, Command::Arrive(arrive.clone()), Origin::Set(Between::Arrive(arrive)));
+            }
+            Between::Arrived { arrive, outcome, lineage } => {
+                let effect = self.sets[set].coordinator.on_arrive((set_id(from), lineage), &arrive, &outcome);
+                effect.into_iter().for_each(|effect| self.carry_out(set, effect));
+            }
+            Between::StartReturn(start) => {
+                self.propose(set, Command::StartReturn(start), Origin::Set(Between::StartReturn(start)));
+            }
+            Between::Complete(complete) => {
+                self.propose(set, Command::Complete(complete), Origin::Set(Between::Complete(complete)));
+            }
+            Between::Ended { lineage, migration } => {
+                let effect = self.sets[set].coordinator.on_end((set_id(from), lineage), migration);
+                self.carry_out(set, effect);
+            }
+            Between::Fence { .. } | Between::Page(_) | Between::TooFewRestores { .. } => {
+                self.receive_recovery(set, message);
+            }
+        }
+    }
+
+    /// Names the owners of sections that will arrive; none in quarantine, or without an AllocSvr.
+    fn arm(&mut self, set: usize, migration: MigrationId, sections: &[SectionId]) {
+        let Set { state, plan, .. } = &self.sets[set];
+        let owners = if state.is_quarantined() { Vec::new() } else { plan.place(state, sections) };
+        let lineage = state.lineage;
+        let armed = sections.iter().zip(owners).map(|(section, owner)| {
+            let addr = state.node(owner.0).map(|node| node.addr.clone()).unwrap_or_default();
+            Armed { section: *section, set: (set_id(set), lineage), owner, addr }
+        });
+        let armed = armed.collect();
+        self.to_set(1 - set, Between::Armed { migration, armed });
+    }
+
+    /// Planted bugs in the place of an entry.
+    fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
+        let state = &mut self.sets[set].state;
+        match (self.bug?, command) {
+            (Bug::SilentAtOnce, Command::DepartSilent(departs)) => {
+                let mut departs = departs.clone();
+                for depart in &mut departs {
+                    let owner = state.sections.resident(depart.section).and_then(|record| record.owner);
+                    depart.liveness = owner.and_then(|owner| state.node(owner)).map(|node| node.liveness);
+                }
+                Some(state.apply(&Command::DepartSilent(departs)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Planted bugs that change what an entry has written.
+    fn after_planted(
+        &mut self,
+        set: usize,
+        command: &Command,
+        answer: &Answer,
+        before: &seq_core::state::SectionRecords,
+    ) {
+        let Set { state, armed_at, .. } = &mut self.sets[set];
+        match (self.bug, command, answer) {
+            (Some(Bug::CeilingOfThePlan), Command::Depart(depart), Answer::Departed(Ok(_))) => {
+                if let Some(SectionRecord::Departed(one)) = state.sections.get(depart.section).copied()
+                    && let Some(max_seq) = armed_at.get(&depart.section)
+                {
+                    let record = Tombstone { max_seq: *max_seq, ..one };
+                    state.sections.put(depart.section, SectionRecord::Departed(record));
+                }
+            }
+            (Some(Bug::TombstoneDeleted), Command::Arrived(arrived), _) => {
+                for (section, epoch) in &arrived.sections {
+                    let noted = |one: &Tombstone| one.arrived && one.epoch == *epoch;
+                    if matches!(state.sections.get(*section), Some(SectionRecord::Departed(one)) if noted(one)) {
+                        state.sections.put(*section, SectionRecord::Never);
+                    }
+                }
+            }
+            (Some(Bug::RepeatedArriveWrites), Command::Arrive(arrive), Answer::Arrived(Ok(_))) => {
+                for one in &arrive.sections {
+                    if let Some(SectionRecord::Resident(old)) = before.get(one.section)
+                        && let Some(SectionRecord::Resident(record)) = state.sections.get(one.section).copied()
+                        && old.since == one.epoch
+                    {
+                        let record = Residence { max_seq: one.max_seq, ..record };
+                        state.sections.put(one.section, SectionRecord::Resident(record));
+                    }
+                }
+            }
+            (Some(Bug::RollbackByFiat), Command::Rollback(rollback), Answer::RolledBack(Ok(()))) => {
+                let back = |(section, record): (SectionId, &SectionRecord)| match record {
+                    SectionRecord::Departed(one) if one.by == rollback.id => Some((section, *one)),
+                    _ => None,
+                };
+                let back: Vec<_> = state.sections.known().filter_map(back).collect();
+                for (section, Tombstone { epoch, max_seq, .. }) in back {
+                    let (since, routed) = (epoch.next(), state.route_version);
+                    let record = Residence { since, epoch: since, max_seq, routed, ..Residence::default() };
+                    state.sections.put(section, SectionRecord::Resident(record));
+                }
+            }
+            (Some(Bug::OneMargin), Command::EndQuarantine(_), Answer::QuarantineEnded(Ok(()))) => {
+                for (section, record) in before.known() {
+                    if let SectionRecord::Quarantined(old) = record
+                        && let Some(SectionRecord::Resident(record)) = state.sections.get(section).copied()
+                        && record.max_seq.0 > old.max_seq.0 + RESTORE_MARGIN
+                    {
+                        let record = Residence { max_seq: Seq(old.max_seq.0 + RESTORE_MARGIN), ..record };
+                        state.sections.put(section, SectionRecord::Resident(record));
+                    }
+                }
+            }
+            (Some(Bug::GossipFences), Command::Reassign(_) | Command::Renew { .. }, _) => self.adopt_claims(set),
+            _ => {}
+        }
+    }
+
+    /// The planted bug: a store takes a newer claim of the other set for its fence.
+    fn adopt_claims(&mut self, set: usize) {
+        let claims: Vec<_> = self.sets[1 - set].state.directory.runs().collect();
+        let state = &mut self.sets[set].state;
+        for run in claims {
+            for section in run.sections.iter() {
+                let record = state.sections.get(section).copied().unwrap_or_default();
+                if run.claim.since > record.fence() && record.resident().is_none() {
+                    let to = Destination {
+                        set: run.claim.set,
+                        lineage: Lineage(0),
+                        node: None,
+                        incarnation: Incarnation(0),
+                    };
+                    let epoch: Epoch = run.claim.since;
+                    let fence = Tombstone {
+                        epoch,
+                        to,
+                        handover_id: seq_core::HandoverId(0),
+                        max_seq: Seq::ZERO,
+                        by: MigrationId(0),
+                        arrived: true,
+                        routed: state.route_version,
+                    };
+                    state.sections.put(section, SectionRecord::Departed(fence));
+                }
+            }
+        }
+    }
+}
+
+fn commit(handover: &Handover) -> Command {
+    let Handover { session, section, epoch, to, incarnation, handover_id, departure } = handover.clone();
+    let (from, to_incarnation) = (session.node, incarnation);
+    match departure {
+        None => Command::Transfer(Transfer {
+            section,
+            epoch,
+            from,
+            incarnation: session.incarnation,
+            to,
+            to_incarnation,
+            handover_id,
+        }),
+        Some(departure) => {
+            let (set, lineage, migration) = (departure.set, departure.lineage, departure.migration);
+            let to = Destination { set, lineage, node: Some(to), incarnation: to_incarnation };
+            Command::Depart(Depart {
+                section,
+                epoch,
+                from,
+                incarnation: session.incarnation,
+                to,
+                handover_id,
+                migration,
+            })
+        }
+    }
+}
+
+/// What a refused commit means for its owner.
+fn refused(refusal: &CommandRefusal, handover: &Handover) -> Response {
+    match refusal {
+        CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node } => {
+            let is_target = handover.departure.is_none() && *node == handover.to;
+            if is_target { Response::Refused } else { Response::SessionOver }
+        }
+        CommandRefusal::BetweenSets(SetRefusal::MigrationOver { .. } | SetRefusal::SetClosing { .. }) => {
+            Response::Refused
+        }
+        CommandRefusal::BetweenSets(_) => Response::Inconclusive,
+        _ => Response::Lost,
+    }
+}
+
+const _: () = assert!(SETS == 2, "the other set is the one that is not this one");
