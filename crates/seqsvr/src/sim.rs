@@ -27,7 +27,8 @@ const FIGURES: &str = "{human_pos}/{human_len}  {per_sec:0}  ETA {eta}";
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
     /// Runs many seeds; stops at a violation and shrinks its faults.
-    #[command(after_help = "Examples:\n  seqsvr sim run\n  seqsvr sim run --seeds 10000 --from 200 -o json\n\n\
+    #[command(after_help = "Examples:\n  seqsvr sim run\n  seqsvr sim run --seeds 10000 --from 200 -o json\n  \
+                            seqsvr sim run --sets 2\n\n\
                             Exit codes: 0 no promise was broken, 1 one was.")]
     Run(RunArgs),
     /// Replays one seed and prints its events.
@@ -49,6 +50,9 @@ pub(crate) struct RunArgs {
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
+    /// Sets of each world: 1, or 2 with migrations between them and restores of both.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    sets: u32,
     /// Threads; 0: one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     jobs: usize,
@@ -59,6 +63,9 @@ pub(crate) struct ReplayArgs {
     /// The seed.
     #[arg(long, value_name = "SEED")]
     seed: u64,
+    /// Sets of the world: 1 or 2. A planted bug between sets has 2.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    sets: u32,
     /// Numbers of the faults to inject, as 3,17,40; without it, all faults of the seed.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     faults: Option<Vec<usize>>,
@@ -126,11 +133,11 @@ fn run_seeds(args: &RunArgs, output: &Output) -> anyhow::Result<Exit> {
             if seed >= end {
                 return;
             }
-            let outcome = seq_sim::run(&Run { seed, ..Run::default() });
+            let outcome = seq_sim::run(&Run { seed, sets: args.sets, ..Run::default() });
             bar.inc(1);
             let broken = outcome.violation.as_ref().map(|violation| {
                 stop.store(true, Relaxed);
-                shrunk(seed, outcome.weather, format!("{violation:?}"))
+                shrunk((seed, args.sets), outcome.weather, format!("{violation:?}"))
             });
             let mut sums = sums.lock().expect("no thread panics while it adds");
             sums.0.add(&outcome.coverage);
@@ -161,12 +168,13 @@ fn run_seeds(args: &RunArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn shrunk(seed: u64, weather: &'static str, what: String) -> Broken {
-    let shrunk = seq_sim::shrink(&Run { seed, ..Run::default() });
+fn shrunk((seed, sets): (u64, u32), weather: &'static str, what: String) -> Broken {
+    let shrunk = seq_sim::shrink(&Run { seed, sets, ..Run::default() });
     let (numbers, faults) = shrunk.map_or((None, Vec::new()), |one| (Some(one.faults), one.described));
     let list = numbers.map(|numbers| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     let only = list.map_or_else(String::new, |list| format!(" --faults {list}"));
-    Broken { seed, weather, what, faults, again: format!("seqsvr sim replay --seed {seed}{only}") }
+    let of = if sets == 2 { " --sets 2" } else { "" };
+    Broken { seed, weather, what, faults, again: format!("seqsvr sim replay --seed {seed}{of}{only}") }
 }
 
 fn print(summary: &Summary, output: &Output) -> std::io::Result<()> {
@@ -203,8 +211,8 @@ struct Replayed<'a> {
 }
 
 fn replay(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
-    let ReplayArgs { seed, faults, bug } = args;
-    let outcome = seq_sim::run(&Run { seed, faults, bug, trace: true });
+    let ReplayArgs { seed, sets, faults, bug } = args;
+    let outcome = seq_sim::run(&Run { seed, sets, faults, bug, trace: true });
     let violation = outcome.violation.as_ref().map(|violation| format!("{violation:?}"));
     let exit = if violation.is_some() { Exit::Failed } else { Exit::Ok };
     let replayed = Replayed {

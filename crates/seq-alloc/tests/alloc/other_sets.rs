@@ -129,9 +129,12 @@ async fn a_section_that_moved_is_followed_by_a_node_that_does_not_know() {
 #[derive(Clone)]
 struct Scripted(Arc<Script>);
 
+/// The response to a request; `None`: it is left without one.
+type Respond = Box<dyn Fn(&v1::NextRequest) -> Option<Result<v1::NextResponse, Status>> + Send + Sync>;
+
 struct Script {
     /// How it responds to a request of its own; `None`: not at all.
-    next: Box<dyn Fn(&v1::NextRequest) -> Option<Result<v1::NextResponse, Status>> + Send + Sync>,
+    next: Respond,
     /// While it is silent, it responds to nothing.
     silent: watch::Sender<bool>,
     requests: Mutex<Vec<v1::NextRequest>>,

@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    fn to_store(&mut self, p: usize, rpc: u64, request: Request) {
+    fn send_to_store(&mut self, p: usize, rpc: u64, request: Request) {
         let set = self.procs[p].set;
         if self.procs[p].cut_until <= self.now {
             self.send(|| Event::Request(set, p, rpc, request.clone()));
@@ -160,7 +160,7 @@ impl World {
                 let rpc = self.fresh();
                 self.procs[p].register = Some(Sent { what: (), rpc, sent, due: now + TIMEOUT });
                 let (name, token, follows) = (self.procs[p].name, self.procs[p].token, self.procs[p].follows);
-                self.to_store(p, rpc, Request::Register { name, token, follows });
+                self.send_to_store(p, rpc, Request::Register { name, token, follows });
             }
             return;
         }
@@ -185,7 +185,7 @@ impl World {
         let Some(renewal) = self.procs[p].owner.renewal() else { return };
         let rpc = self.fresh();
         self.procs[p].renewal = Some(Sent { what: renewal.clone(), rpc, sent, due: self.now + TIMEOUT });
-        self.to_store(p, rpc, Request::Renew(renewal));
+        self.send_to_store(p, rpc, Request::Renew(renewal));
     }
 
     fn raise(&mut self, p: usize, sent: Clocks) {
@@ -205,7 +205,7 @@ impl World {
         let (rpc, since) = (self.fresh(), self.procs[p].owner.known_version());
         let what = (session, raises.clone());
         self.procs[p].raise = Some(Sent { what, rpc, sent, due: self.now + TIMEOUT });
-        self.to_store(p, rpc, Request::Raise { session, raises, since });
+        self.send_to_store(p, rpc, Request::Raise { session, raises, since });
     }
 
     pub(super) fn receive(&mut self, p: usize, message: Message) {
@@ -409,7 +409,7 @@ impl World {
     fn commit(&mut self, p: usize, handover: Handover) {
         let (rpc, sent, since) = (self.fresh(), self.clock(), self.procs[p].owner.known_version());
         self.procs[p].commits.push(Sent { what: handover.clone(), rpc, sent, due: self.now + TIMEOUT });
-        self.to_store(p, rpc, Request::Commit(handover, since));
+        self.send_to_store(p, rpc, Request::Commit(handover, since));
     }
 
     /// No response: the commit is requested until there is one.

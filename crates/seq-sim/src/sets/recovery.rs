@@ -50,7 +50,7 @@ impl World {
         match first {
             Some(first) if self.sets[set].fence_at <= self.now => {
                 self.sets[set].fence_at = self.now + FENCE_AGAIN;
-                self.to_set(1 - set, Between::Fence { lineage, first });
+                self.send_to_set(1 - set, Between::Fence { lineage, first });
             }
             None => {
                 let waited = self.now - self.sets[set].restored_at >= wait.as_nanos() as u64;

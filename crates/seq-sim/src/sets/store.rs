@@ -136,7 +136,7 @@ impl World {
         self.after(wait, Event::Apply(set, log, Box::new(Entry { command, from })));
     }
 
-    pub(super) fn to_set(&mut self, to: usize, message: Between) {
+    pub(super) fn send_to_set(&mut self, to: usize, message: Between) {
         self.send(|| Event::Between(to, message.clone()));
     }
 
@@ -174,7 +174,7 @@ impl World {
         if let Answer::Departed(Ok(_)) = answer {
             for effect in Coordinator::default().evaluate(&proposed, &[], living, self.time()) {
                 if let Effect::Arrive { to, arrive } = effect {
-                    self.to_set(index(to), Between::Arrive(arrive));
+                    self.send_to_set(index(to), Between::Arrive(arrive));
                 }
             }
         }
@@ -245,23 +245,23 @@ impl World {
         let (to, lineage) = (1 - set, self.sets[set].state.lineage);
         match (message, answer) {
             (Between::Arrive(arrive), Answer::Arrived(Ok(outcome))) => {
-                self.to_set(to, Between::Arrived { arrive, outcome, lineage });
+                self.send_to_set(to, Between::Arrived { arrive, outcome, lineage });
             }
             (Between::StartReturn(start), Answer::ReturnStarted(Ok(_))) if start.settled => {
-                self.to_set(to, Between::Ended { lineage, migration: start.of });
+                self.send_to_set(to, Between::Ended { lineage, migration: start.of });
             }
             (Between::Complete(complete), Answer::Completed(Ok(()))) => {
-                self.to_set(to, Between::Ended { lineage, migration: complete.id });
+                self.send_to_set(to, Between::Ended { lineage, migration: complete.id });
             }
             (Between::Fence { lineage: fenced, first }, Answer::Fenced(Ok(()))) => {
                 if let Ok(page) = self.sets[set].state.fence_response(set_id(to), fenced, first) {
-                    self.to_set(to, Between::Page(page));
+                    self.send_to_set(to, Between::Page(page));
                 }
             }
             (
                 Between::Fence { lineage, .. },
                 Answer::Fenced(Err(CommandRefusal::BetweenSets(SetRefusal::TooFewRestores { least, .. }))),
-            ) => self.to_set(to, Between::TooFewRestores { lineage, least }),
+            ) => self.send_to_set(to, Between::TooFewRestores { lineage, least }),
             _ => {}
         }
     }
@@ -335,11 +335,11 @@ impl World {
                     let max_seq = self.sets[set].state.sections.resident(*section).map_or(Seq::ZERO, |one| one.max_seq);
                     self.sets[set].armed_at.insert(*section, max_seq);
                 }
-                self.to_set(index(to), Between::Arm { migration, sections });
+                self.send_to_set(index(to), Between::Arm { migration, sections });
             }
-            Effect::Arrive { to, arrive } => self.to_set(index(to), Between::Arrive(arrive)),
-            Effect::StartReturn { to, start } => self.to_set(index(to), Between::StartReturn(start)),
-            Effect::Complete { to, complete } => self.to_set(index(to), Between::Complete(complete)),
+            Effect::Arrive { to, arrive } => self.send_to_set(index(to), Between::Arrive(arrive)),
+            Effect::StartReturn { to, start } => self.send_to_set(index(to), Between::StartReturn(start)),
+            Effect::Complete { to, complete } => self.send_to_set(index(to), Between::Complete(complete)),
             Effect::Propose(command) => self.propose(set, command, Origin::Here),
         }
     }
@@ -393,7 +393,7 @@ impl World {
             Armed { section: *section, set: (set_id(set), lineage), owner, addr }
         });
         let armed = armed.collect();
-        self.to_set(1 - set, Between::Armed { migration, armed });
+        self.send_to_set(1 - set, Between::Armed { migration, armed });
     }
 
     /// Planted bugs in the place of an entry.

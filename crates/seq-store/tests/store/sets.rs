@@ -177,7 +177,8 @@ async fn what_prevents_a_migration_is_named_and_nothing_changes() {
     })
     .await;
 
-    let table: [(&str, &[(u32, u32)], &str); 9] = [
+    type Runs = &'static [(u32, u32)];
+    let table: [(&str, Runs, &str); 9] = [
         ("im-c", &[(0, 2)], "set \"im-c\" is not known to set \"im-a\""),
         ("im-a", &[(0, 2)], "set \"im-a\" is the one that the sections are in"),
         ("im-b", &[(0, 2), (4, 0)], "run 2 from section 4 is empty or reversed"),
