@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_core::set_spec::Genesis;
+use seq_proto::Reason;
 use seq_proto::v1::SetInfo;
 use serde::Serialize;
 
@@ -276,8 +277,9 @@ async fn check_cluster(file: &SetFile, join: &[String], timeout: TimeoutArgs) ->
         return Err(Failure::new(Exit::Usage, message).hint("all sets of a cluster have the same layout").into());
     }
     if let Some(taken) = sets.iter().find(|set| set.name == file.spec.name) {
-        let message = format!("set {} exists in the cluster already, {} (SET_NAME_TAKEN)", taken.name, state(taken));
-        return Err(Failure::new(Exit::Failed, message).reason("SET_NAME_TAKEN").hint("choose another name").into());
+        let reason = Reason::SetNameTaken;
+        let message = format!("set {} exists in the cluster already, {} ({reason})", taken.name, state(taken));
+        return Err(Failure::new(Exit::Failed, message).reason(reason.name()).hint("choose another name").into());
     }
     Ok(())
 }
