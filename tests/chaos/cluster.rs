@@ -254,11 +254,16 @@ impl Cluster {
 
     /// Index of the leading store: the member of the newest term whose status names itself.
     pub(crate) fn leader(&self) -> Option<usize> {
+        self.leader_of(&self.stores)
+    }
+
+    /// Index of the leading one of these stores.
+    pub(crate) fn leader_of(&self, stores: &[Node]) -> Option<usize> {
         let leads = |(index, node): (usize, &Node)| {
             let status = self.store_status(node)?;
             (status.leader == status.id).then_some((status.term, index))
         };
-        self.stores.iter().enumerate().filter_map(leads).max().map(|(_, index)| index)
+        stores.iter().enumerate().filter_map(leads).max().map(|(_, index)| index)
     }
 
     /// Waits for a store that leads.

@@ -245,6 +245,13 @@ pub(crate) const ROWS: &[Row] = &[
         sets::split_and_merge,
         "sections migrate to another set and back: no call fails, no number is missing",
     ),
+    row(
+        "sets_faults",
+        Tier::Full,
+        CUTS,
+        sets::faults,
+        "sections migrate to another set and back while leaders or allocators are killed, or the sets are cut off",
+    ),
     row("set_lost", Tier::Short, NET, sets::set_lost, "all processes of one set of two are killed, and started again"),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(

@@ -102,6 +102,81 @@ pub(super) fn set_lost() {
     scene.end("a set lost, and back");
 }
 
+/// What is killed or cut while sections migrate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    SourceLeader,
+    TargetLeader,
+    SourceAllocs,
+    TargetAllocs,
+    NetworkBetweenSets,
+}
+
+const VICTIMS: [Victim; 5] = [
+    Victim::SourceLeader,
+    Victim::TargetLeader,
+    Victim::SourceAllocs,
+    Victim::TargetAllocs,
+    Victim::NetworkBetweenSets,
+];
+
+/// How long a cut lasts, and a killed process stays down: longer than an election, and than a lease.
+const FAULT: Duration = Duration::from_secs(4);
+
+pub(super) fn faults() {
+    let mut scene = Scene::start(TWO_SETS);
+    for victim in VICTIMS {
+        for way in [Way::Out, Way::Back] {
+            let began = Instant::now();
+            let id = start(&scene.cluster, way, SPLIT, RATE);
+            wait(&scene.cluster, way, id, "three sections departed", |status| status.departed >= 3);
+            strike(&mut scene.cluster, victim, way);
+            pause(FAULT);
+            recover(&mut scene.cluster);
+            let status = wait(&scene.cluster, way, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+            complete(&scene.cluster, way, id);
+            scene.load.wait_served();
+            print_migration(&format!("{victim:?}, {way:?}:"), &status, began.elapsed());
+            scene.load.report().assert_order();
+        }
+    }
+    scene.end("faults while sections migrate");
+}
+
+fn strike(cluster: &mut Cluster, victim: Victim, way: Way) {
+    let leader = cluster.leader();
+    let other_leader = cluster.leader_of(&cluster.other.stores);
+    let (source, target) = if way == Way::Out { (leader, other_leader) } else { (other_leader, leader) };
+    match victim {
+        Victim::NetworkBetweenSets => {
+            let stores = |stores: &[Node]| stores.iter().map(|node| node.host.clone()).collect::<Vec<_>>();
+            for host in stores(&cluster.stores) {
+                stores(&cluster.other.stores).iter().for_each(|other| cluster.net.cut(&host, other));
+            }
+        }
+        Victim::SourceLeader => {
+            let stores = if way == Way::Out { &mut cluster.stores } else { &mut cluster.other.stores };
+            stores[source.expect("it leads")].kill();
+        }
+        Victim::TargetLeader => {
+            let stores = if way == Way::Out { &mut cluster.other.stores } else { &mut cluster.stores };
+            stores[target.expect("it leads")].kill();
+        }
+        Victim::SourceAllocs | Victim::TargetAllocs => {
+            let first = (victim == Victim::SourceAllocs) == (way == Way::Out);
+            let allocs = if first { &mut cluster.allocs } else { &mut cluster.other.allocs };
+            allocs.iter_mut().for_each(Node::kill);
+        }
+    }
+}
+
+fn recover(cluster: &mut Cluster) {
+    cluster.net.heal();
+    let Cluster { stores, allocs, other, .. } = cluster;
+    let nodes = stores.iter_mut().chain(allocs).chain(&mut other.stores).chain(&mut other.allocs);
+    nodes.for_each(Node::ensure_runs);
+}
+
 /// Starts a migration of sections as its plan states it; its id.
 fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32) -> u64 {
     let runs = vec![v1::SectionRange { first_section: sections.start, sections: sections.len() as u32 }];

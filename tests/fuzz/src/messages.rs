@@ -42,6 +42,14 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     LostAttempts CurrentRequest CurrentResponse CurrentManyRequest CurrentManyResponse AdvanceRequest AdvanceResponse
     GetRoutesRequest GetRoutesResponse
     ProbeRequest LogPosition SetTermsRequest SetTermsResponse
+    ArmRequest ArmResponse ArmedNode ArriveRequest ArriveResponse BackupHeader Between ClaimRun CloseSetRequest
+    CloseSetResponse CompleteArrivalRequest CompleteArrivalResponse CompleteMigrationRequest CompleteMigrationResponse
+    CreateBackupRequest CreateBackupResponse CreateSetRequest CreateSetResponse DepartRequest DepartResponse Departure
+    ExchangeRequest ExchangeResponse FenceRequest FenceResponse ListMigrationsRequest ListMigrationsResponse
+    ListSectionsRequest ListSectionsResponse ListSetsRequest ListSetsResponse MigrationPace MigrationPlan MigrationStatus
+    PlanMigrationRequest PlanMigrationResponse RollbackMigrationRequest RollbackMigrationResponse RouteSet SectionInfo
+    SectionRange SetFacts SetInfo SetPaceRequest SetPaceResponse StartMigrationRequest StartMigrationResponse
+    StartReturnRequest StartReturnResponse
 );
 
 /// The requests of the JSON endpoint, and its responses.

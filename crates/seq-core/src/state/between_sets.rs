@@ -114,7 +114,8 @@ impl World {
     fn register(&mut self, set: usize) {
         let token = self.draw();
         let state = &mut self.states[set];
-        let follows = state.node(NODE).map_or(Incarnation(0), |node| node.incarnation);
+        let first = Incarnation(state.lineage.first_number());
+        let follows = state.node(NODE).map_or(first, |node| node.incarnation);
         let registration = Registration { follows, ..Registration::new("a", "a:1", token) };
         assert!(matches!(state.apply(&Command::Register(registration)), Answer::Registered(Ok(_))));
     }

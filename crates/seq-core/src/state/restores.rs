@@ -171,7 +171,7 @@ fn a_session_of_an_older_lineage_is_refused() {
     let (node, section, routes) = (NodeId(1), SectionId(0), state.route_version);
     state.restore(FIRST).unwrap();
     assert!(state.route_version.0 > routes.0 + (1 << 31), "copies of the older table may be newer than the backup");
-    let newer = register(&mut state, Incarnation(0));
+    let newer = register(&mut state, Incarnation(FIRST.first_number()));
     assert_eq!((older, newer), (Incarnation(1), Incarnation((1 << 32) + 1)));
     end(&mut state).unwrap();
     let expected = state.sections.resident(section).unwrap().epoch;
@@ -192,7 +192,7 @@ fn a_session_of_an_older_lineage_is_refused() {
     assert!(matches!(state.apply(&Command::Register(registration)), Answer::Registered(Err(_))));
     // A second restore, of the state in quarantine, has sessions above those.
     state.restore(SECOND).unwrap();
-    assert_eq!(register(&mut state, Incarnation(0)), Incarnation((2 << 32) + 1));
+    assert_eq!(register(&mut state, Incarnation(SECOND.first_number())), Incarnation((2 << 32) + 1));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_lineage_that_is_too_low_is_followed_by_a_newer_one() {
     fence(&mut other, OWN, Lineage(0)).unwrap();
     own.restore(SECOND).unwrap();
     other.restore(FIRST).unwrap();
-    register(&mut other, Incarnation(0));
+    register(&mut other, Incarnation(FIRST.first_number()));
     assert_eq!(fence(&mut other, OWN, SECOND), Ok(()));
     let refusal = SetRefusal::TooFewRestores { given: FIRST, least: 2 };
     assert_eq!(fence(&mut own, OTHER, FIRST), Err(refusal.into()));
