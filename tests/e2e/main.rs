@@ -21,6 +21,7 @@ mod redis_node;
 mod redis_twin;
 mod replace;
 mod restore;
+mod sets;
 mod sim;
 mod status;
 mod three_node;
