@@ -132,8 +132,9 @@ fn without_middle(text: &str) -> String {
 fn comparable(page: &str) -> String {
     let is_kept = |line: &&str| {
         let is_progress = *line == "..." || line.contains("/s  ETA ") || line.contains(" paused ");
-        // The epoch and the ceiling of a section, and which member was tried last.
-        let is_state = line.starts_with("99  ") || line.starts_with("error: set im-b");
+        // The epoch and the ceiling of a section, which member was tried last, and when a set responded last.
+        let is_set = line.starts_with("im-b ") && (line.ends_with(" ago") || line.ends_with(" never"));
+        let is_state = is_set || line.starts_with("99  ") || line.starts_with("error: set im-b");
         !is_progress && !is_state
     };
     let mut lines = Vec::new();
@@ -186,6 +187,10 @@ fn an_operators_day() {
     day.text("The sets are merged again, and the empty one is closed.");
     day.run("set merge im-b --into im-a --yes", 0);
     assert_eq!(day.sections("im-a"), 100);
+    eventually("the first set knows that the other one is closed", || {
+        let sets = seqsvr_json(&["set", "list", "--addr", &day.addr(7301)]);
+        sets["items"].as_array().unwrap().iter().any(|set| set["state"] == "closed").then_some(())
+    });
     day.run("set list", 0);
     let page = day.page.clone();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
