@@ -1,7 +1,7 @@
 //! The way to other sets: for each one its connections, its routes, whether it responds, and how much is under way.
 //!
 //! Nothing is shared between two sets: connections, batchers and bounds are apart, so a set that does not respond costs
-//! calls for other sets nothing. [`probe_loop`] finds out whether a set responds, and fetches its routes; calls only read
+//! calls for other sets nothing. `probe_loop` finds out whether a set responds, and fetches its routes; calls only read
 //! what it found, and never probe.
 //!
 //! **Invariant:** a set's routes only choose the node that a call is sent to. Any node of the set serves it, or forwards it.
