@@ -2,7 +2,8 @@
 //! last.
 //!
 //! Only a retryable refusal and a failed connection are retried. The backoff doubles, is jittered, and is never shorter
-//! than the server requested. A call whose next backoff does not fit its deadline fails at once with the last error.
+//! than the server requested. A call whose next backoff and attempt do not fit its deadline fails at once with the last
+//! error.
 //!
 //! A section that moved to another set is followed at once and without the retry budget, but only on knowledge that is
 //! strictly newer than what sent the request: a call cannot circle between two nodes with old routes.
@@ -32,6 +33,10 @@ pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
 /// The longest backoff unless a server requests a longer one: short against a change of owner.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
+
+/// The least time that an attempt has: with less, its outcome would be an exceeded deadline, which hides the refusal that
+/// the call has, and leaves open whether the attempt applied.
+pub(crate) const LEAST_ATTEMPT: Duration = Duration::from_millis(20);
 
 /// Most refusals of one call that it follows to another set at once: more moves than a section makes during a call.
 pub(crate) const MAX_FOLLOWED: u32 = 8;
@@ -368,7 +373,7 @@ impl<'a> Attempts<'a> {
     pub(crate) async fn pause(&self, at_least: Option<Duration>, at_once: bool) -> bool {
         let wait = if at_once { Duration::ZERO } else { backoff(self.made, at_least, fastrand::f64()) };
         let now = Instant::now();
-        if now + wait >= self.deadline || !self.spend(now) {
+        if now + wait + LEAST_ATTEMPT >= self.deadline || !self.spend(now) {
             return false;
         }
         tokio::time::sleep(wait).await;

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::arbiter::{Departure, PlannedHandover, Stranded};
-use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, RouteVersion, SectionId, SetId};
+use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, SectionId, SetId};
 use crate::layout;
 use crate::limits;
 use crate::state::{
@@ -150,10 +150,9 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub struct Coordinator {
     moves: BTreeMap<SectionId, Move>,
+    /// The unconfirmed tombstones: as many as [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed)
+    /// counts, or the records are read again.
     sent: BTreeMap<SectionId, Sent>,
-    /// The records were read for tombstones up to this version, and all of them at this time: a fence can make one
-    /// unconfirmed again without another version.
-    read: (RouteVersion, Option<Duration>),
     buckets: BTreeMap<MigrationId, Bucket>,
     /// When the end of a migration is sent again.
     ends: BTreeMap<MigrationId, Duration>,
@@ -304,14 +303,14 @@ impl Coordinator {
     /// Sends every tombstone that is not confirmed, whichever migration it is of.
     fn send_tombstones(&mut self, state: &State, own: SetId, now: Duration, effects: &mut Vec<Effect>) {
         let layout = &state.set.as_ref().expect("it is defined").layout;
-        let whole = self.read.1.is_none_or(|at| now - at >= SEND_AGAIN);
-        let since = if whole { RouteVersion(0) } else { self.read.0 };
-        for (section, record) in state.sections.changed(since) {
-            if let SectionRecord::Departed(Tombstone { epoch, by, arrived: false, .. }) = *record {
-                self.sent.entry(section).or_insert(Sent { epoch, migration: by, since: now, again: now });
+        // What is kept is among them: see `observe`.
+        if self.sent.len() != state.sections.unconfirmed() as usize {
+            for (section, record) in state.sections.known() {
+                if let SectionRecord::Departed(Tombstone { epoch, by, arrived: false, .. }) = *record {
+                    self.sent.entry(section).or_insert(Sent { epoch, migration: by, since: now, again: now });
+                }
             }
         }
-        self.read = (state.route_version, if whole { Some(now) } else { self.read.1 });
         let mut batches: BTreeMap<_, Vec<Arriving>> = BTreeMap::new();
         for (section, sent) in &mut self.sent {
             let section = *section;

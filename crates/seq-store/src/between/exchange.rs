@@ -15,7 +15,8 @@ use tonic::Status;
 
 use super::Between;
 
-/// Interval of the exchange with each set: a section that moved is found by way of its former set meanwhile.
+/// Interval of the exchange with each set: a section that moved is found by way of its former set meanwhile. Also how long
+/// an exchange may take: a set that does not respond delays the next round with the others by no more.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// How far the claims of each set are merged: a version of its routes, in its lineage.
@@ -27,9 +28,11 @@ pub(crate) async fn run(between: Between) {
     loop {
         if between.replicated.raft().is_leader() {
             let others: Vec<SetId> = between.replicated.read(|state| state.sets.keys().copied().collect());
-            let round = others.iter().map(|set| exchange(&between, *set, merged.get(set).copied()));
-            for (set, outcome) in others.iter().zip(join_all(round).await) {
-                match outcome {
+            let one = |set: &SetId| tokio::time::timeout(INTERVAL, exchange(&between, *set, merged.get(set).copied()));
+            let round = join_all(others.iter().map(one)).await;
+            for (set, outcome) in others.iter().zip(round) {
+                let late = |_| Err(Status::deadline_exceeded(format!("no response within {INTERVAL:?}")));
+                match outcome.unwrap_or_else(late) {
                     Ok(known) => _ = merged.insert(*set, known),
                     Err(status) => tracing::debug!(set = set.0, status = status.message(), "no exchange with a set"),
                 }
