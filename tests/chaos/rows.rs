@@ -252,6 +252,13 @@ pub(crate) const ROWS: &[Row] = &[
         sets::faults,
         "sections migrate to another set and back while leaders or allocators are killed, or the sets are cut off",
     ),
+    row(
+        "sets_matrix",
+        Tier::Full,
+        CUTS,
+        sets::matrix::matrix,
+        "each step of a migration is held while a leader, the allocators or the CLI are killed, or the sets are cut off",
+    ),
     row("set_lost", Tier::Short, NET, sets::set_lost, "all processes of one set of two are killed, and started again"),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(

@@ -12,6 +12,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod directory;
 mod measure;
 mod memory;
 mod owner_changes;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     let mut report = Report::new(PathBuf::from(dir));
     // Memory first: memory freed by other scenarios does not always return to the system.
     let written = memory::scenario(scale, &mut report)
+        .and_then(|()| directory::scenario(scale, &mut report))
         .and_then(|()| scenarios::uids(scale, &mut report))
         .and_then(|()| scenarios::sections(scale, &mut report))
         .and_then(|()| scenarios::allocators(scale, &mut report))

@@ -85,7 +85,7 @@ pub(crate) fn touch(sections: &[Section]) {
     }
 }
 
-fn resident_bytes() -> usize {
+pub(crate) fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of resident memory");
     let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");

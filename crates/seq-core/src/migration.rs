@@ -49,10 +49,10 @@ pub const SEND_AGAIN: Duration = Duration::from_millis(200);
 pub const STALLED_AFTER: Duration = Duration::from_secs(2);
 
 /// After so long without a pause above the limit, a rate that was halved is doubled again.
-pub const RECOVERS_AFTER: Duration = Duration::from_secs(10);
+pub const RECOVERS_AFTER: Duration = Duration::from_secs(3);
 
-/// Most halvings of a rate: a thousandth of it.
-const MAX_HALVINGS: u32 = 10;
+/// Most halvings of a rate: a sixteenth of it. A pause that is still too long has another cause.
+const MAX_HALVINGS: u32 = 4;
 
 /// What the other set named for a section when it was armed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,7 +294,9 @@ impl Coordinator {
             self.arrived.push((sent.migration, now - sent.since));
             let limit = state.migrations.get(&sent.migration).map(|migration| migration.pace.max_pause);
             let bucket = self.buckets.entry(sent.migration).or_default();
-            if limit.is_some_and(|limit| now - sent.since > limit) {
+            // One that departed before the last change says nothing of the changed rate: a set that was cut off for a while
+            // confirms many late ones at once.
+            if limit.is_some_and(|limit| now - sent.since > limit) && sent.since >= bucket.changed {
                 (bucket.halvings, bucket.changed) = ((bucket.halvings + 1).min(MAX_HALVINGS), now);
             }
         }

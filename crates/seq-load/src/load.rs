@@ -43,6 +43,8 @@ pub struct Plan {
     pub first_uid: u64,
     /// Number of uids, 1 or above.
     pub uids: u32,
+    /// Distance between two uids, 1 or above.
+    pub uid_stride: u64,
     /// Distribution of the calls over the uids.
     pub distribution: Distribution,
     /// Seed of the distribution.
@@ -51,6 +53,14 @@ pub struct Plan {
     pub check: bool,
     /// Whether a missing number is a violation.
     pub seamless: bool,
+}
+
+impl Plan {
+    /// The uid of a user.
+    #[must_use]
+    pub fn uid(&self, user: User) -> u64 {
+        self.first_uid + u64::from(user.0) * self.uid_stride
+    }
 }
 
 /// When the measured part ends.
@@ -190,7 +200,7 @@ impl<L: Transport> Load<L> {
             users.clear();
             users.extend((0..round.calls * batch).map(|_| sampler.sample()));
             requested.clear();
-            requested.extend(users.iter().map(|user: &User| self.plan.first_uid + u64::from(user.0)));
+            requested.extend(users.iter().map(|user| self.plan.uid(*user)));
             replies.clear();
             let sent = self.began.elapsed();
             if let Some(checker) = &mut self.state.borrow_mut().checker {
@@ -331,6 +341,7 @@ mod tests {
         rate: None,
         first_uid: 10,
         uids: 50,
+        uid_stride: 1,
         distribution: Distribution::Uniform,
         seed: 1,
         check: true,

@@ -133,6 +133,9 @@ pub(crate) struct BenchArgs {
     /// Number of uids.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     uids: u32,
+    /// Distance between two uids: with the size of a section, one uid in each section.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    uid_stride: u64,
     /// Distribution of the calls over the uids.
     #[arg(long, value_enum, default_value_t = DistributionArg::Uniform)]
     distribution: DistributionArg,
@@ -181,8 +184,14 @@ impl BenchArgs {
         let shares_connections = !matches!(self.endpoint, EndpointArg::Resp | EndpointArg::Json);
         let problem = if (self.check || self.seamless) && self.uids > MAX_WATCHED {
             format!("--check covers at most {} uids", grouped(MAX_WATCHED.into()))
-        } else if self.first_uid.checked_add(u64::from(self.uids)).is_none() {
-            format!("--first-uid {} leaves no room for {} uids", self.first_uid, self.uids)
+        } else if self
+            .uid_stride
+            .checked_mul(self.uids.into())
+            .and_then(|all| self.first_uid.checked_add(all))
+            .is_none()
+        {
+            let Self { first_uid, uids, uid_stride, .. } = self;
+            format!("--first-uid {first_uid} leaves no room for {uids} uids, one in {uid_stride}")
         } else if self.batch > 1 && matches!(self.endpoint, EndpointArg::Grpc | EndpointArg::Resp) {
             "--batch needs an endpoint with calls for many uids: sdk, many, stream or json".to_owned()
         } else if self.no_coalescing && self.endpoint != EndpointArg::Sdk {
@@ -211,6 +220,7 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         rate: args.rate,
         first_uid: args.first_uid,
         uids: args.uids,
+        uid_stride: args.uid_stride,
         distribution: args.distribution.into(),
         seed: args.seed,
         check: args.check || args.seamless,

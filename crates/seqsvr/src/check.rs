@@ -89,6 +89,7 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
         rate: Some(rate.into()),
         first_uid: args.first_uid,
         uids: UIDS,
+        uid_stride: 1,
         distribution: Distribution::Uniform,
         seed: 1,
         check: true,

@@ -12,6 +12,8 @@ use crate::machine::{eventually, pause};
 use crate::node::Node;
 use crate::scene::Scene;
 
+pub(super) mod matrix;
+
 /// Two sets; all sections begin in the first one.
 const TWO_SETS: Shape = Shape { sections: 24, two_sets: true, allocs: 2, ..Shape::USUAL };
 
@@ -30,6 +32,15 @@ enum Way {
     Back,
 }
 
+impl Way {
+    fn reversed(self) -> Way {
+        match self {
+            Way::Out => Way::Back,
+            Way::Back => Way::Out,
+        }
+    }
+}
+
 pub(super) fn split_and_merge() {
     let scene = Scene::start(TWO_SETS);
     scene.load.seamless();
@@ -38,13 +49,13 @@ pub(super) fn split_and_merge() {
     // Paused, resumed, and rolled back half-way.
     let first = start(cluster, Way::Out, SPLIT, RATE);
     wait(cluster, Way::Out, first, "three sections departed", |status| status.departed >= 3);
-    pace(cluster, first, true);
+    pace(cluster, &cluster.stores, first, true);
     let paused = wait(cluster, Way::Out, first, "nothing is under way", |status| status.in_flight == 0);
     pause(Duration::from_millis(500));
     let later = status(cluster, Way::Out, first).expect("it began");
     assert_eq!(later.departed, paused.departed, "a section departed while the migration was paused");
     assert!(later.departed < SPLIT.len() as u32, "it was paused half-way");
-    pace(cluster, first, false);
+    pace(cluster, &cluster.stores, first, false);
     wait(cluster, Way::Out, first, "half of them departed", |status| status.departed >= 8);
     admin(&cluster.stores, cluster, async |mut client: Admin| {
         client.rollback_migration(v1::RollbackMigrationRequest { id: first }).await
@@ -179,9 +190,17 @@ fn recover(cluster: &mut Cluster) {
 
 /// Starts a migration of sections as its plan states it; its id.
 fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32) -> u64 {
+    start_at(cluster, way, sections, v1::MigrationPace { rate, max_pause_ms: 1_000, paused: false })
+}
+
+/// Starts a migration of which nothing departs until it is resumed.
+fn start_paused(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>) -> u64 {
+    start_at(cluster, way, sections, v1::MigrationPace { rate: 200, max_pause_ms: 1_000, paused: true })
+}
+
+fn start_at(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, pace: v1::MigrationPace) -> u64 {
     let runs = vec![v1::SectionRange { first_section: sections.start, sections: sections.len() as u32 }];
     let to = if way == Way::Out { OTHER_SET } else { SET };
-    let pace = v1::MigrationPace { rate, max_pause_ms: 1_000, paused: false };
     let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all: false, pace: Some(pace) };
     let plan =
         admin(stores(cluster, way), cluster, async |mut client: Admin| client.plan_migration(request.clone()).await);
@@ -192,9 +211,9 @@ fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32)
     started.migration.expect("it began").id
 }
 
-fn pace(cluster: &Cluster, id: u64, paused: bool) {
+fn pace(cluster: &Cluster, stores: &[Node], id: u64, paused: bool) {
     let pace = v1::MigrationPace { rate: 0, max_pause_ms: 0, paused };
-    admin(&cluster.stores, cluster, async |mut client: Admin| {
+    admin(stores, cluster, async |mut client: Admin| {
         client.set_pace(v1::SetPaceRequest { id, pace: Some(pace) }).await
     });
 }

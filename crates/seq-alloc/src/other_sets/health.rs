@@ -1,17 +1,17 @@
 //! Whether another set responds: pure, on any clock that never goes back.
 //!
 //! A set is unknown before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes without
-//! one: a process that stood still for a moment misses one of them. While it is down a round is due every [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. While it is up
-//! and requests are under way, a round is due when nothing was received for [`SILENCE`]: requests may wait at the other
-//! set for long, a probe never does.
+//! one: a process that stood still for a moment misses one of them. While it is down a round is due every
+//! [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. While it is up and requests are under way, a
+//! round is due when nothing was received for [`SILENCE`]: requests may wait at the other set for long, a probe never does.
 
 use std::time::Duration;
 
 /// How long a set with requests under way may send nothing before it is probed.
 const SILENCE: Duration = Duration::from_millis(60);
 
-/// How long a round of probes may take: [`ROUNDS`] of them after [`SILENCE`], and some time for tasks to wake, and a call of
-/// a set that stops responding has its response within 250 ms.
+/// How long a round of probes may take: [`ROUNDS`] of them after [`SILENCE`], and some time for tasks to wake, and a call
+/// of a set that stops responding has its response within 250 ms.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
 
 /// Rounds of probes in a row without a response after which a set is down.

@@ -66,7 +66,7 @@ impl Report {
         let cpu = spent.map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.all_numbers as f64);
         let seconds = outcome.took.as_secs_f64();
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
-        let uid = |user: seq_order::User| Uid(plan.first_uid + u64::from(user.0));
+        let uid = |user: seq_order::User| Uid(plan.uid(user));
         Report {
             endpoint,
             concurrency: plan.concurrency,

@@ -1,0 +1,302 @@
+//! Each step of a migration with each victim: the step is held, the victim is killed or cut off, the step is released, and
+//! the victim comes back later.
+//!
+//! The sections go to and fro: a cell begins in the set where the one before left them.
+
+use std::fmt::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use seq_proto::v1::{self, MigrationPhase};
+
+use super::{Admin, TWO_SETS, Way, admin, complete, is_in, pace, sections_of, start_paused, stores, wait};
+use crate::cluster::Cluster;
+use crate::machine::{eventually, pause};
+use crate::net::Host;
+use crate::node::Node;
+use crate::scene::Scene;
+
+/// The sections of a cell's migration.
+const SECTIONS: std::ops::Range<u32> = 8..12;
+
+/// How long a victim stays down after the step is released: longer than an election, and than a lease.
+const DOWN: Duration = Duration::from_secs(4);
+
+/// How long a step is held beyond what can be seen of it: a message between two nodes has arrived.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// A step of a migration that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The source's leader sends `Arm`, and the target does not receive it.
+    Arm,
+    /// The owner is to hand the section over, and does not know.
+    Plan,
+    /// The owner offers the section, and the next owner does not respond.
+    Offer,
+    /// The section is staged; its `Depart` does not reach the source's store.
+    Depart,
+    /// The tombstone is committed; `Arrive` does not reach the target.
+    Arrive,
+    /// The arrival is committed; the next owner does not learn of it.
+    Grant,
+    /// The arrival is committed; the source's leader gets no response.
+    Note,
+    /// The completion is committed; the target does not receive it.
+    Complete,
+    /// The rollback is committed; the target does not receive it.
+    Rollback,
+    /// The sections return; their owner there does not respond.
+    Return,
+}
+
+const STEPS: [Step; 10] = [
+    Step::Arm,
+    Step::Plan,
+    Step::Offer,
+    Step::Depart,
+    Step::Arrive,
+    Step::Grant,
+    Step::Note,
+    Step::Complete,
+    Step::Rollback,
+    Step::Return,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    SourceLeader,
+    TargetLeader,
+    SourceAllocs,
+    TargetAllocs,
+    Network,
+    Cli,
+}
+
+const VICTIMS: [Victim; 6] = [
+    Victim::SourceLeader,
+    Victim::TargetLeader,
+    Victim::SourceAllocs,
+    Victim::TargetAllocs,
+    Victim::Network,
+    Victim::Cli,
+];
+
+/// How a cell ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Completed,
+    RolledBack,
+}
+
+pub(in crate::rows) fn matrix() {
+    let mut scene = Scene::start(TWO_SETS);
+    let mut way = Way::Out;
+    let mut table = format!("{:>9}", "");
+    VICTIMS.iter().for_each(|victim| write!(table, "  {:>18}", format!("{victim:?}")).unwrap());
+    for (row, step) in STEPS.into_iter().enumerate() {
+        write!(table, "\n{:>9}", format!("{step:?}")).unwrap();
+        for (column, victim) in VICTIMS.into_iter().enumerate() {
+            let began = Instant::now();
+            let ending = match step {
+                Step::Complete => Ending::Completed,
+                Step::Rollback | Step::Return => Ending::RolledBack,
+                _ if (row + column).is_multiple_of(2) => Ending::Completed,
+                _ => Ending::RolledBack,
+            };
+            cell(&mut scene.cluster, way, step, victim, ending);
+            scene.load.wait_served();
+            scene.load.report().assert_order();
+            let took = format!("{ending:?} {:.1} s", began.elapsed().as_secs_f64());
+            println!("  {step:?}, {victim:?}: {took}");
+            write!(table, "  {took:>18}").unwrap();
+            if ending == Ending::Completed {
+                way = way.reversed();
+            }
+        }
+    }
+    println!("{table}");
+    scene.end("each step with each victim");
+}
+
+/// One migration: all of its sections are in one set at the end.
+fn cell(cluster: &mut Cluster, way: Way, step: Step, victim: Victim, ending: Ending) {
+    let all = |way: Way, cluster: &Cluster| sections_of(cluster, stores(cluster, way));
+    let before = (all(way, cluster), all(way.reversed(), cluster));
+    let id = start_paused(cluster, way, SECTIONS);
+    let mut cli = (victim == Victim::Cli).then(|| watch(cluster, way, id));
+    hold(cluster, way, step, id);
+    if let Some(cli) = &mut cli {
+        cli.kill().unwrap();
+        cli.wait().unwrap();
+    }
+    strike(cluster, way, victim);
+    pause(DOWN);
+    recover(cluster);
+    if ending == Ending::RolledBack {
+        if !matches!(step, Step::Rollback | Step::Return) {
+            rollback(cluster, way, id);
+        }
+        wait(cluster, way, id, "all of them returned", is_in(MigrationPhase::RolledBack));
+        eventually("the sections are where they were", || {
+            ((all(way, cluster), all(way.reversed(), cluster)) == before).then_some(())
+        });
+    } else {
+        if step != Step::Complete {
+            wait(cluster, way, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+            complete(cluster, way, id);
+        }
+        wait(cluster, way, id, "it is complete", is_in(MigrationPhase::Completed));
+        let moved = SECTIONS.len();
+        let after = (before.0 - moved, before.1 + moved);
+        assert_eq!((all(way, cluster), all(way.reversed(), cluster)), after, "the sections are in the other set");
+    }
+}
+
+/// Brings a paused migration to a step, and leaves it there.
+fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
+    let resume = || pace(cluster, stores(cluster, way), id, false);
+    let in_flight = || {
+        wait(cluster, way, id, "sections are under way", |status| status.in_flight > 0 || status.departed > 0);
+        pause(SETTLED);
+    };
+    let departed = || _ = wait(cluster, way, id, "sections departed", |status| status.departed > 0);
+    let arrived = || _ = wait(cluster, way, id, "sections arrived", is_in(MigrationPhase::Arrived));
+    let (source, target) = (allocs(cluster, way), allocs(cluster, way.reversed()));
+    match step {
+        Step::Arm => {
+            cut_stores(cluster);
+            resume();
+            pause(SETTLED);
+        }
+        Step::Plan => {
+            source.iter().for_each(Node::freeze);
+            resume();
+            in_flight();
+        }
+        Step::Offer => {
+            target.iter().for_each(Node::freeze);
+            resume();
+            in_flight();
+        }
+        Step::Depart => {
+            target.iter().for_each(Node::freeze);
+            resume();
+            in_flight();
+            for (alloc, store) in pairs(&hosts(source), &hosts(stores(cluster, way))) {
+                cluster.net.cut(alloc, store);
+            }
+            target.iter().for_each(Node::thaw);
+            pause(SETTLED);
+        }
+        Step::Arrive | Step::Grant => {
+            target.iter().for_each(Node::freeze);
+            resume();
+            in_flight();
+            cut_stores(cluster);
+            target.iter().for_each(Node::thaw);
+            departed();
+            if step == Step::Grant {
+                target.iter().for_each(Node::freeze);
+                cluster.net.heal();
+                wait(cluster, way, id, "a section arrived", |status| status.arrived > 0);
+            }
+        }
+        Step::Note => {
+            let before = sections_of(cluster, stores(cluster, way.reversed()));
+            target.iter().for_each(Node::freeze);
+            resume();
+            in_flight();
+            for (from, to) in pairs(&hosts(stores(cluster, way.reversed())), &hosts(stores(cluster, way))) {
+                cluster.net.drop_packets(from, to);
+            }
+            target.iter().for_each(Node::thaw);
+            eventually("the target has a section", || {
+                (sections_of(cluster, stores(cluster, way.reversed())) > before).then_some(())
+            });
+        }
+        Step::Complete => {
+            resume();
+            arrived();
+            cut_stores(cluster);
+            admin(stores(cluster, way), cluster, async |mut client: Admin| {
+                client.complete_migration(v1::CompleteMigrationRequest { id }).await
+            });
+        }
+        Step::Rollback => {
+            resume();
+            arrived();
+            cut_stores(cluster);
+            rollback(cluster, way, id);
+        }
+        Step::Return => {
+            resume();
+            arrived();
+            source.iter().for_each(Node::freeze);
+            rollback(cluster, way, id);
+            pause(SETTLED);
+        }
+    }
+}
+
+/// Kills or cuts off the victim, and releases everything else.
+fn strike(cluster: &mut Cluster, way: Way, victim: Victim) {
+    let side = if matches!(victim, Victim::SourceLeader | Victim::SourceAllocs) { way } else { way.reversed() };
+    match victim {
+        Victim::SourceLeader | Victim::TargetLeader => {
+            let leader = eventually("a store leads", || cluster.leader_of(stores(cluster, side)));
+            let stores = if side == Way::Out { &mut cluster.stores } else { &mut cluster.other.stores };
+            stores[leader].kill();
+        }
+        Victim::SourceAllocs | Victim::TargetAllocs => {
+            let allocs = if side == Way::Out { &mut cluster.allocs } else { &mut cluster.other.allocs };
+            allocs.iter_mut().for_each(Node::kill);
+        }
+        Victim::Network | Victim::Cli => {}
+    }
+    cluster.net.heal();
+    if victim == Victim::Network {
+        let of = |way: Way| [hosts(stores(cluster, way)), hosts(allocs(cluster, way))].concat();
+        pairs(&of(Way::Out), &of(Way::Back)).for_each(|(one, other)| cluster.net.cut(one, other));
+    }
+    cluster.allocs.iter_mut().chain(&mut cluster.other.allocs).filter_map(running).for_each(|node| node.thaw());
+}
+
+fn running(node: &mut Node) -> Option<&mut Node> {
+    node.is_running().then_some(node)
+}
+
+fn recover(cluster: &mut Cluster) {
+    super::recover(cluster);
+}
+
+fn rollback(cluster: &Cluster, way: Way, id: u64) {
+    admin(stores(cluster, way), cluster, async |mut client: Admin| {
+        client.rollback_migration(v1::RollbackMigrationRequest { id }).await
+    });
+}
+
+/// The CLI that watches a migration.
+fn watch(cluster: &Cluster, way: Way, id: u64) -> Child {
+    let addr = format!("http://{}", stores(cluster, way)[0].addr);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
+    command.args(["migration", "watch", &id.to_string(), "--addr", &addr]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn allocs(cluster: &Cluster, way: Way) -> &[Node] {
+    if way == Way::Out { &cluster.allocs } else { &cluster.other.allocs }
+}
+
+fn cut_stores(cluster: &Cluster) {
+    let (one, other) = (hosts(&cluster.stores), hosts(&cluster.other.stores));
+    pairs(&one, &other).for_each(|(one, other)| cluster.net.cut(one, other));
+}
+
+fn hosts(nodes: &[Node]) -> Vec<Host> {
+    nodes.iter().map(|node| node.host.clone()).collect()
+}
+
+fn pairs<'a>(ones: &'a [Host], others: &'a [Host]) -> impl Iterator<Item = (&'a Host, &'a Host)> {
+    ones.iter().flat_map(move |one| others.iter().map(move |other| (one, other)))
+}

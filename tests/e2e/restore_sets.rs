@@ -1,0 +1,95 @@
+//! A set of two is restored from a backup made before a split, and from one made before a merge, while a process of before
+//! still runs: the other set says what has happened since, and every later number is above every one before.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cluster::{Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::two_sets::{STORES, SetServers, TwoSets};
+
+/// Uids of sections that stay in the first set, and of those that migrate.
+const UIDS: [u64; 4] = [7, 4_999_999, 5_000_000, 9_999_999];
+
+/// The next number of each uid, once all are served; by way of each set in turn.
+fn next(sets: &TwoSets) -> BTreeMap<u64, u64> {
+    let next = |uid: u64, port: u16| {
+        let args = ["next", &uid.to_string(), "--addr", &sets.addr(port), "--deadline-ms", "2000", "-o", "json"];
+        let output = seqsvr(&args);
+        let response: Option<Value> = output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap());
+        response.map(|response| digits(&response["items"][0]["value"]))
+    };
+    let pairs = UIDS.into_iter().zip([7401, 7421].into_iter().cycle());
+    pairs.map(|(uid, port)| (uid, eventually("a number is allocated", || next(uid, port)))).collect()
+}
+
+/// Takes so many numbers of each uid that their ceilings are raised.
+fn advance(sets: &TwoSets) {
+    for uid in UIDS {
+        let args = ["next", &uid.to_string(), "--count", "1000000", "--addr", &sets.addr(7400)];
+        assert!(seqsvr(&args).status.success());
+    }
+}
+
+fn assert_above(numbers: &BTreeMap<u64, u64>, before: &BTreeMap<u64, u64>) {
+    for (uid, number) in numbers {
+        assert!(number > &before[uid], "{number} of uid {uid} after {}", before[uid]);
+    }
+}
+
+fn backup(sets: &TwoSets, name: &str) -> String {
+    let out = sets.place.path(name).display().to_string();
+    seqsvr_json(&["backup", "create", "--set", &sets.file("a").display().to_string(), "--out", &out]);
+    out
+}
+
+/// Restores the first set; its first allocator goes on as a process of before.
+fn restore(sets: &TwoSets, a: &mut SetServers, (backup, dirs, nth): (&str, &str, &str)) {
+    a.stores.iter_mut().for_each(Server::kill);
+    a.allocs[1].kill();
+    for id in STORES {
+        let (file, data, id) = (sets.file("a").display().to_string(), sets.data(dirs, id), id.to_string());
+        let args = ["restore", "--from", backup, "--set", &file, "--id", &id, "--data", &data, "--nth", nth];
+        seqsvr_json(&args);
+    }
+    a.stores = sets.stores("a", dirs);
+    a.allocs[1] = sets.alloc("a", "a2");
+}
+
+#[test]
+fn a_set_is_restored_from_before_a_split_and_from_before_a_merge() {
+    let sets = TwoSets::new(10_000_000);
+    let [mut a, _b] = sets.start();
+    next(&sets);
+    let before_split = backup(&sets, "before-split.backup");
+    advance(&sets);
+    sets.run(&["set", "split", "im-a", "--at", "5_000_000", "--into", "im-b", "--yes", "--wait"]);
+    let id = sets.run(&["migration", "list"])["items"][0]["id"].as_str().unwrap().to_owned();
+    sets.run(&["migration", "complete", &id, "--yes"]);
+    advance(&sets);
+    let highest = next(&sets);
+
+    // The backup has all sections in the first set; the other one says that half of them are its own.
+    restore(&sets, &mut a, (&before_split, "restored", "1"));
+    let numbers = next(&sets);
+    assert_above(&numbers, &highest);
+    assert_eq!((sets.sections("im-a"), sets.sections("im-b")), (50, 50));
+    sets.wait_known();
+
+    // The backup has half of the sections in the other set; that one says that it has handed them over since.
+    let before_merge = backup(&sets, "before-merge.backup");
+    let merge = ["set", "merge", "im-b", "--into", "im-a", "--keep-open", "--yes", "--timeout-s", "120"];
+    let merged = seqsvr(&[&merge[..], &["--addr", &sets.addr(7321)]].concat());
+    assert!(merged.status.success(), "{}", String::from_utf8_lossy(&merged.stderr));
+    assert_eq!((sets.sections("im-a"), sets.sections("im-b")), (100, 0));
+    advance(&sets);
+    let highest = next(&sets);
+    restore(&sets, &mut a, (&before_merge, "restored-again", "1"));
+    let numbers = next(&sets);
+    assert_above(&numbers, &highest);
+    eventually("all sections are in the first set again", || (sets.sections("im-a") == 100).then_some(()));
+    assert_above(&next(&sets), &numbers);
+
+    let over = a.allocs[0].log().matches("this incarnation is over").count();
+    assert_eq!(over, 2, "a1 serves again under a session of each new lineage alone");
+}

@@ -1,0 +1,116 @@
+//! Two sets of one cluster as real processes: three stores and two allocators each. All sections begin in the first one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+
+pub(crate) const STORES: [u64; 3] = [1, 2, 3];
+pub(crate) const ALLOCS: [&str; 2] = ["a1", "a2"];
+
+/// The gRPC ports of all allocators.
+pub(crate) const ALLOC_PORTS: [u16; 4] = [7400, 7401, 7420, 7421];
+
+/// The files of both sets, as `sets/two`, on an address of their own.
+pub(crate) struct TwoSets {
+    pub(crate) place: Place,
+}
+
+/// The processes of a set.
+pub(crate) struct SetServers {
+    pub(crate) stores: Vec<Server>,
+    pub(crate) allocs: Vec<Server>,
+}
+
+impl TwoSets {
+    /// The files of two sets of these uids; nothing runs yet.
+    pub(crate) fn new(uids: u64) -> TwoSets {
+        let place = Place::new();
+        fs::create_dir_all(place.path("sets/two")).unwrap();
+        for set in ["a", "b"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../sets/two/{set}.toml"));
+            let text = fs::read_to_string(path).unwrap().replace("127.0.0.1", &place.host.to_string());
+            let text = text.replace("0..10_000_000", &format!("0..{uids}"));
+            fs::write(place.path(&format!("sets/two/{set}.toml")), text).unwrap();
+        }
+        TwoSets { place }
+    }
+
+    /// Starts both sets, and waits until numbers are allocated.
+    pub(crate) fn start(&self) -> [SetServers; 2] {
+        let servers = ["a", "b"].map(|set| SetServers { stores: self.stores(set, set), allocs: self.allocs(set) });
+        eventually("the sets are defined", || {
+            let dir = self.place.path("sets/two").display().to_string();
+            seqsvr(&["set", "apply", &dir, "--yes"]).status.success().then_some(())
+        });
+        self.wait_known();
+        eventually("numbers are allocated", || {
+            seqsvr(&["next", "7", "--addr", &self.addr(7400)]).status.success().then_some(())
+        });
+        servers
+    }
+
+    /// Starts the stores of a set with directories of this name.
+    pub(crate) fn stores(&self, set: &str, dirs: &str) -> Vec<Server> {
+        let start = |id: u64| {
+            let (file, data, id) = (self.file(set).display().to_string(), self.data(dirs, id), id.to_string());
+            self.place.server(&format!("{dirs}-s{id}"), &["store", "--set", &file, "--id", &id, "--data", &data])
+        };
+        STORES.map(start).into()
+    }
+
+    /// Starts the allocators of a set.
+    pub(crate) fn allocs(&self, set: &str) -> Vec<Server> {
+        ALLOCS.map(|name| self.alloc(set, name)).into()
+    }
+
+    pub(crate) fn alloc(&self, set: &str, name: &str) -> Server {
+        let file = self.file(set).display().to_string();
+        self.place.server(&format!("{set}-{name}"), &["alloc", "--set", &file, "--name", name, "--cores", "1"])
+    }
+
+    pub(crate) fn file(&self, set: &str) -> PathBuf {
+        self.place.path(&format!("sets/two/{set}.toml"))
+    }
+
+    pub(crate) fn data(&self, dirs: &str, id: u64) -> String {
+        self.place.path(&format!("{dirs}-s{id}")).display().to_string()
+    }
+
+    pub(crate) fn addr(&self, port: u16) -> String {
+        format!("http://{}:{port}", self.place.host)
+    }
+
+    /// Waits until each set knows the allocators of the other one.
+    pub(crate) fn wait_known(&self) {
+        for port in [7301, 7321] {
+            eventually("the sets know each other", || {
+                let output = seqsvr(&["set", "list", "--addr", &self.addr(port), "-o", "json"]);
+                let list: Value = serde_json::from_slice(&output.stdout).ok()?;
+                let sets = list["items"].as_array()?;
+                (sets.len() == 2 && sets.iter().all(|set| set["allocs"].as_array().is_some_and(|list| list.len() == 2)))
+                    .then_some(())
+            });
+        }
+    }
+
+    /// Runs a command at the first set's store.
+    pub(crate) fn run(&self, args: &[&str]) -> Value {
+        seqsvr_json(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat())
+    }
+
+    /// Sections of a set, by the records of its own store.
+    pub(crate) fn sections(&self, set: &str) -> u64 {
+        let shown = seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);
+        shown["sections"].as_u64().unwrap()
+    }
+}
+
+impl SetServers {
+    /// Kills all processes of the set.
+    pub(crate) fn kill(&mut self) {
+        self.stores.iter_mut().chain(&mut self.allocs).for_each(Server::kill);
+    }
+}
