@@ -9,6 +9,7 @@ mod commands;
 mod connect_node;
 mod crash;
 mod dev;
+mod dev_sets;
 mod files;
 mod forwarding;
 mod http;

@@ -139,10 +139,13 @@ fn comparable(page: &str) -> String {
     };
     let mut lines = Vec::new();
     for line in page.lines().filter(is_kept) {
+        // Pauses are shown where a section has arrived that this leader saw depart.
+        let line = line.split("  pause p50").next().unwrap_or_default();
         let words = line.split_whitespace().map(|word| {
             let digits = word.bytes().filter(u8::is_ascii_digit).count();
             let is_measured = word.contains('.') && word.parse::<f64>().is_ok();
-            let is_id = digits >= 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit() || b"(),:`".contains(&byte));
+            let is_id = (digits >= 8 || word.len() == 16)
+                && word.bytes().all(|byte| byte.is_ascii_hexdigit() || b"(),:`".contains(&byte));
             if is_measured || is_id { "N" } else { word }
         });
         lines.push(words.collect::<Vec<_>>().join(" "));

@@ -101,6 +101,19 @@ impl TwoSets {
         seqsvr_json(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat())
     }
 
+    /// Runs a command at the first set's store to its end.
+    pub(crate) fn cli(&self, args: &[&str]) {
+        let output = seqsvr(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Splits the upper half of the users off, for good.
+    pub(crate) fn split_for_good(&self, at: &str) {
+        self.cli(&["set", "split", "im-a", "--at", at, "--into", "im-b", "--yes", "--wait"]);
+        let id = self.run(&["migration", "list"])["items"][0]["id"].as_str().unwrap().to_owned();
+        self.cli(&["migration", "complete", &id, "--yes"]);
+    }
+
     /// Sections of a set, by the records of its own store.
     pub(crate) fn sections(&self, set: &str) -> u64 {
         let shown = seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);

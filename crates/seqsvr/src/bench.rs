@@ -196,6 +196,9 @@ impl BenchArgs {
             "--batch needs an endpoint with calls for many uids: sdk, many, stream or json".to_owned()
         } else if self.no_coalescing && self.endpoint != EndpointArg::Sdk {
             "--no-coalescing is for --endpoint sdk: the others send each call separately".to_owned()
+        } else if is_resp && self.seamless {
+            "--seamless is not for --endpoint resp: its replies have no previous number; --check covers the order"
+                .to_owned()
         } else if !is_resp && (self.redis.is_some() || self.key_prefix.is_some()) {
             "--redis and --key-prefix are for --endpoint resp".to_owned()
         } else if !shares_connections && self.connections.is_some() {

@@ -94,26 +94,31 @@ async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
         nodes.rotate_left(turn * PROBED % count);
         nodes.truncate(PROBED);
     }
-    let mut probes: FuturesUnordered<_> = nodes.into_iter().map(|addr| probe(&set, addr)).collect();
-    let first = async {
+    let responded = first_response(&set, nodes).await;
+    set.on_probed(responded.is_some());
+    Ended::Round(set, responded)
+}
+
+/// The first of these nodes that responds in time.
+async fn first_response(set: &OtherSet, nodes: Vec<Arc<str>>) -> Option<Arc<str>> {
+    let mut probes: FuturesUnordered<_> = nodes.into_iter().map(|addr| probe(set, addr)).collect();
+    let mut first = std::pin::pin!(async {
         while let Some(responded) = probes.next().await {
             if responded.is_some() {
                 return responded;
             }
         }
         None
-    };
+    });
     let began = Instant::now();
-    let mut first = std::pin::pin!(first);
-    let mut responded = tokio::time::timeout(PROBE_TIMEOUT, &mut first).await;
-    if responded.is_err() {
-        // A timer that fires late is of a process that stood still: what has arrived meanwhile has as long to be read.
-        let late = began.elapsed().saturating_sub(PROBE_TIMEOUT);
-        responded = tokio::time::timeout(late.min(PROBE_TIMEOUT), first).await;
+    match tokio::time::timeout(PROBE_TIMEOUT, &mut first).await {
+        Ok(responded) => responded,
+        Err(_) => {
+            // A timer that fires late is of a process that stood still: what has arrived meanwhile has as long to be read.
+            let late = began.elapsed().saturating_sub(PROBE_TIMEOUT);
+            tokio::time::timeout(late.min(PROBE_TIMEOUT), first).await.unwrap_or(None)
+        }
     }
-    let responded = responded.unwrap_or(None);
-    set.on_probed(responded.is_some());
-    Ended::Round(set, responded)
 }
 
 /// The node, if it responds.

@@ -11,6 +11,10 @@ use crate::state::{Residence, State};
 /// draining node gets as many as it makes at a time.
 const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 
+/// Handovers to another set at a time: each one waits for two stores while its section is frozen, and more of them at once
+/// make each pause longer.
+const MAX_DEPARTURES: usize = 4;
+
 impl OwnershipUpdate {
     /// Reads from the applied state, from the arbiter's plan and from the coordinator's departures, what changed for an
     /// incarnation since a version of the routes: what it owns among the changed sections, the newer routes, and what it
@@ -36,7 +40,7 @@ impl OwnershipUpdate {
             let record = state.sections.resident(one.section);
             one.from == node && record.is_some_and(|record| record.epoch == one.epoch)
         };
-        let departures = departures.iter().filter(stands).take(MAX_OUTGOING);
+        let departures = departures.iter().filter(stands).take(MAX_DEPARTURES);
         let mut update = OwnershipUpdate {
             handovers: departures.chain(plan.handovers.iter().filter(stands).take(most)).cloned().collect(),
             no_other_candidate: plan.no_other_candidate.contains(&node),
