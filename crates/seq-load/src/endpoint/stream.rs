@@ -7,13 +7,16 @@ use seq_proto::v1;
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use super::grpc::listed;
 use super::{EndpointOptions, failed, refused_item};
 use crate::reply::Reply;
+
+/// Most messages of a round: as many as `bench --pipeline` takes.
+const MAX_ROUND: usize = 4_096;
 
 pub(crate) struct Transport {
     /// Drives the connection of `client`.
@@ -30,7 +33,7 @@ pub(crate) struct Transport {
 
 struct Open {
     /// At most the messages of a round are in it: the last round is complete.
-    messages: mpsc::UnboundedSender<v1::NextStreamRequest>,
+    messages: mpsc::Sender<v1::NextStreamRequest>,
     replies: Streaming<v1::NextStreamResponse>,
 }
 
@@ -56,7 +59,7 @@ impl Transport {
         let (send, messages) = match &self.open {
             Some(open) => (open.messages.clone(), None),
             None => {
-                let (send, messages) = mpsc::unbounded_channel();
+                let (send, messages) = mpsc::channel(MAX_ROUND);
                 (send, Some(messages))
             }
         };
@@ -64,10 +67,10 @@ impl Transport {
             let request = v1::NextManyRequest { uids: uids.to_vec(), ..v1::NextManyRequest::default() };
             let message = v1::NextStreamRequest { tag: self.tag, request: Some(request), timeout_ms, now_only: false };
             self.tag += 1;
-            send.send(message).map_err(|_| Status::unavailable("the stream has ended"))?;
+            send.try_send(message).map_err(|_| Status::unavailable("the stream has ended"))?;
         }
         if let Some(messages) = messages {
-            let replies = self.client.next_stream(UnboundedReceiverStream::new(messages)).await?.into_inner();
+            let replies = self.client.next_stream(ReceiverStream::new(messages)).await?.into_inner();
             self.open = Some(Open { messages: send, replies });
         }
         let open = self.open.as_mut().expect("it was opened");

@@ -161,7 +161,6 @@ fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
         pause(SETTLED);
     };
     let departed = || _ = wait(cluster, way, id, "sections departed", |status| status.departed > 0);
-    let arrived = || _ = wait(cluster, way, id, "sections arrived", is_in(MigrationPhase::Arrived));
     let (source, target) = (allocs(cluster, way), allocs(cluster, way.reversed()));
     match step {
         Step::Arm => {
@@ -215,28 +214,29 @@ fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
                 (sections_of(cluster, stores(cluster, way.reversed())) > before).then_some(())
             });
         }
-        Step::Complete => {
+        Step::Complete | Step::Rollback | Step::Return => {
             resume();
-            arrived();
-            cut_stores(cluster);
-            admin(stores(cluster, way), cluster, async |mut client: Admin| {
-                client.complete_migration(v1::CompleteMigrationRequest { id }).await
-            });
-        }
-        Step::Rollback => {
-            resume();
-            arrived();
-            cut_stores(cluster);
-            rollback(cluster, way, id);
-        }
-        Step::Return => {
-            resume();
-            arrived();
-            source.iter().for_each(Node::freeze);
-            rollback(cluster, way, id);
-            pause(SETTLED);
+            wait(cluster, way, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+            hold_end(cluster, way, step, id);
         }
     }
+}
+
+/// Has a migration end whose sections have all arrived, and holds that.
+fn hold_end(cluster: &Cluster, way: Way, step: Step, id: u64) {
+    if step == Step::Return {
+        allocs(cluster, way).iter().for_each(Node::freeze);
+    } else {
+        cut_stores(cluster);
+    }
+    if step == Step::Complete {
+        admin(stores(cluster, way), cluster, async |mut client: Admin| {
+            client.complete_migration(v1::CompleteMigrationRequest { id }).await
+        });
+    } else {
+        rollback(cluster, way, id);
+    }
+    pause(SETTLED);
 }
 
 /// Kills or cuts off the victim, and releases everything else.
