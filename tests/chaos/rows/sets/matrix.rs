@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use seq_proto::v1::{self, MigrationPhase};
 
-use super::{Admin, TWO_SETS, Way, admin, complete, is_in, pace, sections_of, start_paused, stores, wait};
+use super::{Admin, TWO_SETS, Way, admin, complete, is_in, pace, sections_of, start_paused, status, stores, wait};
 use crate::cluster::Cluster;
 use crate::machine::{eventually, pause};
 use crate::net::Host;
@@ -24,6 +24,12 @@ const DOWN: Duration = Duration::from_secs(4);
 
 /// How long a step is held beyond what can be seen of it: a message between two nodes has arrived.
 const SETTLED: Duration = Duration::from_millis(300);
+
+/// Longer than a section stays armed.
+const ARMED: Duration = Duration::from_secs(6);
+
+/// Interval of evaluating whether a step is held.
+const POLL: Duration = Duration::from_millis(100);
 
 /// A step of a migration that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +162,7 @@ fn cell(cluster: &mut Cluster, way: Way, step: Step, victim: Victim, ending: End
 /// Brings a paused migration to a step, and leaves it there.
 fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
     let resume = || pace(cluster, stores(cluster, way), id, false);
-    let in_flight = || {
-        wait(cluster, way, id, "sections are under way", |status| status.in_flight > 0 || status.departed > 0);
-        pause(SETTLED);
-    };
-    let departed = || _ = wait(cluster, way, id, "sections departed", |status| status.departed > 0);
+    let in_flight = || in_flight(cluster, way, id);
     let (source, target) = (allocs(cluster, way), allocs(cluster, way.reversed()));
     match step {
         Step::Arm => {
@@ -189,12 +191,13 @@ fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
             pause(SETTLED);
         }
         Step::Arrive | Step::Grant => {
-            target.iter().for_each(Node::freeze);
-            resume();
-            in_flight();
-            cut_stores(cluster);
-            target.iter().for_each(Node::thaw);
-            departed();
+            depart_into(
+                cluster,
+                way,
+                id,
+                || cut_stores(cluster),
+                || status(cluster, way, id).is_some_and(|status| status.departed > 0),
+            );
             if step == Step::Grant {
                 target.iter().for_each(Node::freeze);
                 cluster.net.heal();
@@ -202,17 +205,14 @@ fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
             }
         }
         Step::Note => {
-            let before = sections_of(cluster, stores(cluster, way.reversed()));
-            target.iter().for_each(Node::freeze);
-            resume();
-            in_flight();
-            for (from, to) in pairs(&hosts(stores(cluster, way.reversed())), &hosts(stores(cluster, way))) {
-                cluster.net.drop_packets(from, to);
-            }
-            target.iter().for_each(Node::thaw);
-            eventually("the target has a section", || {
-                (sections_of(cluster, stores(cluster, way.reversed())) > before).then_some(())
-            });
+            let sections = || sections_of(cluster, stores(cluster, way.reversed()));
+            let before = sections();
+            let mute_target = || {
+                for (from, to) in pairs(&hosts(stores(cluster, way.reversed())), &hosts(stores(cluster, way))) {
+                    cluster.net.drop_packets(from, to);
+                }
+            };
+            depart_into(cluster, way, id, mute_target, || sections() > before);
         }
         Step::Complete | Step::Rollback | Step::Return => {
             resume();
@@ -220,6 +220,35 @@ fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
             hold_end(cluster, way, step, id);
         }
     }
+}
+
+/// Has sections depart while the links between the stores are cut, which they are once the sections are armed. What is
+/// armed ends after seconds: then it is done again.
+fn depart_into(cluster: &Cluster, way: Way, id: u64, cut: impl Fn(), is_held: impl Fn() -> bool) {
+    let target = allocs(cluster, way.reversed());
+    eventually("sections depart into the cut", || {
+        target.iter().for_each(Node::freeze);
+        pace(cluster, stores(cluster, way), id, false);
+        in_flight(cluster, way, id);
+        cut();
+        target.iter().for_each(Node::thaw);
+        let began = Instant::now();
+        while began.elapsed() < ARMED {
+            if is_held() {
+                return Some(());
+            }
+            pause(POLL);
+        }
+        cluster.net.heal();
+        pace(cluster, stores(cluster, way), id, true);
+        wait(cluster, way, id, "nothing is under way", |status| status.in_flight == 0);
+        None
+    });
+}
+
+fn in_flight(cluster: &Cluster, way: Way, id: u64) {
+    wait(cluster, way, id, "sections are under way", |status| status.in_flight > 0 || status.departed > 0);
+    pause(SETTLED);
 }
 
 /// Has a migration end whose sections have all arrived, and holds that.
