@@ -209,11 +209,15 @@ impl Coordinator {
         core::mem::take(&mut self.arrived)
     }
 
-    /// Sections of a migration that are armed, planned or on their way.
+    /// Sections that are armed, planned or on their way, by migration.
     #[must_use]
-    pub fn in_flight_of(&self, migration: MigrationId) -> usize {
-        let moving = self.moves.values().filter(|one| one.migration == migration).count();
-        moving + self.sent.values().filter(|one| one.migration == migration).count()
+    pub fn in_flight_by_migration(&self) -> BTreeMap<MigrationId, usize> {
+        let mut count = BTreeMap::new();
+        let moving = self.moves.values().map(|one| one.migration);
+        for migration in moving.chain(self.sent.values().map(|one| one.migration)) {
+            *count.entry(migration).or_default() += 1;
+        }
+        count
     }
 
     /// When to evaluate again although nothing was applied.
@@ -276,7 +280,9 @@ impl Coordinator {
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);
             let stands = state.sections.resident(*section).is_some_and(|record| record.epoch == one.epoch);
-            stands && now < one.until && open.is_some_and(|migration| !migration.pace.paused)
+            // A pause ends what is armed; what is planned may have begun at its owner and goes on, so that it is counted.
+            let goes_on = |migration: &Migration| !migration.pace.paused || one.planned.is_some();
+            stands && now < one.until && open.is_some_and(goes_on)
         });
         let departed = |section: SectionId, epoch: Epoch| match state.sections.get(section) {
             Some(SectionRecord::Departed(tombstone)) => tombstone.epoch == epoch && !tombstone.arrived,

@@ -29,7 +29,7 @@ use super::progress::{Observations, Progress};
 /// Least time between two evaluations: entries are applied far more often than sections move.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Interval of publishing progress.
+/// Interval of publishing progress while as many sections are in flight.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Departures that owners should make now, in order of section.
@@ -41,7 +41,8 @@ pub(crate) struct Migrations {
     departures: watch::Sender<Departures>,
     progress: watch::Sender<Arc<Progress>>,
     observed: BTreeMap<MigrationId, Observations>,
-    published: Option<Instant>,
+    /// When progress was published, and the sections in flight of each migration then.
+    published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
 }
 
 /// A request whose response arrived, or that failed.
@@ -214,15 +215,20 @@ impl Migrations {
             newer
         });
         let now = Instant::now();
-        if machine.is_some() && self.published.is_some_and(|at| now.duration_since(at) < PROGRESS_INTERVAL) {
+        let in_flight = machine.map(Coordinator::in_flight_by_migration).unwrap_or_default();
+        let stands = |(at, published): &(Instant, _)| now.duration_since(*at) < PROGRESS_INTERVAL && *published == in_flight;
+        if machine.is_some() && self.published.as_ref().is_some_and(stands) {
             return;
         }
-        self.published = Some(now);
+        for migration in in_flight.keys() {
+            self.observed.entry(*migration).or_default();
+        }
         let progress = self.observed.iter_mut().map(|(migration, observed)| {
-            let in_flight = machine.map_or(0, |machine| machine.in_flight_of(*migration));
+            let in_flight = in_flight.get(migration).copied().unwrap_or_default();
             (*migration, observed.progress(now, in_flight))
         });
         self.progress.send_replace(Arc::new(progress.collect()));
+        self.published = Some((now, in_flight));
     }
 }
 
