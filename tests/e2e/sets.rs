@@ -210,7 +210,7 @@ fn split_under_load(day: &mut Day) {
     let load = std::thread::scope(|scope| {
         let load = scope.spawn(|| {
             let addrs = addrs.iter().flat_map(|addr| ["--addr", addr]);
-            let args = ["bench", "--seamless", "--uids", "10000000", "--rate", "500", "--duration-s", "45"];
+            let args = ["bench", "--seamless", "--uids", "10000000", "--rate", "500", "--duration-s", "25"];
             let args: Vec<&str> = args.into_iter().chain(["--deadline-ms", "20000"]).chain(addrs).collect();
             seqsvr_json(&args)
         });

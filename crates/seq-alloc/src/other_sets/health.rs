@@ -2,8 +2,10 @@
 //!
 //! A set is unknown before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes without
 //! one: a process that stood still for a moment misses one of them. While it is down a round is due every
-//! [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. While it is up and requests are under way, a
-//! round is due when nothing was received for [`SILENCE`]: requests may wait at the other set for long, a probe never does.
+//! [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. For [`FALLEN`] after it was up, rounds follow each
+//! other and calls wait for [`RECOVERY`] before they are refused: machines stand still for longer than a set may be silent.
+//! While it is up and requests are under way, a round is due when nothing was received for [`SILENCE`]: requests may wait
+//! at the other set for long, a probe never does.
 
 use std::time::Duration;
 
@@ -22,6 +24,13 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Least interval of rounds while requests find nodes that cannot be reached: whether any other can is urgent.
 const URGENT_INTERVAL: Duration = Duration::from_millis(25);
+
+/// How long after it was up a set that is down is expected to respond again.
+pub(super) const FALLEN: Duration = Duration::from_secs(2);
+
+/// How long a call waits for a set that is expected to respond again: less than a set may be silent before it is down, so
+/// that no call has its response later than the first ones.
+pub(super) const RECOVERY: Duration = Duration::from_millis(160);
 
 /// How long a set without further calls is still watched: the loop is not woken for each call.
 pub(super) const IN_USE: Duration = Duration::from_secs(1);
@@ -55,6 +64,8 @@ pub(super) struct Observed {
     pub(super) unreachable: bool,
     /// Rounds in a row without a response.
     pub(super) missed: u32,
+    /// Whether it is down and was up in the last [`FALLEN`].
+    pub(super) fallen: bool,
 }
 
 /// When a round of probes is due.
@@ -79,6 +90,7 @@ impl Observed {
         let again = after(PROBE_INTERVAL);
         let at = match self.health {
             Health::Unknown => now,
+            Health::Down if self.fallen => after(URGENT_INTERVAL),
             Health::Down => again,
             Health::Up if self.missed > 0 => now,
             Health::Up if self.unreachable => after(URGENT_INTERVAL),
@@ -109,6 +121,7 @@ mod tests {
         stale: false,
         unreachable: false,
         missed: 0,
+        fallen: false,
     };
 
     #[test]
@@ -125,6 +138,7 @@ mod tests {
         assert!(matches!(down.due(ms(1_199)), Due::At(_)));
         assert_eq!(down.due(ms(1_200)), Due::Now);
         assert_eq!(down.due(ms(2_000)), Due::Idle);
+        assert_eq!(Observed { fallen: true, ..down }.due(ms(1_025)), Due::Now, "it is expected to respond again");
     }
 
     #[test]

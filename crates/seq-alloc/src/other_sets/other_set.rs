@@ -12,7 +12,7 @@ use seq_core::{SectionId, SetId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::health::{Due, Health, IN_USE, Observed, PROBE_TIMEOUT, ROUNDS};
+use super::health::{Due, FALLEN, Health, IN_USE, Observed, PROBE_TIMEOUT, RECOVERY, ROUNDS};
 use crate::peers::Peers;
 
 /// How long a call waits for the first probes of a set: as long as they take, and some time for tasks to wake.
@@ -46,6 +46,8 @@ pub(crate) struct OtherSet {
     unreachable: AtomicBool,
     /// Rounds of probes in a row without a response.
     missed: AtomicU32,
+    /// When it went from up to down last; `u64::MAX`: never.
+    fell: AtomicU64,
     health: watch::Sender<Health>,
     probe: Arc<Notify>,
 }
@@ -90,6 +92,7 @@ impl OtherSet {
             stale: AtomicBool::new(true),
             unreachable: AtomicBool::new(false),
             missed: AtomicU32::new(0),
+            fell: AtomicU64::new(u64::MAX),
             health: watch::Sender::new(Health::Unknown),
             probe,
         }
@@ -150,17 +153,26 @@ impl OtherSet {
         if in_flight { &self.in_flight } else { &self.pending }
     }
 
-    /// Whether a call can be sent there. Of a set that is unknown it waits for the first round of probes; while the set is
-    /// down it returns at once.
+    /// Whether a call can be sent there. It waits for the first rounds of probes of a set that is unknown, and for the next
+    /// ones of a set that was up just now; while the set is down for longer it returns at once.
     pub(crate) async fn responds(&self) -> bool {
-        if *self.health.borrow() == Health::Up {
-            return true;
-        }
         let mut health = self.health.subscribe();
-        let known = health.wait_for(|health| *health != Health::Unknown);
-        let known = tokio::time::timeout(FIRST_ROUNDS, known).await;
+        let current = *health.borrow_and_update();
+        let most = match current {
+            Health::Up => return true,
+            Health::Unknown => FIRST_ROUNDS,
+            Health::Down if self.has_fallen() => RECOVERY,
+            Health::Down => return false,
+        };
+        let changed = tokio::time::timeout(most, health.wait_for(|health| *health != current)).await;
         // The sender is in `self`.
-        matches!(known, Ok(Ok(health)) if *health == Health::Up)
+        matches!(changed, Ok(Ok(health)) if *health == Health::Up)
+    }
+
+    /// Whether it was up in the last [`FALLEN`], if it is down.
+    fn has_fallen(&self) -> bool {
+        let fell = self.fell.load(Relaxed);
+        fell != u64::MAX && self.now().saturating_sub(Duration::from_millis(fell)) < FALLEN
     }
 
     /// Completes when the set is down: a request under way gets no response. Cancel safe.
@@ -241,6 +253,7 @@ impl OtherSet {
             stale: self.stale.load(Relaxed),
             unreachable: self.unreachable.load(Relaxed),
             missed: self.missed.load(Relaxed),
+            fallen: self.has_fallen(),
         };
         observed.due(self.now())
     }
@@ -268,6 +281,9 @@ impl OtherSet {
             self.on_received();
         } else if self.missed.fetch_add(1, Relaxed) + 1 < ROUNDS {
             return;
+        }
+        if !responded && *self.health.borrow() == Health::Up {
+            self.fell.store(as_ms(self.now()), Relaxed);
         }
         let changed = self.health.send_if_modified(|current| std::mem::replace(current, health) != health);
         if changed {
