@@ -7,7 +7,7 @@ use seq_turmoil::seeds::{self, Outcome};
 use seq_turmoil::world::{Failure, Shape, World};
 
 /// Seeds of each random world in the gate: a minute of one core for all of them.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 10;
 
 /// How long faults are injected.
 const DISTURBED: Duration = Duration::from_secs(30);

@@ -13,6 +13,7 @@ use seq_core::{Epoch, Incarnation, Section, SectionId, Seq, SetId};
 
 use super::store::Request;
 use super::{Event, World, set_id};
+use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::{MS, SECOND};
 use crate::world::{STEP, TERMS};
@@ -92,6 +93,8 @@ pub(super) struct Process {
     raise: Option<Sent<(Session, Vec<Raise>)>>,
     commits: Vec<Sent<Handover>>,
     offers: BTreeMap<u64, (Handover, bool, u64)>,
+    /// A planted bug: the copy of each section that was staged last for an epoch.
+    staged: BTreeMap<(SectionId, Epoch), SectionCopy>,
 }
 
 impl World {
@@ -125,6 +128,7 @@ impl World {
             raise: None,
             commits: Vec::new(),
             offers: BTreeMap::new(),
+            staged: BTreeMap::new(),
         });
         self.after(0, Event::Tick(self.procs.len() - 1));
     }
@@ -329,6 +333,8 @@ impl World {
             TableEffect::Enter { section, epoch, ceiling, copy } => {
                 self.coverage.saw(if copy.is_some() { Situation::Copied } else { Situation::Failover });
                 let uids = super::SECTION_SIZE;
+                let stale = self.procs[p].staged.get(&(section, epoch)).cloned();
+                let copy = stale.or(copy);
                 let made = copy.as_ref().and_then(|copy| Section::handed_over(uids, copy, ceiling, STEP).ok());
                 let made = made.unwrap_or_else(|| Section::takeover(uids, ceiling, STEP));
                 self.procs[p].table.insert(section, Owned { epoch, section: made });
@@ -389,7 +395,12 @@ impl World {
     fn offer(&mut self, p: usize, offer: &HandoverOffer, step: Offer) -> bool {
         match step {
             Offer::Prepare => self.step(p, |owner, _| owner.on_prepare(offer)).is_ok(),
-            Offer::Stage(copy) => self.step(p, |owner, _| owner.on_stage(offer, copy)).is_ok(),
+            Offer::Stage(copy) => {
+                if self.bug == Some(Bug::SetsStaleCopy) && offer.from_set != SetId(0) {
+                    self.procs[p].staged.insert((offer.section, offer.epoch), copy.clone());
+                }
+                self.step(p, |owner, _| owner.on_stage(offer, copy)).is_ok()
+            }
             Offer::Activate => self.step(p, |owner, effects| owner.on_activate(offer, effects)).is_ok(),
         }
     }
@@ -416,7 +427,9 @@ impl World {
     fn commit_timed_out(&mut self, p: usize, at: usize) {
         let Sent { what, sent, .. } = self.procs[p].commits.remove(at);
         self.coverage.saw(Situation::CommitRepeated);
-        let taken = self.step(p, |owner, effects| owner.on_committed(&what, sent, Commit::Unknown, effects));
+        let thaws = self.bug == Some(Bug::SetsThawUnknown);
+        let commit = if thaws { Commit::Refused } else { Commit::Unknown };
+        let taken = self.step(p, |owner, effects| owner.on_committed(&what, sent, commit, effects));
         self.require_adopted(taken);
     }
 }

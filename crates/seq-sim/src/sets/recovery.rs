@@ -53,7 +53,8 @@ impl World {
                 self.send_to_set(1 - set, Between::Fence { lineage, first });
             }
             None => {
-                let waited = self.now - self.sets[set].restored_at >= wait.as_nanos() as u64;
+                let at_once = self.bug == Some(Bug::QuarantineWithoutWait);
+                let waited = at_once || self.now - self.sets[set].restored_at >= wait.as_nanos() as u64;
                 if waited {
                     self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
                 }
@@ -67,7 +68,11 @@ impl World {
         match message {
             Between::Fence { lineage, first } => {
                 let fence = Command::Fence(Fence { set: from, lineage });
-                self.propose(set, fence, Origin::Set(Between::Fence { lineage, first }));
+                let request = Between::Fence { lineage, first };
+                if self.bug == Some(Bug::QuarantineByReading) {
+                    return self.respond_without_fence(set, &fence, request);
+                }
+                self.propose(set, fence, Origin::Set(request));
             }
             Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
             Between::TooFewRestores { lineage, least } => {
@@ -80,6 +85,14 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// The planted bug: the response to a fence, from a log without it.
+    fn respond_without_fence(&mut self, set: usize, fence: &Command, request: Between) {
+        let log = self.sets[set].state.clone();
+        let answer = self.sets[set].state.apply(fence);
+        self.respond_between(set, request, answer);
+        self.sets[set].state = log;
     }
 
     /// The planted bug: a restored set is resident at the ceiling of its backup.

@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    fn respond_between(&mut self, set: usize, message: Between, answer: Answer) {
+    pub(super) fn respond_between(&mut self, set: usize, message: Between, answer: Answer) {
         let (to, lineage) = (1 - set, self.sets[set].state.lineage);
         match (message, answer) {
             (Between::Arrive(arrive), Answer::Arrived(Ok(outcome))) => {
@@ -407,6 +407,11 @@ impl World {
                     depart.liveness = owner.and_then(|owner| state.node(owner)).map(|node| node.liveness);
                 }
                 Some(state.apply(&Command::DepartSilent(departs)))
+            }
+            (Bug::PauseRefuses, Command::Depart(Depart { migration, .. })) => {
+                let is_paused = state.migrations.get(migration).is_some_and(|one| one.pace.paused);
+                let refusal = SetRefusal::MigrationOver { migration: *migration };
+                is_paused.then_some(Answer::Departed(Err(CommandRefusal::BetweenSets(refusal))))
             }
             _ => None,
         }

@@ -216,7 +216,8 @@ impl Migrations {
         });
         let now = Instant::now();
         let in_flight = machine.map(Coordinator::in_flight_by_migration).unwrap_or_default();
-        let stands = |(at, published): &(Instant, _)| now.duration_since(*at) < PROGRESS_INTERVAL && *published == in_flight;
+        let stands =
+            |(at, published): &(Instant, _)| now.duration_since(*at) < PROGRESS_INTERVAL && *published == in_flight;
         if machine.is_some() && self.published.as_ref().is_some_and(stands) {
             return;
         }
