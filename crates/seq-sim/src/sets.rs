@@ -23,6 +23,7 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 
 mod faults;
+mod planted;
 mod process;
 mod recovery;
 mod store;

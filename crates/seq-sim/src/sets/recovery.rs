@@ -2,7 +2,7 @@
 
 use seq_core::Lineage;
 use seq_core::migration::Coordinator;
-use seq_core::state::{BeginLineage, Command, EndQuarantine, Fence, Residence, SectionRecord};
+use seq_core::state::{BeginLineage, Command, EndQuarantine, Fence};
 
 use super::store::{Between, Origin, arbiter};
 use super::{SETS, World, set_id};
@@ -84,30 +84,6 @@ impl World {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// The planted bug: the response to a fence, from a log without it.
-    fn respond_without_fence(&mut self, set: usize, fence: &Command, request: Between) {
-        let log = self.sets[set].state.clone();
-        let answer = self.sets[set].state.apply(fence);
-        self.respond_between(set, request, answer);
-        self.sets[set].state = log;
-    }
-
-    /// The planted bug: a restored set is resident at the ceiling of its backup.
-    fn serve_at_once(&mut self, set: usize) {
-        let state = &mut self.sets[set].state;
-        state.recovery = None;
-        let quarantined = |(section, record): (_, &SectionRecord)| match record {
-            SectionRecord::Quarantined(one) => Some((section, *one)),
-            _ => None,
-        };
-        let all: Vec<_> = state.sections.known().filter_map(quarantined).collect();
-        for (section, one) in all {
-            let (since, routed) = (one.epoch.next(), state.route_version);
-            let record = Residence { since, epoch: since, max_seq: one.max_seq, routed, ..Residence::default() };
-            state.sections.put(section, SectionRecord::Resident(record));
         }
     }
 }

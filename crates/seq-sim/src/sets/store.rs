@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, Plan};
-use seq_core::limits::RESTORE_MARGIN;
 use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::handover::Handover;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::state::{
     Answer, Arrival, Arrive, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Raise,
-    Registration, Residence, SectionRecord, SetRefusal, StartReturn, State, Tombstone, Transfer,
+    Registration, Residence, SetRefusal, StartReturn, State, Transfer,
 };
-use seq_core::{Epoch, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, SectionId, Seq};
+use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq};
 
 use super::process::{Message, Response};
 use super::{Event, NAMES, SETS, World, index, set_id};
@@ -164,20 +163,6 @@ impl World {
             return self.send_proposed(set, depart);
         }
         self.propose(set, command, Origin::Process(p, rpc, request.clone()));
-    }
-
-    /// The planted bug: the Arrive of a tombstone that is proposed is sent, and the proposal is lost with its leader.
-    fn send_proposed(&mut self, set: usize, depart: &Depart) {
-        let mut proposed = self.sets[set].state.clone();
-        let answer = proposed.apply(&Command::Depart(*depart));
-        let living = |_: NodeId, _: Incarnation| true;
-        if let Answer::Departed(Ok(_)) = answer {
-            for effect in Coordinator::default().evaluate(&proposed, &[], living, self.time()) {
-                if let Effect::Arrive { to, arrive } = effect {
-                    self.send_to_set(index(to), Between::Arrive(arrive));
-                }
-            }
-        }
     }
 
     /// An entry is committed and applied.
@@ -394,122 +379,6 @@ impl World {
         });
         let armed = armed.collect();
         self.send_to_set(1 - set, Between::Armed { migration, armed });
-    }
-
-    /// Planted bugs in the place of an entry.
-    fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
-        let state = &mut self.sets[set].state;
-        match (self.bug?, command) {
-            (Bug::SilentAtOnce, Command::DepartSilent(departs)) => {
-                let mut departs = departs.clone();
-                for depart in &mut departs {
-                    let owner = state.sections.resident(depart.section).and_then(|record| record.owner);
-                    depart.liveness = owner.and_then(|owner| state.node(owner)).map(|node| node.liveness);
-                }
-                Some(state.apply(&Command::DepartSilent(departs)))
-            }
-            (Bug::PauseRefuses, Command::Depart(Depart { migration, .. })) => {
-                let is_paused = state.migrations.get(migration).is_some_and(|one| one.pace.paused);
-                let refusal = SetRefusal::MigrationOver { migration: *migration };
-                is_paused.then_some(Answer::Departed(Err(CommandRefusal::BetweenSets(refusal))))
-            }
-            _ => None,
-        }
-    }
-
-    /// Planted bugs that change what an entry has written.
-    fn after_planted(
-        &mut self,
-        set: usize,
-        command: &Command,
-        answer: &Answer,
-        before: &seq_core::state::SectionRecords,
-    ) {
-        let Set { state, armed_at, .. } = &mut self.sets[set];
-        match (self.bug, command, answer) {
-            (Some(Bug::CeilingOfThePlan), Command::Depart(depart), Answer::Departed(Ok(_))) => {
-                if let Some(SectionRecord::Departed(one)) = state.sections.get(depart.section).copied()
-                    && let Some(max_seq) = armed_at.get(&depart.section)
-                {
-                    let record = Tombstone { max_seq: *max_seq, ..one };
-                    state.sections.put(depart.section, SectionRecord::Departed(record));
-                }
-            }
-            (Some(Bug::TombstoneDeleted), Command::Arrived(arrived), _) => {
-                for (section, epoch) in &arrived.sections {
-                    let noted = |one: &Tombstone| one.arrived && one.epoch == *epoch;
-                    if matches!(state.sections.get(*section), Some(SectionRecord::Departed(one)) if noted(one)) {
-                        state.sections.put(*section, SectionRecord::Never);
-                    }
-                }
-            }
-            (Some(Bug::RepeatedArriveWrites), Command::Arrive(arrive), Answer::Arrived(Ok(_))) => {
-                for one in &arrive.sections {
-                    if let Some(SectionRecord::Resident(old)) = before.get(one.section)
-                        && let Some(SectionRecord::Resident(record)) = state.sections.get(one.section).copied()
-                        && old.since == one.epoch
-                    {
-                        let record = Residence { max_seq: one.max_seq, ..record };
-                        state.sections.put(one.section, SectionRecord::Resident(record));
-                    }
-                }
-            }
-            (Some(Bug::RollbackByFiat), Command::Rollback(rollback), Answer::RolledBack(Ok(()))) => {
-                let back = |(section, record): (SectionId, &SectionRecord)| match record {
-                    SectionRecord::Departed(one) if one.by == rollback.id => Some((section, *one)),
-                    _ => None,
-                };
-                let back: Vec<_> = state.sections.known().filter_map(back).collect();
-                for (section, Tombstone { epoch, max_seq, .. }) in back {
-                    let (since, routed) = (epoch.next(), state.route_version);
-                    let record = Residence { since, epoch: since, max_seq, routed, ..Residence::default() };
-                    state.sections.put(section, SectionRecord::Resident(record));
-                }
-            }
-            (Some(Bug::OneMargin), Command::EndQuarantine(_), Answer::QuarantineEnded(Ok(()))) => {
-                for (section, record) in before.known() {
-                    if let SectionRecord::Quarantined(old) = record
-                        && let Some(SectionRecord::Resident(record)) = state.sections.get(section).copied()
-                        && record.max_seq.0 > old.max_seq.0 + RESTORE_MARGIN
-                    {
-                        let record = Residence { max_seq: Seq(old.max_seq.0 + RESTORE_MARGIN), ..record };
-                        state.sections.put(section, SectionRecord::Resident(record));
-                    }
-                }
-            }
-            (Some(Bug::GossipFences), Command::Reassign(_) | Command::Renew { .. }, _) => self.adopt_claims(set),
-            _ => {}
-        }
-    }
-
-    /// The planted bug: a store takes a newer claim of the other set for its fence.
-    fn adopt_claims(&mut self, set: usize) {
-        let claims: Vec<_> = self.sets[1 - set].state.directory.runs().collect();
-        let state = &mut self.sets[set].state;
-        for run in claims {
-            for section in run.sections.iter() {
-                let record = state.sections.get(section).copied().unwrap_or_default();
-                if run.claim.since > record.fence() && record.resident().is_none() {
-                    let to = Destination {
-                        set: run.claim.set,
-                        lineage: Lineage(0),
-                        node: None,
-                        incarnation: Incarnation(0),
-                    };
-                    let epoch: Epoch = run.claim.since;
-                    let fence = Tombstone {
-                        epoch,
-                        to,
-                        handover_id: seq_core::HandoverId(0),
-                        max_seq: Seq::ZERO,
-                        by: MigrationId(0),
-                        arrived: true,
-                        routed: state.route_version,
-                    };
-                    state.sections.put(section, SectionRecord::Departed(fence));
-                }
-            }
-        }
     }
 }
 

@@ -57,7 +57,8 @@ impl SetLinks {
     /// Sends a request to the leader of a set's store: each member is tried once, and one more that a member names.
     ///
     /// # Errors
-    /// The leader's refusal; the last failure where no leader responded; `UNKNOWN_SET` where no member is known.
+    /// The leader's refusal; `UNAVAILABLE` without a reason where no leader responded; `UNKNOWN_SET` where no member is
+    /// known.
     pub(crate) async fn call<Q: Clone, A>(
         &self,
         set: SetId,
@@ -90,6 +91,8 @@ impl SetLinks {
         method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
         let mut call = link.members.lock().begin();
+        // The last refusal of the leader: the members that are tried after it refuse only because they do not lead.
+        let mut of_leader = None;
         loop {
             let addr = call.member().clone();
             let refusal = match self.attempt(link, &addr, request.clone(), &method).await {
@@ -103,11 +106,14 @@ impl SetLinks {
             let failure = match status::known_reason(&refusal) {
                 Some(Reason::NotLeader) => AttemptFailure::NotLeader(status::metadata(&refusal, key::LEADER)),
                 Some(_) if !is_transient(&refusal) => return Err(refusal),
-                Some(_) => AttemptFailure::Unavailable,
+                Some(_) => {
+                    of_leader = Some(refusal.clone());
+                    AttemptFailure::Unavailable
+                }
                 None => AttemptFailure::NoResponse,
             };
             if !link.members.lock().on_failure(&mut call, failure, self.origin.elapsed()) {
-                return Err(refusal);
+                return Err(of_leader.unwrap_or_else(|| no_leader(&addr, &refusal)));
             }
         }
     }
@@ -169,6 +175,12 @@ pub(crate) fn member(channel: Channel) -> Member {
     InterSetServiceClient::new(channel)
         .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
         .max_encoding_message_size(limits::MAX_REQUEST_BYTES)
+}
+
+/// The failure of a call for which no member was the leader.
+fn no_leader(addr: &str, last: &Status) -> Status {
+    let why = last.message();
+    Status::unavailable(format!("no member of its store responds as the leader; the last one, {addr}: {why}"))
 }
 
 /// Whether another member, or the same one later, may respond.

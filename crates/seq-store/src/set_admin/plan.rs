@@ -99,7 +99,7 @@ impl SetAdmin {
                 let why = refusal.message();
                 draft.problems.push(match status::reason(&refusal) {
                     Some(reason) => format!("set {name:?} takes no sections now, {reason}: {why}"),
-                    None => format!("no store of set {name:?} responds: {why}"),
+                    None => format!("set {name:?} does not respond: {why}"),
                 });
                 Ok(None)
             }

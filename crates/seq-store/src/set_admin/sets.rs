@@ -89,7 +89,7 @@ impl SetAdmin {
             if status::reason(&refusal).is_some() {
                 return refusal;
             }
-            let text = format!("no store of another set responds at {}: {}", stores.join(", "), refusal.message());
+            let text = format!("no set responds at {}: {}", stores.join(", "), refusal.message());
             Reason::SetUnavailable.status(text)
         })?;
         self.check_layout(&response)?;

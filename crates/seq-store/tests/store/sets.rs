@@ -205,7 +205,7 @@ async fn what_prevents_a_migration_is_named_and_nothing_changes() {
     assert!(response.problems.contains(&expected.to_owned()), "{:?}", response.problems);
     b.stop_all().await;
     let response = plan(&a, "im-b", &[(0, 2)]).await;
-    assert!(response.problems[0].starts_with("no store of set \"im-b\" responds"), "{:?}", response.problems);
+    assert!(response.problems[0].starts_with("set \"im-b\" does not respond"), "{:?}", response.problems);
 
     assert_eq!(sections(&a, false).await, before);
     let migrations = sets(&a, 1).list_migrations(ListMigrationsRequest { id: 0 }).await.unwrap().into_inner();
