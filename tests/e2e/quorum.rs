@@ -115,7 +115,7 @@ fn a_lost_quorum_is_reported_by_probes_status_and_every_command_at_once() {
     let lost =
         eventually("the leases have expired", || Some(cluster.status()).filter(|set| set["sections_served"] == 0));
     let verdict = lost["verdict"].as_str().unwrap();
-    assert!(verdict.starts_with("NO QUORUM: 1 of 3 voters answers"), "{verdict}");
+    assert!(verdict.starts_with("NO QUORUM: 1 of 3 voters responds"), "{verdict}");
     for part in
         ["nothing can be committed", "leases ended", &format!("next: start s{}, s{} again", others[0], others[1])]
     {

@@ -22,13 +22,13 @@ pub(crate) enum SectionCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr section list --summarize\n  seqsvr section list --uids \
                         3_000_000..4_000_000\n  \
-                        seqsvr section list --of im-b --owner a1 -o json | jq '.items[].first_section'\n\n\
+                        seqsvr section list im-b --owner a1 -o json | jq '.items[].first_section'\n\n\
                         Sections that were never in the set are left out, unless --state never names them.\n\n\
                         Exit codes: 0 listed, 1 there is no such set, 2 a wrong range, file or address, 3 the store \
                         has no set or no majority, 4 no node responded, 7 not done within --timeout-s.")]
 pub(crate) struct ListArgs {
     /// Name or id of the set; without it, the set of the node that responds.
-    #[arg(long, value_name = "SET")]
+    #[arg(value_name = "SET")]
     of: Option<String>,
     #[command(flatten)]
     selection: Selection,

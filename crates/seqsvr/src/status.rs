@@ -1,5 +1,8 @@
 //! The command `status`: requests the status of the seed nodes and of the nodes they list, and shows each set.
 //!
+//! From addresses it goes on to the other sets of the cluster, of which AllocSvrs and proxies have the addresses; a set
+//! file is of one set, and only that one is shown.
+//!
 //! A section is served while its owner has a lease that has not expired. A node that does not respond is shown; a
 //! member that was removed from its store does not count as missing.
 
@@ -12,7 +15,7 @@ use seq_channel::Pool;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
-use seq_proto::v1::{GetRoutesRequest, StatusRequest, StatusResponse};
+use seq_proto::v1::{GetRoutesRequest, RouteSet, StatusRequest, StatusResponse};
 
 use crate::exit::{Exit, Failure, report_error};
 use crate::output::Output;
@@ -76,12 +79,23 @@ impl FailOn {
 /// The response of one node, or the error.
 type StatusResult = Result<StatusResponse, String>;
 
+/// Sets by name, with the addresses of their AllocSvrs as nodes of other sets know them.
+type NamedSets = BTreeMap<String, BTreeSet<String>>;
+
+/// What a node's responses name.
+#[derive(Default)]
+struct Named {
+    nodes: Vec<String>,
+    sets: Vec<RouteSet>,
+}
+
 pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
     let pool = Pool::with_connections(1);
     let seeds = args.target.nodes()?;
+    let all_sets = !args.target.is_set_file();
     let timeout = Duration::from_millis(args.timeout_ms);
     let Some(seconds) = args.watch else {
-        let view = sample(&pool, &seeds, timeout).await?;
+        let view = sample(&pool, &seeds, all_sets, timeout).await?;
         print(&view, output)?;
         return Ok(args.fail_on.exit(view.worst()));
     };
@@ -90,7 +104,7 @@ pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exi
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        match sample(&pool, &seeds, timeout).await {
+        match sample(&pool, &seeds, all_sets, timeout).await {
             Ok(mut view) => {
                 if let Some((at, before)) = &before {
                     view.add_rates(before, now - *at);
@@ -111,9 +125,9 @@ fn print(view: &View, output: &Output) -> std::io::Result<()> {
 }
 
 /// Queries all nodes once. Fails if none responds, and at an address that is no node's.
-async fn sample(pool: &Pool, seeds: &[Node], timeout: Duration) -> Result<View, Failure> {
+async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<View, Failure> {
     let addrs: BTreeSet<String> = seeds.iter().map(|seed| seed.addr.clone()).collect();
-    let responses = query_all(pool, addrs, timeout).await;
+    let (responses, sets) = query_all(pool, addrs, all_sets, timeout).await;
     for seed in seeds.iter().filter(|seed| responses[&seed.addr].is_err()) {
         let kind = port_kind::identify(&seed.addr).await;
         if let Some(failure) = kind.and_then(|kind| kind.failure(&seed.addr, Needed::Node)) {
@@ -126,54 +140,67 @@ async fn sample(pool: &Pool, seeds: &[Node], timeout: Duration) -> Result<View, 
         return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}"))
             .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another"));
     }
-    Ok(View::new(&responses, seeds))
+    Ok(View::new(&responses, &sets, seeds))
 }
 
-/// Queries the seeds, then every node that a response lists and that was not queried yet.
-async fn query_all(pool: &Pool, seeds: BTreeSet<String>, timeout: Duration) -> BTreeMap<String, StatusResult> {
+/// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` those of the
+/// other sets as well.
+async fn query_all(
+    pool: &Pool,
+    seeds: BTreeSet<String>,
+    all_sets: bool,
+    timeout: Duration,
+) -> (BTreeMap<String, StatusResult>, NamedSets) {
     let mut responses: BTreeMap<String, StatusResult> = BTreeMap::new();
+    let mut sets = NamedSets::new();
     let mut next = seeds;
     while !next.is_empty() && responses.len() < MAX_NODES {
         let round = join_all(next.iter().map(|addr| query(pool, addr, timeout))).await;
         let mut named = BTreeSet::new();
         for (addr, (response, more)) in next.into_iter().zip(round) {
-            named.extend(more);
+            named.extend(more.nodes);
+            for RouteSet { name, allocs, .. } in more.sets.into_iter().filter(|_| all_sets) {
+                named.extend(allocs.iter().cloned());
+                sets.entry(name).or_default().extend(allocs);
+            }
             responses.insert(addr, response);
         }
         named.retain(|addr| !responses.contains_key(addr));
         next = named;
     }
-    responses
+    (responses, sets)
 }
 
 /// Requests one node's status and the addresses of other nodes it knows.
-async fn query(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Vec<String>) {
+async fn query(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Named) {
+    let mut named = Named::default();
     let channel = match pool.get(addr) {
         Ok(channel) => channel,
-        Err(error) => return (Err(error.to_string()), Vec::new()),
+        Err(error) => return (Err(error.to_string()), named),
     };
     let mut admin = AdminServiceClient::new(channel.clone());
     let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
         Ok(Ok(response)) => response.into_inner(),
-        Ok(Err(status)) => return (Err(Chain(&status).to_string()), Vec::new()),
-        Err(_) => return (Err(format!("no response within {timeout:?}")), Vec::new()),
+        Ok(Err(status)) => return (Err(Chain(&status).to_string()), named),
+        Err(_) => return (Err(format!("no response within {timeout:?}")), named),
     };
-    let mut named = Vec::new();
     match &response.role {
         Some(Role::Store(store)) => {
-            named.extend(store.members.iter().map(|member| member.addr.clone()));
-            named.extend(store.allocs.iter().map(|alloc| alloc.addr.clone()));
+            named.nodes.extend(store.members.iter().map(|member| member.addr.clone()));
+            named.nodes.extend(store.allocs.iter().map(|alloc| alloc.addr.clone()));
+            return (Ok(response), named);
         }
-        Some(Role::Alloc(alloc)) => {
-            named.extend(alloc.store_addrs.iter().cloned());
-            let mut sequence = SequenceServiceClient::new(channel);
-            let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
-            if let Ok(Ok(routes)) = tokio::time::timeout(timeout, routes).await {
-                let nodes = routes.into_inner().routes.into_iter().flat_map(|routes| routes.nodes);
-                named.extend(nodes.map(|node| node.addr));
-            }
-        }
+        Some(Role::Alloc(alloc)) => named.nodes.extend(alloc.store_addrs.iter().cloned()),
+        // A proxy: it has routes and nothing else.
         None => {}
+    }
+    let mut sequence = SequenceServiceClient::new(channel);
+    let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
+    if let Ok(Ok(response)) = tokio::time::timeout(timeout, routes).await
+        && let Some(routes) = response.into_inner().routes
+    {
+        named.nodes.extend(routes.nodes.into_iter().map(|node| node.addr));
+        named.sets.extend(routes.sets);
     }
     (Ok(response), named)
 }

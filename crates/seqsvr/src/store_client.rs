@@ -70,6 +70,13 @@ pub(crate) struct SetAddress {
     addrs: Addrs,
 }
 
+impl SetAddress {
+    /// Whether the nodes are those of a set file.
+    pub(crate) fn is_set_file(&self) -> bool {
+        self.set.is_some()
+    }
+}
+
 /// A node that the command line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::{join, join_all};
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
@@ -312,8 +311,14 @@ async fn a_set_that_stops_responding_is_unavailable_until_it_responds_again() {
     assert_eq!(in_flight, Err(Refusal::SetTimedOut { section, set }), "it may have been processed");
     assert!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
     assert_eq!(own, Ok(given(1, 0, 1)));
-    let again = node.next(uid_of(OF_P)).now_or_never();
-    assert_eq!(again, Some(Err(Refusal::SetUnavailable { section, set })), "at once");
+    let began = Instant::now();
+    let again = node.next(uid_of(OF_P)).await;
+    assert_eq!(
+        again,
+        Err(Refusal::SetUnavailable { section, set }),
+        "it waits for a moment, since the set was up just now"
+    );
+    assert!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
     p.0.silent.send_replace(false);
     let began = Instant::now();
     while node.next(uid_of(OF_P)).await.is_err() {

@@ -239,7 +239,9 @@ impl Draft {
             ));
         }
         if let Some((section, id)) = migrates {
-            self.problems.push(format!("section {section} is part of migration {id}, which is not complete"));
+            self.problems.push(format!(
+                "section {section} is part of migration {id}, which is not complete: complete it or roll it back first"
+            ));
         }
         if self.unowned > 0 {
             self.warnings.push(format!(

@@ -243,7 +243,9 @@ async fn a_plan_starts_one_migration_and_an_old_one_none() {
     assert!(refusal.as_ref().unwrap_err().message().contains("section 5 is part of migration"), "{refusal:?}");
     assert_eq!(reason(refusal), "STALE_PLAN");
     let second = plan(&a, "im-b", &[(2, 2)]).await;
-    assert_eq!(second.problems, [format!("section 2 is part of migration {id}, which is not complete")]);
+    let problem =
+        format!("section 2 is part of migration {id}, which is not complete: complete it or roll it back first");
+    assert_eq!(second.problems, [problem]);
 
     let mut admin = sets(&a, 1);
     let pace = Some(MigrationPace { rate: 7, max_pause_ms: 0, paused: true });

@@ -30,8 +30,8 @@ pub(super) struct Facts {
     pub(super) quorum_lost_ms: u64,
     /// Why the set was restored and serves nothing yet; empty if it is not in quarantine.
     pub(super) quarantine: String,
-    /// Sections of the set; 0 if no store responded.
-    pub(super) sections: u32,
+    /// Sections of the set; `None` if no store responded.
+    pub(super) sections: Option<u32>,
     /// Sections whose owner has a lease that has not expired.
     pub(super) served: u32,
     /// Allocators without a lease, by name.
@@ -52,7 +52,7 @@ impl Facts {
         if !self.quarantine.is_empty() {
             return State::Quarantined;
         }
-        match (self.sections > 0 && self.served >= self.sections, self.missing().is_empty()) {
+        match (self.sections.is_some_and(|all| self.served >= all), self.missing().is_empty()) {
             (false, _) => State::Unserved,
             (true, false) => State::Degraded,
             (true, true) => State::Ok,
@@ -85,18 +85,18 @@ impl Facts {
     }
 
     fn served(&self) -> String {
-        format!(
-            "{} of {} sections are served",
-            self.served,
-            if self.sections == 0 { "?".to_owned() } else { self.sections.to_string() }
-        )
+        match self.sections {
+            Some(0) => "it has no sections".to_owned(),
+            Some(all) => format!("{} of {all} sections are served", self.served),
+            None => format!("{} of ? sections are served", self.served),
+        }
     }
 
     fn responding(&self) -> String {
         let responding = self.voters.iter().filter(|(_, responds)| *responds).count();
         match self.voters.len() {
-            0 => "no store answers".to_owned(),
-            all => format!("{responding} of {all} voters {}", if responding == 1 { "answers" } else { "answer" }),
+            0 => "no store responds".to_owned(),
+            all => format!("{responding} of {all} voters {}", if responding == 1 { "responds" } else { "respond" }),
         }
     }
 

@@ -7,8 +7,8 @@ use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{AllocMember, AllocStatus, StatusResponse, StoreMember, StoreStatus};
 use serde::Serialize;
 
-use super::StatusResult;
 use super::verdict::{Facts, State};
+use super::{NamedSets, StatusResult};
 use crate::alloc_state::AllocState;
 use crate::output::digits;
 use crate::store_client::Node;
@@ -36,7 +36,7 @@ struct SetView {
     #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
-    /// 0 if no store responded.
+    /// 0 for a set without sections, or if no store responded.
     sections: u32,
     /// Sections whose owner has a lease.
     sections_served: u32,
@@ -159,19 +159,24 @@ enum Absence {
 }
 
 impl View {
-    /// Builds the view from the responses of all queried nodes; `seeds` are those that the user named.
-    pub(super) fn new(responses: &BTreeMap<String, StatusResult>, seeds: &[Node]) -> View {
+    /// Builds the view from the responses of all queried nodes; `named` are the sets that nodes of others know, `seeds` the
+    /// nodes that the user named.
+    pub(super) fn new(responses: &BTreeMap<String, StatusResult>, named: &NamedSets, seeds: &[Node]) -> View {
         let (sets, stores, allocs, unreachable) = Default::default();
         let mut view = View { healthy: true, verdict: String::new(), sets, stores, allocs, unreachable };
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
         for (addr, response) in responses {
             let Ok(response) = response else { continue };
+            // A proxy is of no set.
+            let Some(role) = &response.role else { continue };
             let set = sets.entry(&response.set).or_default();
-            match &response.role {
-                Some(Role::Store(store)) => view.stores.push(set.store(addr, response, store)),
-                Some(Role::Alloc(alloc)) => view.allocs.push(set.alloc(addr, response, alloc)),
-                None => {}
+            match role {
+                Role::Store(store) => view.stores.push(set.store(addr, response, store)),
+                Role::Alloc(alloc) => view.allocs.push(set.alloc(addr, response, alloc)),
             }
+        }
+        for name in named.keys() {
+            sets.entry(name).or_default();
         }
         for alloc in &mut view.allocs {
             let record = sets.get(&*alloc.set).and_then(|set| set.registered.get(&alloc.addr));
@@ -185,7 +190,10 @@ impl View {
         for (addr, response) in responses {
             let Err(why) = response else { continue };
             let seed = seeds.iter().find(|seed| seed.addr == *addr);
-            let absent = absent(addr, why, seed, &sets);
+            let mut absent = absent(addr, why, seed, &sets);
+            if absent.set.is_none() {
+                absent.set = named.iter().find(|(_, allocs)| allocs.contains(addr)).map(|(set, _)| set.clone());
+            }
             if absent.state == Absence::Silent {
                 let silent = absent.name.as_ref().map_or_else(|| addr.clone(), |name| format!("{name} ({addr})"));
                 // The set of an unknown node is not known: it is missing in all of them.
@@ -225,6 +233,11 @@ impl View {
 }
 
 impl SetView {
+    /// Whether a store of the set responded: the uids of a set are never empty.
+    fn is_known(&self) -> bool {
+        self.uid_end > 0
+    }
+
     /// The name of the node at an address, as the set's store knows it.
     fn name_of(&self, addr: &str) -> Option<String> {
         let members = self.members.iter().flat_map(|(_, members)| members);
@@ -251,7 +264,8 @@ impl SetView {
         let answering = |member: &&Voter| responses.get(&member.addr).is_some_and(Result::is_ok);
         let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
         self.facts.voters = voters.map(|member| (member.name.clone(), answering(&member))).collect();
-        (self.facts.sections, self.facts.served) = (self.sections, self.sections_served);
+        self.facts.sections = self.is_known().then_some(self.sections);
+        self.facts.served = self.sections_served;
         SetView { name: name.to_owned(), state: Some(self.facts.state()), verdict: self.facts.text(), ..self }
     }
 

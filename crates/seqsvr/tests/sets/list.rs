@@ -149,7 +149,7 @@ fn sections_are_listed_and_filtered() {
     );
     check(
         &cluster,
-        &["section", "list", "--summarize", "--of", "im-b", "--uids", "5_500_000..6_500_000"],
+        &["section", "list", "--summarize", "im-b", "--uids", "5_500_000..6_500_000"],
         expect![[r#"
         sections  count  uids                  state     set   migration
         55..60        5  5,500,000..6,000,000  arrived   im-a  -

@@ -13,15 +13,15 @@ impl View {
         for set in &self.sets {
             sets.row([
                 set.name.clone(),
-                if set.sections == 0 {
-                    "?".to_owned()
-                } else {
+                if set.is_known() {
                     format!("{}..{}", grouped(set.uid_start), grouped(set.uid_end))
+                } else {
+                    "?".to_owned()
                 },
                 format!(
                     "{}/{}",
                     set.sections_served,
-                    if set.sections == 0 { "?".to_owned() } else { set.sections.to_string() }
+                    if set.is_known() { set.sections.to_string() } else { "?".to_owned() }
                 ),
                 set.stores.to_string(),
                 set.allocs.to_string(),

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use expect_test::expect;
 
 use seq_proto::v1::AllocMember;
@@ -61,6 +63,23 @@ fn a_silent_member_is_named_with_its_time() {
         "{}",
         view.render(false)
     );
+}
+
+#[test]
+fn a_set_without_sections_is_served_and_one_without_nodes_is_not() {
+    let empty = |id| store_with(id, |status| status.sections = 0);
+    let responses = [("h:1", empty(1)), ("h:2", empty(2)), ("h:7", alloc("a1", 0)), ("h:9", Err("refused".to_owned()))];
+    let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
+    let mut named = NamedSets::from([("dev".to_owned(), BTreeSet::from(["h:7".to_owned()]))]);
+    assert!(View::new(&responses, &named, &[]).sets[0].state == Some(State::Ok));
+
+    named.insert("other".to_owned(), BTreeSet::from(["h:9".to_owned()]));
+    let view = View::new(&responses, &named, &[]);
+    let states: Vec<_> = view.sets.iter().map(|set| (&*set.name, set.state, &*set.verdict)).collect();
+    let ok = "ok: it has no sections; 2 of 2 voters respond";
+    let lost = "NO QUORUM: no store responds; nothing can be committed; next: start h:9 again";
+    assert_eq!(states, [("dev", Some(State::Ok), ok), ("other", Some(State::NoQuorum), lost)]);
+    assert_eq!(view.unreachable[0].set.as_deref(), Some("other"));
 }
 
 #[test]
@@ -154,7 +173,7 @@ fn view_of<const N: usize>(
     seeds: [&str; N],
 ) -> View {
     let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
-    View::new(&responses, &seeds.map(Node::at))
+    View::new(&responses, &NamedSets::new(), &seeds.map(Node::at))
 }
 
 #[test]
@@ -173,7 +192,7 @@ fn a_healthy_set_is_a_page_of_columns() {
         a1     dev  h:7   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0
         a2     dev  h:8   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0
 
-        dev: ok: 10 of 10 sections are served; 2 of 2 voters answer
+        dev: ok: 10 of 10 sections are served; 2 of 2 voters respond
     "#]]
     .assert_eq(&view.render(false));
     expect![[r#"
@@ -188,7 +207,7 @@ fn a_healthy_set_is_a_page_of_columns() {
         a1     dev  h:7   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      3f1c2aa
         a2     dev  h:8   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      3f1c2aa
 
-        dev: ok: 10 of 10 sections are served; 2 of 2 voters answer
+        dev: ok: 10 of 10 sections are served; 2 of 2 voters respond
     "#]].assert_eq(&view.render(true));
 }
 
@@ -251,13 +270,13 @@ fn a_lost_quorum_is_the_verdict_and_no_section_counts_as_served() {
         s1           dev  h:1   silent  -    tcp connect error
         s3           dev  h:3   silent  -    tcp connect error
 
-        dev: NO QUORUM: 1 of 3 voters answers, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again
+        dev: NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again
     "#]]
     .assert_eq(&view.render(false));
     let json = serde_json::to_value(&view).unwrap();
     assert_eq!((&json["sets"][0]["sections_served"], &json["sets"][0]["state"]), (&0.into(), &"no_quorum".into()));
     assert_eq!(json["verdict"], json["sets"][0]["verdict"]);
-    assert!(json["verdict"].as_str().unwrap().starts_with("NO QUORUM: 1 of 3 voters answers"), "{json:#}");
+    assert!(json["verdict"].as_str().unwrap().starts_with("NO QUORUM: 1 of 3 voters responds"), "{json:#}");
 }
 
 #[test]
@@ -275,13 +294,13 @@ fn a_removed_member_is_not_missing() {
 #[test]
 fn each_state_has_its_sentence() {
     let verdict = |responses: Vec<(&'static str, StatusResult)>| view(responses).verdict;
-    expect!["ok: 10 of 10 sections are served; 2 of 2 voters answer"].assert_eq(&verdict(vec![
+    expect!["ok: 10 of 10 sections are served; 2 of 2 voters respond"].assert_eq(&verdict(vec![
         ("h:1", store(1)),
         ("h:2", store(2)),
         ("h:7", alloc("a1", 10)),
     ]));
-    expect![[r#"UNSERVED: 5 of 10 sections are served; 2 of 2 voters answer; without a lease: a2; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)"#]]
+    expect![[r#"UNSERVED: 5 of 10 sections are served; 2 of 2 voters respond; without a lease: a2; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)"#]]
         .assert_eq(&verdict(vec![("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 5)), ("h:8", unleased("a2", 5, 900))]));
-    expect!["NO QUORUM: no store answers; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
+    expect!["NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
         .assert_eq(&verdict(vec![("h:1", Err("gone".to_owned())), ("h:7", alloc("a1", 10))]));
 }
