@@ -128,11 +128,11 @@ bugs! {
     OneMargin: "one-margin", "two sets: one margin for any number of restores",
     /// A departure is refused while its migration is paused.
     PauseRefuses: "pause-refuses", "two sets: a departure refused while its migration is paused",
-    /// The response to a fence is read from a log that does not have it.
+    /// A quarantine ends on what another set reads, without an entry in its log.
     QuarantineByReading: "quarantine-by-reading", "two sets: a quarantine that ends without a fence in the other log",
-    /// A quarantine ends as soon as the other set has responded.
-    QuarantineWithoutWait: "quarantine-without-wait", "two sets: a quarantine that is shorter than a lease",
-    /// A staged copy is used whatever its attempt, in a move to another set.
+    /// A quarantine ends before the leases of the older lineage.
+    QuarantineWithoutWait: "quarantine-without-wait", "two sets: a quarantine that outlasts no lease",
+    /// A staged copy is used whatever its attempt.
     SetsStaleCopy: "sets-stale-copy", "two sets: a staged copy used by its epoch alone",
     /// A section is thawed though its departure may have been committed.
     SetsThawUnknown: "sets-thaw-unknown", "two sets: a thaw without a definite response",

@@ -126,6 +126,16 @@ situations! {
     QuarantineEnded: "quarantines that ended",
     /// Two sets: an arrival had to wait for the end of a quarantine.
     ArrivalWaits: "arrivals in a quarantine",
+    /// Two sets: a departure was applied while its migration was paused.
+    PausedDeparture: "departures under a paused migration",
+    /// Two sets: a departure was requested again that had been applied.
+    DepartureUnknown: "departures repeated after they were applied",
+    /// Two sets: a section of the other set was entered, and a copy of another attempt was there.
+    OtherAttempt: "arrivals beside a copy of another attempt",
+    /// Two sets: an arrival of before a restore came after its fence.
+    ArrivalFenced: "arrivals of a fenced lineage",
+    /// Two sets: a process of before a restore served under its lease.
+    OlderLineage: "allocations by processes of an older lineage",
     /// Numbers were given.
     Given: "allocations",
     /// A call got no response.

@@ -10,24 +10,26 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use seq_core::section::Take;
 use seq_core::state::{SectionRecord, SetDefinition, State};
-use seq_core::{Count, Epoch, Layout, SectionId, Seq, SetId, SlotIndex};
-use seq_order::{CallId, Outcome, Reading};
+use seq_core::{Epoch, Layout, SectionId, Seq, SetId};
+use seq_order::{Outcome, Reading};
 
 use crate::bugs::Bug;
 use crate::check::Check;
-use crate::coverage::{Coverage, Situation};
+use crate::coverage::Coverage;
 use crate::faults::{MS, SECOND, Weather};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
+mod calls;
 mod faults;
+mod handover;
 mod planted;
 mod process;
 mod recovery;
 mod store;
 
+use calls::Call;
 pub(crate) use faults::Fault;
 use process::{Message, Process};
 use store::{Between, Entry, Request, Set};
@@ -55,27 +57,8 @@ const LIVENESS_BOUND: u64 = 15 * SECOND;
 /// How long each uid's probe may take then.
 const PROBE_TIME: u64 = 3 * SECOND;
 
-/// Time between two calls.
-const THINK: u64 = 12 * MS;
-
-/// How long a call looks for an owner.
-const CALL_TIME: u64 = 400 * MS;
-
-/// Pause of a call that found no owner.
-const CALL_AGAIN: u64 = 20 * MS;
-
 /// Far more events than a run has.
 const MOST_EVENTS: u64 = 600_000;
-
-/// A call under way.
-#[derive(Debug)]
-struct Call {
-    id: CallId,
-    uid: u64,
-    read: bool,
-    until: u64,
-    probe: bool,
-}
 
 /// Something that happens.
 #[derive(Debug)]
@@ -139,6 +122,8 @@ pub(crate) struct World {
     loss: u64,
     duplicates: u64,
     slow_ms: u64,
+    /// Until when messages between the sets are lost or late.
+    divided_until: u64,
     /// The highest ceiling that was ever committed for each section.
     highest: Vec<Seq>,
     /// The set of each epoch.
@@ -182,6 +167,7 @@ impl World {
             loss: 0,
             duplicates: 0,
             slow_ms: 0,
+            divided_until: 0,
             highest: vec![Seq::ZERO; SECTIONS as usize],
             epochs: BTreeMap::new(),
             check,
@@ -269,68 +255,9 @@ impl World {
         }
     }
 
-    fn next_call(&mut self) {
-        let uid = self.rng.below(UIDS);
-        let read = self.rng.chance(200);
-        self.call(uid, read, CALL_TIME, false);
-        let wait = self.rng.below(2 * THINK);
-        self.after(wait, Event::NextCall);
-    }
-
-    fn call(&mut self, uid: u64, read: bool, time: u64, probe: bool) {
-        let id = if read { self.check.start_read(self.now, uid) } else { self.check.start(self.now, uid) };
-        let wait = self.rng.between(MS / 10, 3 * MS);
-        self.after(wait, Event::Arrive(Call { id, uid, read, until: self.now + time, probe }));
-    }
-
-    /// A call arrives at a process that serves its section, whichever lineage that is of.
-    fn arrive(&mut self, call: Call) {
-        let section = SectionId((call.uid / u64::from(SECTION_SIZE)) as u32);
-        let slot = SlotIndex((call.uid % u64::from(SECTION_SIZE)) as u32);
-        let clock = self.clock();
-        let serves = |process: &Process| {
-            process.alive
-                && process.stalled_until <= self.now
-                && process.lease.holds(clock)
-                && process.table.contains_key(&section)
-        };
-        let serving: Vec<usize> = (0..self.procs.len()).filter(|p| serves(&self.procs[*p])).collect();
-        let back = self.rng.between(MS / 10, 3 * MS);
-        if !serving.is_empty() {
-            let p = serving[self.rng.index(serving.len())];
-            let owned = &self.procs[p].table[&section];
-            if call.read {
-                if let Some(reading) = owned.section.current(slot) {
-                    let value = reading.value.0;
-                    let reading = if reading.exact { Reading::Exact(value) } else { Reading::UpperBound(value) };
-                    return self.after(back, Event::ReturnRead(call, reading));
-                }
-            } else if let Take::Given { value, prev, .. } = owned.section.take(slot, Count::ONE) {
-                let (now, epoch, set) = (self.now, owned.epoch, self.procs[p].set);
-                self.trace.note(now, [2, call.uid, value.0], || {
-                    format!("process {p} of set {set}: uid {} takes {value} under epoch {epoch}", call.uid)
-                });
-                let ceiling = self.highest[section.0 as usize];
-                self.check.taken(now, call.uid, value.0, value.0, ceiling.0);
-                self.coverage.saw(Situation::Given);
-                if call.probe {
-                    self.unserved.retain(|uid| *uid != call.uid);
-                }
-                let outcome = Outcome::Given { value: value.0, prev: prev.0, count: 1, lost: 0 };
-                return self.after(back, Event::Return(call, outcome));
-            }
-        }
-        if self.now < call.until {
-            return self.after(CALL_AGAIN, Event::Arrive(call));
-        }
-        let ended =
-            if call.read { Event::ReturnRead(call, Reading::Failed) } else { Event::Return(call, Outcome::Refused) };
-        self.after(back, ended);
-    }
-
     fn heal(&mut self) {
         self.healed = true;
-        (self.loss, self.duplicates, self.slow_ms) = (0, 0, 0);
+        (self.loss, self.duplicates, self.slow_ms, self.divided_until) = (0, 0, 0, 0);
         for set in 0..SETS {
             self.sets[set].down_until = 0;
             self.resume_all(set);

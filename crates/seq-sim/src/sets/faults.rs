@@ -16,6 +16,12 @@ use crate::rng::Rng;
 /// Fewest and most faults of a seed.
 const FAULTS: (u64, u64) = (12, 40);
 
+/// Fewest and most groups of faults that meet, of a seed.
+const STORIES: (u64, u64) = (1, 4);
+
+/// How long such a group takes.
+const STORY: u64 = 4 * SECOND;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Migrate,
@@ -32,6 +38,8 @@ enum Kind {
     Loss,
     Duplicates,
     Slow,
+    /// Messages between the sets are lost, or come seconds later.
+    Divide,
     Backup,
     Restore,
 }
@@ -59,7 +67,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Vec<Fault> {
     let count = rng.between(FAULTS.0, FAULTS.1);
     let mut faults = Vec::new();
     for _ in 0..count {
-        let kind = match rng.below(if restores { 26 } else { 20 }) {
+        let kind = match rng.below(if restores { 27 } else { 21 }) {
             0..6 => Kind::Migrate,
             6..8 => Kind::Pause,
             8 => Kind::Rollback,
@@ -73,14 +81,66 @@ pub(crate) fn draw(rng: &mut Rng) -> Vec<Fault> {
             17 => Kind::Loss,
             18 => Kind::Duplicates,
             19 => Kind::Slow,
-            20..23 => Kind::Backup,
+            20 => Kind::Divide,
+            21..24 => Kind::Backup,
             _ => Kind::Restore,
         };
         let at = rng.between(SECOND, FAULTS_END - 2 * SECOND);
-        let time = rng.between(20 * MS, 4 * SECOND).min(FAULTS_END - MS - at);
+        let time = rng.between(20 * MS, 4 * SECOND);
+        // Long enough for the wait of an arbiter, and then a departure without an owner.
+        let time = if kind == Kind::Blackout { time + 3 * SECOND } else { time };
+        let time = time.min(FAULTS_END - MS - at);
         faults.push(Fault { at, time, kind, set: rng.index(SETS), pick: rng.below(1_000) });
     }
+    for _ in 0..rng.between(STORIES.0, STORIES.1) {
+        let (at, set) = (rng.between(SECOND, FAULTS_END - STORY), rng.index(SETS));
+        match rng.below(if restores { 4 } else { 2 }) {
+            0 | 1 => faults.extend(hesitation(rng, at, set)),
+            2 => faults.extend(restore_under_way(rng, at, set)),
+            _ => faults.extend(older_owner(rng, at, set)),
+        }
+    }
     faults
+}
+
+/// A migration that is paused again and again, while messages are doubled and late: its departures are repeated, are
+/// applied long after they were sent, and their responses are lost.
+fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let mut faults = vec![
+        Fault { at, time: STORY - MS, kind: Kind::Duplicates, set, pick: rng.between(400, 1_000) },
+        Fault { at, time: STORY - MS, kind: Kind::Slow, set, pick: rng.between(200, 900) },
+        Fault { at, time: MS, kind: Kind::Migrate, set, pick: rng.below(1_000) },
+    ];
+    let mut next = at + rng.between(30 * MS, 300 * MS);
+    while next < at + STORY - SECOND {
+        let time = rng.between(40 * MS, 300 * MS);
+        faults.push(Fault { at: next, time, kind: Kind::Pause, set, pick: 0 });
+        next += time + rng.between(40 * MS, 300 * MS);
+    }
+    faults
+}
+
+/// A set is restored to just before sections departed, while their arrivals are under way.
+fn restore_under_way(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let divided = at + rng.between(40 * MS, 100 * MS);
+    let restored = divided + rng.between(300 * MS, 900 * MS);
+    let time = restored - divided + rng.below(100 * MS);
+    vec![
+        Fault { at, time: MS, kind: Kind::Backup, set, pick: 0 },
+        Fault { at: at + MS, time: MS, kind: Kind::Migrate, set, pick: rng.below(1_000) },
+        Fault { at: divided, time, kind: Kind::Divide, set, pick: 0 },
+        Fault { at: restored, time: MS, kind: Kind::Restore, set, pick: 0 },
+    ]
+}
+
+/// A set is restored, and a process of before receives nothing of it: it serves as long as its lease holds.
+fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let cut = at + rng.below(400 * MS);
+    vec![
+        Fault { at, time: MS, kind: Kind::Backup, set, pick: 0 },
+        Fault { at: cut, time: STORY - SECOND, kind: Kind::Cut, set, pick: rng.below(1_000) },
+        Fault { at: cut + rng.below(100 * MS), time: MS, kind: Kind::Restore, set, pick: 0 },
+    ]
 }
 
 impl World {
@@ -112,6 +172,7 @@ impl World {
             Kind::Loss => self.loss = 50 + pick / 4,
             Kind::Duplicates => self.duplicates = 100 + pick / 2,
             Kind::Slow => self.slow_ms = 20 + pick,
+            Kind::Divide => self.divided_until = now + time,
             Kind::Backup => self.sets[set].backup = Some(self.sets[set].state.clone()),
             Kind::Restore => self.restore(set),
         }

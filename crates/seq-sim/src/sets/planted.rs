@@ -1,21 +1,37 @@
-//! The planted bugs of two sets that are a store's.
+//! Bugs that are planted into the stores of two sets: in the place of an entry, or in what it has written.
+//!
+//! The core runs as it is; a bug changes what is proposed to it, or its records afterwards.
 
 use seq_core::limits::RESTORE_MARGIN;
 use seq_core::migration::{Coordinator, Effect};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Depart, Destination, Residence, SectionRecord, SetRefusal, Tombstone,
+    Answer, Command, Depart, Destination, Fence, Residence, SectionRecord, SectionRecords, SetRefusal, Tombstone,
 };
 use seq_core::{Epoch, Incarnation, Lineage, MigrationId, NodeId, SectionId, Seq};
 
 use super::store::{Between, Set};
-use super::{World, index};
+use super::{World, index, set_id};
 use crate::bugs::Bug;
 
 impl World {
+    /// The planted bug: the response to a fence is made of what is read, and the log gets no entry.
+    pub(super) fn respond_by_reading(&mut self, set: usize, lineage: Lineage, first: SectionId) {
+        let kept = self.sets[set].state.clone();
+        let answer = self.sets[set].state.apply(&Command::Fence(Fence { set: set_id(1 - set), lineage }));
+        self.respond_between(set, Between::Fence { lineage, first }, answer);
+        self.sets[set].state = kept;
+    }
+
     /// Planted bugs in the place of an entry.
     pub(super) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let state = &mut self.sets[set].state;
         match (self.bug?, command) {
+            (Bug::PauseRefuses, Command::Depart(Depart { section, migration, .. })) => {
+                let paused = state.migrations.get(migration).is_some_and(|one| one.pace.paused);
+                let refusal = SetRefusal::MigrationOver { migration: *migration };
+                let refuses = paused && state.sections.resident(*section).is_some();
+                refuses.then(|| Answer::Departed(Err(refusal.into())))
+            }
             (Bug::SilentAtOnce, Command::DepartSilent(departs)) => {
                 let mut departs = departs.clone();
                 for depart in &mut departs {
@@ -24,23 +40,12 @@ impl World {
                 }
                 Some(state.apply(&Command::DepartSilent(departs)))
             }
-            (Bug::PauseRefuses, Command::Depart(Depart { migration, .. })) => {
-                let is_paused = state.migrations.get(migration).is_some_and(|one| one.pace.paused);
-                let refusal = SetRefusal::MigrationOver { migration: *migration };
-                is_paused.then_some(Answer::Departed(Err(CommandRefusal::BetweenSets(refusal))))
-            }
             _ => None,
         }
     }
 
     /// Planted bugs that change what an entry has written.
-    pub(super) fn after_planted(
-        &mut self,
-        set: usize,
-        command: &Command,
-        answer: &Answer,
-        before: &seq_core::state::SectionRecords,
-    ) {
+    pub(super) fn after_planted(&mut self, set: usize, command: &Command, answer: &Answer, before: &SectionRecords) {
         let Set { state, armed_at, .. } = &mut self.sets[set];
         match (self.bug, command, answer) {
             (Some(Bug::CeilingOfThePlan), Command::Depart(depart), Answer::Departed(Ok(_))) => {
@@ -141,15 +146,6 @@ impl World {
             }
         }
     }
-
-    /// The planted bug: the response to a fence, from a log without it.
-    pub(super) fn respond_without_fence(&mut self, set: usize, fence: &Command, request: Between) {
-        let log = self.sets[set].state.clone();
-        let answer = self.sets[set].state.apply(fence);
-        self.respond_between(set, request, answer);
-        self.sets[set].state = log;
-    }
-
     /// The planted bug: a restored set is resident at the ceiling of its backup.
     pub(super) fn serve_at_once(&mut self, set: usize) {
         let state = &mut self.sets[set].state;

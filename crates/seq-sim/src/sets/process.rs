@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use seq_core::lease::{Clocks, Lease};
-use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest};
+use seq_core::owner::handover::{Commit, Handover, HandoverOffer};
 use seq_core::owner::{
     AdoptError, Effect, Effects, LeaseEffect, Owner, OwnershipUpdate, Renewal, Session, TableEffect,
 };
 use seq_core::section::SectionCopy;
 use seq_core::state::Raise;
-use seq_core::{Epoch, Incarnation, Section, SectionId, Seq, SetId};
+use seq_core::{Epoch, Incarnation, Section, SectionId, Seq};
 
 use super::store::Request;
-use super::{Event, World, set_id};
+use super::{Event, World};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::{MS, SECOND};
@@ -22,7 +22,7 @@ use crate::world::{STEP, TERMS};
 const TICK: u64 = 20 * MS;
 
 /// How long a request waits for its response.
-const TIMEOUT: u64 = 250 * MS;
+pub(super) const TIMEOUT: u64 = 250 * MS;
 
 /// When a process that ended is started again.
 const RESTART: u64 = 300 * MS;
@@ -66,11 +66,11 @@ pub(super) enum Message {
 }
 
 #[derive(Debug)]
-struct Sent<T> {
-    what: T,
-    rpc: u64,
-    sent: Clocks,
-    due: u64,
+pub(super) struct Sent<T> {
+    pub(super) what: T,
+    pub(super) rpc: u64,
+    pub(super) sent: Clocks,
+    pub(super) due: u64,
 }
 
 /// A process.
@@ -91,10 +91,11 @@ pub(super) struct Process {
     renewal: Option<Sent<Renewal>>,
     renew_at: u64,
     raise: Option<Sent<(Session, Vec<Raise>)>>,
-    commits: Vec<Sent<Handover>>,
-    offers: BTreeMap<u64, (Handover, bool, u64)>,
-    /// A planted bug: the copy of each section that was staged last for an epoch.
-    staged: BTreeMap<(SectionId, Epoch), SectionCopy>,
+    pub(super) commits: Vec<Sent<Handover>>,
+    pub(super) offers: BTreeMap<u64, (Handover, bool, u64)>,
+    /// Beside the machine: the first copy from another set that was staged for each ownership, whatever its attempt. To
+    /// see that it is passed over, and to plant a bug.
+    pub(super) staged: BTreeMap<(SectionId, Epoch), SectionCopy>,
 }
 
 impl World {
@@ -142,7 +143,7 @@ impl World {
         }
     }
 
-    fn send_to_store(&mut self, p: usize, rpc: u64, request: Request) {
+    pub(super) fn send_to_store(&mut self, p: usize, rpc: u64, request: Request) {
         let set = self.procs[p].set;
         if self.procs[p].cut_until <= self.now {
             self.send(|| Event::Request(set, p, rpc, request.clone()));
@@ -279,7 +280,7 @@ impl World {
     }
 
     /// The update of another set is never sent here. One that builds on routes that are not held is sent again.
-    fn require_adopted(&mut self, taken: Result<(), AdoptError>) {
+    pub(super) fn require_adopted(&mut self, taken: Result<(), AdoptError>) {
         if let Err(error @ AdoptError::OtherSet { .. }) = taken {
             self.check.broken(self.now, "updates are of the own set", error.to_string());
         }
@@ -304,7 +305,7 @@ impl World {
     }
 
     /// Has the machine of a process take a step, and carries its effects out.
-    fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
+    pub(super) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
         for effect in effects {
@@ -331,10 +332,13 @@ impl World {
                 }
             }
             TableEffect::Enter { section, epoch, ceiling, copy } => {
+                let staged = self.procs[p].staged.remove(&(section, epoch));
+                if staged.is_some() && staged != copy {
+                    self.coverage.saw(Situation::OtherAttempt);
+                }
+                let copy = if self.bug == Some(Bug::SetsStaleCopy) { staged.or(copy) } else { copy };
                 self.coverage.saw(if copy.is_some() { Situation::Copied } else { Situation::Failover });
                 let uids = super::SECTION_SIZE;
-                let stale = self.procs[p].staged.get(&(section, epoch)).cloned();
-                let copy = stale.or(copy);
                 let made = copy.as_ref().and_then(|copy| Section::handed_over(uids, copy, ceiling, STEP).ok());
                 let made = made.unwrap_or_else(|| Section::takeover(uids, ceiling, STEP));
                 self.procs[p].table.insert(section, Owned { epoch, section: made });
@@ -351,92 +355,4 @@ impl World {
             }
         }
     }
-
-    fn send_handover(&mut self, p: usize, request: HandoverRequest) {
-        match request {
-            HandoverRequest::Prepare(handover) => self.send_offer(p, handover, false, Offer::Prepare),
-            HandoverRequest::Stage(handover) => {
-                let served = self.procs[p].table.get(&handover.section).filter(|owned| owned.epoch == handover.epoch);
-                let Some(owned) = served else {
-                    self.step(p, |owner, effects| owner.on_staged(&handover, false, effects));
-                    return;
-                };
-                let copy = owned.section.freeze();
-                self.send_offer(p, handover, true, Offer::Stage(copy));
-            }
-            HandoverRequest::Commit(handover) => self.commit(p, handover),
-            HandoverRequest::Activate(handover) => {
-                let (id, Some(to)) = (self.fresh(), self.target(p, &handover)) else { return };
-                let offer = offer(self.procs[p].set, &handover);
-                self.send(|| Event::Message(to, Message::Offer { from: p, id, offer, step: Offer::Activate }));
-            }
-        }
-    }
-
-    /// The process at an address: its port is the number of the process.
-    fn target(&self, p: usize, handover: &Handover) -> Option<usize> {
-        let addr = match &handover.departure {
-            Some(departure) => departure.addr.clone(),
-            None => self.procs[p].owner.routes()?.node(handover.to)?.addr.clone(),
-        };
-        addr.split_once(':')?.1.parse().ok().filter(|to| *to < self.procs.len())
-    }
-
-    fn send_offer(&mut self, p: usize, handover: Handover, stages: bool, step: Offer) {
-        let (id, to) = (self.fresh(), self.target(p, &handover));
-        let offer = offer(self.procs[p].set, &handover);
-        self.procs[p].offers.insert(id, (handover, stages, self.now + TIMEOUT));
-        if let Some(to) = to {
-            self.send(|| Event::Message(to, Message::Offer { from: p, id, offer, step: step.clone() }));
-        }
-    }
-
-    /// As a target: whether an offer is taken.
-    fn offer(&mut self, p: usize, offer: &HandoverOffer, step: Offer) -> bool {
-        match step {
-            Offer::Prepare => self.step(p, |owner, _| owner.on_prepare(offer)).is_ok(),
-            Offer::Stage(copy) => {
-                if self.bug == Some(Bug::SetsStaleCopy) && offer.from_set != SetId(0) {
-                    self.procs[p].staged.insert((offer.section, offer.epoch), copy.clone());
-                }
-                self.step(p, |owner, _| owner.on_stage(offer, copy)).is_ok()
-            }
-            Offer::Activate => self.step(p, |owner, effects| owner.on_activate(offer, effects)).is_ok(),
-        }
-    }
-
-    /// As a source: the target responded, or did not in time.
-    fn offered(&mut self, p: usize, id: u64, accepted: bool) {
-        let Some((handover, stages, _)) = self.procs[p].offers.remove(&id) else { return };
-        self.step(p, |owner, effects| {
-            if stages {
-                owner.on_staged(&handover, accepted, effects);
-            } else {
-                owner.on_prepared(&handover, accepted, effects);
-            }
-        });
-    }
-
-    fn commit(&mut self, p: usize, handover: Handover) {
-        let (rpc, sent, since) = (self.fresh(), self.clock(), self.procs[p].owner.known_version());
-        self.procs[p].commits.push(Sent { what: handover.clone(), rpc, sent, due: self.now + TIMEOUT });
-        self.send_to_store(p, rpc, Request::Commit(handover, since));
-    }
-
-    /// No response: the commit is requested until there is one.
-    fn commit_timed_out(&mut self, p: usize, at: usize) {
-        let Sent { what, sent, .. } = self.procs[p].commits.remove(at);
-        self.coverage.saw(Situation::CommitRepeated);
-        let thaws = self.bug == Some(Bug::SetsThawUnknown);
-        let commit = if thaws { Commit::Refused } else { Commit::Unknown };
-        let taken = self.step(p, |owner, effects| owner.on_committed(&what, sent, commit, effects));
-        self.require_adopted(taken);
-    }
-}
-
-fn offer(set: usize, handover: &Handover) -> HandoverOffer {
-    let Handover { section, epoch, handover_id, incarnation, departure, .. } = handover;
-    let from_set = departure.as_ref().map_or(SetId(0), |_| set_id(set));
-    let (section, handover_id, incarnation) = (*section, *handover_id, *incarnation);
-    HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation, from_set }
 }

@@ -53,9 +53,8 @@ impl World {
                 self.send_to_set(1 - set, Between::Fence { lineage, first });
             }
             None => {
-                let at_once = self.bug == Some(Bug::QuarantineWithoutWait);
-                let waited = at_once || self.now - self.sets[set].restored_at >= wait.as_nanos() as u64;
-                if waited {
+                let waited = self.now - self.sets[set].restored_at >= wait.as_nanos() as u64;
+                if waited || self.bug == Some(Bug::QuarantineWithoutWait) {
                     self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
                 }
             }
@@ -66,13 +65,12 @@ impl World {
     pub(super) fn receive_recovery(&mut self, set: usize, message: Between) {
         let from = set_id(1 - set);
         match message {
+            Between::Fence { lineage, first } if self.bug == Some(Bug::QuarantineByReading) => {
+                self.respond_by_reading(set, lineage, first);
+            }
             Between::Fence { lineage, first } => {
                 let fence = Command::Fence(Fence { set: from, lineage });
-                let request = Between::Fence { lineage, first };
-                if self.bug == Some(Bug::QuarantineByReading) {
-                    return self.respond_without_fence(set, &fence, request);
-                }
-                self.propose(set, fence, Origin::Set(request));
+                self.propose(set, fence, Origin::Set(Between::Fence { lineage, first }));
             }
             Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
             Between::TooFewRestores { lineage, least } => {

@@ -11,13 +11,13 @@ use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::handover::Handover;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::state::{
-    Answer, Arrival, Arrive, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Raise,
-    Registration, Residence, SetRefusal, StartReturn, State, Transfer,
+    Answer, Arrival, Arrive, Command, CommandRefusal, Complete, FenceResponse, Raise, Registration, Residence,
+    SetRefusal, StartReturn, State,
 };
 use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq};
 
 use super::process::{Message, Response};
-use super::{Event, NAMES, SETS, World, index, set_id};
+use super::{Event, NAMES, SETS, World, handover, index, set_id};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
@@ -25,6 +25,9 @@ use crate::world::TERMS;
 
 /// Time between two evaluations of a set.
 const EVALUATE: u64 = 15 * MS;
+
+/// How late messages are that were sent while the sets were divided.
+const LATE: (u64, u64) = (300 * MS, 4_000 * MS);
 
 /// A request of an AllocSvr to its store.
 #[derive(Clone, Debug)]
@@ -135,7 +138,15 @@ impl World {
         self.after(wait, Event::Apply(set, log, Box::new(Entry { command, from })));
     }
 
+    /// A message to the other set. Of those that are sent while the sets are divided, half come seconds later.
     pub(super) fn send_to_set(&mut self, to: usize, message: Between) {
+        if self.divided_until > self.now {
+            if self.rng.chance(500) {
+                let wait = self.rng.between(LATE.0, LATE.1);
+                self.after(wait, Event::Between(to, message));
+            }
+            return;
+        }
         self.send(|| Event::Between(to, message.clone()));
     }
 
@@ -154,7 +165,7 @@ impl World {
             Request::Raise { session, raises, .. } => {
                 Command::Raise { node: session.node, incarnation: session.incarnation, raises }
             }
-            Request::Commit(handover, _) => commit(&handover),
+            Request::Commit(handover, _) => handover::command(&handover),
         };
         if let Command::Depart(depart) = &command
             && self.bug == Some(Bug::ArriveBeforeCommit)
@@ -184,7 +195,7 @@ impl World {
         self.after_planted(set, &command, &answer, &before);
         let (now, version) = (self.now, self.sets[set].state.route_version.0);
         self.trace.note(now, [4, set as u64, version], || format!("set {set}: {command:?} -> {answer:?}"));
-        self.note(&command, &answer);
+        self.note(set, &command, &answer);
         if quarantined && !self.sets[set].state.is_quarantined() {
             self.coverage.saw(Situation::QuarantineEnded);
         }
@@ -192,9 +203,17 @@ impl World {
         self.respond(set, &command, answer, from);
     }
 
-    fn note(&mut self, command: &Command, answer: &Answer) {
+    fn note(&mut self, set: usize, command: &Command, answer: &Answer) {
         match (command, answer) {
-            (Command::Depart(_), Answer::Departed(Ok(_))) => self.coverage.saw(Situation::Departed),
+            (Command::Depart(depart), Answer::Departed(Ok(_))) => {
+                self.coverage.saw(Situation::Departed);
+                if self.sets[set].state.migrations.get(&depart.migration).is_some_and(|one| one.pace.paused) {
+                    self.coverage.saw(Situation::PausedDeparture);
+                }
+            }
+            (Command::Arrive(_), Answer::Arrived(Err(CommandRefusal::BetweenSets(SetRefusal::OldLineage { .. })))) => {
+                self.coverage.saw(Situation::ArrivalFenced);
+            }
             (Command::DepartSilent(_), Answer::DepartedSilently(outcome)) if outcome.iter().any(Option::is_some) => {
                 self.coverage.saw(Situation::DepartedSilently);
             }
@@ -269,7 +288,7 @@ impl World {
                 update(handover.session, *since).map_or(over, Response::Committed)
             }
             (Answer::Departed(Err(refusal)) | Answer::Transferred(Err(refusal)), Request::Commit(handover, _)) => {
-                refused(&refusal, handover)
+                handover::refused(&refusal, handover)
             }
             (
                 Answer::Renewed(Err(CommandRefusal::OtherIncarnation { .. } | CommandRefusal::UnknownNode { .. }))
@@ -379,50 +398,6 @@ impl World {
         });
         let armed = armed.collect();
         self.send_to_set(1 - set, Between::Armed { migration, armed });
-    }
-}
-
-fn commit(handover: &Handover) -> Command {
-    let Handover { session, section, epoch, to, incarnation, handover_id, departure } = handover.clone();
-    let (from, to_incarnation) = (session.node, incarnation);
-    match departure {
-        None => Command::Transfer(Transfer {
-            section,
-            epoch,
-            from,
-            incarnation: session.incarnation,
-            to,
-            to_incarnation,
-            handover_id,
-        }),
-        Some(departure) => {
-            let (set, lineage, migration) = (departure.set, departure.lineage, departure.migration);
-            let to = Destination { set, lineage, node: Some(to), incarnation: to_incarnation };
-            Command::Depart(Depart {
-                section,
-                epoch,
-                from,
-                incarnation: session.incarnation,
-                to,
-                handover_id,
-                migration,
-            })
-        }
-    }
-}
-
-/// What a refused commit means for its owner.
-fn refused(refusal: &CommandRefusal, handover: &Handover) -> Response {
-    match refusal {
-        CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node } => {
-            let is_target = handover.departure.is_none() && *node == handover.to;
-            if is_target { Response::Refused } else { Response::SessionOver }
-        }
-        CommandRefusal::BetweenSets(SetRefusal::MigrationOver { .. } | SetRefusal::SetClosing { .. }) => {
-            Response::Refused
-        }
-        CommandRefusal::BetweenSets(_) => Response::Inconclusive,
-        _ => Response::Lost,
     }
 }
 
