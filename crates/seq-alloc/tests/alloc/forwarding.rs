@@ -132,9 +132,13 @@ async fn a_call_is_forwarded_twice_at_most() {
 async fn a_dead_owner_costs_only_its_own_items() {
     let (_world, one, two) = two_nodes().await;
     two.group.shutdown(PATIENCE).await.unwrap();
+    // Bound and not listening: no node of another test gets the port while calls are sent to it.
+    let port = tokio::net::TcpSocket::new_v4().unwrap();
+    port.set_reuseaddr(true).unwrap();
+    port.bind(two.addr).unwrap();
     let unreachable = Refusal::OwnerUnreachable { section: SectionId(SECTIONS / 2), owner: NodeId(2) };
     // Long enough that a dial fails by itself also on a busy machine.
-    let patient = || Call { deadline: Instant::now() + Duration::from_secs(5), ..call() };
+    let patient = || Call { deadline: Instant::now() + Duration::from_secs(2), ..call() };
     assert_eq!(one.allocator.next(patient(), ask(THEIRS, 1)).await, Err(unreachable));
     let asks = [1, THEIRS, 2].map(|uid| Ok(ask(uid, 1))).to_vec();
     let answers = one.allocator.next_many(patient(), &asks).await;

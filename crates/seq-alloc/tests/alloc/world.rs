@@ -41,6 +41,7 @@ pub(crate) struct World {
 pub(crate) struct Node {
     pub(crate) allocator: Allocator,
     pub(crate) group: TaskGroup,
+    pub(crate) addr: SocketAddr,
 }
 
 impl World {
@@ -89,7 +90,8 @@ impl World {
 
     pub(crate) fn start_with(&self, name: &str, options: AllocOptions) -> Node {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
-        let advertise = listener.local_addr().unwrap().to_string();
+        let addr = listener.local_addr().unwrap();
+        let advertise = addr.to_string();
         let group = TaskGroup::new();
         let (spec, name) = (self.spec.clone(), name.to_owned());
         let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, options, clock: Clock::System };
@@ -99,7 +101,7 @@ impl World {
             (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
         let node = grpc::Node { admin, ready: Checks::new(), beside, admission, allocate_on_get: false };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
-        Node { allocator, group }
+        Node { allocator, group, addr }
     }
 
     /// Starts a node and gives it sections.
