@@ -84,18 +84,22 @@ class LostAttempts(_message.Message):
     def __init__(self, indexes: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ItemError(_message.Message):
-    __slots__ = ("index", "code", "reason", "message", "retry_after_ms")
+    __slots__ = ("index", "code", "reason", "message", "retry_after_ms", "set_id", "since")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     index: int
     code: int
     reason: str
     message: str
     retry_after_ms: int
-    def __init__(self, index: _Optional[int] = ..., code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+    set_id: int
+    since: int
+    def __init__(self, index: _Optional[int] = ..., code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., set_id: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class NextStreamRequest(_message.Message):
     __slots__ = ("tag", "request", "timeout_ms", "now_only")
