@@ -116,10 +116,18 @@ impl State {
         self.recovery.is_some()
     }
 
-    /// How long a quarantine lasts at least, counted from the restore; `None` when there is none.
+    /// How long a quarantine lasts at least, counted from the last change of [`State::quarantine_lineages`]; `None` when
+    /// there is none.
     #[must_use]
     pub fn quarantine_wait(&self) -> Option<Duration> {
         self.recovery.as_ref().map(|recovery| recovery.wait)
+    }
+
+    /// This set's lineage, and the newest known ones of the others. The wait of a quarantine begins again when one of them
+    /// is newer: an owner of that set's older lineage may have a lease, on a section that its restored store has not.
+    #[must_use]
+    pub fn quarantine_lineages(&self) -> (Lineage, BTreeMap<SetId, Lineage>) {
+        (self.lineage, self.sets.iter().map(|(set, peer)| (*set, peer.fenced)).collect())
     }
 
     /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A

@@ -45,8 +45,11 @@ impl World {
     pub(super) fn recover(&mut self, set: usize) {
         let state = &self.sets[set].state;
         let Some(wait) = state.quarantine_wait() else { return };
-        let lineage = state.lineage;
+        let (lineage, lineages) = (state.lineage, state.quarantine_lineages());
         let first = state.awaited_responses().map(|(_, first)| first).next();
+        if self.sets[set].lineages != lineages {
+            (self.sets[set].lineages, self.sets[set].restored_at) = (lineages, self.now);
+        }
         match first {
             Some(first) if self.sets[set].fence_at <= self.now => {
                 self.sets[set].fence_at = self.now + FENCE_AGAIN;

@@ -14,7 +14,7 @@ use seq_core::state::{
     Answer, Arrival, Arrive, Command, CommandRefusal, Complete, FenceResponse, Raise, Registration, Residence,
     SetRefusal, StartReturn, State,
 };
-use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq};
+use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
 
 use super::process::{Message, Response};
 use super::{Event, NAMES, SETS, World, handover, index, set_id};
@@ -99,6 +99,8 @@ pub(super) struct Set {
     pub(super) coordinator: Coordinator,
     pub(super) plan: Arc<Plan>,
     pub(super) down_until: u64,
+    /// The lineages that its quarantine waits for, and since when.
+    pub(super) lineages: (Lineage, BTreeMap<SetId, Lineage>),
     pub(super) restored_at: u64,
     /// When the fence is sent again.
     pub(super) fence_at: u64,
@@ -116,6 +118,7 @@ impl Set {
             coordinator: Coordinator::default(),
             plan: Arc::default(),
             down_until: 0,
+            lineages: Default::default(),
             restored_at: 0,
             fence_at: 0,
             armed_at: BTreeMap::new(),

@@ -5,6 +5,7 @@
 //! of all sets that it knows. The wait is counted from when this process leads and has the restored state, which is
 //! after the restore, so a new leader waits anew.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -20,6 +21,9 @@ use crate::definition::draw_nonce;
 
 /// Least time between two attempts to end a quarantine.
 const RETRY: Duration = Duration::from_millis(200);
+
+/// As [`State::quarantine_lineages`].
+type Lineages = (Lineage, BTreeMap<SetId, Lineage>);
 
 /// What a quarantine waits for, for operators; empty where this member does not lead.
 pub(crate) type Awaited = watch::Receiver<String>;
@@ -39,17 +43,17 @@ pub(crate) fn awaited() -> (watch::Sender<String>, Awaited) {
 pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
     let set = &between.replicated;
     let mut changes = set.raft().changes();
-    // The lineage whose quarantine this leader ends, and since when.
-    let mut since: Option<(Lineage, Instant)> = None;
+    // The lineages of the quarantine that this leader ends, and since when.
+    let mut since: Option<(Lineages, Instant)> = None;
     loop {
-        let quarantine = |state: &State| Some((state.lineage, state.quarantine_wait()?));
+        let quarantine = |state: &State| Some((state.quarantine_lineages(), state.quarantine_wait()?));
         match set.read(quarantine).filter(|_| set.raft().is_leader()) {
-            Some((lineage, wait)) => {
-                let known = since.filter(|(one, _)| *one == lineage);
-                let (_, began) = known.unwrap_or_else(|| (lineage, Instant::now()));
-                since = Some((lineage, began));
+            Some((lineages, wait)) => {
+                let known = since.take().filter(|(known, _)| *known == lineages);
+                let (lineages, began) = known.unwrap_or_else(|| (lineages, Instant::now()));
                 let left = wait.saturating_sub(began.elapsed());
-                publish(&awaited, step(&between, lineage, left).await.err().unwrap_or_default());
+                publish(&awaited, step(&between, &lineages, left).await.err().unwrap_or_default());
+                since = Some((lineages, began));
             }
             None => {
                 since = None;
@@ -65,7 +69,7 @@ pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
 }
 
 /// Does what can be done now; the error is what is awaited.
-async fn step(between: &Between, lineage: Lineage, left: Duration) -> Result<(), String> {
+async fn step(between: &Between, lineages: &Lineages, left: Duration) -> Result<(), String> {
     let sets: Vec<(SetId, SectionId)> = between.replicated.read(|state| state.awaited_responses().collect());
     let rounds = join_all(sets.iter().map(|(set, first)| learn(between, *set, *first))).await;
     let failed = |(set, outcome): (&(SetId, SectionId), Result<(), String>)| {
@@ -75,9 +79,13 @@ async fn step(between: &Between, lineage: Lineage, left: Duration) -> Result<(),
     if !failures.is_empty() {
         return Err(failures.join("; "));
     }
+    if between.replicated.read(State::quarantine_lineages) != *lineages {
+        return Err("another set was restored, too: the leases of before it may last".to_owned());
+    }
     if !left.is_zero() {
         return Err(format!("the leases of before the restore may last for {:.1} s", left.as_secs_f64()));
     }
+    let lineage = lineages.0;
     // A response may have named other sets, and another one may have begun another lineage: the state refuses then.
     let outcome = between.replicated.propose(EndQuarantine { lineage }).await.map_err(|error| error.to_string())?;
     outcome.map_err(|refusal| refusal.to_string())?;
