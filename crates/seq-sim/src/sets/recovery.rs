@@ -34,7 +34,7 @@ impl World {
         self.trace.note(now, [5, set as u64, lineage.0], || format!("set {set} is restored: lineage {lineage}"));
         let one = &mut self.sets[set];
         one.state = state;
-        (one.log, one.restored_at, one.fence_at) = (one.log + 1, now, 0);
+        (one.log, one.fence_at) = (one.log + 1, 0);
         (one.arbiter, one.coordinator, one.plan) = (arbiter(), Coordinator::default(), std::sync::Arc::default());
         if self.bug == Some(Bug::ServesAtOnce) {
             self.serve_at_once(set);
@@ -47,8 +47,9 @@ impl World {
         let Some(wait) = state.quarantine_wait() else { return };
         let (lineage, lineages) = (state.lineage, state.quarantine_lineages());
         let first = state.awaited_responses().map(|(_, first)| first).next();
-        if self.sets[set].lineages != lineages {
-            (self.sets[set].lineages, self.sets[set].restored_at) = (lineages, self.now);
+        let known = &self.sets[set].lineages;
+        if known.0 != lineage || *known != lineages && self.bug != Some(Bug::WaitForOwnLeases) {
+            (self.sets[set].lineages, self.sets[set].waits_since) = (lineages, self.now);
         }
         match first {
             Some(first) if self.sets[set].fence_at <= self.now => {
@@ -56,7 +57,7 @@ impl World {
                 self.send_to_set(1 - set, Between::Fence { lineage, first });
             }
             None => {
-                let waited = self.now - self.sets[set].restored_at >= wait.as_nanos() as u64;
+                let waited = self.now - self.sets[set].waits_since >= wait.as_nanos() as u64;
                 if waited || self.bug == Some(Bug::QuarantineWithoutWait) {
                     self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
                 }

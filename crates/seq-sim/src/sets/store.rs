@@ -101,7 +101,7 @@ pub(super) struct Set {
     pub(super) down_until: u64,
     /// The lineages that its quarantine waits for, and since when.
     pub(super) lineages: (Lineage, BTreeMap<SetId, Lineage>),
-    pub(super) restored_at: u64,
+    pub(super) waits_since: u64,
     /// When the fence is sent again.
     pub(super) fence_at: u64,
     /// A planted bug: the ceiling of each section when it was armed.
@@ -119,7 +119,7 @@ impl Set {
             plan: Arc::default(),
             down_until: 0,
             lineages: Default::default(),
-            restored_at: 0,
+            waits_since: 0,
             fence_at: 0,
             armed_at: BTreeMap::new(),
         }
@@ -203,7 +203,7 @@ impl World {
             self.coverage.saw(Situation::QuarantineEnded);
         }
         self.look_at_records(set, &before);
-        self.respond(set, &command, answer, from);
+        self.respond(set, answer, from);
     }
 
     fn note(&mut self, set: usize, command: &Command, answer: &Answer) {
@@ -230,13 +230,9 @@ impl World {
         }
     }
 
-    fn respond(&mut self, set: usize, command: &Command, answer: Answer, from: Origin) {
+    fn respond(&mut self, set: usize, answer: Answer, from: Origin) {
         match from {
-            Origin::Here => {
-                if matches!((command, &answer), (Command::BeginLineage(_), Answer::LineageBegun(Ok(())))) {
-                    self.sets[set].restored_at = self.now;
-                }
-            }
+            Origin::Here => {}
             Origin::Process(p, rpc, request) => {
                 let response = self.response_to(set, answer, &request);
                 if self.procs[p].cut_until <= self.now {

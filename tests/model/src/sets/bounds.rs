@@ -148,6 +148,8 @@ listed! {
     OneMargin,
     /// A restored store serves before the leases of its older lineage have ended.
     QuarantineWithoutWait,
+    /// A restored store waits for the leases of its own older lineages, not for those of another restored set.
+    WaitForOwnLeasesOnly,
     /// A restored store waits for the Arrive of a tombstone that it finds in the response to its Fence.
     TombstoneNotTakenFromResponse,
     /// A tombstone loses its ceiling and its target's lineage when its migration is completed.

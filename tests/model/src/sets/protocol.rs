@@ -275,7 +275,7 @@ impl Protocol {
     fn can_deliver(&self, world: &World, message: &Message) -> bool {
         match message {
             Message::Arrive { from, tombstone, .. } => self.can_arrive(world, from.other(), tombstone),
-            Message::Fenced { to, .. } => self.can_end_quarantine(world, *to),
+            Message::Fenced { to, from_lineage, .. } => self.can_end_quarantine(world, *to, *from_lineage),
             _ => true,
         }
     }

@@ -57,12 +57,13 @@ impl Protocol {
         world.send(Message::Fenced { to: from, lineage, from_lineage, record });
     }
 
-    /// Whether a store in quarantine may use the response to its Fence: only when the leases of its older lineage have
-    /// ended.
-    pub(crate) fn can_end_quarantine(&self, world: &World, set: Set) -> bool {
-        self.bounds.setting != Setting::Ordered
-            || !world.is_older_lineage_live(set)
-            || self.bounds.has(Bug::QuarantineWithoutWait)
+    /// Whether a store in quarantine may use the response to its Fence: only when the leases of its own older lineages
+    /// have ended, and those of the other set's lineages before the one that responds. What that set has forgotten, an
+    /// owner there may serve.
+    pub(crate) fn can_end_quarantine(&self, world: &World, set: Set, from_lineage: u8) -> bool {
+        let own = world.is_live_before(set, world.stores[set].lineage);
+        let other = world.is_live_before(set.other(), from_lineage) && !self.bounds.has(Bug::WaitForOwnLeasesOnly);
+        self.bounds.setting != Setting::Ordered || !(own || other) || self.bounds.has(Bug::QuarantineWithoutWait)
     }
 
     /// Ends the quarantine with the response to the Fence. It must be of the newest lineage known of the other set:

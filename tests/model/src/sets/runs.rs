@@ -40,6 +40,16 @@ const SILENT: Budget = Budget { takes: 1, reads: 1, migrations: 1, silents: 1, r
 const LOST_BOTH: Budget =
     Budget { takes: 1, migrations: 1, silents: 1, lapses: PerSet([1, 0]), restores: PerSet([1, 1]), ..NONE };
 
+/// A migration, then a restore of each store: the target's forgets that the section has an owner there.
+const FORGOTTEN_RESIDENCE: Budget = Budget {
+    takes: 1,
+    reads: 1,
+    registrations: PerSet([1, 0]),
+    reassigns: 1,
+    restores: PerSet([1, 1]),
+    ..MOVE
+};
+
 const fn calm(max_seq: u8, budget: Budget) -> Bounds {
     Bounds { setting: Setting::Calm, max_seq, budget, bug: None }
 }
@@ -334,6 +344,7 @@ pub(crate) fn world_of(bug: Bug) -> Bounds {
         Bug::QuarantineWithoutWait => {
             ordered(2, Budget { takes: 1, reads: 1, migrations: 0, handovers: 0, ..RESTORED_SOURCE })
         }
+        Bug::WaitForOwnLeasesOnly => ordered(2, FORGOTTEN_RESIDENCE),
         Bug::RestoredSourceContinues | Bug::QuarantineEndsOnARead => {
             ordered(2, Budget { takes: 1, reads: 1, ..RESTORED_SOURCE })
         }

@@ -44,7 +44,7 @@ impl Protocol {
         let Record::Resident(Residence { owner, .. }) = world.stores[set].record else { return false };
         let to = world.current(set);
         let is_live = world.is_owner_live(set)
-            || (world.is_older_lineage_live(set) && self.bounds.has(Bug::RestoredSourceContinues));
+            || (world.is_live_before(set, world.stores[set].lineage) && self.bounds.has(Bug::RestoredSourceContinues));
         let waited = self.bounds.setting != Setting::Ordered || !is_live;
         let is_candidate = owner != Some(to.incarnation) && world.node(to).is_some_and(|node| node.leased);
         world.left.reassigns > 0 && is_candidate && waited

@@ -476,9 +476,8 @@ impl World {
         self.node(session).is_some_and(|node| node.leased)
     }
 
-    /// Whether a session of an older lineage of the set may still serve.
-    pub(crate) fn is_older_lineage_live(&self, set: Set) -> bool {
-        let lineage = self.stores[set].lineage;
+    /// Whether a session of a lineage of the set before that one may still serve.
+    pub(crate) fn is_live_before(&self, set: Set, lineage: u8) -> bool {
         let is_older = |node: &&AllocSvr| node.session.set == set && node.session.lineage < lineage;
         self.nodes.iter().filter(is_older).any(|node| node.leased)
     }
