@@ -318,7 +318,7 @@ impl Allocator {
         // The guard ends with the statement: nothing is held over a wait.
         let result = self.serve().and_then(|serving| work.here(shared, serving.get(section)?, &item));
         let Some(result) = result else {
-            let pending = shared.pend(&call, shared.arrived(), section, vec![item]);
+            let pending = shared.pend(&call, item);
             // Boxed, so that the usual call does not carry the size of the rare one.
             let results = Box::pin(shared.complete(work, call, pending)).await;
             return results.into_iter().next().expect("one result for one item").1;

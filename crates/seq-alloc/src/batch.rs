@@ -10,7 +10,7 @@ use seq_core::calls::{Destination, UnknownAttempts};
 use seq_core::{Count, Epoch, Refusal, SectionId, Uid};
 
 use crate::ownership::Serving;
-use crate::pending::{ItemResult, PendingItem, SectionItems};
+use crate::pending::{ItemResult, PendingGroup, PendingItem};
 use crate::shared::Shared;
 use crate::work::{Read, Take, Work};
 
@@ -77,7 +77,7 @@ impl Shared {
         items: &[DecodedItem],
         replies: &mut [ItemReply<Allocation>],
     ) {
-        for (index, result) in self.second_pass(&Take, call, items, replies).await {
+        for (index, result) in self.second_pass(&Take, call, items, replies).await.into_iter().flatten() {
             if let Err(refusal) = &result {
                 self.counters.refused(call.via, refusal, 1);
             }
@@ -99,44 +99,74 @@ impl Shared {
         let mut replies = Vec::with_capacity(items.len());
         self.first_pass(&Read, call.via, self.serve().as_ref(), &items, &mut replies);
         if replies.iter().any(Option::is_none) {
-            for (index, result) in Box::pin(self.second_pass(&Read, call, &items, &replies)).await {
+            let results = Box::pin(self.second_pass(&Read, call, &items, &replies)).await;
+            for (index, result) in results.into_iter().flatten() {
                 replies[index] = Some(result);
             }
         }
         replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Completes the pending items: the sections at a time, in one request for each owner.
+    /// Completes the pending items: all that go to one node in one request, the others section by section. The results of
+    /// each group are in no order.
     async fn second_pass<W: Work>(
         &self,
         work: &W,
         call: Call,
         items: &[DecodedItem],
         replies: &[ItemReply<W::Output>],
-    ) -> Vec<ItemResult<W::Output>> {
-        let mut sections: BTreeMap<SectionId, Vec<PendingItem>> = BTreeMap::new();
-        let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
-        for item in pending.filter_map(|(index, (item, _))| self.locate(index, item).ok()) {
-            sections.entry(item.section).or_default().push(item);
-        }
-        let mut waiting = Vec::new();
-        // Of another set by owner as well, as far as its routes are known.
-        let mut forwarded: BTreeMap<(Destination, Option<Arc<str>>), Vec<SectionItems>> = BTreeMap::new();
-        let arrived = self.arrived();
-        for (section, items) in sections {
-            let mut pending = self.pend(&call, arrived, section, items);
-            match self.first_step(&call, &mut pending) {
-                Some(to @ Destination::Set(set)) => {
-                    let owner = self.other_set(set).and_then(|set| set.owner_of(section));
-                    forwarded.entry((to, owner)).or_default().push(pending);
-                }
-                Some(to) => forwarded.entry((to, None)).or_default().push(pending),
-                None => waiting.push(pending),
-            }
-        }
-        let waiting = waiting.into_iter().map(|pending| self.complete(work, call, pending));
-        let forwarded = forwarded.into_iter().map(|((to, _), list)| self.forward_then_complete(work, call, to, list));
-        let (waited, forwarded) = future::join(future::join_all(waiting), future::join_all(forwarded)).await;
-        waited.into_iter().chain(forwarded).flatten().collect()
+    ) -> Vec<Vec<ItemResult<W::Output>>> {
+        let groups = self.groups(&call, items, replies);
+        let groups = groups.into_iter().map(|group| self.complete_group(work, call, group));
+        future::join_all(groups).await
     }
+
+    /// The pending items in groups, in the order of the call within each.
+    fn groups<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingGroup> {
+        let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
+        let pending: Vec<PendingItem> =
+            pending.filter_map(|(index, (item, _))| self.locate(index, item).ok()).collect();
+        let mut sections: BTreeMap<SectionId, OfSection> = BTreeMap::new();
+        for item in &pending {
+            let of_section = sections.entry(item.section).or_default();
+            of_section.items += 1;
+            of_section.epoch = of_section.epoch.max(item.item.epoch);
+        }
+        let mut groups: Vec<PendingGroup> = Vec::new();
+        // Of another set by owner as well, as far as its routes are known.
+        let mut forwarded: BTreeMap<(Destination, Option<Arc<str>>), usize> = BTreeMap::new();
+        let arrived = self.arrived();
+        for (section, of_section) in &mut sections {
+            let mut machine = arrived.machine(call, *section, of_section.epoch);
+            let to = self.first_step(call, &mut machine);
+            let new = groups.len();
+            of_section.group = to.map_or(new, |to| {
+                let owner = match to {
+                    Destination::Set(set) => self.other_set(set).and_then(|set| set.owner_of(*section)),
+                    Destination::Node(_) => None,
+                };
+                *forwarded.entry((to, owner)).or_insert(new)
+            });
+            if of_section.group == new {
+                groups.push(PendingGroup { to, items: Vec::new(), machines: Vec::new(), since: arrived.since });
+            }
+            let group = &mut groups[of_section.group];
+            group.machines.push(machine);
+            group.items.reserve(of_section.items);
+        }
+        for item in pending {
+            groups[sections[&item.section].group].items.push(item);
+        }
+        groups
+    }
+}
+
+/// The pending items of a section in one call.
+#[derive(Default)]
+struct OfSection {
+    items: usize,
+    /// The newest that they name.
+    epoch: Epoch,
+    /// Index of the group that they belong to.
+    group: usize,
 }

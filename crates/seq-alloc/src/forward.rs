@@ -23,7 +23,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::other_sets::OtherSet;
-use crate::pending::{ItemResult, PendingItem};
+use crate::pending::PendingItem;
 use crate::shared::Shared;
 
 type Owner = SequenceServiceClient<Channel>;
@@ -150,7 +150,7 @@ impl Shared {
                 to.on_response(None);
                 let reply = |(item, result): (&PendingItem, Result<Allocated, &v1::ItemError>)| match result {
                     Ok(Allocated { value, prev, epoch, lost }) => {
-                        Some(given(value, prev, epoch, lost).ok_or(timed_out(item.section, to)))
+                        Some(given(value, prev, epoch, lost).ok_or_else(|| timed_out(item.section, to)))
                     }
                     Err(error) if error.reason == Reason::WouldWait => None,
                     Err(error) => Some(Err(self.refusal(failure_of_item(error), to, item))),
@@ -226,7 +226,7 @@ impl Shared {
         call: Call,
         to: &ForwardTarget,
         items: &[PendingItem],
-    ) -> Vec<ItemResult<Allocation>> {
+    ) -> Vec<Result<Allocation, Refusal>> {
         let message = v1::NextManyRequest {
             uids: items.iter().map(|item| item.item.uid.0).collect(),
             counts: items.iter().map(|item| item.item.count.get()).collect(),
@@ -288,7 +288,7 @@ impl Shared {
         call: Call,
         to: &ForwardTarget,
         items: &[PendingItem],
-    ) -> Vec<ItemResult<Current>> {
+    ) -> Vec<Result<Current, Refusal>> {
         let message = v1::CurrentManyRequest {
             uids: items.iter().map(|item| item.item.uid.0).collect(),
             route_version: None,
@@ -310,19 +310,18 @@ impl Shared {
         items: &[PendingItem],
         errors: Vec<v1::ItemError>,
         value: impl Fn(usize) -> Option<T>,
-    ) -> Vec<ItemResult<T>> {
+    ) -> Vec<Result<T, Refusal>> {
         let mut errors: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error)).collect();
         let result = |(at, item): (u32, &PendingItem)| match errors.remove(&at) {
             Some(error) => Err(self.refusal(failure_of_item(&error), to, item)),
             None => value(at as usize).ok_or(timed_out(item.section, to)),
         };
-        let results: Vec<_> = (0..).zip(items).map(result).collect();
-        items.iter().map(|item| item.index).zip(results).collect()
+        (0..).zip(items).map(result).collect()
     }
 
     /// The results of a batch whose request failed.
-    fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<ItemResult<T>> {
-        items.iter().map(|item| (item.index, Err(self.refusal(failure.clone(), to, item)))).collect()
+    fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<Result<T, Refusal>> {
+        items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }
 
     /// The owner's failure as the refusal of an item.

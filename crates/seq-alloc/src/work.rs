@@ -7,7 +7,7 @@ use seq_core::{Epoch, Refusal, Target};
 
 use crate::forward::ForwardTarget;
 use crate::ownership::Served;
-use crate::pending::{ItemResult, PendingItem};
+use crate::pending::PendingItem;
 use crate::shared::Shared;
 
 /// One of [`Take`], [`Read`] and [`Advance`].
@@ -47,7 +47,7 @@ pub(crate) trait Work: Send + Sync {
         call: Call,
         to: &ForwardTarget,
         items: &[PendingItem],
-    ) -> impl Future<Output = Vec<ItemResult<Self::Output>>> + Send;
+    ) -> impl Future<Output = Vec<Result<Self::Output, Refusal>>> + Send;
 }
 
 /// Allocates numbers.
@@ -103,9 +103,9 @@ impl Work for Take {
         call: Call,
         to: &ForwardTarget,
         items: &[PendingItem],
-    ) -> Vec<ItemResult<Allocation>> {
+    ) -> Vec<Result<Allocation, Refusal>> {
         match items {
-            [item] => vec![(item.index, shared.forward_next(call, to, item).await)],
+            [item] => vec![shared.forward_next(call, to, item).await],
             items => shared.forward_next_many(call, to, items).await,
         }
     }
@@ -132,9 +132,9 @@ impl Work for Read {
         call: Call,
         to: &ForwardTarget,
         items: &[PendingItem],
-    ) -> Vec<ItemResult<Current>> {
+    ) -> Vec<Result<Current, Refusal>> {
         match items {
-            [item] => vec![(item.index, shared.forward_current(call, to, item).await)],
+            [item] => vec![shared.forward_current(call, to, item).await],
             items => shared.forward_current_many(call, to, items).await,
         }
     }
@@ -164,10 +164,10 @@ impl Work for Advance {
         call: Call,
         to: &ForwardTarget,
         items: &[PendingItem],
-    ) -> Vec<ItemResult<Epoch>> {
+    ) -> Vec<Result<Epoch, Refusal>> {
         let mut results = Vec::with_capacity(items.len());
         for item in items {
-            results.push((item.index, shared.forward_advance(call, to, item, self.to).await));
+            results.push(shared.forward_advance(call, to, item, self.to).await);
         }
         results
     }

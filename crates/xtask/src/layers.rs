@@ -77,7 +77,7 @@ const LAYERS: &[Layer] = &[
 /// Libraries that only these crates may use, so a bug or a change in one of them is handled in one place.
 const FENCED: &[(&str, &[&str])] = &[
     ("anyhow", &["seq-compare", "seqsvr", "xtask"]),
-    ("clap", &["seq-compare", "seqsvr", "xtask"]),
+    ("clap", &["seq-compare", "seq-growth", "seqsvr", "xtask"]),
     ("consistent_hash", &["seq-core"]),
     ("openraft", &["seq-raft"]),
     // The log's own records, and the bodies of commands and states: those are derived where their types are, in the private

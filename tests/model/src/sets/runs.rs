@@ -41,14 +41,8 @@ const LOST_BOTH: Budget =
     Budget { takes: 1, migrations: 1, silents: 1, lapses: PerSet([1, 0]), restores: PerSet([1, 1]), ..NONE };
 
 /// A migration, then a restore of each store: the target's forgets that the section has an owner there.
-const FORGOTTEN_RESIDENCE: Budget = Budget {
-    takes: 1,
-    reads: 1,
-    registrations: PerSet([1, 0]),
-    reassigns: 1,
-    restores: PerSet([1, 1]),
-    ..MOVE
-};
+const FORGOTTEN_RESIDENCE: Budget =
+    Budget { takes: 1, reads: 1, registrations: PerSet([1, 0]), reassigns: 1, restores: PerSet([1, 1]), ..MOVE };
 
 const fn calm(max_seq: u8, budget: Budget) -> Bounds {
     Bounds { setting: Setting::Calm, max_seq, budget, bug: None }

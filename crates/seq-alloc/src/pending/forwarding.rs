@@ -1,0 +1,285 @@
+//! Requests to other nodes: the items that share one, the watch over it, and what its response leaves.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use futures::future;
+use seq_api::service::{Call, Item, ItemReply};
+use seq_core::calls::{Destination, PendingCall, Rest, Watch};
+use seq_core::{Refusal, SectionId};
+use tokio::time::Instant;
+
+use super::permits::AwaitsOwner;
+use super::{ItemResult, PendingItem, SectionItems, of_section, stays_pending, too_many_pending};
+use crate::forward::ForwardTarget;
+use crate::other_sets::SetPermit;
+use crate::shared::Shared;
+use crate::work::Work;
+
+/// The items of one request, in the order of the call.
+pub(super) struct Request<'a> {
+    /// Invariant: none is taken out before an earlier one of its uid, and one is left while the request is under way.
+    pub(super) items: &'a mut Vec<PendingItem>,
+    /// Of their sections, in order of section.
+    pub(super) machines: &'a mut [PendingCall],
+    /// When the items became pending.
+    pub(super) since: Instant,
+}
+
+/// Items of a call that take the same way next.
+#[derive(Debug)]
+pub(crate) struct PendingGroup {
+    /// Where they go; `None`: they are of one section, and wait.
+    pub(crate) to: Option<Destination>,
+    /// In the order of the call.
+    pub(crate) items: Vec<PendingItem>,
+    /// Of their sections, in order of section.
+    pub(crate) machines: Vec<PendingCall>,
+    /// When the items became pending.
+    pub(crate) since: Instant,
+}
+
+impl Request<'_> {
+    /// The items as they are sent: to another set they carry the epoch since which the section is there. Beside them the
+    /// machine that stands for all: sections of one owner share the fate of the request.
+    fn to_send(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
+        let first = place_of(self.machines, self.items[0].section);
+        let Destination::Set(_) = to else { return (Cow::Borrowed(self.items), &mut self.machines[first]) };
+        let since = |section| self.machines[place_of(self.machines, section)].route_epoch();
+        let item = |one: &PendingItem| Item { epoch: one.item.epoch.max(since(one.section)), ..one.item };
+        let items = self.items.iter().map(|one| PendingItem { item: item(one), ..*one }).collect();
+        (items, &mut self.machines[first])
+    }
+
+    /// Takes the replies of a stream in: numbers, and items of unknown outcome. The others are to be requested again.
+    fn take_given<W: Work>(&mut self, replies: Vec<ItemReply<W::Output>>, results: &mut Vec<ItemResult<W::Output>>) {
+        let items = std::mem::take(self.items);
+        self.items.extend(items.into_iter().zip(replies).filter_map(|(item, reply)| match reply {
+            Some(Ok(output)) => {
+                results.push(item.result::<W>(Ok(output)));
+                None
+            }
+            // It may have been processed, so it is not repeated here.
+            Some(Err(
+                refusal @ (Refusal::OwnerTimedOut { .. }
+                | Refusal::OwnerConnectionLost { .. }
+                | Refusal::SetTimedOut { .. }),
+            )) => {
+                results.push(item.result::<W>(Err(refusal)));
+                None
+            }
+            _ => Some(item),
+        }));
+    }
+
+    fn on_abandoned<W: Work>(&mut self, to: Destination) {
+        if W::CONSUMES {
+            self.items.iter_mut().for_each(|item| item.unknown.add(to));
+        }
+        self.machines.iter_mut().for_each(PendingCall::on_abandoned);
+    }
+}
+
+impl PendingGroup {
+    /// Splits it by section.
+    fn into_sections(self) -> BTreeMap<SectionId, SectionItems> {
+        let PendingGroup { items, machines, since, .. } = self;
+        let of_machine = |machine: PendingCall| (machine.section(), SectionItems { machine, since, items: Vec::new() });
+        let mut sections: BTreeMap<_, _> = machines.into_iter().map(of_machine).collect();
+        for item in items {
+            sections.get_mut(&item.section).expect("each item has the machine of its section").items.push(item);
+        }
+        sections
+    }
+}
+
+impl Shared {
+    /// Completes the items of a group: forwards them in one request, or keeps them pending, section by section.
+    pub(crate) async fn complete_group<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        mut group: PendingGroup,
+    ) -> Vec<ItemResult<W::Output>> {
+        let mut results = Vec::with_capacity(group.items.len());
+        let mut response = None;
+        if let Some(to) = group.to {
+            let PendingGroup { items, machines, since, .. } = &mut group;
+            let request = Request { items, machines, since: *since };
+            match self.forward(work, call, to, request, &mut results).await {
+                Ok(received) if received.iter().all(is_final) => {
+                    results.extend(group.items.iter().zip(received).map(|(item, result)| item.result::<W>(result)));
+                    return results;
+                }
+                Ok(received) => response = Some(received),
+                Err(None) => {}
+                Err(Some(refusal)) => {
+                    let refused = |item: &PendingItem| item.result::<W>(Err(of_section(refusal, item.section)));
+                    results.extend(group.items.iter().map(refused));
+                    return results;
+                }
+            }
+        }
+        // Boxed, so that the usual request does not carry the size of the rest.
+        Box::pin(self.complete_rest(work, call, group, response, results)).await
+    }
+
+    /// Completes section by section what a group has left, after the response to its request, if there was one.
+    async fn complete_rest<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        group: PendingGroup,
+        response: Option<Vec<Result<W::Output, Refusal>>>,
+        mut results: Vec<ItemResult<W::Output>>,
+    ) -> Vec<ItemResult<W::Output>> {
+        let mut of_sections: BTreeMap<SectionId, Vec<_>> = BTreeMap::new();
+        for (item, result) in group.items.iter().zip(response.into_iter().flatten()) {
+            of_sections.entry(item.section).or_default().push(result);
+        }
+        let mut sections = group.into_sections();
+        for (section, response) in of_sections {
+            let pending = sections.get_mut(&section).expect("it has the section's items");
+            // What waits is evaluated at once by `complete`.
+            let _: Rest = pending.on_response::<W>(response, &mut results);
+            self.renew_if_due(&mut pending.machine);
+        }
+        let rest = sections.into_values().filter(|pending| !pending.items.is_empty());
+        let rest = future::join_all(rest.map(|pending| self.complete(work, call, pending))).await;
+        results.extend(rest.into_iter().flatten());
+        results
+    }
+
+    /// Forwards items to their owner, or their set: in one message of the stream to the node, then in a request of their
+    /// own if some of them would wait there. Returns the results of the items that are left; numbers that the node gave
+    /// before are in `results`.
+    ///
+    /// # Errors
+    /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over, or the set does not respond or
+    /// has too many calls.
+    pub(super) async fn forward<W: Work>(
+        &self,
+        work: &W,
+        call: Call,
+        to: Destination,
+        mut request: Request<'_>,
+        results: &mut Vec<ItemResult<W::Output>>,
+    ) -> Result<Vec<Result<W::Output, Refusal>>, Option<Refusal>> {
+        let (target, _permit) = match self.forward_target(to, request.items[0].section).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                // Nothing was sent.
+                request.machines.iter_mut().for_each(PendingCall::on_abandoned);
+                return Err(Some(refusal));
+            }
+        };
+        let (target, since) = (&target, request.since);
+        self.counters.forwarded(request.items.len());
+        if let ForwardTarget::Other(set, _) = target {
+            set.forwarded(request.items.len());
+        }
+        let (items, first) = request.to_send(to);
+        let at_once = work.there_at_once(self, call, target, &items);
+        let response = match self.unless_abandoned(target, at_once, first, since).await {
+            Ok(Some(replies)) if replies.iter().all(Option::is_some) => {
+                return Ok(replies.into_iter().flatten().collect());
+            }
+            Ok(replies) => {
+                if let Some(replies) = replies {
+                    request.take_given::<W>(replies, results);
+                }
+                let (items, first) = request.to_send(to);
+                // Boxed, as it is rare for allocations.
+                let there = Box::pin(work.there(self, call, target, &items));
+                self.unless_abandoned(target, there, first, since).await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        response.inspect_err(|_| request.on_abandoned::<W>(to))
+    }
+
+    /// Waits for the response to a request under way, and watches it for one of its sections.
+    ///
+    /// # Errors
+    /// As [`Shared::watch`]: the request was dropped.
+    async fn unless_abandoned<T>(
+        &self,
+        target: &ForwardTarget,
+        response: impl Future<Output = T>,
+        machine: &mut PendingCall,
+        since: Instant,
+    ) -> Result<T, Option<Refusal>> {
+        let section = machine.section();
+        tokio::select! {
+            // A response that has arrived counts, whatever happened meanwhile.
+            biased;
+            response = response => Ok(response),
+            refusal = self.watch(machine, since) => Err(refusal),
+            refusal = silent(target, section) => Err(Some(refusal)),
+        }
+    }
+
+    /// The node that a request goes to. Of another set it waits for the first probe, and refuses while the set is down.
+    async fn forward_target(
+        &self,
+        to: Destination,
+        section: SectionId,
+    ) -> Result<(ForwardTarget, Option<SetPermit>), Refusal> {
+        let set = match to {
+            Destination::Node(node) => return Ok((ForwardTarget::Node(node), None)),
+            Destination::Set(set) => set,
+        };
+        let unavailable = Refusal::SetUnavailable { section, set };
+        let other = self.other_set(set).ok_or(unavailable)?;
+        let permit = other.admit().ok_or(too_many_pending(section, set))?;
+        if !other.responds().await {
+            return Err(unavailable);
+        }
+        let addr = other.addr_for(section).ok_or(unavailable)?;
+        Ok((ForwardTarget::Other(other, addr), Some(permit)))
+    }
+
+    /// Watches a request under way until it is to be dropped.
+    async fn watch(&self, machine: &mut PendingCall, since: Instant) -> Option<Refusal> {
+        let mut awaits: Option<AwaitsOwner<'_>> = None;
+        let section = machine.section();
+        loop {
+            let ownership_changed = self.ownership_changed.notified();
+            let route = self.routes().as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
+            let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
+            let watch = machine.watch(since.elapsed(), (routed, route.epoch));
+            self.renew_if_due(machine);
+            let wait = match watch {
+                Watch::Wait(wait) => wait,
+                Watch::Abandon(_) => return None,
+                Watch::Refuse(_, refusal) => return Some(refusal),
+            };
+            if wait.awaits_owner && awaits.is_none() {
+                awaits = Some(AwaitsOwner::begin(&self.pending));
+            }
+            tokio::select! {
+                () = ownership_changed => {}
+                () = tokio::time::sleep_until(since + wait.until) => {}
+            }
+        }
+    }
+}
+
+/// Where the machine of a section is among those in order of section.
+fn place_of(machines: &[PendingCall], section: SectionId) -> usize {
+    let place = machines.binary_search_by_key(&section, PendingCall::section);
+    place.expect("each item has the machine of its section")
+}
+
+fn is_final<T>(result: &Result<T, Refusal>) -> bool {
+    !result.as_ref().is_err_and(stays_pending)
+}
+
+/// The refusal of items whose set does not respond any more, once it does not. They may have been processed.
+async fn silent(target: &ForwardTarget, section: SectionId) -> Refusal {
+    match target {
+        ForwardTarget::Node(_) => std::future::pending().await,
+        ForwardTarget::Other(set, _) => set.down().await,
+    }
+    target.destination().timed_out(section)
+}
