@@ -286,7 +286,7 @@ impl SequenceService for Allocator {
         self.one(&Read, call, Item { uid, count: Count::ONE, epoch }).await
     }
 
-    async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
+    async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
         self.shared.read_many(call, uids).await
     }
 

@@ -93,8 +93,8 @@ impl Shared {
     }
 
     /// Reads many uids' last numbers.
-    pub(crate) async fn read_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
-        let item = |uid| Ok(Item { uid, count: Count::ONE, epoch: Epoch(0) });
+    pub(crate) async fn read_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
+        let item = |(uid, epoch)| Ok(Item { uid, count: Count::ONE, epoch });
         let items: Vec<DecodedItem> = uids.into_iter().map(item).collect();
         let mut replies = Vec::with_capacity(items.len());
         self.first_pass(&Read, call.via, self.serve().as_ref(), &items, &mut replies);

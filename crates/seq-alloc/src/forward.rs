@@ -293,6 +293,7 @@ impl Shared {
             uids: items.iter().map(|item| item.item.uid.0).collect(),
             route_version: None,
             hops: call.hops + 1,
+            known_epochs: items.iter().map(|item| item.item.epoch.0).collect(),
         };
         match self.send(&call, to, message, async |mut owner, request| owner.current_many(request).await).await {
             Ok(response) => {

@@ -135,8 +135,13 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Reads one uid's last number.
     fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;
 
-    /// Reads many uids' last numbers independently, in order.
-    fn current_many(&self, call: Call, uids: Vec<Uid>) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
+    /// Reads many uids' last numbers independently, in order. Beside each uid is the newest epoch of its section that the
+    /// client has seen.
+    fn current_many(
+        &self,
+        call: Call,
+        uids: Vec<(Uid, Epoch)>,
+    ) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
 
     /// Advances a uid to `to`; idempotent. Returns the epoch of the owner that did it. `epoch` is the newest one of the
     /// uid's section that the client has seen.

@@ -101,12 +101,13 @@ impl BatchMethod for CurrentMany {
         target: &mut Target,
         uids: &[u64],
         _counts: &[u32],
-        _epochs: &[u64],
+        epochs: &[u64],
     ) -> Result<BatchResponse<Current>, Status> {
         let request = attempts.request(v1::CurrentManyRequest {
             uids: uids.to_vec(),
             route_version: target.route_version,
             hops: 0,
+            known_epochs: epochs.to_vec(),
         });
         let response = attempts.attempt(target.client.current_many(request)).await?;
         let fits = response.values.len() == uids.len()

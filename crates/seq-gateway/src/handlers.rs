@@ -104,8 +104,8 @@ impl<F: SequenceService> Handlers<F> {
     ) -> Result<v1::CurrentManyResponse, Refusal> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
-        convert::check_items(&request.uids)?;
-        let uids = request.uids.into_iter().map(Uid).collect();
+        let items = Items::new(&request.uids, &[], &request.known_epochs)?;
+        let uids = items.iter().map(|(uid, _, epoch)| (uid, epoch)).collect();
         let results = self.service.current_many(call, uids).await;
         let mut response = v1::CurrentManyResponse {
             values: Vec::with_capacity(results.len()),

@@ -8,7 +8,7 @@ use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, S
 
 use crate::v1;
 
-/// The items of a `NextMany`, validated.
+/// The items of a batch, validated; a reading has no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items<'a> {
     uids: &'a [u64],
@@ -43,11 +43,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Checks the length of a batch.
-///
-/// # Errors
-/// [`Refusal::EmptyBatch`] or [`Refusal::BatchTooLarge`].
-pub fn check_items(uids: &[u64]) -> Result<(), Refusal> {
+fn check_items(uids: &[u64]) -> Result<(), Refusal> {
     match uids.len() {
         0 => Err(Refusal::EmptyBatch),
         1..=limits::MAX_ITEMS => Ok(()),

@@ -107,7 +107,7 @@ class CurrentMany:
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
         """See `Method`."""
-        return "CurrentMany", pb.CurrentManyRequest(uids=uids, route_version=version)
+        return "CurrentMany", pb.CurrentManyRequest(uids=uids, route_version=version, known_epochs=epochs)
 
     def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Current]]:
         """See `Method`."""

@@ -202,8 +202,8 @@ async fn an_item_that_would_wait_at_the_owner_waits_there_in_a_request_of_its_ow
     let batch = [(SIZE, 1), (2 * SIZE, 1), (SIZE + 1, 1), (2 * SIZE + 1, 3), (1, 1)];
     let serving = async {
         let message = owner.message().await;
-        assert_eq!(uids(&message.0), [SIZE, SIZE + 1, 2 * SIZE, 2 * SIZE + 1]);
-        respond(&message, &[5, 6, 0, 0]);
+        assert_eq!(uids(&message.0), [SIZE, 2 * SIZE, SIZE + 1, 2 * SIZE + 1]);
+        respond(&message, &[5, 0, 6, 0]);
         let (request, respond) = owner.unary().await;
         assert_eq!((request.uids, request.counts, request.hops), (vec![2 * SIZE, 2 * SIZE + 1], vec![1, 3], 1));
         respond.send(response(&[7, 8])).unwrap();

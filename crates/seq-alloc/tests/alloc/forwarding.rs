@@ -47,7 +47,7 @@ async fn a_batch_is_merged_in_order_from_all_owners() {
     let batch = [(THEIRS, 1), (1, 1), (THEIRS, 3), (1, 2), (THEIRS + 99, 1), (THEIRS, 1), (1, 1)];
     assert_eq!(one.next_many(&batch).await, [Ok(1), Ok(1), Ok(4), Ok(3), Ok(1), Ok(5), Ok(4)]);
     let outside = u64::from(SECTIONS) * SIZE;
-    let uids = [THEIRS, outside, 1, THEIRS + 99, 2].map(Uid).to_vec();
+    let uids = [THEIRS, outside, 1, THEIRS + 99, 2].map(|uid| (Uid(uid), Epoch(0))).to_vec();
     let read = one.allocator.current_many(call(), uids).await;
     let values: Vec<_> = read.iter().map(|read| read.as_ref().map(|current| current.reading.value.0).ok()).collect();
     assert_eq!(values, [Some(5), None, Some(4), Some(1), Some(0)]);

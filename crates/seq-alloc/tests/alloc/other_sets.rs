@@ -74,7 +74,7 @@ async fn any_node_of_any_set_serves_any_uid() {
     assert_eq!(advanced, Ok(Epoch(1)));
     let read = there.allocator.current(call(), Uid(5), Epoch(0)).await.unwrap();
     assert_eq!((read.reading.value.0, read.epoch.0), (70, 1));
-    let read = there.allocator.current_many(call(), vec![Uid(3), Uid(103), Uid(5)]).await;
+    let read = there.allocator.current_many(call(), [3, 103, 5].map(|uid| (Uid(uid), Epoch(0))).into()).await;
     let values: Vec<_> = read.into_iter().map(|read| read.unwrap().reading.value.0).collect();
     assert_eq!(values, [4, 2, 70]);
     let bad = there.next(SIZE * 1_000).await;
@@ -120,7 +120,7 @@ async fn a_section_that_moved_is_followed_by_a_node_that_does_not_know() {
     // The third set learns nothing of it.
     assert_eq!(third.next(3).await, Ok(given(2, 1, 2)));
     assert_eq!(third.next_many(&[(3, 1), (103, 1), (203, 1)]).await, [Ok(3), Ok(1), Ok(1)]);
-    let read = third.allocator.current_many(call(), vec![Uid(103), Uid(203)]).await;
+    let read = third.allocator.current_many(call(), [103, 203].map(|uid| (Uid(uid), Epoch(0))).into()).await;
     assert_eq!(read.into_iter().map(|read| read.unwrap().reading.value.0).collect::<Vec<_>>(), [1, 1]);
 }
 

@@ -163,6 +163,8 @@ async fn a_caller_that_has_seen_a_newer_ownership_is_answered_after_one_word_of_
     let stale = Refusal::StaleEpoch { section: SectionId(0), mine: Epoch(1), callers: Epoch(7) };
     assert_eq!(node.allocator.next(impatient(), forged).await, Err(stale));
     assert_eq!(node.allocator.current(impatient(), Uid(42), Epoch(7)).await, Err(stale));
+    let read = node.allocator.current_many(impatient(), vec![(Uid(42), Epoch(7)), (Uid(43), Epoch(1))]).await;
+    assert_eq!(read, [Err(stale); 2], "later items of the section wait behind the one that does");
     world.store.set_mode(Mode::Serve);
     assert_eq!(node.next(42).await, Ok(given(1, 0, 1)), "the refused calls moved nothing");
     let before = world.store.state.lock().nodes[0].renew_seq.0;

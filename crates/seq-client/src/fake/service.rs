@@ -31,7 +31,7 @@ pub struct Seen {
     pub method: &'static str,
     /// The requested uids.
     pub uids: Vec<u64>,
-    /// Newest epochs that the caller knows, one for each uid; empty for reads of many.
+    /// Newest epochs that the caller knows, one for each uid.
     pub epochs: Vec<u64>,
     /// Version of the caller's routes, if it keeps any.
     pub route_version: Option<u64>,
@@ -243,13 +243,13 @@ impl SequenceService for Service {
         request: Request<v1::CurrentManyRequest>,
     ) -> Result<Response<v1::CurrentManyResponse>, Status> {
         let has_deadline = has_deadline(&request);
-        let v1::CurrentManyRequest { uids, route_version, hops } = request.into_inner();
-        self.node.admit("CurrentMany", &uids, &[], route_version, has_deadline).await?;
-        let checked = convert::check_hops(hops).and_then(|()| convert::check_items(&uids));
-        checked.map_err(|refusal| status::to_status(&refusal))?;
+        let v1::CurrentManyRequest { uids, route_version, hops, known_epochs } = request.into_inner();
+        self.node.admit("CurrentMany", &uids, &known_epochs, route_version, has_deadline).await?;
+        let checked = convert::check_hops(hops).and_then(|()| convert::Items::new(&uids, &[], &known_epochs));
+        let items = checked.map_err(|refusal| status::to_status(&refusal))?;
         let mut response = v1::CurrentManyResponse { routes: self.routes(route_version), ..Default::default() };
-        for (uid, index) in uids.into_iter().zip(0..) {
-            match self.node.check(uid).and_then(|()| self.world.current(self.set, Uid(uid), Epoch(0))) {
+        for ((uid, _, epoch), index) in items.iter().zip(0..) {
+            match self.node.check(uid.0).and_then(|()| self.world.current(self.set, uid, epoch)) {
                 Ok((reading, epoch)) => {
                     response.values.push(reading.value.0);
                     response.exactness.push(exactness(reading.exact).into());

@@ -88,6 +88,8 @@ async fn a_lone_call_is_sent_at_once_with_its_routes() {
     // A batch carries its known epochs as well.
     client.next_many(&[5, 15]).await.unwrap();
     assert_eq!(servers[1].seen().last().unwrap().epochs, [2, 1]);
+    client.current_many(&[15, 5]).await.unwrap();
+    assert_eq!(servers[1].seen().last().unwrap().epochs, [1, 2]);
 }
 
 #[tokio::test]

@@ -326,7 +326,7 @@ async fn read<F: SequenceService>(
     let keys = keys(&endpoint.node);
     let mut values = vec![None; invocation.args.count() - 1];
     let (indexes, uids): (Vec<_>, Vec<_>) =
-        invocation.iter().enumerate().filter_map(|(index, key)| Some((index, keys.uid(key)?))).unzip();
+        invocation.iter().enumerate().filter_map(|(index, key)| Some((index, (keys.uid(key)?, Epoch(0))))).unzip();
     for (index, read) in indexes.into_iter().zip(endpoint.service.current_many(call(), uids).await) {
         match read {
             Ok(current) => values[index] = value(&current),

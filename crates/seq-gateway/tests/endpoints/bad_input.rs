@@ -80,6 +80,8 @@ async fn an_invalid_batch_is_refused_as_a_whole() {
     check(&refused, Code::InvalidArgument, "EMPTY_BATCH", "1..=10000");
     let refused = server.client().current_many(read(MAX_ITEMS + 1)).await.unwrap_err();
     check(&refused, Code::InvalidArgument, "BATCH_TOO_LARGE", "10000");
+    let refused = server.client().current_many(v1::CurrentManyRequest { known_epochs: vec![1], ..read(2) }).await;
+    check(&refused.unwrap_err(), Code::InvalidArgument, "COUNTS_MISMATCH", "1 counts or epochs for 2 uids");
     assert_eq!(server.twin.calls(), []);
 }
 

@@ -144,9 +144,9 @@ impl SequenceService for Twin {
         self.read(uid)
     }
 
-    async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
+    async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
         self.inner.lock().calls.push(call);
-        uids.into_iter().map(|uid| self.read(uid)).collect()
+        uids.into_iter().map(|(uid, _)| self.read(uid)).collect()
     }
 
     async fn advance(&self, call: Call, uid: Uid, to: Target, _: Epoch) -> Result<Epoch, Refusal> {

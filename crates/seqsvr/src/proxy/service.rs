@@ -117,14 +117,16 @@ impl SequenceService for ProxyService {
         result.map(current).map_err(|error| self.refusal(&error, uid))
     }
 
-    async fn current_many(&self, call: Call, uids: Vec<Uid>) -> Vec<Result<Current, Refusal>> {
-        let requests: Vec<u64> = uids.iter().map(|uid| uid.0).collect();
+    async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
+        let requests: Vec<u64> = uids.iter().map(|(uid, _)| uid.0).collect();
         match self.client(call).current_many(&requests).await {
             Ok(results) => {
                 let results = uids.iter().zip(results);
-                results.map(|(uid, result)| result.map(current).map_err(|error| self.refusal(&error, *uid))).collect()
+                results
+                    .map(|((uid, _), result)| result.map(current).map_err(|error| self.refusal(&error, *uid)))
+                    .collect()
             }
-            Err(error) => uids.iter().map(|uid| Err(self.refusal(&error, *uid))).collect(),
+            Err(error) => uids.iter().map(|(uid, _)| Err(self.refusal(&error, *uid))).collect(),
         }
     }
 

@@ -148,14 +148,16 @@ class CurrentResponse(_message.Message):
     def __init__(self, value: _Optional[int] = ..., exactness: _Optional[_Union[Exactness, str]] = ..., epoch: _Optional[int] = ..., routes: _Optional[_Union[_route_pb2.Routes, _Mapping]] = ...) -> None: ...
 
 class CurrentManyRequest(_message.Message):
-    __slots__ = ("uids", "route_version", "hops")
+    __slots__ = ("uids", "route_version", "hops", "known_epochs")
     UIDS_FIELD_NUMBER: _ClassVar[int]
     ROUTE_VERSION_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_EPOCHS_FIELD_NUMBER: _ClassVar[int]
     uids: _containers.RepeatedScalarFieldContainer[int]
     route_version: int
     hops: int
-    def __init__(self, uids: _Optional[_Iterable[int]] = ..., route_version: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
+    known_epochs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, uids: _Optional[_Iterable[int]] = ..., route_version: _Optional[int] = ..., hops: _Optional[int] = ..., known_epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CurrentManyResponse(_message.Message):
     __slots__ = ("values", "exactness", "epochs", "errors", "routes")
