@@ -5,7 +5,7 @@
 //! compared with before.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -22,6 +22,12 @@ const MIGRATE: u64 = 167;
 
 /// Seconds of the load: longer than all that happens beside it.
 const LOAD_S: &str = "160";
+
+/// Most time that a migration may take.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Interval between readings of a migration's progress.
+const READ_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Users of each section that a load allocates for.
 const USERS: u64 = 10;
@@ -123,18 +129,25 @@ fn allocated(sets: &TwoSets, load: u64) -> u64 {
     uids.chunks(500).map(read).sum()
 }
 
-/// Everything that happens beside the load; the seconds at which sections began and ceased to migrate.
-fn story(sets: &TwoSets, began: Instant) -> Vec<(u64, u64)> {
+/// Seconds of the run in which sections migrate, so many a second.
+struct Migrates {
+    rate: &'static str,
+    from: u64,
+    until: u64,
+}
+
+/// Everything that happens beside the load, and when sections migrate.
+fn story(sets: &TwoSets, began: Instant) -> Vec<Migrates> {
     let mut times = Vec::new();
-    let mut migrates = |what: &dyn Fn()| {
+    let mut migrates = |rate: &'static str, what: &dyn Fn(&str)| {
         let from = began.elapsed().as_secs();
-        what();
-        times.push((from, began.elapsed().as_secs()));
+        what(rate);
+        times.push(Migrates { rate, from, until: began.elapsed().as_secs() });
     };
     // What the others are compared with.
-    std::thread::park_timeout(std::time::Duration::from_secs(15));
-    migrates(&|| {
-        let first = split(sets, "100");
+    std::thread::park_timeout(Duration::from_secs(15));
+    migrates("50", &|rate| {
+        let first = split(sets, rate);
         wait_departed(sets, &first, 200);
         sets.run(&["migration", "pause", &first]);
         eventually("nothing is on its way", || (migration(sets, &first)["in_flight"] == 0).then_some(()));
@@ -143,15 +156,15 @@ fn story(sets: &TwoSets, began: Instant) -> Vec<(u64, u64)> {
         sets.run(&["migration", "rollback", &first, "--yes"]);
         wait(sets, "rolled back half-way", &first, "rolled_back");
     });
-    migrates(&|| {
-        let second = split(sets, "200");
+    migrates("200", &|rate| {
+        let second = split(sets, rate);
         wait(sets, "split", &second, "arrived");
         sets.run(&["migration", "complete", &second, "--yes"]);
     });
-    std::thread::park_timeout(std::time::Duration::from_secs(5));
-    migrates(&|| {
+    std::thread::park_timeout(Duration::from_secs(5));
+    migrates("200", &|rate| {
         let merged = Instant::now();
-        sets.cli(&["set", "merge", "im-b", "--into", "im-a", "--yes", "--rate", "200"]);
+        sets.cli(&["set", "merge", "im-b", "--into", "im-a", "--yes", "--rate", rate]);
         let migrations = sets.run(&["migration", "list"]);
         let merge = migrations["items"].as_array().unwrap().iter().find(|one| one["from"] == "im-b").unwrap();
         let id = merge["id"].as_str().unwrap();
@@ -227,7 +240,7 @@ fn both_halves(sets: &TwoSets) -> (Value, Value) {
 }
 
 /// Compares the seconds of migrations with those before, for the sections that stayed.
-fn print_stays(csv: &str, times: &[(u64, u64)]) {
+fn print_stays(csv: &str, times: &[Migrates]) {
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
     let column = |name: &str| names.iter().position(|one| *one == name).unwrap();
@@ -239,10 +252,17 @@ fn print_stays(csv: &str, times: &[(u64, u64)]) {
         values.get(values.len() / 2).copied().unwrap_or(0)
     };
     for name in ["p50_us", "p99_us", "max_us"] {
-        let first = times[0].0;
+        let first = times[0].from;
         let before = median(name, &|second| (2..first.saturating_sub(1)).contains(&second));
-        let during = median(name, &|second| times.iter().any(|(from, until)| (*from + 2..*until).contains(&second)));
-        println!("sections that stay, {name}, median of seconds: before {before}, while others migrate {during}");
+        let during = ["50", "200"].map(|rate| {
+            let migrates =
+                |second: u64| times.iter().any(|one| one.rate == rate && (one.from + 2..one.until).contains(&second));
+            median(name, &migrates)
+        });
+        println!(
+            "sections that stay, {name}, median of seconds: before {before}, while 50 a second migrate {}, 200 {}",
+            during[0], during[1]
+        );
     }
 }
 
@@ -278,18 +298,20 @@ fn migration(sets: &TwoSets, id: &str) -> Value {
 fn wait(sets: &TwoSets, what: &str, id: &str, phase: &str) {
     let began = Instant::now();
     let mut printed = began;
-    let last = eventually(&format!("migration {id} is {phase}"), || {
+    let last = loop {
         let migration = migration(sets, id);
         if migration["phase"] == phase {
-            return Some(migration);
+            break migration;
         }
+        assert!(began.elapsed() < MIGRATION_TIMEOUT, "not within {MIGRATION_TIMEOUT:?}: migration {id} is {phase}");
         if printed.elapsed().as_secs() >= 5 {
             printed = Instant::now();
             let [departed, arrived] = ["departed", "arrived"].map(|count| &migration[count]);
             println!("  {what}, {:.0} s: {departed} departed, {arrived} arrived", began.elapsed().as_secs_f64());
         }
-        None
-    });
+        // Each reading is a process, whose start costs the measured ones their time.
+        std::thread::park_timeout(READ_INTERVAL);
+    };
     let millis = |key: &str| last[key].as_f64().unwrap() / 1e3;
     println!(
         "{what}: {} sections, {:.1} s until {phase}, pauses p50 {:.1} ms, p99 {:.1} ms, longest {:.1} ms",
@@ -304,6 +326,7 @@ fn wait(sets: &TwoSets, what: &str, id: &str, phase: &str) {
 /// Waits until so many sections have departed.
 fn wait_departed(sets: &TwoSets, id: &str, sections: u64) {
     eventually("sections have departed", || {
+        std::thread::park_timeout(READ_INTERVAL);
         (migration(sets, id)["departed"].as_u64().unwrap() >= sections).then_some(())
     });
 }
