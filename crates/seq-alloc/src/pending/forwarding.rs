@@ -42,7 +42,7 @@ pub(crate) struct PendingGroup {
 impl Request<'_> {
     /// The items as they are sent: to another set they carry the epoch since which the section is there. Beside them the
     /// machine that stands for all: sections of one owner share the fate of the request.
-    fn to_send(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
+    fn sent_and_watched(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
         let first = place_of(self.machines, self.items[0].section);
         let Destination::Set(_) = to else { return (Cow::Borrowed(self.items), &mut self.machines[first]) };
         let since = |section| self.machines[place_of(self.machines, section)].route_epoch();
@@ -178,7 +178,7 @@ impl Shared {
         if let ForwardTarget::Other(set, _) = target {
             set.forwarded(request.items.len());
         }
-        let (items, first) = request.to_send(to);
+        let (items, first) = request.sent_and_watched(to);
         let at_once = work.there_at_once(self, call, target, &items);
         let response = match self.unless_abandoned(target, at_once, first, since).await {
             Ok(Some(replies)) if replies.iter().all(Option::is_some) => {
@@ -188,7 +188,7 @@ impl Shared {
                 if let Some(replies) = replies {
                     request.take_given::<W>(replies, results);
                 }
-                let (items, first) = request.to_send(to);
+                let (items, first) = request.sent_and_watched(to);
                 // Boxed, as it is rare for allocations.
                 let there = Box::pin(work.there(self, call, target, &items));
                 self.unless_abandoned(target, there, first, since).await
