@@ -58,6 +58,8 @@ pub(crate) struct MemberChanges {
 pub(crate) struct Observed {
     pub(crate) group: Group,
     pub(crate) list: Arc<StoredMembership>,
+    /// The term that this leader leads.
+    pub(crate) term: u64,
     pub(crate) last_log_index: u64,
     /// How many entries of the leader's log each member is not known to have.
     pub(crate) lags: BTreeMap<u64, u64>,
@@ -91,6 +93,7 @@ impl MemberChanges {
         let mut observed = Observed {
             group: Group { leader: metrics.id, voters: membership.voter_ids().collect(), ..Group::default() },
             list: metrics.membership_config.clone(),
+            term: metrics.current_term,
             last_log_index: last,
             lags: BTreeMap::new(),
         };
@@ -269,13 +272,16 @@ impl MemberChanges {
         self.one.try_lock().map_err(|_| ChangeError::InProgress)
     }
 
-    /// Waits until the newest list of members is committed, applied here, and not joint, completing an unfinished change.
+    /// Waits until the newest list of members is committed, applied here, and not joint, completing an unfinished change; and
+    /// until an entry of the leader's own term is applied: the Raft library refuses a change before that.
     async fn settled(&self) -> Result<Observed, ChangeError> {
         let mut metrics = self.raft.metrics();
         let settling = async {
             loop {
                 let observed = self.observe()?;
-                if observed.list.log_id().is_some() && *observed.list.log_id() <= self.replica.last_applied() {
+                let applied = self.replica.last_applied();
+                let of_own_term = applied.is_some_and(|id| id.leader_id.term == observed.term);
+                if of_own_term && observed.list.log_id().is_some() && *observed.list.log_id() <= applied {
                     if observed.list.membership().get_joint_config().len() == 1 {
                         return Ok(observed);
                     }
