@@ -4,6 +4,7 @@
 //! clash. The environment configures longer runs of the same tests: `E2E_KILLS`, and `E2E_TRACE` for another trace.
 
 mod bench;
+mod cert;
 mod cluster;
 mod commands;
 mod connect_node;

@@ -8,12 +8,12 @@ use clap::{Args, Subcommand};
 use seq_proto::v1::BackupHeader;
 use seq_store::backup::Backup;
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped, note};
 use crate::store_client::{SetAddress, TimeoutArgs};
 use crate::target::Chain;
+use crate::{utc, whole_file};
 
 /// The file name that stands for stdout.
 const STDOUT: &str = "-";
@@ -112,20 +112,11 @@ async fn receive(client: &mut crate::store_client::StoreClient, output: &Output)
     Ok(file)
 }
 
-/// Writes the file under another name, and gives it its own when all of it is on the disk.
-fn write(out: &Path, file: &[u8]) -> anyhow::Result<()> {
-    let failed =
-        |error: &io::Error| Failure::new(Exit::Failed, format!("{}: cannot be written: {error}", out.display()));
-    let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut unfinished = NamedTempFile::new_in(dir).map_err(|error| failed(&error))?;
-    unfinished.write_all(file).map_err(|error| failed(&error))?;
-    unfinished.as_file().sync_all().map_err(|error| failed(&error))?;
-    unfinished.persist_noclobber(out).map_err(|error| match error.error.kind() {
+fn write(out: &Path, file: &[u8]) -> Result<(), Failure> {
+    whole_file::create(out, file).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(out),
-        _ => failed(&error.error),
-    })?;
-    std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| failed(&error))?;
-    Ok(())
+        _ => Failure::new(Exit::Failed, format!("{}: cannot be written: {error}", out.display())),
+    })
 }
 
 fn exists(out: &Path) -> Failure {
@@ -177,7 +168,7 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
         file: path.display().to_string(),
         format: backup.format,
         version,
-        created: utc(header.created_unix_ms),
+        created: utc::text_of_ms(header.created_unix_ms),
         cluster,
         set,
         set_id: header.set_id,
@@ -219,39 +210,9 @@ pub(crate) fn lineage(lineage: u64) -> String {
     }
 }
 
-/// A time since 1970 as date and time in UTC.
-pub(crate) fn utc(unix_ms: u64) -> String {
-    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1_000 % 86_400);
-    // Years begin in March, so the day that leap years add is the last one; eras of 400 years repeat.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_shown_in_utc() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_740_787_200, "2025-03-01T00:00:00Z"),
-            (1_767_225_599, "2025-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(utc(seconds * 1_000), text);
-        }
-    }
 
     #[test]
     fn a_file_that_exists_is_not_replaced() {

@@ -15,6 +15,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::alloc::AllocArgs;
 use crate::backup::BackupCommand;
 use crate::bench::BenchArgs;
+use crate::cert::CertCommand;
 use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
@@ -77,6 +78,9 @@ pub(crate) enum Command {
     /// Lists a set's allocators; drains one, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Makes certificates of a cluster, shows, renews and revokes them.
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Makes a backup of a set, or shows one.
     #[command(subcommand)]
     Backup(BackupCommand),

@@ -7,6 +7,7 @@ mod alloc;
 mod alloc_state;
 mod backup;
 mod bench;
+mod cert;
 mod check;
 mod cli;
 mod cluster_client;
@@ -42,7 +43,9 @@ mod status;
 mod store;
 mod store_client;
 mod target;
+mod utc;
 mod version;
+mod whole_file;
 
 use std::process::ExitCode;
 
@@ -77,6 +80,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
+        Command::Cert(command) => cert::run(command, output),
         Command::Backup(command) => backup::run(command, output),
         Command::Restore(args) => restore::run(&args, output),
         Command::Set(command) => set::run(command, output),

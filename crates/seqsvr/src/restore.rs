@@ -7,12 +7,12 @@ use seq_core::limits;
 use seq_store::backup::{self, RestoreConfig, Restored};
 use serde::Serialize;
 
-use crate::backup::{lineage, read, utc};
+use crate::backup::{lineage, read};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, digits, grouped};
-use crate::set_file;
 use crate::store_client::load;
 use crate::target::Chain;
+use crate::{set_file, utc};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example, with all stores of the set stopped and their old directories moved away:\n  \
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         set: &config.spec.name,
         id: args.id,
         data: args.data.display().to_string(),
-        created: utc(backup.header.created_unix_ms),
+        created: utc::text_of_ms(backup.header.created_unix_ms),
         backup_lineage: before.0,
         lineage: now.0,
         nth: args.nth,

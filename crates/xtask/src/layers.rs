@@ -28,6 +28,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
     Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
     Layer { name: "seq-proto", uses: &["seq-core"], tests_use: &[] },
+    Layer { name: "seq-auth", uses: &[], tests_use: &[] },
     Layer { name: "seq-kit", uses: &[], tests_use: &[] },
     Layer { name: "seq-api", uses: &["seq-core", "seq-kit"], tests_use: &[] },
     Layer { name: "seq-channel", uses: &["seq-core", "seq-proto"], tests_use: &[] },
@@ -50,6 +51,7 @@ const LAYERS: &[Layer] = &[
         uses: &[
             "seq-alloc",
             "seq-api",
+            "seq-auth",
             "seq-channel",
             "seq-client",
             "seq-core",

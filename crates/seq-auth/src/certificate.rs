@@ -1,0 +1,143 @@
+//! Reads certificates: the identity in one, its validity, its hosts.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use sha2::{Digest, Sha256};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::time::ASN1Time;
+
+use crate::identity::{Identity, IdentityError};
+
+/// What a certificate states. That it is signed by an authority is checked elsewhere, when a connection opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The holder.
+    pub identity: Identity,
+    /// The hosts that a client may dial the holder as: DNS names and IP addresses.
+    pub hosts: Vec<String>,
+    /// Number of the certificate within its authority, in hexadecimal.
+    pub serial: String,
+    /// Valid from here on.
+    pub not_before: SystemTime,
+    /// Valid up to here.
+    pub not_after: SystemTime,
+    /// SHA-256 of the certificate, in hexadecimal.
+    pub fingerprint: String,
+}
+
+impl Certificate {
+    /// Reads a certificate.
+    ///
+    /// # Errors
+    /// It is none, or does not have exactly one identity.
+    pub fn read(der: &CertificateDer<'_>) -> Result<Certificate, CertificateError> {
+        let parsed = parse(der)?;
+        let names = names(&parsed)?;
+        let mut uris = names.iter().filter_map(|name| match name {
+            GeneralName::URI(uri) => Some(*uri),
+            _ => None,
+        });
+        let identity = match (uris.next(), uris.next()) {
+            (Some(uri), None) => uri.parse()?,
+            (None, _) => return Err(CertificateError::NoIdentity),
+            (Some(one), Some(other)) => {
+                return Err(CertificateError::TwoIdentities { one: one.to_owned(), other: other.to_owned() });
+            }
+        };
+        let validity = parsed.validity();
+        Ok(Certificate {
+            identity,
+            hosts: names.iter().filter_map(host).collect(),
+            serial: hexadecimal(parsed.raw_serial()),
+            not_before: time(validity.not_before),
+            not_after: time(validity.not_after),
+            fingerprint: hexadecimal(&Sha256::digest(der)),
+        })
+    }
+
+    /// Reads the first certificate of a file in PEM, the holder's own.
+    ///
+    /// # Errors
+    /// As [`Certificate::read`], or the text has no certificate.
+    pub fn from_pem(pem: &str) -> Result<Certificate, CertificateError> {
+        Certificate::read(&chain(pem)?[0])
+    }
+
+    /// How long it is valid from `now` on; zero for an expired one.
+    #[must_use]
+    pub fn left(&self, now: SystemTime) -> Duration {
+        self.not_after.duration_since(now).unwrap_or_default()
+    }
+}
+
+/// The certificates of a text in PEM, at least one.
+///
+/// # Errors
+/// There is none, or a section is damaged.
+pub fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        _ => Err(CertificateError::NoPem),
+    }
+}
+
+/// Parses a certificate without trailing bytes.
+pub(crate) fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, CertificateError> {
+    let parsed = x509_parser::parse_x509_certificate(der);
+    parsed.ok().filter(|(rest, _)| rest.is_empty()).map(|(_, parsed)| parsed).ok_or(CertificateError::NoCertificate)
+}
+
+fn names<'a>(parsed: &'a X509Certificate<'a>) -> Result<&'a [GeneralName<'a>], CertificateError> {
+    let names = parsed.subject_alternative_name().map_err(|_| CertificateError::NoCertificate)?;
+    Ok(names.map_or(&[], |names| &names.value.general_names))
+}
+
+fn host(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(octets) => {
+            let address = <[u8; 4]>::try_from(*octets).map(IpAddr::from);
+            address.or_else(|_| <[u8; 16]>::try_from(*octets).map(IpAddr::from)).ok().map(|address| address.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Times before 1970 count as 1970.
+pub(crate) fn time(time: ASN1Time) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Why a certificate is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// No section of PEM that is a certificate.
+    #[error("no certificate in PEM: a section -----BEGIN CERTIFICATE----- is missing or damaged")]
+    NoPem,
+    /// The bytes are no certificate.
+    #[error("no certificate: its bytes are damaged")]
+    NoCertificate,
+    /// No identity.
+    #[error("the certificate has no identity: a URI seqsvr://CLUSTER/ROLE/NAME among its subject alternative names")]
+    NoIdentity,
+    /// More than one identity.
+    #[error("the certificate has two identities, {one:?} and {other:?}: it must have one")]
+    TwoIdentities {
+        /// The first URI.
+        one: String,
+        /// The second one.
+        other: String,
+    },
+    /// What stands in the place of the identity is none.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}

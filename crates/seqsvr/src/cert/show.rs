@@ -1,0 +1,97 @@
+//! The command `cert show`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use seq_auth::certificate::Certificate;
+use serde::Serialize;
+
+use super::directory::{REVOCATIONS, certificate, pem_files, revocations};
+use super::{DAY, DirArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, Table};
+use crate::utc;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  seqsvr cert show\n  seqsvr cert show /etc/seqsvr/node.pem -o json | jq '.items[].days_left'\n\n\
+                        Exit codes: 0 shown, 2 a file is no certificate of a cluster, 3 one has expired or is revoked."
+)]
+pub(crate) struct ShowArgs {
+    /// Files; without one, those of --dir.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    dir: DirArgs,
+}
+
+/// One certificate.
+#[derive(Serialize)]
+struct View {
+    file: String,
+    cluster: String,
+    holder: String,
+    hosts: Vec<String>,
+    serial: String,
+    not_before: String,
+    not_after: String,
+    days_left: u64,
+    /// `valid`, `expired`, `early` (not valid yet) or `revoked`.
+    state: &'static str,
+    sha256: String,
+}
+
+pub(super) fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
+    let dir = &args.dir.dir;
+    let mut files = args.files.clone();
+    if files.is_empty() {
+        files = pem_files(dir)?;
+        files.retain(|file| file.file_name().is_none_or(|name| name != REVOCATIONS));
+    }
+    if files.is_empty() {
+        return Err(Failure::new(Exit::Usage, format!("{} holds no certificate", dir.display())).into());
+    }
+    let revoked = revocations(dir)?;
+    let views =
+        files.iter().map(|file| Ok(view(file, certificate(file)?, &revoked))).collect::<anyhow::Result<Vec<_>>>()?;
+    let exit = if views.iter().all(|view| view.state == "valid") { Exit::Ok } else { Exit::Unhealthy };
+    if output.is_json() {
+        output.json_items(&views)?;
+        return Ok(exit);
+    }
+    let mut heading = vec!["HOLDER", "STATE", "DAYS LEFT", "HOSTS", "FILE"];
+    if output.is_wide() {
+        heading.extend(["SERIAL", "SHA-256"]);
+    }
+    let mut table = Table::new(&heading).right(&[2]);
+    for view in views {
+        let hosts = if view.hosts.is_empty() { "-".to_owned() } else { view.hosts.join(",") };
+        let wide = [view.serial, view.sha256].into_iter().filter(|_| output.is_wide());
+        let cells = [view.holder, view.state.to_owned(), view.days_left.to_string(), hosts, view.file];
+        table.row(cells.into_iter().chain(wide));
+    }
+    output.table(&table)?;
+    Ok(exit)
+}
+
+fn view(file: &Path, certificate: Certificate, revoked: &[String]) -> View {
+    let now = utc::now();
+    let state = match () {
+        () if revoked.contains(&certificate.serial) => "revoked",
+        () if now > certificate.not_after => "expired",
+        () if now < certificate.not_before => "early",
+        () => "valid",
+    };
+    View {
+        file: file.display().to_string(),
+        cluster: certificate.identity.cluster().to_owned(),
+        holder: certificate.identity.short(),
+        days_left: certificate.left(now).as_secs() / DAY,
+        hosts: certificate.hosts,
+        serial: certificate.serial,
+        not_before: utc::text(certificate.not_before),
+        not_after: utc::text(certificate.not_after),
+        state,
+        sha256: certificate.fingerprint,
+    }
+}
