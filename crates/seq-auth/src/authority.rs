@@ -12,7 +12,7 @@ use rcgen::{
     SerialNumber,
 };
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use x509_parser::x509::X509Name;
 use zeroize::Zeroizing;
@@ -212,6 +212,19 @@ pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
     Ok(list.iter_revoked_certificates().map(|revoked| hexadecimal(revoked.raw_serial())).collect())
 }
 
+/// As [`revoked`], for a list that one of `authorities` must have signed.
+pub(crate) fn revoked_by(pem: &str, authorities: &[CertificateDer<'_>]) -> Result<Vec<String>, AuthorityError> {
+    let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
+    let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;
+    let signed = |authority: &CertificateDer<'_>| {
+        parse(authority).is_ok_and(|authority| list.verify_signature(authority.public_key()).is_ok())
+    };
+    if !authorities.iter().any(signed) {
+        return Err(AuthorityError::OtherList);
+    }
+    revoked(pem)
+}
+
 /// The sections of a text in PEM that are certificates.
 fn sections(pem: &str) -> impl Iterator<Item = &str> {
     let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
@@ -301,6 +314,9 @@ pub enum AuthorityError {
     /// No list of revocations.
     #[error("no list of revocations in PEM")]
     NoList,
+    /// A list of revocations of another authority.
+    #[error("the list of revocations is of another authority")]
+    OtherList,
     /// A text is no certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),

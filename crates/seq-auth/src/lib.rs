@@ -1,9 +1,18 @@
 //! Identities of a cluster: in certificates, and on connections.
 //!
-//! [`identity`] names holders, [`certificate`] reads them, and [`authority`] makes certificates.
+//! [`identity`] names holders, [`certificate`] reads them, [`authority`] makes certificates, and [`credentials`] proves an
+//! own identity to peers and checks theirs.
 
 pub mod authority;
 pub mod certificate;
+pub mod credentials;
 pub mod identity;
 
+mod verify;
+
+pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, peer};
 pub use identity::{Identity, Role};
+pub use tokio_rustls::Accept;
+pub use tokio_rustls::client::TlsStream as ClientStream;
+pub use tokio_rustls::server::TlsStream;
+pub use verify::Rejected;

@@ -10,6 +10,7 @@ pub mod batch;
 mod failure;
 mod pool;
 mod tasks;
+pub mod tls;
 
 pub use failure::{caused_by, is_broken, is_transport, not_processed};
 pub use pool::{

@@ -203,12 +203,16 @@ pub fn serve<F: SequenceService>(
 }
 
 async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: Connection) {
-    let Some(_permit) = endpoint.node.admission.admit(stream.peer()) else {
+    let Some(_permit) = endpoint.node.admission.admit(stream.peer().addr().map(|addr| addr.ip())) else {
         // The buffer of a new socket has space for this; one that has none is not worth waiting for.
         let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
         let _ = tokio::time::timeout(connection::LINGER, refused).await;
         return;
     };
+    if let Err(error) = stream.open().await {
+        tracing::debug!(peer = ?stream.peer().addr(), %error, "connection not opened");
+        return;
+    }
     let (idle, every, tries) = KEEPALIVE;
     if let Err(error) = stream.keep_alive(idle, every, tries) {
         tracing::debug!(%error, "TCP keep-alive could not be set");

@@ -18,9 +18,9 @@ use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Peer};
 
 /// Limit on the connections of one node: 1,000 clients with a few each; an idle connection costs about 50 KB.
 pub const MAX_CONNECTIONS: usize = 10_000;
@@ -177,7 +177,7 @@ impl Admission {
     /// Admits a connection and enforces its timeouts; `None` at a limit.
     #[must_use]
     pub fn watch(&self, connection: Connection) -> Option<Watched> {
-        let permit = self.admit(connection.peer())?;
+        let permit = self.admit(connection.peer().addr().map(|addr| addr.ip()))?;
         let opening = Some(Box::pin(tokio::time::sleep(FIRST_RESPONSE_TIMEOUT)));
         Some(Watched { connection, opening, stalled: None, _permit: permit })
     }
@@ -298,9 +298,9 @@ impl AsyncWrite for Watched {
 }
 
 impl Connected for Watched {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
+    fn connect_info(&self) -> Peer {
         self.connection.connect_info()
     }
 }

@@ -1,22 +1,25 @@
-//! Listeners and connections of a server: of a socket of [`crate::listen`], or of a simulated network.
+//! Listeners and connections of a server: of a socket of [`crate::listen`], with or without TLS, or of a simulated network.
 //!
 //! A server takes a [`Listener`] and reads [`Connection`]s, whatever the transport below. A real socket has no
-//! overhead: it is not behind a trait object.
+//! overhead: it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes the
+//! time of its own connection only, and its bound is the one of a first request.
 
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use seq_auth::{Accept, ClientCertificate, Credentials, Identity, TlsStream};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::either::Either;
-use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+use tonic::transport::server::{Connected, TcpIncoming};
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
@@ -33,10 +36,25 @@ pub fn reads_on_this_thread() -> u64 {
 /// would starve the open connections of CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Timeout of a handshake: as of a first request, which it is a part of on other ports.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
-/// A source of incoming connections: a TCP socket, or any stream.
-pub struct Listener(Either<std::net::TcpListener, Connections>);
+/// A source of incoming connections: a TCP socket, with TLS where it has credentials, or any stream.
+pub struct Listener {
+    source: Either<std::net::TcpListener, Connections>,
+    tls: Option<Tls>,
+}
+
+/// How the connections of a socket are secured.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The own certificate, and the authorities of the peers'.
+    pub credentials: Credentials,
+    /// Whether a peer needs a certificate.
+    pub clients: ClientCertificate,
+}
 
 impl Listener {
     /// A listener on a stream of connections that are not sockets.
@@ -44,7 +62,14 @@ impl Listener {
     where
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Listener(Either::Right(Box::pin(connections.map(|accepted| accepted.map(Connection::other)))))
+        let connections: Connections = Box::pin(connections.map(|accepted| accepted.map(Connection::other)));
+        Listener { source: Either::Right(connections), tls: None }
+    }
+
+    /// A listener on a socket, with TLS where there are credentials.
+    #[must_use]
+    pub fn socket(socket: std::net::TcpListener, tls: Option<Tls>) -> Listener {
+        Listener { source: Either::Left(socket), tls }
     }
 
     /// The incoming connections, endless for a socket. Sockets have TCP_NODELAY: a response could otherwise wait 40 ms
@@ -56,12 +81,15 @@ impl Listener {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn incoming(self) -> io::Result<impl Stream<Item = io::Result<Connection>> + Send + Unpin + use<>> {
-        Ok(match self.0 {
+        let Listener { source, tls } = self;
+        Ok(match source {
             Either::Left(listener) => {
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let sockets = TcpIncoming::from(listener).with_nodelay(Some(true));
-                Either::Left(sockets.map(|accepted: io::Result<TcpStream>| accepted.map(Connection::from)))
+                Either::Left(
+                    sockets.map(move |accepted| accepted.map(|stream| Connection::accepted(stream, tls.as_ref()))),
+                )
             }
             Either::Right(connections) => Either::Right(connections),
         })
@@ -70,13 +98,13 @@ impl Listener {
 
 impl From<std::net::TcpListener> for Listener {
     fn from(listener: std::net::TcpListener) -> Listener {
-        Listener(Either::Left(listener))
+        Listener::socket(listener, None)
     }
 }
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.source {
             Either::Left(listener) => listener.fmt(f),
             Either::Right(_) => f.write_str("Listener"),
         }
@@ -104,20 +132,74 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 
-/// One connection: a TCP socket, or any other transport. Its reads are counted: [`reads_on_this_thread`].
-pub struct Connection(Either<TcpStream, Box<dyn Duplex>>);
+/// The peer of a connection; clones are of the same connection. Requests have it among their extensions.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    addr: Option<SocketAddr>,
+    identity: Arc<OnceLock<Identity>>,
+}
+
+impl Peer {
+    /// Its address; only sockets have one.
+    #[must_use]
+    pub fn addr(&self) -> Option<SocketAddr> {
+        self.addr
+    }
+
+    /// The identity in its certificate; `None` before the handshake, without TLS, and where it presented none.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.get()
+    }
+}
+
+/// One connection: a TCP socket, with or without TLS, or any other transport. Its reads are counted:
+/// [`reads_on_this_thread`].
+pub struct Connection {
+    transport: Transport,
+    peer: Peer,
+}
+
+enum Transport {
+    Socket(TcpStream),
+    /// In the handshake of TLS.
+    Opening(Box<Accept<TcpStream>>),
+    Secure(Box<TlsStream<TcpStream>>),
+    Other(Box<dyn Duplex>),
+}
 
 impl Connection {
     /// A connection that is not a socket.
     #[must_use]
     pub fn other(transport: impl Duplex + 'static) -> Connection {
-        Connection(Either::Right(Box::new(transport)))
+        Connection { transport: Transport::Other(Box::new(transport)), peer: Peer::default() }
     }
 
-    /// Address of the peer's host; only sockets have one.
+    /// An accepted socket.
     #[must_use]
-    pub fn peer(&self) -> Option<IpAddr> {
-        self.connect_info().remote_addr().map(|addr| addr.ip())
+    pub fn accepted(stream: TcpStream, tls: Option<&Tls>) -> Connection {
+        let addr = stream.peer_addr().ok();
+        let transport = match tls {
+            Some(tls) => Transport::Opening(Box::new(tls.credentials.accept(tls.clients, stream))),
+            None => Transport::Socket(stream),
+        };
+        Connection { transport, peer: Peer { addr, ..Peer::default() } }
+    }
+
+    /// The peer.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The socket below; another transport has none.
+    fn socket(&self) -> Option<&TcpStream> {
+        match &self.transport {
+            Transport::Socket(stream) => Some(stream),
+            Transport::Opening(accept) => accept.get_ref(),
+            Transport::Secure(stream) => Some(stream.get_ref().0),
+            Transport::Other(_) => None,
+        }
     }
 
     /// Enables TCP keepalive: after `idle` without traffic the kernel probes the peer every `every`, and ends the
@@ -126,41 +208,66 @@ impl Connection {
     /// # Errors
     /// When the system refuses it.
     pub fn keep_alive(&self, idle: Duration, every: Duration, tries: u32) -> io::Result<()> {
-        let Either::Left(stream) = &self.0 else { return Ok(()) };
+        let Some(stream) = self.socket() else { return Ok(()) };
         let keepalive = TcpKeepalive::new().with_time(idle).with_interval(every).with_retries(tries);
         SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    }
+
+    /// Completes the handshake of TLS, where there is one. Cancel safe.
+    ///
+    /// # Errors
+    /// The peer does not prove an identity that is accepted here, or takes longer than [`HANDSHAKE_TIMEOUT`].
+    pub async fn open(&mut self) -> io::Result<()> {
+        let opened =
+            tokio::time::timeout(HANDSHAKE_TIMEOUT, std::future::poll_fn(|cx| self.poll_open(cx).map_ok(drop)));
+        opened.await.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake is not complete")))
+    }
+
+    /// The transport, once its handshake is made.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
+        if let Transport::Opening(accept) = &mut self.transport {
+            let stream = std::task::ready!(Pin::new(accept).poll(cx))?;
+            if let Some(identity) = seq_auth::peer(&stream) {
+                let first = self.peer.identity.set(identity);
+                debug_assert_eq!(first, Ok(()), "one handshake");
+            }
+            self.transport = Transport::Secure(Box::new(stream));
+        }
+        Poll::Ready(Ok(match &mut self.transport {
+            Transport::Socket(stream) => Pin::new(stream),
+            Transport::Secure(stream) => Pin::new(&mut **stream),
+            Transport::Other(transport) => Pin::new(&mut **transport),
+            Transport::Opening(_) => unreachable!("opened above"),
+        }))
     }
 }
 
 impl From<TcpStream> for Connection {
     fn from(stream: TcpStream) -> Connection {
-        Connection(Either::Left(stream))
+        Connection::accepted(stream, None)
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Either::Left(stream) => stream.fmt(f),
-            Either::Right(_) => f.write_str("Connection"),
-        }
+        f.debug_struct("Connection").field("socket", &self.socket()).field("peer", &self.peer).finish()
     }
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        match &self.0 {
-            Either::Left(stream) => stream.connect_info(),
-            Either::Right(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
-        }
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.0).poll_read(cx, into);
+        let read = match &mut self.transport {
+            Transport::Socket(stream) => Pin::new(stream).poll_read(cx, into),
+            _ => std::task::ready!(self.poll_open(cx))?.poll_read(cx, into),
+        };
         if read.is_ready() {
             READS.set(READS.get().wrapping_add(1));
         }
@@ -170,7 +277,10 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        match &mut self.transport {
+            Transport::Socket(stream) => Pin::new(stream).poll_write(cx, bytes),
+            _ => std::task::ready!(self.poll_open(cx))?.poll_write(cx, bytes),
+        }
     }
 
     fn poll_write_vectored(
@@ -178,19 +288,30 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, parts)
+        match &mut self.transport {
+            Transport::Socket(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            _ => std::task::ready!(self.poll_open(cx))?.poll_write_vectored(cx, parts),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        match &self.transport {
+            Transport::Socket(stream) => stream.is_write_vectored(),
+            Transport::Opening(_) | Transport::Secure(_) => true,
+            Transport::Other(transport) => transport.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        std::task::ready!(self.poll_open(cx))?.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        if let Transport::Opening(_) = self.transport {
+            // A peer that never completed the handshake gets no farewell.
+            return Poll::Ready(Ok(()));
+        }
+        std::task::ready!(self.poll_open(cx))?.poll_shutdown(cx)
     }
 }
 
@@ -239,7 +360,7 @@ mod tests {
         let mut incoming = Listener::from(listener).incoming().unwrap();
         let _peer = TcpStream::connect(addr).await.unwrap();
         let connection = incoming.next().await.unwrap().unwrap();
-        let Either::Left(stream) = &connection.0 else { panic!("a socket") };
+        let stream = connection.socket().unwrap();
         assert!(!SockRef::from(stream).keepalive().unwrap());
         connection.keep_alive(Duration::from_secs(30), Duration::from_secs(10), 3).unwrap();
         assert!(SockRef::from(stream).keepalive().unwrap());

@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use crate::admission::{Admission, ConnectionMetrics, Watched};
-use crate::connection::{Connection, paced};
+use crate::connection::{Connection, Tls, paced};
 use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
 
@@ -100,6 +100,7 @@ struct Shared {
 /// When the listener cannot be used by the runtime.
 pub fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     recorder: Recorder,
     checks: Checks,
     metrics: ConnectionMetrics,
@@ -108,6 +109,7 @@ pub fn serve(
     listener.set_nonblocking(true)?;
     let listener = Bounded {
         listener: tokio::net::TcpListener::from_std(listener)?,
+        tls,
         admission: Admission::of(NODE, MAX_CONNECTIONS, metrics),
     };
     let shared = Shared { recorder: recorder.clone(), checks, tasks: tasks.clone() };
@@ -134,6 +136,7 @@ pub fn serve(
 /// A listener that closes connections above the limit at once, and enforces timeouts on the others.
 struct Bounded {
     listener: tokio::net::TcpListener,
+    tls: Option<Tls>,
     admission: Admission,
 }
 
@@ -145,7 +148,7 @@ impl axum::serve::Listener for Bounded {
         loop {
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
-                    if let Some(watched) = self.admission.watch(Connection::from(stream)) {
+                    if let Some(watched) = self.admission.watch(Connection::accepted(stream, self.tls.as_ref())) {
                         return (watched, addr);
                     }
                 }
@@ -227,7 +230,7 @@ mod tests {
             std::sync::LazyLock::new(|| Recorder::install(&[], || gauge!("test_refreshed").set(1.0)).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (addr, tasks) = (listener.local_addr().unwrap(), TaskGroup::new());
-        serve(listener, RECORDER.clone(), checks, ConnectionMetrics::none(), &tasks).unwrap();
+        serve(listener, None, RECORDER.clone(), checks, ConnectionMetrics::none(), &tasks).unwrap();
         (addr, tasks)
     }
 

@@ -29,10 +29,10 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
     Layer { name: "seq-proto", uses: &["seq-core"], tests_use: &[] },
     Layer { name: "seq-auth", uses: &[], tests_use: &[] },
-    Layer { name: "seq-kit", uses: &[], tests_use: &[] },
+    Layer { name: "seq-kit", uses: &["seq-auth"], tests_use: &[] },
     Layer { name: "seq-api", uses: &["seq-core", "seq-kit"], tests_use: &[] },
-    Layer { name: "seq-channel", uses: &["seq-core", "seq-proto"], tests_use: &[] },
-    Layer { name: "seq-client", uses: &["seq-channel", "seq-core", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-channel", uses: &["seq-auth", "seq-core", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-client", uses: &["seq-auth", "seq-channel", "seq-core", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seq-load",
         uses: &["seq-channel", "seq-client", "seq-core", "seq-order", "seq-proto"],

@@ -17,7 +17,6 @@ use seq_core::limits;
 use seq_kit::connection::Connection;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
-use tonic::transport::server::Connected;
 
 use crate::resp::Endpoint;
 use crate::resp::commands::{self, Session};
@@ -92,7 +91,7 @@ enum End {
 impl<F: SequenceService> Client<F> {
     pub(super) fn new(endpoint: Arc<Endpoint<F>>, stream: Connection) -> Client<F> {
         let id = endpoint.node.last_id.fetch_add(1, Relaxed) + 1;
-        let peer = stream.connect_info().remote_addr();
+        let peer = stream.peer().addr();
         let session = Session::new(id, endpoint.node.config.password.is_none(), peer);
         Client { endpoint, stream, parser: Parser::default(), partial: Vec::new(), since: None, session }
     }

@@ -1,0 +1,323 @@
+//! The credentials of a process: its certificate, its key, and the authorities it trusts, read from files and read again
+//! when these change.
+//!
+//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload ends none, and counts for the next one.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{Accept, TlsAcceptor, TlsConnector, client, server};
+use zeroize::Zeroizing;
+
+use crate::authority::revoked_by;
+use crate::certificate::{Certificate, CertificateError, chain};
+use crate::identity::Identity;
+use crate::verify::{Accepted, Clients, Servers};
+
+/// The application protocols of a server, in its order of preference. A client of Redis offers none.
+const SERVER_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The files of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The certificates to trust.
+    pub bundle: PathBuf,
+    /// The own certificate and its key.
+    pub certificate: PathBuf,
+    /// The revocations; the file may be missing.
+    pub revocations: PathBuf,
+}
+
+impl Files {
+    /// The files in a directory as `seqsvr cert` writes them, for a holder in its short form, `store/im-a/s1`.
+    #[must_use]
+    pub fn in_dir(dir: &Path, holder: &str) -> Files {
+        Files {
+            bundle: dir.join("ca.crt"),
+            certificate: dir.join(format!("{}.pem", holder.replace('/', "."))),
+            revocations: dir.join("crl.pem"),
+        }
+    }
+
+    fn read(&self) -> Result<Contents, CredentialsError> {
+        let read = |path: &Path| {
+            let text = std::fs::read_to_string(path).map(Zeroizing::new);
+            text.map_err(|source| CredentialsError::Unreadable { path: path.to_owned(), source })
+        };
+        let revocations = match read(&self.revocations) {
+            Err(CredentialsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            other => Some(other?),
+        };
+        Ok(Contents { bundle: read(&self.bundle)?, certificate: read(&self.certificate)?, revocations })
+    }
+}
+
+/// The texts of the files.
+#[derive(PartialEq, Eq)]
+struct Contents {
+    bundle: Zeroizing<String>,
+    certificate: Zeroizing<String>,
+    revocations: Option<Zeroizing<String>>,
+}
+
+/// The credentials of a process. Clones share them.
+#[derive(Clone)]
+pub struct Credentials(Arc<Inner>);
+
+struct Inner {
+    files: Files,
+    current: ArcSwap<Current>,
+}
+
+/// What one reading of the files made.
+struct Current {
+    contents: Contents,
+    certificate: Certificate,
+    clients_required: Arc<ServerConfig>,
+    clients_optional: Arc<ServerConfig>,
+    dialing: Arc<ClientConfig>,
+}
+
+/// Whether a port accepts connections without a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificate {
+    /// It does not.
+    Required,
+    /// It does; a certificate that is presented is checked.
+    Optional,
+}
+
+impl Credentials {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file is missing or damaged, or the certificate is not of the authorities in the bundle, or has another key.
+    pub fn load(files: Files) -> Result<Credentials, CredentialsError> {
+        let current = Current::new(&files, files.read()?)?;
+        Ok(Credentials(Arc::new(Inner { files, current: ArcSwap::from_pointee(current) })))
+    }
+
+    /// Reads the files again; returns whether they have changed. Connections that are open stay open.
+    ///
+    /// # Errors
+    /// As [`Credentials::load`], or the certificate is another holder's; what was loaded stays in use.
+    pub fn reload(&self) -> Result<bool, CredentialsError> {
+        let contents = self.0.files.read()?;
+        let before = self.0.current.load();
+        if contents == before.contents {
+            return Ok(false);
+        }
+        let next = Current::new(&self.0.files, contents)?;
+        if next.certificate.identity != before.certificate.identity {
+            return Err(CredentialsError::OtherHolder {
+                path: self.0.files.certificate.clone(),
+                found: next.certificate.identity.to_string(),
+                holder: before.certificate.identity.to_string(),
+            });
+        }
+        self.0.current.store(Arc::new(next));
+        Ok(true)
+    }
+
+    /// The files that are read.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.0.files
+    }
+
+    /// The own certificate.
+    #[must_use]
+    pub fn certificate(&self) -> Certificate {
+        self.0.current.load().certificate.clone()
+    }
+
+    /// Begins the handshake of an accepted connection. Cancel safe: dropped, it ends the connection.
+    pub fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, clients: ClientCertificate, stream: S) -> Accept<S> {
+        let current = self.0.current.load();
+        let config = match clients {
+            ClientCertificate::Required => &current.clients_required,
+            ClientCertificate::Optional => &current.clients_optional,
+        };
+        TlsAcceptor::from(config.clone()).accept(stream)
+    }
+
+    /// Makes the handshake of a connection to a node at `host`, a DNS name or an IP address. Cancel safe: dropped, it ends
+    /// the connection.
+    ///
+    /// # Errors
+    /// The host is none, the peer does not prove that it is a node of the cluster at that host, or the connection ends.
+    pub async fn connect<S>(
+        &self,
+        host: &str,
+        stream: S,
+        protocol: Option<&'static [u8]>,
+    ) -> io::Result<client::TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let connector = TlsConnector::from(self.0.current.load().dialing.clone());
+        let protocols = protocol.into_iter().map(<[u8]>::to_vec).collect();
+        connector.with_alpn(protocols).connect(name, stream).await
+    }
+}
+
+/// The identity of the peer of an accepted connection; `None` where it presented no certificate.
+#[must_use]
+pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
+    let presented = stream.get_ref().1.peer_certificates()?.first()?;
+    Certificate::read(presented).ok().map(|certificate| certificate.identity)
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("files", &self.0.files).finish_non_exhaustive()
+    }
+}
+
+impl Current {
+    fn new(files: &Files, contents: Contents) -> Result<Current, CredentialsError> {
+        let damaged = |path: &Path| {
+            let path = path.to_owned();
+            move |source: CertificateError| CredentialsError::Damaged { path, source }
+        };
+        let authorities = chain(&contents.bundle).map_err(damaged(&files.bundle))?;
+        let own = chain(&contents.certificate).map_err(damaged(&files.certificate))?;
+        let certificate = Certificate::read(&own[0]).map_err(damaged(&files.certificate))?;
+        let revoked = match &contents.revocations {
+            Some(list) => revoked_by(list, &authorities)
+                .map_err(|_| CredentialsError::Revocations { path: files.revocations.clone() })?,
+            None => Vec::new(),
+        };
+        let (cluster, revoked) = (certificate.identity.cluster().to_owned(), revoked.into_iter().collect());
+        let accepted = Arc::new(Accepted { cluster, revoked });
+        let unusable = |error: &dyn fmt::Display| CredentialsError::Unusable {
+            path: files.certificate.clone(),
+            why: error.to_string(),
+        };
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            roots.add(authority).map_err(|error| unusable(&error))?;
+        }
+        let roots = Arc::new(roots);
+        let key = || {
+            PrivateKeyDer::from_pem_slice(contents.certificate.as_bytes())
+                .map_err(|_| unusable(&"no private key in PEM"))
+        };
+        let dialing = dialing(&roots, &accepted, own.clone(), key()?).map_err(|error| unusable(&error))?;
+        let serving = |clients| -> Result<_, CredentialsError> {
+            serving(clients, &roots, &accepted, own.clone(), key()?).map_err(|error| unusable(&error))
+        };
+        let clients_required = serving(ClientCertificate::Required)?;
+        let clients_optional = serving(ClientCertificate::Optional)?;
+        Ok(Current { certificate, clients_required, clients_optional, dialing, contents })
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn dialing(
+    roots: &Arc<RootCertStore>,
+    accepted: &Arc<Accepted>,
+    own: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let chains = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build()?;
+    let servers = Arc::new(Servers { chains, accepted: accepted.clone() });
+    let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
+    let config = builder.dangerous().with_custom_certificate_verifier(servers).with_client_auth_cert(own, key)?;
+    Ok(Arc::new(config))
+}
+
+fn serving(
+    clients: ClientCertificate,
+    roots: &Arc<RootCertStore>,
+    accepted: &Arc<Accepted>,
+    own: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let chains = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider());
+    let chains = match clients {
+        ClientCertificate::Required => chains.build()?,
+        ClientCertificate::Optional => chains.allow_unauthenticated().build()?,
+    };
+    let verifier = Arc::new(Clients { chains, accepted: accepted.clone() });
+    let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
+    let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(own, key)?;
+    config.alpn_protocols = SERVER_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    // Sessions are resumed from what the client keeps, so their number is no matter of this process' memory. A reload makes
+    // new keys for it: who was accepted before is checked again.
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    Ok(Arc::new(config))
+}
+
+/// The TLS library refuses what it was given.
+#[derive(Debug, thiserror::Error)]
+enum TlsError {
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Verifier(#[from] rustls::client::VerifierBuilderError),
+}
+
+/// Why credentials are not used.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// A file is missing, or may not be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {source}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: CertificateError,
+    },
+    /// The list of revocations is damaged, or no authority of the bundle signed it.
+    #[error("{}: no list of revocations that an authority of the bundle signed", path.display())]
+    Revocations {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Certificate, key and bundle do not belong together.
+    #[error("{}: {why}", path.display())]
+    Unusable {
+        /// The file with the own certificate.
+        path: PathBuf,
+        /// What does not fit.
+        why: String,
+    },
+    /// The certificate of another holder.
+    #[error("{}: the certificate is of {found}, and this process is {holder}", path.display())]
+    OtherHolder {
+        /// The file.
+        path: PathBuf,
+        /// Its holder.
+        found: String,
+        /// The holder of the credentials in use.
+        holder: String,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Handshakes between holders of certificates that are good, and of others.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use super::*;
+use crate::authority::{Authority, Request};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const HOST: &str = "node.example.org";
+
+#[expect(clippy::disallowed_methods, reason = "rustls checks the validity by the wall clock")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// An authority, and a directory for each holder.
+struct Place {
+    authority: Authority,
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(cluster: &str) -> Place {
+        let authority = Authority::create(cluster, 100 * DAY, now() - 10 * DAY).unwrap();
+        Place { authority, dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// Writes the files of a holder, valid for ten days from `from`.
+    fn files(&self, short: &str, from: SystemTime) -> Files {
+        let identity = Identity::in_cluster(self.authority.cluster(), short).unwrap();
+        let request = Request { identity, hosts: vec![HOST.into(), "127.0.0.1".into()], validity: 10 * DAY };
+        let issued = self.authority.issue(&request, from).unwrap();
+        let files = Files::in_dir(self.dir.path(), short);
+        fs::write(&files.bundle, self.authority.bundle()).unwrap();
+        fs::write(&files.certificate, format!("{}{}", *issued.key, issued.certificate)).unwrap();
+        files
+    }
+
+    fn credentials(&self, short: &str) -> Credentials {
+        Credentials::load(self.files(short, now())).unwrap()
+    }
+}
+
+/// A handshake, and a message each way; returns the peer as the server knows it.
+async fn meet(
+    server: &Credentials,
+    clients: ClientCertificate,
+    client: &Credentials,
+    host: &str,
+) -> Result<Option<Identity>, String> {
+    let (near, far) = duplex(16 << 10);
+    let serving = async {
+        let mut stream = server.accept(clients, far).await?;
+        let mut byte = [0];
+        stream.read_exact(&mut byte).await?;
+        stream.write_all(&byte).await?;
+        stream.flush().await?;
+        io::Result::Ok(peer(&stream))
+    };
+    let dialing = async {
+        let mut stream = client.connect(host, near, Some(b"h2")).await?;
+        stream.write_all(b"x").await?;
+        stream.flush().await?;
+        let mut byte = [0];
+        stream.read_exact(&mut byte).await?;
+        io::Result::Ok(())
+    };
+    let (served, dialed) = tokio::join!(serving, dialing);
+    match (served, dialed) {
+        (Ok(peer), Ok(())) => Ok(peer),
+        (served, dialed) => Err(format!("server: {:?}; client: {:?}", served.err(), dialed.err())),
+    }
+}
+
+async fn refused(server: &Credentials, client: &Credentials, host: &str) -> String {
+    meet(server, ClientCertificate::Required, client, host).await.expect_err("the handshake fails")
+}
+
+#[tokio::test]
+async fn holders_of_one_cluster_know_each_other() {
+    let place = Place::new("im");
+    let (store, operator) = (place.credentials("store/im-a/s1"), place.credentials("operator/alice"));
+    for host in [HOST, "127.0.0.1"] {
+        let peer = meet(&store, ClientCertificate::Required, &operator, host).await.unwrap();
+        assert_eq!(peer, Some("seqsvr://im/operator/alice".parse().unwrap()));
+    }
+    // Resumed: the second handshake of a client sends no certificate, and its identity is known still.
+    let peer = meet(&store, ClientCertificate::Optional, &operator, HOST).await.unwrap();
+    assert_eq!(peer, Some("seqsvr://im/operator/alice".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn strangers_are_refused_in_the_handshake() {
+    let (place, other, impostor) = (Place::new("im"), Place::new("other"), Place::new("im"));
+    let store = place.credentials("store/im-a/s1");
+    let bundles = [place.authority.bundle(), other.authority.bundle(), impostor.authority.bundle()].concat();
+
+    // Of another cluster, and of another authority for a cluster of this name.
+    for stranger in [&other, &impostor] {
+        let client = stranger.credentials("client/c");
+        let text = refused(&store, &client, HOST).await;
+        assert!(text.contains("UnknownIssuer") || text.contains("BadSignature"), "{text}");
+        // A client that trusts all is refused by the server.
+        let files = stranger.files("client/d", now());
+        fs::write(&files.bundle, &bundles).unwrap();
+        let text = refused(&store, &Credentials::load(files).unwrap(), HOST).await;
+        assert!(text.contains("server: Some"), "{text}");
+    }
+    // The authority is trusted, the cluster is not the own one.
+    let files = place.files("store/im-a/s2", now());
+    fs::write(&files.bundle, &bundles).unwrap();
+    let trusts_all = Credentials::load(files.clone()).unwrap();
+    let other_files = other.files("client/c", now());
+    fs::write(&other_files.bundle, &bundles).unwrap();
+    let text = refused(&trusts_all, &Credentials::load(other_files).unwrap(), HOST).await;
+    assert!(text.contains("OtherCluster"), "{text}");
+
+    // Another host, and a server that is no node.
+    let client = place.credentials("client/c");
+    let text = refused(&store, &client, "else.example.org").await;
+    assert!(text.contains("NotValidForName"), "{text}");
+    let text = refused(&place.credentials("operator/alice"), &client, HOST).await;
+    assert!(text.contains("InvalidPurpose") || text.contains("NoServer"), "{text}");
+}
+
+#[tokio::test]
+async fn a_certificate_counts_between_its_times_and_until_it_is_revoked() {
+    let place = Place::new("im");
+    let store = place.credentials("store/im-a/s1");
+    let early = Credentials::load(place.files("client/early", now() + DAY)).unwrap();
+    assert!(refused(&store, &early, HOST).await.contains("NotValidYet"));
+    let late = Authority::create("im", 100 * DAY, now() - 50 * DAY).unwrap();
+    let late = Place { authority: late, dir: tempfile::tempdir().unwrap() };
+    let (store_of_late, expired) = (late.credentials("store/im-a/s1"), late.files("client/late", now() - 20 * DAY));
+    let text = refused(&store_of_late, &Credentials::load(expired).unwrap(), HOST).await;
+    assert!(text.contains("Expired"), "{text}");
+
+    let client = place.credentials("client/c");
+    meet(&store, ClientCertificate::Required, &client, HOST).await.unwrap();
+    let list = place.authority.revoke(None, &[client.certificate().serial], now()).unwrap();
+    fs::write(&store.files().revocations, list).unwrap();
+    assert!(store.reload().unwrap());
+    // Not by way of the session from before, either.
+    assert!(refused(&store, &client, HOST).await.contains("Revoked"));
+    meet(&store, ClientCertificate::Required, &place.credentials("client/d"), HOST).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_without_a_certificate_gets_in_only_where_none_is_needed() {
+    let place = Place::new("im");
+    let store = place.credentials("store/im-a/s1");
+    let mut roots = RootCertStore::empty();
+    roots.add(chain(place.authority.bundle()).unwrap().remove(0)).unwrap();
+    let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]).unwrap();
+    let bare = TlsConnector::from(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()));
+    let dial = async |clients| {
+        let (near, far) = duplex(16 << 10);
+        let serving = async { store.accept(clients, far).await.map(|stream| peer(&stream)) };
+        let (served, _dialed) = tokio::join!(serving, bare.connect(HOST.try_into().unwrap(), near));
+        served.map_err(|error| error.to_string())
+    };
+    assert_eq!(dial(ClientCertificate::Optional).await, Ok(None));
+    let text = dial(ClientCertificate::Required).await.unwrap_err();
+    assert!(text.contains("peer sent no certificates"), "{text}");
+}
+
+#[tokio::test]
+async fn files_are_read_again_and_damaged_ones_change_nothing() {
+    let place = Place::new("im");
+    let (store, client) = (place.credentials("store/im-a/s1"), place.credentials("client/c"));
+    assert!(!store.reload().unwrap(), "nothing has changed");
+    let first = store.certificate();
+    let refused = |change: &dyn Fn(&Files)| {
+        let files = store.files();
+        let kept = [&files.bundle, &files.certificate].map(|path| (path.clone(), fs::read(path).unwrap()));
+        change(files);
+        let error = store.reload().unwrap_err().to_string();
+        kept.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+        let _ = fs::remove_file(&files.revocations);
+        assert_eq!(store.certificate(), first);
+        error
+    };
+    let key_of = |files: &Files| {
+        let pem = fs::read_to_string(&files.certificate).unwrap();
+        pem[..pem.find("-----BEGIN CERT").unwrap()].to_owned()
+    };
+    let other = place.files("store/im-a/s2", now());
+    type Case<'a> = (&'a dyn Fn(&Files), &'a str);
+    let cases: [Case<'_>; 7] = [
+        (&|files| fs::remove_file(&files.certificate).unwrap(), "cannot be read"),
+        (&|files| fs::write(&files.certificate, "").unwrap(), "no certificate in PEM"),
+        (&|files| fs::write(&files.bundle, "-----BEGIN CERTIFICATE-----\n").unwrap(), "no certificate in PEM"),
+        (&|files| fs::write(&files.revocations, "x").unwrap(), "no list of revocations"),
+        (
+            &|files| {
+                let list = Place::new("im").authority.revoke(None, &["00".to_owned()], now()).unwrap();
+                fs::write(&files.revocations, list).unwrap();
+            },
+            "no list of revocations",
+        ),
+        (
+            &|files| fs::write(&files.certificate, fs::read(&other.certificate).unwrap()).unwrap(),
+            "this process is seqsvr://im/store/im-a/s1",
+        ),
+        (
+            &|files| {
+                let own = fs::read_to_string(&files.certificate).unwrap();
+                let certificate = &own[own.find("-----BEGIN CERT").unwrap()..];
+                fs::write(&files.certificate, format!("{}{certificate}", key_of(&other))).unwrap();
+            },
+            "KeyMismatch",
+        ),
+    ];
+    for (change, what) in cases {
+        let error = refused(change);
+        assert!(error.contains(what), "{what}: {error}");
+    }
+    place.files("store/im-a/s1", now());
+    assert!(store.reload().unwrap());
+    assert_ne!(store.certificate().serial, first.serial);
+    meet(&store, ClientCertificate::Required, &client, HOST).await.unwrap();
+}
