@@ -222,6 +222,8 @@ impl Cluster {
         let uids = u64::from(self.shape.sections) * u64::from(SECTION_SIZE);
         let mut text =
             format!("name = \"{name}\"\n{cluster}uids = \"0..{uids}\"\nsection_size = {SECTION_SIZE}\nstep = {STEP}\n");
+        // The hosts are namespaces of this machine.
+        text += "plaintext = true\nplaintext_on_network = true\n";
         for (index, node) in stores.iter().enumerate() {
             let (id, name, addr, ip) = (index + 1, &node.name, &node.addr, node.host.ip);
             let http = format!("{ip}:{HTTP_PORT}");

@@ -10,14 +10,14 @@ use crate::cluster::{Place, seqsvr, seqsvr_json};
 
 /// Runs `cert` with a directory; returns its exit code and its lines on stderr.
 fn cert(dir: &str, args: &[&str]) -> (Option<i32>, String) {
-    let output = seqsvr(&[&["cert", args[0], "--dir", dir], &args[1..]].concat());
+    let output = seqsvr(&[&["cert", args[0], "--certs", dir], &args[1..]].concat());
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 /// State and serial of each holder.
 fn shown(dir: &str) -> BTreeMap<String, (String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let output = seqsvr(&["cert", "show", "--dir", dir, "-o", "json"]);
+    let output = seqsvr(&["cert", "show", "--certs", dir, "-o", "json"]);
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let items = shown["items"].as_array().unwrap().iter();
     items.map(|item| (text(&item["holder"]), (text(&item["state"]), text(&item["serial"])))).collect()
@@ -32,7 +32,7 @@ fn one_command_makes_an_authority_and_the_certificates_of_a_set() {
     let holders: Vec<String> = shown(&dir_text).into_keys().collect();
     let nodes = ["alloc/im-a/a1", "alloc/im-a/a2", "operator/admin", "store/im-a/s1", "store/im-a/s2", "store/im-a/s3"];
     assert_eq!(holders, nodes);
-    let shown_json = seqsvr_json(&["cert", "show", "--dir", &dir_text, "-o", "json"]);
+    let shown_json = seqsvr_json(&["cert", "show", "--certs", &dir_text]);
     assert_eq!(shown_json["items"][0]["hosts"], serde_json::json!([place.host]));
     assert_eq!(shown_json["items"][0]["days_left"], 89);
     for entry in fs::read_dir(&dir).unwrap() {
@@ -47,9 +47,8 @@ fn one_command_makes_an_authority_and_the_certificates_of_a_set() {
     let after = shown(&dir_text);
     let renewed: Vec<&String> = after.keys().filter(|holder| before.get(*holder) != after.get(*holder)).collect();
     assert_eq!(renewed, ["client/backend", "store/im-a/s2"]);
-    let verified =
-        Command::new("openssl").arg("verify").arg("-CAfile").arg(dir.join("ca.crt")).arg(dir.join("alloc.im-a.a1.pem"));
-    if let Ok(verified) = { verified }.output() {
+    let (bundle, node) = (dir.join("ca.crt"), dir.join("alloc.im-a.a1.pem"));
+    if let Ok(verified) = Command::new("openssl").arg("verify").arg("-CAfile").args([bundle, node]).output() {
         assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
     }
 }
@@ -72,7 +71,7 @@ fn certificates_are_rotated_and_revoked() {
     // By holder and by serial.
     assert_eq!(cert(&dir, &["revoke", "client/a"]).0, Some(0));
     assert_eq!(cert(&dir, &["revoke", &first["client/b"].1]).0, Some(0));
-    let output = seqsvr(&["cert", "show", "--dir", &dir]);
+    let output = seqsvr(&["cert", "show", "--certs", &dir]);
     assert_eq!(output.status.code(), Some(3), "one is revoked");
     let third = shown(&dir);
     assert_eq!((&*third["client/a"].0, &*third["client/b"].0), ("revoked", "valid"));

@@ -35,10 +35,41 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// A copy of one of the project's set files, on this test's address.
+    /// A copy of one of the project's set files, on this test's address, without TLS.
     pub(crate) fn set_file(&self, name: &str) -> PathBuf {
+        self.copied_set_file(name, "plaintext = true\n")
+    }
+
+    /// As [`Place::set_file`], with TLS, and certificates in the directory `certs`.
+    pub(crate) fn secure_set_file(&self, name: &str) -> PathBuf {
+        let path = self.copied_set_file(name, "");
+        let issued = self.seqsvr(&["cert", "issue", "--set", &path.display().to_string(), "client/backend"]);
+        assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
+        path
+    }
+
+    /// As [`seqsvr`], with this place's certificates.
+    pub(crate) fn seqsvr(&self, args: &[&str]) -> Output {
+        self.seqsvr_as("operator/admin", args)
+    }
+
+    /// As [`Place::seqsvr`], with the certificate of another holder.
+    pub(crate) fn seqsvr_as(&self, holder: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
+        command.env("SEQSVR_CERTS", self.path("certs")).env("SEQSVR_IDENTITY", holder);
+        command.args(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// As [`seqsvr_json`], with this place's certificates.
+    pub(crate) fn seqsvr_json(&self, args: &[&str]) -> Value {
+        let args = [args, &["-o", "json"]].concat();
+        json(&args, &self.seqsvr(&args))
+    }
+
+    fn copied_set_file(&self, name: &str, security: &str) -> PathBuf {
         let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sets").join(name);
         let text = fs::read_to_string(&original).unwrap().replace("127.0.0.1", &self.host.to_string());
+        let text = format!("{security}{}", text.replace("plaintext = true\n", ""));
         let path = self.path(name);
         fs::write(&path, text).unwrap();
         path
@@ -60,6 +91,7 @@ impl Place {
     fn start<S: AsRef<OsStr>>(&self, name: &str, mut command: Command, args: &[S]) -> Server {
         let log = self.path(&format!("{name}.log"));
         let stderr = File::options().create(true).append(true).open(&log).unwrap();
+        command.env("SEQSVR_CERTS", self.path("certs"));
         let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         Server { child, log, name: name.to_owned() }
     }
@@ -139,7 +171,11 @@ pub(crate) fn seqsvr(args: &[&str]) -> Output {
 
 /// Runs a client command that must succeed; returns its JSON output.
 pub(crate) fn seqsvr_json(args: &[&str]) -> Value {
-    let output = seqsvr(&[args, &["-o", "json"]].concat());
+    let args = [args, &["-o", "json"]].concat();
+    json(&args, &seqsvr(&args))
+}
+
+fn json(args: &[&str], output: &Output) -> Value {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "seqsvr {args:?}: {}\n{stdout}\n{stderr}", output.status);
     serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("seqsvr {args:?} printed {stdout:?}: {error}"))

@@ -40,7 +40,7 @@ impl Cluster {
         let place = Place::new();
         let host = place.host;
         let mut text = format!(
-            "name = \"forwarding\"\nuids = \"0..{UIDS}\"\nsection_size = 1000\nstep = 10_000\n\
+            "name = \"forwarding\"\nplaintext = true\nuids = \"0..{UIDS}\"\nsection_size = 1000\nstep = 10_000\n\
              [[store]]\nid = 1\nname = \"s1\"\naddr = \"{host}:7301\"\nhttp = \"{host}:7311\"\n"
         );
         for (port, name) in (PORT..).zip(NODES) {

@@ -29,4 +29,5 @@ mod sets_at_scale;
 mod sim;
 mod status;
 mod three_node;
+mod tls;
 mod two_sets;

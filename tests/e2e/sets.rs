@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, digits, eventually, seqsvr_json};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operator-day.md");
 
@@ -70,7 +70,7 @@ impl Day {
     }
 
     fn addr(&self, port: u16) -> String {
-        format!("http://{}:{port}", self.place.host)
+        format!("https://{}:{port}", self.place.host)
     }
 
     fn text(&mut self, text: &str) {
@@ -91,20 +91,21 @@ impl Day {
         let printed = text(&output.stdout) + &text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "seqsvr {command}: {printed}");
         let shown = without_middle(&printed).replace(&self.place.host.to_string(), "127.0.0.1");
-        let shown = shown.replace(" --addr http://127.0.0.1:7301", "");
+        let shown = shown.replace(" --addr https://127.0.0.1:7301", "");
         write!(self.page, "\n```console\n$ seqsvr {command}\n{shown}```\n").unwrap();
         printed
     }
 
     /// Sections of a set, by the records of its own store.
     fn sections(&self, set: &str) -> u64 {
-        let shown = seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);
+        let shown =
+            self.place.seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);
         shown["sections"].as_u64().unwrap()
     }
 
     /// Allocates a number at an AllocSvr of the first set.
     fn take(&self, uid: &str) -> Option<u64> {
-        let output = seqsvr(&["next", uid, "--addr", &self.addr(7400), "-o", "json"]);
+        let output = self.place.seqsvr(&["next", uid, "--addr", &self.addr(7400), "-o", "json"]);
         let items: Value = serde_json::from_slice(&output.stdout).ok()?;
         output.status.success().then(|| digits(&items["items"][0]["value"]))
     }
@@ -146,7 +147,8 @@ fn comparable(page: &str) -> String {
             let is_measured = word.contains('.') && word.parse::<f64>().is_ok();
             let is_id = (digits >= 8 || word.len() == 16)
                 && word.bytes().all(|byte| byte.is_ascii_hexdigit() || b"(),:`".contains(&byte));
-            if is_measured || is_id { "N" } else { word }
+            let is_time = word.len() == 20 && word.ends_with('Z');
+            if is_measured || is_id || is_time { "N" } else { word }
         });
         lines.push(words.collect::<Vec<_>>().join(" "));
     }
@@ -161,19 +163,21 @@ fn started(printed: &str) -> String {
 #[test]
 fn an_operators_day() {
     let mut day = Day::new();
+    day.text("Each node gets a certificate of its own, and the operator one.");
+    day.run("cert issue --set sets/two/", 0);
     day.text("The stores of both sets run. The files define them: the first one with all sections.");
     day.start_stores("a");
     day.start_stores("b");
     eventually("the stores respond", || {
         let dry = ["set", "apply", "--dry-run", day.place.dir.path().to_str().unwrap()];
-        seqsvr(&dry).status.success().then_some(())
+        day.place.seqsvr(&dry).status.success().then_some(())
     });
     day.run("set apply sets/two/ --yes", 0);
     day.start_allocs("a");
     day.start_allocs("b");
     eventually("numbers are allocated", || day.take("9999999"));
     eventually("the sets know each other", || {
-        let sets = seqsvr_json(&["set", "list", "--addr", &day.addr(7301)]);
+        let sets = day.place.seqsvr_json(&["set", "list", "--addr", &day.addr(7301)]);
         let sets = sets["items"].as_array().unwrap().clone();
         (sets.len() == 2 && sets.iter().all(|set| set["allocs"].as_array().unwrap().len() == 2)).then_some(())
     });
@@ -191,7 +195,7 @@ fn an_operators_day() {
     day.run("set merge im-b --into im-a --yes", 0);
     assert_eq!(day.sections("im-a"), 100);
     eventually("the first set knows that the other one is closed", || {
-        let sets = seqsvr_json(&["set", "list", "--addr", &day.addr(7301)]);
+        let sets = day.place.seqsvr_json(&["set", "list", "--addr", &day.addr(7301)]);
         sets["items"].as_array().unwrap().iter().any(|set| set["state"] == "closed").then_some(())
     });
     day.run("set list", 0);
@@ -207,11 +211,13 @@ fn an_operators_day() {
 /// Splits, rolls back and splits again, beside a load that checks that every number follows the one before.
 fn split_under_load(day: &mut Day) {
     let addrs = [7400, 7401, 7420, 7421].map(|port| day.addr(port));
+    let certs = day.place.path("certs").display().to_string();
     let load = std::thread::scope(|scope| {
         let load = scope.spawn(|| {
             let addrs = addrs.iter().flat_map(|addr| ["--addr", addr]);
             let args = ["bench", "--seamless", "--uids", "10000000", "--rate", "500", "--duration-s", "25"];
-            let args: Vec<&str> = args.into_iter().chain(["--deadline-ms", "20000"]).chain(addrs).collect();
+            let args: Vec<&str> =
+                args.into_iter().chain(["--deadline-ms", "20000", "--certs", &certs]).chain(addrs).collect();
             seqsvr_json(&args)
         });
         let id = started(&day.run("set split im-a --at 5_000_000 --into im-b --rate 20 --yes", 0));
@@ -242,7 +248,7 @@ fn lose_and_return(day: &mut Day) {
     day.allocs.drain(ALLOCS.len()..).for_each(drop);
     assert!(day.take("42").is_some(), "a user of the first set");
     let addr = day.addr(7400);
-    let refused = seqsvr(&["next", "9999999", "--addr", &addr, "--deadline-ms", "3000"]);
+    let refused = day.place.seqsvr(&["next", "9999999", "--addr", &addr, "--deadline-ms", "3000"]);
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success(), "{stderr}");
     day.run("section show --uid 9_999_999", 0);

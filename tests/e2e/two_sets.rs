@@ -33,6 +33,7 @@ impl TwoSets {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../sets/two/{set}.toml"));
             let text = fs::read_to_string(path).unwrap().replace("127.0.0.1", &place.host.to_string());
             let text = text.replace("0..10_000_000", &format!("0..{uids}"));
+            let text = format!("plaintext = true\n{text}");
             fs::write(place.path(&format!("sets/two/{set}.toml")), text).unwrap();
         }
         TwoSets { place }

@@ -39,7 +39,7 @@ impl Cluster {
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
         let (start, end) = (UIDS.start, UIDS.end);
         let mut text = format!(
-            "name = \"compare\"\nuids = \"{start}..{end}\"\nsection_size = {SECTION_SIZE}\nstep = 10_000\n\
+            "name = \"compare\"\nplaintext = true\nuids = \"{start}..{end}\"\nsection_size = {SECTION_SIZE}\nstep = 10_000\n\
              [[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\n",
             at(0),
             at(1)

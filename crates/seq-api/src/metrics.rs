@@ -116,6 +116,10 @@ catalogue! {
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
     /// Wrong passwords from clients of the Redis port.
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
+    /// When the certificate of a node expires, in seconds since 1970; absent without TLS.
+    CERTIFICATE_EXPIRY_SECONDS = "seqsvr_certificate_expiry_seconds", Gauge, Seconds, ["node"];
+    /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); failed ones change nothing.
+    CERTIFICATE_RELOADS_TOTAL = "seqsvr_certificate_reloads_total", Counter, Count, ["node", "outcome"];
     /// Seconds since the process started.
     UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
     /// Always 1; its labels name the version and the source revision.

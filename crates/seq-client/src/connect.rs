@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_auth::Credentials;
 use seq_channel::batch::{Batchers, Bounds};
 use seq_channel::{Dial, Pool, PoolError};
 use tokio::time::Instant;
@@ -72,6 +73,11 @@ impl ClientBuilder {
     pub(crate) fn bounds(mut self, bounds: Bounds) -> ClientBuilder {
         self.bounds = bounds;
         self
+    }
+
+    /// Connects to every node over TLS, with these credentials: a client's certificate, and the cluster's authorities.
+    pub fn tls(self, credentials: Credentials) -> ClientBuilder {
+        self.dial(seq_channel::tls::dial(credentials))
     }
 
     /// Sets the connector; TCP by default.
@@ -149,8 +155,7 @@ fn address(url: &str) -> Result<&str, ConnectError> {
     let bad = |what| ConnectError::BadUrl { url: url.to_owned(), what };
     match url.split_once("://") {
         None => Ok(url),
-        Some(("http", rest)) => Ok(rest.strip_suffix('/').unwrap_or(rest)),
-        Some(("https", _)) => Err(bad("TLS is not supported")),
-        Some(_) => Err(bad("only http:// is supported")),
+        Some(("http" | "https", rest)) => Ok(rest.strip_suffix('/').unwrap_or(rest)),
+        Some(_) => Err(bad("only http:// and https:// are supported")),
     }
 }

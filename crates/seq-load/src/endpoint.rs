@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use seq_channel::{Pool, PoolError};
+use seq_channel::{Dial, Pool, PoolError};
 use seq_client::{Client, ConnectError};
 use seq_proto::reason::{Outcome, Reason, code_name};
 use seq_proto::status;
@@ -58,6 +58,8 @@ pub struct EndpointOptions {
     pub batch: usize,
     /// Whether calls of the SDK share messages.
     pub coalesce: bool,
+    /// Makes the connections of gRPC; those of JSON and of the Redis protocol are plain TCP.
+    pub dial: Dial,
 }
 
 /// One worker's client of an endpoint.
@@ -128,7 +130,7 @@ pub async fn open(
 ) -> Result<Vec<AnyTransport>, OpenError> {
     let addrs: Vec<&str> = options.addrs.iter().map(|addr| host_port(addr)).collect();
     let addr = |worker: usize| addrs[worker % addrs.len()];
-    let pool = Pool::with_connections(options.connections);
+    let pool = Pool::with_dial(options.connections, options.dial.clone());
     let mut transports = Vec::with_capacity(workers);
     match endpoint {
         Endpoint::Sdk => {
@@ -163,13 +165,14 @@ pub async fn open(
 
 async fn connect(options: &EndpointOptions) -> Result<Client, ConnectError> {
     let settings = Client::builder().connections(options.connections).coalesce(options.coalesce);
+    let settings = settings.dial(options.dial.clone());
     options.addrs.iter().fold(settings.deadline(options.deadline), |settings, addr| settings.seed(addr)).connect().await
 }
 
 /// The `host:port` of a node's URL.
 #[must_use]
 pub fn host_port(url: &str) -> &str {
-    url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/')
+    url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
 fn refused(addr: &str, source: io::Error) -> OpenError {

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use seq_alloc::AllocConfig;
 use seq_api::clock::Clock;
+use seq_auth::Role;
 use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{self, Ports};
 use crate::serve::{Banner, Process, Stage, bind_one};
-use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
+use crate::{security, set_file};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1\n\n\
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
     let spec = spec.clone();
+    let credentials = security::of_node(&set, Role::Alloc, &args.name)?;
     let set_name = set.spec.name.clone();
     let config = AllocConfig {
         name: args.name.clone(),
@@ -60,15 +62,17 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let (ports, http) = (Ports::bind(&spec.addr, spec.redis.as_deref(), threads, &settings)?, bind_one(&spec.http)?);
+        let dial = process.secure(credentials.as_ref(), &args.name);
+        let ports = ports.secured(security::certified(credentials.as_ref()));
         process.watch_signals()?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
-        let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, process.shutdown_timeout())?;
+        let allocator = alloc_node::start(config, (ports, dial), &mut background, &mut endpoints, process.shutdown_timeout())?;
         let mut checks = Checks::new();
         allocator.add_checks(&mut checks);
         process.push(background);
         process.push(endpoints);
         tracing::info!(name = args.name, grpc = spec.addr, redis = spec.redis, http = %http.local_addr()?, threads, "listening");
-        process.open(http, recorder, checks)?;
+        process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
         anyhow::Ok(process.shutdown().await)
     })?;

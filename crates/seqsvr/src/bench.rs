@@ -19,6 +19,7 @@ use seq_load::time_series::TimeSeries;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, grouped};
+use crate::security;
 use crate::signals::{self, Interrupts};
 use crate::target::{self, Target};
 
@@ -230,7 +231,8 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         seamless: args.seamless,
     };
     let options = EndpointOptions {
-        addrs: args.target.addrs,
+        addrs: args.target.addrs()?.to_vec(),
+        dial: security::dial(),
         redis: args.redis.unwrap_or_else(|| REDIS.to_owned()),
         prefix: args.key_prefix.unwrap_or_else(|| KEY_PREFIX.to_owned()),
         connections: args.connections.map_or(CONNECTIONS, usize::from),

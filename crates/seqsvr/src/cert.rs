@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, note};
-use crate::utc;
+use crate::{security, utc};
 
 mod directory;
 mod issue;
@@ -39,16 +39,8 @@ pub(crate) enum CertCommand {
     Revoke(RevokeArgs),
 }
 
-/// The directory of an authority.
 #[derive(Debug, Args)]
-struct DirArgs {
-    /// The directory with the authority and its certificates.
-    #[arg(long, value_name = "DIR", default_value = "certs", env = "SEQSVR_CERTS")]
-    dir: PathBuf,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr cert ca --cluster im --dir certs\n\n\
+#[command(after_help = "Example:\n  seqsvr cert ca --cluster im\n\n\
                         Keep ca.key off the machines of the cluster: they need only ca.crt and a certificate each.\n\n\
                         Exit codes: 0 made, 1 the files cannot be written, 2 the directory has an authority already.")]
 pub(crate) struct CaArgs {
@@ -58,8 +50,6 @@ pub(crate) struct CaArgs {
     /// How long the authority is valid.
     #[arg(long, value_name = "DAYS", default_value_t = 3_650, value_parser = clap::value_parser!(u32).range(1..=18_250))]
     days: u32,
-    #[command(flatten)]
-    dir: DirArgs,
 }
 
 #[derive(Debug, Args)]
@@ -80,8 +70,6 @@ pub(crate) struct RotateArgs {
     /// How long what is made is valid; 90 for certificates, 3,650 for an authority.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=18_250))]
     days: Option<u32>,
-    #[command(flatten)]
-    dir: DirArgs,
 }
 
 #[derive(Debug, Args)]
@@ -93,8 +81,6 @@ pub(crate) struct RevokeArgs {
     /// Holders as in `cert show`, such as operator/alice, or serials.
     #[arg(value_name = "HOLDER|SERIAL", required = true)]
     certificates: Vec<String>,
-    #[command(flatten)]
-    dir: DirArgs,
 }
 
 pub(crate) fn run(command: CertCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -112,12 +98,12 @@ fn days(days: u32) -> Duration {
 }
 
 fn ca(args: &CaArgs, output: &Output) -> anyhow::Result<Exit> {
-    let directory = Directory::create(&args.dir.dir, &args.cluster, days(args.days))?;
+    let directory = Directory::create(security::dir(), &args.cluster, days(args.days))?;
     print(output, &[(directory.bundle_path(), directory.authority()?.not_after())])
 }
 
 fn rotate(args: &RotateArgs, output: &Output) -> anyhow::Result<Exit> {
-    let directory = Directory::open(&args.dir.dir)?;
+    let directory = Directory::open(security::dir())?;
     if args.ca {
         let next = directory.succeed(days(args.days.unwrap_or(3_650)))?;
         note("copy ca.crt to every machine, then run `seqsvr cert rotate`");
@@ -141,7 +127,7 @@ fn rotate(args: &RotateArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 fn revoke(args: &RevokeArgs, output: &Output) -> anyhow::Result<Exit> {
-    let directory = Directory::open(&args.dir.dir)?;
+    let directory = Directory::open(security::dir())?;
     let all = directory.certificates()?;
     let is_serial = |text: &str| text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut serials = Vec::new();
@@ -151,7 +137,7 @@ fn revoke(args: &RevokeArgs, output: &Output) -> anyhow::Result<Exit> {
             Some((_, certificate)) => certificate.serial.clone(),
             None if is_serial(wanted) => wanted.to_ascii_lowercase(),
             None => {
-                let what = format!("{wanted:?} is no certificate in {}, and no serial", args.dir.dir.display());
+                let what = format!("{wanted:?} is no certificate in {}, and no serial", security::dir().display());
                 return Err(Failure::new(Exit::Usage, what).hint("`seqsvr cert show` lists them").into());
             }
         });

@@ -9,6 +9,7 @@ use seq_load::thresholds::Threshold;
 
 use crate::exit::Exit;
 use crate::output::{Output, grouped};
+use crate::security;
 use crate::target::Target;
 
 /// The checks.
@@ -96,7 +97,8 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
         seamless: false,
     };
     let options = EndpointOptions {
-        addrs: args.target.addrs,
+        addrs: args.target.addrs()?.to_vec(),
+        dial: security::dial(),
         redis: String::new(),
         prefix: String::new(),
         connections: seq_channel::CONNECTIONS,

@@ -31,6 +31,7 @@ use crate::proxy::ProxyArgs;
 use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::section::SectionCommand;
+use crate::security::CertificateArgs;
 use crate::services::ServicesArgs;
 use crate::set::SetCommand;
 use crate::sim::SimCommand;
@@ -50,6 +51,8 @@ pub(crate) struct Cli {
     /// How to print: aligned columns, one JSON object, or columns with more of them.
     #[arg(short, long, global = true, display_order = 900, value_enum, default_value_t = Format::Plain, env = "SEQSVR_OUTPUT")]
     pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) certificate: CertificateArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use seq_alloc::AllocConfig;
 use seq_api::clock::Clock;
+use seq_channel::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_kit::http::Checks;
 use seq_store::{DataDir, Store, StoreConfig};
@@ -139,7 +140,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         };
         let StartedUp { stages, checks, http } = started_up;
         stages.into_iter().for_each(|stage| process.push(stage));
-        process.open(http, recorder, checks.clone())?;
+        process.open(http, None, recorder, checks.clone())?;
         tokio::select! {
             () = process.ending() => {}
             () = ready(&checks) => {
@@ -267,8 +268,9 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
             options: settings.alloc,
             clock: Clock::System,
         };
-        let allocator = alloc_node::start(config, ports, &mut background, &mut endpoints, settings.shutdown.timeout)
-            .with_context(|| format!("allocator {} cannot start", alloc.name))?;
+        let allocator =
+            alloc_node::start(config, (ports, Dial::tcp()), &mut background, &mut endpoints, settings.shutdown.timeout)
+                .with_context(|| format!("allocator {} cannot start", alloc.name))?;
         let mut own = Checks::new();
         allocator.add_checks(&mut own);
         checks.add_all(&alloc.name, own);
@@ -319,7 +321,9 @@ async fn start_stores(
             cpu_us: process::cpu_us,
         };
         let tasks = stage.tasks().clone();
-        async { Store::start(config, tasks).await.map_err(|error| start_failure(&store.name, &error)) }
+        async {
+            Store::start_with(config, Dial::tcp(), tasks).await.map_err(|error| start_failure(&store.name, &error))
+        }
     });
     let stores = futures::future::try_join_all(starting).await?;
     for (store, handle) in spec.stores.iter().zip(stores) {

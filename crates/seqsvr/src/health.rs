@@ -15,6 +15,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::exit::Exit;
 use crate::output::{Output, Table};
 use crate::port_kind::{self, Needed};
+use crate::security;
 use crate::store_client::{Node, SetAddress};
 use crate::target::Chain;
 
@@ -61,7 +62,7 @@ struct Item {
 
 pub(crate) async fn run(args: HealthArgs, output: &Output) -> anyhow::Result<Exit> {
     let nodes = args.target.nodes()?;
-    let pool = Pool::with_connections(1);
+    let pool = security::pool();
     let timeout = Duration::from_millis(args.timeout_ms);
     let end = args.wait_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let items = loop {

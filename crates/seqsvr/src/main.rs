@@ -31,6 +31,7 @@ mod proxy;
 mod replay;
 mod restore;
 mod section;
+mod security;
 mod selection;
 mod serve;
 mod services;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
+    security::init(cli.certificate);
     match cli.command {
         Command::Dev(args) => dev::run(&args, output),
         Command::Store(args) => store::run(args, output),

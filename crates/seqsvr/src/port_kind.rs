@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use seq_channel::Pool;
 use seq_proto::v1::StatusRequest;
 use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::status_response::Role;
@@ -14,6 +13,7 @@ use tokio::net::TcpStream;
 use tonic::{Code, Status};
 
 use crate::exit::{Exit, Failure};
+use crate::security;
 use crate::target::Chain;
 
 /// Timeout of one probe: the address has just responded to something else, or refused it.
@@ -33,6 +33,10 @@ pub(crate) enum PortKind {
     Metrics,
     /// A port that speaks the Redis protocol.
     Redis,
+    /// A port with TLS, reached without it.
+    Tls,
+    /// A port without TLS, reached with it.
+    Plaintext,
     /// Another HTTP server.
     Http,
     /// Another gRPC server.
@@ -55,7 +59,7 @@ pub(crate) enum Needed {
 /// Identifies what listens at `host:port`; `None` if nothing does, or it does not respond in time.
 pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
     // Held until the response: a pool that is dropped closes its connections.
-    let pool = Pool::with_connections(1);
+    let pool = security::pool();
     let mut admin = AdminServiceClient::new(pool.get(addr).ok()?);
     let status = match tokio::time::timeout(PROBE_TIMEOUT, admin.status(StatusRequest {})).await.ok()? {
         Ok(response) => {
@@ -71,6 +75,13 @@ pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
         }
         Err(status) => status,
     };
+    match (security::is_tls(), speaks_tls(addr).await) {
+        (true, Some(false)) => return Some(PortKind::Plaintext),
+        // What it has behind the handshake is not known.
+        (true, _) => return None,
+        (false, Some(true)) => return Some(PortKind::Tls),
+        (false, _) => {}
+    }
     if status.message().starts_with("grpc-status header missing") {
         let reply = exchange(addr, b"GET /livez HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n").await;
         let is_metrics = reply.is_some_and(|reply| reply.starts_with(b"HTTP/1.1 200"));
@@ -86,6 +97,13 @@ pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
 pub(crate) async fn speaks_redis(addr: &str) -> bool {
     let reply = exchange(addr, b"PING\r\n").await.unwrap_or_default();
     reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
+}
+
+/// Whether a server at `host:port` has TLS; `None` where it does not respond. A server that has it refuses other bytes with
+/// an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
+async fn speaks_tls(addr: &str) -> Option<bool> {
+    let reply = exchange(addr, b"GET /livez HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n").await?;
+    Some(matches!(*reply, [21, 3, ..]))
 }
 
 /// Whether the peer broke the connection because it does not speak HTTP/2.
@@ -117,6 +135,8 @@ impl PortKind {
             (PortKind::Alloc, Needed::Redis) => "is the gRPC port of an AllocSvr".to_owned(),
             (PortKind::Store { name, set, .. }, _) => format!("is store {name} of set {set}"),
             (PortKind::Metrics, _) => "is a port for metrics and probes".to_owned(),
+            (PortKind::Tls, _) => "has TLS".to_owned(),
+            (PortKind::Plaintext, _) => "has no TLS".to_owned(),
             (PortKind::Redis, _) => "is a port for clients of Redis".to_owned(),
             (PortKind::Http, _) => "is an HTTP server of another kind".to_owned(),
             (PortKind::Grpc, _) => "is a gRPC server of another kind".to_owned(),
@@ -131,6 +151,10 @@ impl PortKind {
                 let urls: Vec<String> = allocs.iter().map(|alloc| format!("http://{alloc}")).collect();
                 format!("name an AllocSvr of the set with --addr: {}", urls.join(", "))
             }
+            (PortKind::Tls, _) => {
+                "write https:// before the address; --certs and --identity name the certificate".to_owned()
+            }
+            (PortKind::Plaintext, _) => "write http:// before the address".to_owned(),
             (_, Needed::Alloc) => {
                 "name the gRPC port of an AllocSvr: `addr` of an [[alloc]] in the set file".to_owned()
             }

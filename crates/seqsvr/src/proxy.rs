@@ -3,7 +3,6 @@
 //! Each serving thread has a client of its own: a request stays on the thread that received it. The main thread has
 //! another one, for readiness.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use seq_api::metrics::connection_metrics;
+use seq_auth::Credentials;
+use seq_channel::Dial;
 use seq_client::{Client, ConnectError};
 use seq_gateway::grpc;
 use seq_gateway::resp::{self, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
+use seq_kit::connection::Listener;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -26,7 +28,7 @@ use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
 use crate::settings::{Settings, SettingsArgs};
 use crate::target::host_and_port;
 use crate::version::{REVISION, VERSION};
-use crate::{process, set_file};
+use crate::{process, security, set_file};
 
 mod readiness;
 mod service;
@@ -63,7 +65,10 @@ pub(crate) struct ProxyArgs {
     /// Address of the port for metrics and probes.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     http: String,
-    /// Name of the process, in its log and metrics.
+    /// Neither the seeds nor the own ports have TLS; a set file states it itself.
+    #[arg(long, conflicts_with = "set")]
+    plaintext: bool,
+    /// Name of the process, in its log, its metrics and its certificate.
     #[arg(long, value_name = "NAME", default_value = "proxy")]
     name: String,
     /// Serving threads; 0: one for each core [key: alloc.cores]
@@ -74,37 +79,48 @@ pub(crate) struct ProxyArgs {
 }
 
 impl ProxyArgs {
-    fn seeds(&self) -> anyhow::Result<Vec<String>> {
-        let Some(path) = &self.set else { return Ok(self.seeds.clone()) };
-        let set = set_file::load_for_server(path)?;
-        Ok(set.spec.allocs.into_iter().map(|alloc| alloc.addr).collect())
+    /// The seeds, and the own credentials.
+    fn backends(&self) -> anyhow::Result<(Vec<String>, Option<Credentials>)> {
+        let (seeds, secure) = match &self.set {
+            Some(path) => {
+                let set = set_file::load_for_server(path)?;
+                let secure = set.is_secure();
+                (set.spec.allocs.into_iter().map(|alloc| alloc.addr).collect(), secure)
+            }
+            None => (self.seeds.clone(), !self.plaintext),
+        };
+        let credentials = secure.then(|| security::of_proxy(&self.name)).transpose()?;
+        Ok((seeds, credentials))
     }
 }
 
 pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let settings =
         args.settings.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
-    let seeds: Arc<[String]> = args.seeds()?.into();
+    let (seeds, credentials) = args.backends()?;
+    let seeds: Arc<[String]> = seeds.into();
     let threads = settings.serving_threads();
     let (mut process, recorder) =
         Process::new(settings.clone(), &Banner { role: "proxy", set: "", node: &args.name, data: None })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let ports = Ports::bind(&args.listen, args.redis.as_deref(), threads, &settings)?;
+        let ports = ports.secured(security::certified(credentials.as_ref()));
         let http = bind_one(&args.http)?;
+        let dial = process.secure(credentials.as_ref(), &args.name);
         process.watch_signals()?;
         let readiness = Arc::new(Readiness::new(threads));
         let (mut checks, timeout) = (Checks::new(), process.shutdown_timeout());
         readiness.add_checks(&mut checks);
         let (backends, mut endpoints) = (Stage::new("backends"), Stage::new("endpoints"));
-        let watch = readiness::watch(readiness.clone(), seeds.clone(), backends.tasks().clone());
+        let watch = readiness::watch(readiness.clone(), (seeds.clone(), dial.clone()), backends.tasks().clone());
         backends.tasks().spawn("backend probe", Kind::Critical, watch);
-        let node = Node { name: args.name.clone(), seeds, readiness, checks: checks.clone() };
+        let node = Node { name: args.name.clone(), seeds, dial, readiness, checks: checks.clone() };
         start(&node, ports, &mut endpoints, timeout)?;
         process.push(backends);
         process.push(endpoints);
         tracing::info!(name = args.name, grpc = args.listen, redis = args.redis, http = %http.local_addr()?, threads, "listening");
-        process.open(http, recorder, checks)?;
+        process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
         anyhow::Ok(process.shutdown().await)
     })?;
@@ -117,6 +133,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
 struct Node {
     name: String,
     seeds: Arc<[String]>,
+    dial: Dial,
     readiness: Arc<Readiness>,
     checks: Checks,
 }
@@ -158,8 +175,8 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
 struct Endpoint {
     node: Node,
     grpc: grpc::Node,
-    listener: TcpListener,
-    redis: Option<(TcpListener, RespNode)>,
+    listener: Listener,
+    redis: Option<(Listener, RespNode)>,
 }
 
 impl Endpoint {
@@ -167,7 +184,7 @@ impl Endpoint {
     async fn serve(self, tasks: TaskGroup) {
         let Endpoint { node, grpc, listener, redis } = self;
         let client = tokio::select! {
-            client = connect(&node.seeds, |_| {}) => client,
+            client = connect(&node.seeds, &node.dial, |_| {}) => client,
             () = tasks.shutting_down() => return,
         };
         let open = || {
@@ -188,9 +205,9 @@ impl Endpoint {
 }
 
 /// Connects a client, again and again while no seed has routes. `failed` gets each such error.
-async fn connect(seeds: &[String], failed: impl Fn(&ConnectError)) -> Result<Client, ConnectError> {
+async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) -> Result<Client, ConnectError> {
     loop {
-        let builder = Client::builder().connections(1);
+        let builder = Client::builder().connections(1).dial(dial.clone());
         let error = match seeds.iter().fold(builder, |builder, seed| builder.seed(seed)).connect().await {
             Ok(client) => return Ok(client),
             Err(error) if error.is_retryable() => error,

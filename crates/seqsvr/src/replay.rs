@@ -19,6 +19,7 @@ use seq_order::Checker;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::security;
 use crate::signals::{self, Interrupts};
 use crate::target::{self, Target};
 
@@ -104,7 +105,8 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
     }
 
     let endpoint = EndpointOptions {
-        addrs: args.target.addrs,
+        addrs: args.target.addrs()?.to_vec(),
+        dial: security::dial(),
         redis: String::new(),
         prefix: String::new(),
         connections: usize::from(args.connections),

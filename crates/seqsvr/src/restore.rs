@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::backup::{lineage, read};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, digits, grouped};
-use crate::store_client::load;
+use crate::store_client::read_set;
 use crate::target::Chain;
 use crate::{set_file, utc};
 
@@ -63,7 +63,7 @@ struct View<'a> {
 }
 
 pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = load(&args.set)?;
+    let set = read_set(&args.set)?;
     let backup = read(&args.from)?;
     let config = RestoreConfig {
         cluster: set_file::SetFile::cluster(&set),

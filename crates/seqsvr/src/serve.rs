@@ -13,19 +13,22 @@ use std::time::Duration;
 use anyhow::Context;
 use seq_alloc::{Allocator, Halt};
 use seq_api::metrics;
+use seq_auth::Credentials;
+use seq_channel::Dial;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::metrics::Recorder;
-use seq_kit::tasks::{Hung, TaskGroup};
+use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_kit::{http, listen, telemetry};
 use seq_store::StoreHandle;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
-use crate::{environment, panic, process, signals};
+use crate::{environment, panic, process, security, signals};
 
 pub(crate) mod alloc_node;
+mod credentials;
 
 /// Identity of a process; its first log line.
 pub(crate) struct Banner<'a> {
@@ -136,10 +139,28 @@ impl Process {
         self.root.token().cancelled_owned()
     }
 
+    /// The dial of the process; keeps its credentials as new as their files, on the current runtime.
+    pub(crate) fn secure(&self, credentials: Option<&Credentials>, node: &str) -> Dial {
+        let Some(credentials) = credentials else { return Dial::tcp() };
+        let renewing = credentials::renew(credentials.clone(), node.to_owned());
+        let stopping = self.root.token();
+        self.root.spawn("credentials", Kind::Disposable, async move {
+            stopping.run_until_cancelled(renewing).await;
+        });
+        seq_channel::tls::dial(credentials.clone())
+    }
+
     /// Opens the port for metrics and probes, on the current runtime.
-    pub(crate) fn open(&self, listener: TcpListener, recorder: Recorder, checks: Checks) -> anyhow::Result<()> {
+    pub(crate) fn open(
+        &self,
+        listener: TcpListener,
+        credentials: Option<&Credentials>,
+        recorder: Recorder,
+        checks: Checks,
+    ) -> anyhow::Result<()> {
         let connections = metrics::connection_metrics(http::NODE);
-        http::serve(listener, recorder, checks, connections, &self.root).context("cannot serve metrics and probes")
+        http::serve(listener, security::open(credentials), recorder, checks, connections, &self.root)
+            .context("cannot serve metrics and probes")
     }
 
     /// Adds a stage, started after all present ones.

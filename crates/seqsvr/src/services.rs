@@ -14,6 +14,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::port_kind::{self, Needed};
+use crate::security;
 use crate::target::{Chain, Target, host_port};
 
 /// Timeout of the request.
@@ -35,9 +36,10 @@ struct Services {
 }
 
 pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<Exit> {
-    let pool = Pool::with_connections(1);
     let mut items = Vec::new();
-    for addr in &args.target.addrs {
+    let addrs = args.target.addrs()?;
+    let pool = security::pool();
+    for addr in addrs {
         items.push(Services { addr: addr.clone(), services: list(&pool, host_port(addr)).await? });
     }
     if output.is_json() {

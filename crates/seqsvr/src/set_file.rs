@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,8 @@ pub(crate) struct SetFile {
     pub(crate) spec: SetSpec,
     /// The key `cluster`, or else the name: sets with the same value form one cluster, see [`check_sets`].
     cluster: String,
+    /// Whether the ports of its nodes have TLS: they do unless the key `plaintext` says otherwise.
+    secure: bool,
     index: Index,
 }
 
@@ -172,6 +175,34 @@ impl SetFile {
     pub(crate) fn cluster(&self) -> String {
         self.cluster.clone()
     }
+
+    /// Whether the ports of its nodes have TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// What is wrong with the keys `plaintext` and `plaintext_on_network`.
+    fn plaintext_problem(&self, on_network: bool) -> Option<Problem> {
+        let problem = |key: &str, reason: String| Problem {
+            path: self.path.clone(),
+            line: self.index.lines.get(key).copied(),
+            key: Some(key.to_owned()),
+            what: format!("{key}: {reason}"),
+        };
+        if self.secure {
+            let reason = "it has no effect without plaintext = true".to_owned();
+            return on_network.then(|| problem("plaintext_on_network", reason));
+        }
+        let stores = self.spec.stores.iter().flat_map(|store| [&store.addr, &store.http]);
+        let allocs =
+            self.spec.allocs.iter().flat_map(|alloc| [&alloc.addr, &alloc.http].into_iter().chain(&alloc.redis));
+        let reachable = stores.chain(allocs).find(|addr| !is_loopback(addr)).filter(|_| !on_network)?;
+        let reason = format!(
+            "others can reach {reachable}, and read and change what is sent: remove the key, or add \
+             plaintext_on_network = true"
+        );
+        Some(problem("plaintext", reason))
+    }
 }
 
 #[derive(Deserialize)]
@@ -183,6 +214,10 @@ struct RawSet {
     section_size: u32,
     step: u64,
     genesis: Option<Spanned<String>>,
+    #[serde(default)]
+    plaintext: bool,
+    #[serde(default)]
+    plaintext_on_network: bool,
     #[serde(default)]
     store: Vec<RawStore>,
     #[serde(default)]
@@ -255,8 +290,23 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     };
     spec.validate()
         .map_err(|errors| errors.iter().map(|error| index.problem(path, &spec, error, &[])).collect::<Vec<_>>())?;
-    let cluster = raw.cluster.unwrap_or_else(|| spec.name.clone());
-    Ok(SetFile { path: path.to_owned(), spec, cluster, index })
+    let file = SetFile {
+        path: path.to_owned(),
+        cluster: raw.cluster.unwrap_or_else(|| spec.name.clone()),
+        spec,
+        secure: !raw.plaintext,
+        index,
+    };
+    match file.plaintext_problem(raw.plaintext_on_network) {
+        Some(problem) => Err(vec![problem]),
+        None => Ok(file),
+    }
+}
+
+/// Whether only this machine reaches an address.
+fn is_loopback(addr: &str) -> bool {
+    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host).trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Reads "0..1_000_000", the end exclusive.

@@ -20,6 +20,7 @@ use seq_proto::v1::{GetRoutesRequest, RouteSet, StatusRequest, StatusResponse};
 use crate::exit::{Exit, Failure, report_error};
 use crate::output::Output;
 use crate::port_kind::{self, Needed};
+use crate::security;
 use crate::store_client::{Node, SetAddress};
 use crate::target::Chain;
 
@@ -90,8 +91,8 @@ struct Named {
 }
 
 pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
-    let pool = Pool::with_connections(1);
     let seeds = args.target.nodes()?;
+    let pool = security::pool();
     let all_sets = !args.target.is_set_file();
     let timeout = Duration::from_millis(args.timeout_ms);
     let Some(seconds) = args.watch else {

@@ -29,8 +29,9 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed};
+use crate::security;
 use crate::set_file::{self, SetFile};
-use crate::target::{Chain, DEFAULT_ADDR, host_port, node_url};
+use crate::target::{self, Chain, DEFAULT_ADDR, host_port, node_url};
 
 mod sets;
 
@@ -121,6 +122,7 @@ impl SetAddress {
                 nodes.push(Node::at(addr));
             }
         };
+        target::use_scheme_of(&self.addrs.addrs)?;
         self.addrs.addrs.iter().for_each(|addr| add(addr));
         if set.is_none() && self.addrs.addrs.is_empty() {
             add(DEFAULT_ADDR);
@@ -137,6 +139,7 @@ impl SetAddress {
     /// A client of the set's leader, for a command that may take up to `timeout`.
     pub(crate) fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
         let set = self.set.as_deref().map(load).transpose()?;
+        target::use_scheme_of(&self.addrs.addrs)?;
         Ok(StoreClient::new(set.as_ref(), &self.addrs, timeout))
     }
 }
@@ -199,26 +202,19 @@ impl StoreClient {
             known.push(host_port(DEFAULT_ADDR).to_owned());
         }
         let set = set.map_or_else(String::new, |set| set.spec.name.clone());
-        StoreClient { pool: Pool::with_connections(1), known, next: 0, set, since: Instant::now(), timeout }
+        StoreClient { pool: security::pool(), known, next: 0, set, since: Instant::now(), timeout }
     }
 
     /// A client of the stores of a set file, whose set need not be defined yet.
     pub(crate) fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
         let known = set.spec.stores.iter().map(|store| store.addr.clone()).collect();
-        StoreClient {
-            pool: Pool::with_connections(1),
-            known,
-            next: 0,
-            set: String::new(),
-            since: Instant::now(),
-            timeout,
-        }
+        StoreClient { pool: security::pool(), known, next: 0, set: String::new(), since: Instant::now(), timeout }
     }
 
     /// A client of the store of a set whose addresses another store has named.
     pub(crate) fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
         let (known, set) = (stores.to_vec(), set.to_owned());
-        StoreClient { pool: Pool::with_connections(1), known, next: 0, set, since: Instant::now(), timeout }
+        StoreClient { pool: security::pool(), known, next: 0, set, since: Instant::now(), timeout }
     }
 
     /// Lists the members. Takes the set's name from the response where no file gave it.
@@ -408,9 +404,16 @@ impl StoreClient {
     }
 }
 
-/// Reads a set file for a client command.
-pub(crate) fn load(path: &Path) -> anyhow::Result<SetFile> {
+/// Reads a set file for a command that connects to no node.
+pub(crate) fn read_set(path: &Path) -> anyhow::Result<SetFile> {
     Ok(set_file::load(path).map_err(|problems| set_file::failure(Exit::Usage, &problems))?)
+}
+
+/// Reads a set file for a client command, whose connections are secured as it states from here on.
+pub(crate) fn load(path: &Path) -> anyhow::Result<SetFile> {
+    let set = read_set(path)?;
+    security::use_tls(set.is_secure())?;
+    Ok(set)
 }
 
 /// Sets the request's deadline, so the server gives up when the client does.

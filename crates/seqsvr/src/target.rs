@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use seq_channel::Pool;
 use seq_client::{Client, ConnectError};
 use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
 use seq_load::raises::RaiseWatch;
@@ -10,6 +9,7 @@ use tonic::Code;
 
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed, PortKind};
+use crate::security;
 
 pub(crate) use seq_load::endpoint::host_port;
 pub(crate) use seq_load::outcome::Chain;
@@ -20,22 +20,34 @@ pub(crate) const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
 /// Addresses of the cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
-    /// Address of a node, as http://host:port; repeat it for more nodes to start from.
+    /// Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start from.
     #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', default_value = DEFAULT_ADDR,
           value_parser = node_url)]
-    pub(crate) addrs: Vec<String>,
+    addrs: Vec<String>,
 }
 
 impl Target {
+    /// The addresses; connections made from here on are secured as these say.
+    pub(crate) fn addrs(&self) -> anyhow::Result<&[String]> {
+        use_scheme_of(&self.addrs)?;
+        Ok(&self.addrs)
+    }
+
     /// Connects through the first nodes that respond.
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
-        let settings = Client::builder().deadline(deadline);
-        let settings = self.addrs.iter().fold(settings, |settings, addr| settings.seed(addr));
+        let addrs = self.addrs()?;
+        let settings = Client::builder().deadline(deadline).dial(security::dial());
+        let settings = addrs.iter().fold(settings, |settings, addr| settings.seed(addr));
         match settings.connect().await {
             Ok(client) => Ok(client),
             Err(error) => Err(connect_failure(&error, deadline).await.into()),
         }
     }
+}
+
+/// Secures this command's connections as the schemes of its addresses say; an address without one has no TLS.
+pub(crate) fn use_scheme_of(addrs: &[String]) -> Result<(), Failure> {
+    addrs.iter().try_for_each(|addr| security::use_tls(addr.starts_with("https://")))
 }
 
 /// Validates the syntax of an address to connect to, without a scheme.
@@ -53,9 +65,8 @@ fn is_address(text: &str) -> bool {
 pub(crate) fn node_url(text: &str) -> Result<String, String> {
     let addr = match text.split_once("://") {
         None => text,
-        Some(("http", rest)) => rest.strip_suffix('/').unwrap_or(rest),
-        Some(("https", _)) => return Err("TLS is not supported".to_owned()),
-        Some(_) => return Err("only http:// is understood".to_owned()),
+        Some(("http" | "https", rest)) => rest.strip_suffix('/').unwrap_or(rest),
+        Some(_) => return Err("only http:// and https:// are understood".to_owned()),
     };
     if is_address(addr) { Ok(text.to_owned()) } else { Err("it is not of the form http://host:port".to_owned()) }
 }
@@ -90,6 +101,10 @@ pub(crate) async fn open(
     options: &EndpointOptions,
     workers: usize,
 ) -> Result<Vec<AnyTransport>, Failure> {
+    if security::is_tls() && matches!(endpoint, Endpoint::Json | Endpoint::Resp) {
+        let what = "loads of JSON and of the Redis protocol are sent without TLS only";
+        return Err(Failure::new(Exit::Usage, what).hint("--endpoint sdk, grpc, many and stream have TLS"));
+    }
     check_ports(endpoint, options).await?;
     match endpoint::open(endpoint, options, workers).await {
         Ok(transports) => Ok(transports),
@@ -122,7 +137,7 @@ async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<()
 
 /// Counts the ceiling raises of a cluster, over its own connections.
 pub(crate) fn raise_watch(addrs: &[String]) -> RaiseWatch {
-    RaiseWatch::new(Pool::with_connections(1), addrs.iter().map(|addr| host_port(addr).to_owned()))
+    RaiseWatch::new(security::pool(), addrs.iter().map(|addr| host_port(addr).to_owned()))
 }
 
 #[cfg(test)]
@@ -131,7 +146,7 @@ mod tests {
 
     #[test]
     fn urls_are_checked_before_anything_is_sent() {
-        for good in ["127.0.0.1:7100", "http://h:1", "http://h:1/", "http://[::1]:7100"] {
+        for good in ["127.0.0.1:7100", "http://h:1", "http://h:1/", "http://[::1]:7100", "https://h:1"] {
             assert_eq!(node_url(good).as_deref(), Ok(good));
         }
         for bad in ["", "h", "h:0", "h:65536", ":1", "http://h:1/path", "h:port", "http://a@h:1"] {

@@ -51,7 +51,7 @@ impl Directory {
     pub(super) fn open(path: &Path) -> anyhow::Result<Directory> {
         if !Directory::is_one(path) {
             let what = format!("{} has no certificate authority", path.display());
-            let hint = "`seqsvr cert ca --cluster NAME` makes one; --dir names another directory";
+            let hint = "`seqsvr cert ca --cluster NAME` makes one; --certs names another directory";
             return Err(Failure::new(Exit::Usage, what).hint(hint).into());
         }
         Ok(Directory(path.to_owned()))

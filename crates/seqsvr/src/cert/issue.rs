@@ -7,10 +7,10 @@ use seq_auth::authority::Request;
 use seq_auth::{Identity, Role};
 use seq_core::set_spec::SetSpec;
 
-use super::{DirArgs, Directory, days, print};
+use super::{Directory, days, print};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
-use crate::{set_file, utc};
+use crate::{security, set_file, utc};
 
 /// The operator that a set file's certificates come with.
 const OPERATOR: &str = "admin";
@@ -39,13 +39,11 @@ pub(crate) struct IssueArgs {
     /// How long the certificates are valid.
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=18_250))]
     days: u32,
-    #[command(flatten)]
-    dir: DirArgs,
 }
 
 pub(super) fn run(args: &IssueArgs, output: &Output) -> anyhow::Result<Exit> {
     let sets = sets(&args.sets)?;
-    let dir = &args.dir.dir;
+    let dir = security::dir();
     let directory = match sets.first() {
         Some((cluster, _)) if !Directory::is_one(dir) => {
             note(format_args!("made a certificate authority for cluster {cluster} in {}", dir.display()));
@@ -92,7 +90,7 @@ fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
         let what =
             format!("{} is of cluster {one}, {} of {other}: an authority is one cluster's", first.name, set.name);
         return Err(Failure::new(Exit::Usage, what)
-            .hint("name the files of one cluster, and another --dir for the next")
+            .hint("name the files of one cluster, and another --certs for the next")
             .into());
     }
     Ok(sets)

@@ -6,11 +6,11 @@ use clap::Args;
 use seq_auth::certificate::Certificate;
 use serde::Serialize;
 
+use super::DAY;
 use super::directory::{REVOCATIONS, certificate, pem_files, revocations};
-use super::{DAY, DirArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table};
-use crate::utc;
+use crate::{security, utc};
 
 #[derive(Debug, Args)]
 #[command(
@@ -18,11 +18,9 @@ use crate::utc;
                         Exit codes: 0 shown, 2 a file is no certificate of a cluster, 3 one has expired or is revoked."
 )]
 pub(crate) struct ShowArgs {
-    /// Files; without one, those of --dir.
+    /// Files; without one, those of --certs.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    #[command(flatten)]
-    dir: DirArgs,
 }
 
 /// One certificate.
@@ -42,7 +40,7 @@ struct View {
 }
 
 pub(super) fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
-    let dir = &args.dir.dir;
+    let dir = security::dir();
     let mut files = args.files.clone();
     if files.is_empty() {
         files = pem_files(dir)?;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use seq_channel::Dial;
 use seq_client::Client;
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
@@ -61,8 +62,8 @@ impl Readiness {
 }
 
 /// Probes the backends until the group shuts down. Ends early if the seeds are not of one cluster.
-pub(super) async fn watch(readiness: Arc<Readiness>, seeds: Arc<[String]>, tasks: TaskGroup) {
-    let connect = super::connect(&seeds, |error| readiness.set(Some(Chain(error).to_string())));
+pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String]>, Dial), tasks: TaskGroup) {
+    let connect = super::connect(&seeds, &dial, |error| readiness.set(Some(Chain(error).to_string())));
     let client: Client = tokio::select! {
         client = connect => match client {
             Ok(client) => client,

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
 use seq_api::metrics::connection_metrics;
+use seq_channel::Dial;
 use seq_gateway::grpc::{self, AdminView};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
+use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_proto::v1;
@@ -31,6 +33,7 @@ pub(crate) struct Ports {
     redis: Option<(Vec<TcpListener>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
     pub(crate) allocate_on_get: bool,
+    tls: Option<Tls>,
 }
 
 impl Ports {
@@ -38,7 +41,12 @@ impl Ports {
     pub(crate) fn bind(grpc: &str, redis: Option<&str>, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
         let grpc = bind(grpc, threads)?;
         let redis = redis.map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
-        Ok(Ports { grpc, redis: redis.transpose()?, allocate_on_get: settings.http.allocate_on_get })
+        Ok(Ports { grpc, redis: redis.transpose()?, allocate_on_get: settings.http.allocate_on_get, tls: None })
+    }
+
+    /// The same ports with TLS, where there is one.
+    pub(crate) fn secured(self, tls: Option<Tls>) -> Ports {
+        Ports { tls, ..self }
     }
 
     /// The address of the Redis port.
@@ -48,10 +56,12 @@ impl Ports {
     }
 
     /// The sockets of each thread, and the configuration of the Redis port.
-    pub(crate) fn by_thread(self) -> (Vec<(TcpListener, Option<TcpListener>)>, Option<RespConfig>) {
-        let (listeners, config) = self.redis.unzip();
-        let mut redis = listeners.into_iter().flatten();
-        (self.grpc.into_iter().map(|grpc| (grpc, redis.next())).collect(), config)
+    pub(crate) fn by_thread(self) -> (Vec<(Listener, Option<Listener>)>, Option<RespConfig>) {
+        let Ports { grpc, redis, tls, .. } = self;
+        let (listeners, config) = redis.unzip();
+        let socket = |listener| Listener::socket(listener, tls.clone());
+        let mut redis = listeners.into_iter().flatten().map(socket);
+        (grpc.into_iter().map(|grpc| (socket(grpc), redis.next())).collect(), config)
     }
 }
 
@@ -59,7 +69,7 @@ impl Ports {
 /// the given stages.
 pub(crate) fn start(
     config: AllocConfig,
-    ports: Ports,
+    (ports, dial): (Ports, Dial),
     background: &mut Stage,
     endpoints: &mut Stage,
     timeout: Duration,
@@ -72,7 +82,7 @@ pub(crate) fn start(
         node: node.clone(),
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
     };
-    let allocator = start_background(config, background, timeout)?;
+    let allocator = start_background(config, dial, background, timeout)?;
     let admin = admin_view(allocator.clone(), identity);
     let (beside, mut ready) = (allocator.handover_service(), Checks::new());
     allocator.add_checks(&mut ready);
@@ -120,14 +130,19 @@ fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
     OwnFiles { dials: peers * config.options.connections * threads + config.spec.stores.len(), threads }
 }
 
-fn start_background(config: AllocConfig, stage: &mut Stage, timeout: Duration) -> anyhow::Result<Allocator> {
+fn start_background(
+    config: AllocConfig,
+    dial: Dial,
+    stage: &mut Stage,
+    timeout: Duration,
+) -> anyhow::Result<Allocator> {
     let tasks = stage.tasks().clone();
     let name = format!("{}-background", config.name);
     let (started, outcome) = mpsc::channel();
     let threads = Cores::start(&name, vec![config], move |config| {
-        let (tasks, started) = (tasks.clone(), started.clone());
+        let (tasks, started, dial) = (tasks.clone(), started.clone(), dial.clone());
         async move {
-            let allocator = Allocator::start(config, &tasks);
+            let allocator = Allocator::start_with(config, &dial, &tasks);
             let running = allocator.is_ok();
             // The receiver is dropped only if `start` was, and then the stage is too.
             let _ = started.send(allocator);

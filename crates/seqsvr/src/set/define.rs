@@ -15,6 +15,7 @@ use super::list::{SetView, state};
 use crate::exit::{Exit, Failure, report_error};
 use crate::migration::ConfirmArgs;
 use crate::output::{Output, grouped};
+use crate::security;
 use crate::selection::sections_text;
 use crate::set_file::{self, SetFile};
 use crate::store_client::{StoreClient, TimeoutArgs, load};
@@ -147,6 +148,7 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
     if !problems.is_empty() {
         return Err(set_file::failure(Exit::Usage, &problems).into());
     }
+    files.iter().try_for_each(|file| security::use_tls(file.is_secure()))?;
     files.sort_by_key(|file| file.spec.genesis == Genesis::Create);
     let cluster = files[0].cluster();
     if let Some(other) = files.iter().find(|file| file.cluster() != cluster) {

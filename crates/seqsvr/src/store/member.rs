@@ -4,15 +4,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_api::clock::Clock;
+use seq_auth::Role;
+use seq_kit::connection::Listener;
 use seq_store::{DataDir, RaftStartError, StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
 use crate::process;
 use crate::serve::{Banner, Process, Stage, bind_one};
-use crate::set_file;
 use crate::settings::{Settings, SettingsArgs};
 use crate::target::Chain;
 use crate::version::REVISION;
+use crate::{security, set_file};
 
 /// Threads of the runtime: one can block on the disk while the other responds to heartbeats.
 const THREADS: usize = 2;
@@ -52,6 +54,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     };
     let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
     let options = settings.store.clone();
+    let credentials = security::of_node(&set, Role::Store, &name)?;
 
     let (mut process, recorder) =
         Process::new(settings, &Banner { role: "store", set: &set.spec.name, node: &name, data: Some(&data) })?;
@@ -64,7 +67,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             spec: set.spec,
             id,
             data: DataDir::Path(data),
-            listener: listener.into(),
+            listener: Listener::socket(listener, security::certified(credentials.as_ref())),
             join: args.join,
             form: args.form,
             options,
@@ -73,12 +76,15 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             cpu_us: process::cpu_us,
         };
         let mut stage = Stage::new("store");
-        let handle = Store::start(config, stage.tasks().clone()).await.map_err(|error| start_failure(&name, &error))?;
+        let dial = process.secure(credentials.as_ref(), &name);
+        let handle = Store::start_with(config, dial, stage.tasks().clone())
+            .await
+            .map_err(|error| start_failure(&name, &error))?;
         let (checks, removal) = (handle.readiness(), handle.removal());
         stage.store(handle);
         process.push(stage);
         tracing::info!(name, grpc = addr, http = %http.local_addr()?, "listening");
-        process.open(http, recorder, checks)?;
+        process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
         let exit = process.shutdown().await;
         anyhow::Ok(if removal() && exit == Exit::Ok { Exit::Removed } else { exit })

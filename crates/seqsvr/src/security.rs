@@ -1,0 +1,154 @@
+//! TLS of this process: a server's own certificate, or the one that a command shows to servers.
+//!
+//! Which of a cluster's connections are secured is stated once: by its set file, or by the scheme of the address that a
+//! command is given. A command speaks to one cluster, so what its first address says is kept for the process.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use clap::Args;
+use seq_auth::{ClientCertificate, Credentials, Files, Identity, Role};
+use seq_channel::{Dial, Pool};
+use seq_kit::connection::Tls;
+
+use crate::exit::{Exit, Failure};
+use crate::set_file::SetFile;
+
+/// Which certificate this process has.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CertificateArgs {
+    /// The directory with the certificates, as `seqsvr cert` writes them.
+    #[arg(
+        long,
+        value_name = "DIR",
+        global = true,
+        display_order = 901,
+        hide_short_help = true,
+        default_value = "certs",
+        env = "SEQSVR_CERTS"
+    )]
+    certs: PathBuf,
+    /// Whose certificate a command shows to servers.
+    #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, hide_short_help = true,
+          default_value = "operator/admin", env = "SEQSVR_IDENTITY", value_parser = holder)]
+    identity: String,
+}
+
+fn holder(text: &str) -> Result<String, String> {
+    // Any cluster's: the directory has only one.
+    Identity::in_cluster("any", text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+static ARGS: OnceLock<CertificateArgs> = OnceLock::new();
+
+/// The credentials that this command shows; `None` once it is known to speak to a cluster without TLS.
+static SHOWN: OnceLock<Option<Credentials>> = OnceLock::new();
+
+/// Keeps the arguments of the process. Called once, before any command runs.
+pub(crate) fn init(args: CertificateArgs) {
+    ARGS.set(args).expect("the command line is read once");
+}
+
+fn args() -> &'static CertificateArgs {
+    ARGS.get().expect("the command line is read first")
+}
+
+/// The directory with the certificates.
+pub(crate) fn dir() -> &'static Path {
+    &args().certs
+}
+
+/// Reads the credentials that a command shows, where the cluster needs them.
+///
+/// # Errors
+/// They are missing or damaged, or an earlier address of this command said otherwise.
+pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
+    let shown = match SHOWN.get() {
+        Some(shown) => shown.as_ref(),
+        None => {
+            let files = Files::in_dir(dir(), &args().identity);
+            let hint = "`seqsvr cert issue` makes them; --certs and --identity name others";
+            let loaded = secure.then(|| load(files, Exit::Usage, hint)).transpose()?;
+            SHOWN.get_or_init(|| loaded).as_ref()
+        }
+    };
+    if shown.is_some() == secure {
+        return Ok(());
+    }
+    let what = "one address needs TLS and another has none: the nodes of one cluster are alike";
+    Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
+}
+
+/// Makes the connections of this command. Without an earlier [`use_tls`] they have no TLS, and a later one fails.
+pub(crate) fn dial() -> Dial {
+    match SHOWN.get_or_init(|| None) {
+        Some(credentials) => seq_channel::tls::dial(credentials.clone()),
+        None => Dial::tcp(),
+    }
+}
+
+/// Whether this command's connections are over TLS.
+pub(crate) fn is_tls() -> bool {
+    matches!(SHOWN.get(), Some(Some(_)))
+}
+
+/// A pool of this command, with one connection to each node.
+pub(crate) fn pool() -> Pool {
+    Pool::with_dial(1, dial())
+}
+
+/// The credentials of a set's node; `None` for a set without TLS.
+pub(crate) fn of_node(set: &SetFile, role: Role, node: &str) -> Result<Option<Credentials>, Failure> {
+    if !set.is_secure() {
+        return Ok(None);
+    }
+    let identity = Identity::of_node(&set.cluster(), role, &set.spec.name, node);
+    let identity = identity.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+    let hint = format!(
+        "`seqsvr cert issue --set {}` makes them; `plaintext = true` in the set file runs it without TLS, on loopback only",
+        set.path.display()
+    );
+    of(&identity, &hint).map(Some)
+}
+
+/// The credentials of a proxy.
+pub(crate) fn of_proxy(name: &str) -> Result<Credentials, Failure> {
+    let files = Files::in_dir(dir(), &format!("{}/{name}", Role::Proxy));
+    load(files, Exit::Config, &format!("`seqsvr cert issue {}/{name} --host HOST` makes them", Role::Proxy))
+}
+
+fn of(identity: &Identity, hint: &str) -> Result<Credentials, Failure> {
+    let credentials = load(Files::in_dir(dir(), &identity.short()), Exit::Config, hint)?;
+    let found = credentials.certificate().identity;
+    if found == *identity {
+        return Ok(credentials);
+    }
+    let path = credentials.files().certificate.display();
+    Err(Failure::new(Exit::Config, format!("{path}: the certificate is of {found}, and this process is {identity}")))
+}
+
+fn load(files: Files, exit: Exit, hint: &str) -> Result<Credentials, Failure> {
+    let credentials = Credentials::load(files).map_err(|error| Failure::new(exit, error.to_string()).hint(hint))?;
+    let left = credentials.certificate().left(crate::utc::now());
+    if left.is_zero() {
+        let path = credentials.files().certificate.display();
+        return Err(
+            Failure::new(exit, format!("{path}: the certificate has expired")).hint("`seqsvr cert rotate` renews it")
+        );
+    }
+    Ok(credentials)
+}
+
+/// TLS of a port that takes connections with certificates only.
+pub(crate) fn certified(credentials: Option<&Credentials>) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Required)
+}
+
+/// TLS of a port that probes reach as well, which have no certificate.
+pub(crate) fn open(credentials: Option<&Credentials>) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Optional)
+}
+
+fn tls(credentials: Option<&Credentials>, clients: ClientCertificate) -> Option<Tls> {
+    credentials.map(|credentials| Tls { credentials: credentials.clone(), clients })
+}

@@ -1,0 +1,240 @@
+//! A cluster over TLS: every port of it, its clients, strangers, and the rotation of its certificates under load.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::cluster::{Place, Server, eventually, seqsvr};
+
+/// The set of `three-node.toml`, with a certificate for each process.
+struct Cluster {
+    servers: Vec<Server>,
+    set: String,
+    place: Place,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let place = Place::new();
+        let set = place.secure_set_file("three-node.toml").display().to_string();
+        let mut servers = Vec::new();
+        for id in ["1", "2", "3"] {
+            let data = place.path(&format!("s{id}")).display().to_string();
+            servers.push(place.server(&format!("s{id}"), &["store", "--set", &set, "--id", id, "--data", &data]));
+        }
+        for name in ["a1", "a2"] {
+            servers.push(place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]));
+        }
+        let cluster = Cluster { servers, set, place };
+        eventually("numbers are allocated", || cluster.next("client/backend").status.success().then_some(()));
+        cluster
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("https://{}:{port}", self.place.host)
+    }
+
+    fn next(&self, holder: &str) -> Output {
+        self.place.seqsvr_as(holder, &["next", "42", "--addr", &self.url(7400), "--deadline-ms", "3000"])
+    }
+
+    fn cert(&self, name: &str) -> PathBuf {
+        self.place.path(&format!("certs/{name}"))
+    }
+
+    /// Sends a request with curl; with the certificate of a holder, or without one.
+    fn curl(&self, holder: Option<&str>, more: &[&str], port: u16, path: &str) -> Output {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]).arg(self.cert("ca.crt"));
+        if let Some(holder) = holder {
+            let pem = self.cert(&format!("{holder}.pem"));
+            curl.arg("--cert").arg(&pem).arg("--key").arg(&pem);
+        }
+        curl.args(more).arg(format!("{}{path}", self.url(port))).output().expect("curl is installed")
+    }
+
+    fn metric(&self, port: u16, name: &str) -> f64 {
+        let output = self.curl(None, &[], port, "/metrics");
+        let text = text(&output.stdout).to_owned();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in {text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The text of a command that failed with `code`.
+fn failed(output: &Output, code: i32) -> String {
+    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{printed}");
+    printed
+}
+
+#[test]
+fn every_port_has_tls_and_refuses_those_without_a_certificate() {
+    let cluster = Cluster::start();
+    let place = &cluster.place;
+
+    // Commands, by set file and by address.
+    let status = place.seqsvr_json(&["status", "--set", &cluster.set]);
+    assert_eq!(status["sets"][0]["state"], "ok", "{status:#}");
+    let drained = place.seqsvr(&["node", "drain", "a1", "--set", &cluster.set, "--yes"]);
+    assert!(drained.status.success(), "{}", text(&drained.stderr));
+    assert!(cluster.next("operator/admin").status.success());
+
+    // JSON and the Redis protocol, with the tools of others.
+    let path = "/api/seq/next/42";
+    let served = cluster.curl(Some("client.backend"), &["-X", "POST"], 7401, path);
+    assert!(text(&served.stdout).trim().parse::<u64>().unwrap() > 1, "{served:?}");
+    let pem = cluster.cert("client.backend.pem");
+    let redis = |with: bool| {
+        let mut redis = Command::new("redis-cli");
+        redis.args(["-h", &place.host.to_string(), "-p", "7478", "--tls", "--cacert"]).arg(cluster.cert("ca.crt"));
+        if with {
+            redis.arg("--cert").arg(&pem).arg("--key").arg(&pem);
+        }
+        redis.args(["INCR", "seq:42"]).output().expect("redis-cli is installed")
+    };
+    assert!(text(&redis(true).stdout).trim().parse::<u64>().unwrap() > 2);
+    assert!(text(&redis(false).stdout).trim().parse::<u64>().is_err());
+
+    // Without a certificate: probes and metrics only. TLS 1.2 nowhere.
+    let bare = cluster.curl(None, &["-X", "POST"], 7401, path);
+    assert!(text(&bare.stderr).contains("certificate required"), "{bare:?}");
+    for port in [7301, 7400, 7311, 7480] {
+        let old = cluster.curl(Some("client.backend"), &["--tls-max", "1.2"], port, "/livez");
+        assert!(text(&old.stderr).contains("alert protocol version"), "port {port}: {old:?}");
+    }
+    assert_eq!(text(&cluster.curl(None, &[], 7480, "/livez").stdout), "alive\n");
+    assert!(cluster.metric(7311, "seqsvr_certificate_expiry_seconds{node=\"s1\"}") > 1e9);
+
+    // Without TLS: each command names what is missing.
+    let plain = format!("http://{}:7400", place.host);
+    let printed = failed(&place.seqsvr(&["next", "42", "--addr", &plain]), 2);
+    assert!(printed.contains("has TLS") && printed.contains("https://"), "{printed}");
+    let printed = failed(&place.seqsvr(&["status", "--addr", &plain, "--addr", &cluster.url(7401)]), 2);
+    assert!(printed.contains("the nodes of one cluster are alike"), "{printed}");
+    let printed = failed(&seqsvr(&["next", "42", "--addr", &cluster.url(7400), "--certs", "/nonexistent"]), 2);
+    assert!(printed.contains("/nonexistent/ca.crt: cannot be read") && printed.contains("cert issue"), "{printed}");
+}
+
+#[test]
+fn strangers_move_nothing() {
+    let cluster = Cluster::start();
+    let place = &cluster.place;
+    // Another authority for a cluster of the same name, whose operator trusts this cluster's servers.
+    let stranger = Place::new();
+    let certs = stranger.path("certs");
+    let made = stranger.seqsvr(&["cert", "ca", "--cluster", "three-node"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    assert!(stranger.seqsvr(&["cert", "issue", "operator/admin"]).status.success());
+    fs::copy(cluster.cert("ca.crt"), certs.join("ca.crt")).unwrap();
+    let before = place.seqsvr_json(&["node", "list", "--set", &cluster.set]);
+    let drain = ["node", "drain", "a1", "--set", &cluster.set, "--yes", "--timeout-s", "4"];
+    let refused = stranger.seqsvr(&drain);
+    assert!(!refused.status.success(), "{}", text(&refused.stdout));
+
+    // Revoked: refused within seconds, without a restart of any server.
+    assert!(cluster.next("client/backend").status.success());
+    assert!(place.seqsvr(&["cert", "revoke", "client/backend"]).status.success());
+    eventually("the revocation is read", || (!cluster.next("client/backend").status.success()).then_some(()));
+    assert!(cluster.next("operator/admin").status.success());
+    let after = place.seqsvr_json(&["node", "list", "--set", &cluster.set]);
+    assert_eq!(nodes(&before), nodes(&after), "nothing has moved");
+}
+
+/// Incarnation and sections of each allocator.
+fn nodes(list: &Value) -> Vec<(Value, Value)> {
+    let items = list["nodes"].as_array().unwrap().iter();
+    items.map(|item| (item["incarnation"].clone(), item["sections"].clone())).collect()
+}
+
+#[test]
+fn certificates_and_their_authority_are_rotated_under_load_without_a_failed_call() {
+    let cluster = Cluster::start();
+    let place = &cluster.place;
+    let ports = [7311, 7312, 7313, 7480, 7481];
+    let reloads = || ports.map(|port| reloaded(&cluster, port));
+    let load = std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let args = ["bench", "--seamless", "--rate", "500", "--duration-s", "20", "--uids", "100000"];
+            let (one, other) = (cluster.url(7400), cluster.url(7401));
+            let more = ["--addr", &one, "--addr", &other, "--deadline-ms", "5000"];
+            place.seqsvr_json(&[&args[..], &more[..]].concat())
+        });
+        // The authority first: every process has to trust it before a certificate of it is shown.
+        for step in [&["cert", "rotate", "--ca"][..], &["cert", "rotate"][..]] {
+            let before = reloads();
+            let done = place.seqsvr(step);
+            assert!(done.status.success(), "{}", text(&done.stderr));
+            eventually("all nodes have read the new files", || {
+                reloads().iter().zip(before).all(|(now, before)| *now > before).then_some(())
+            });
+            // New connections, between all processes.
+            assert!(cluster.next("operator/admin").status.success());
+            let moved = place.seqsvr(&["node", "drain", "a2", "--set", &cluster.set, "--yes"]);
+            assert!(moved.status.success(), "{}", text(&moved.stderr));
+            let moved = place.seqsvr(&["node", "undrain", "a2", "--set", &cluster.set]);
+            assert!(moved.status.success(), "{}", text(&moved.stderr));
+        }
+        load.join().unwrap()
+    });
+    assert_eq!(load["failed_items"], serde_json::json!({}), "{load:#}");
+    for fault in ["decreases", "duplicates", "chain_breaks", "gaps"] {
+        assert_eq!(load["order"][fault], 0, "{load:#}");
+    }
+    // A damaged file changes nothing, and is counted.
+    fs::write(cluster.cert("alloc.im-a.a1.pem"), "damaged").unwrap();
+    eventually("the damaged file is noticed", || {
+        let name = "seqsvr_certificate_reloads_total{node=\"a1\",outcome=\"failed\"}";
+        (cluster.metric(7480, name) > 0.0).then_some(())
+    });
+    assert!(cluster.next("operator/admin").status.success());
+    drop(cluster.servers);
+}
+
+/// Changed files that the node of a metrics port has read.
+fn reloaded(cluster: &Cluster, port: u16) -> u64 {
+    let output = cluster.curl(None, &[], port, "/metrics");
+    let line = text(&output.stdout)
+        .lines()
+        .find(|line| line.starts_with("seqsvr_certificate_reloads_total{") && line.contains("outcome=\"loaded\""));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_default()
+}
+
+#[test]
+fn a_server_does_not_start_without_its_own_certificate() {
+    let place = Place::new();
+    let set = place.secure_set_file("three-node.toml").display().to_string();
+    let start = |name: &str| place.server(name, &["alloc", "--set", &set, "--name", name]);
+    let refused = |name: &str, what: &str| {
+        let mut server = start(name);
+        assert_eq!(server.wait_exit(), Some(64), "{}", server.log());
+        assert!(server.log().contains(what), "{}", server.log());
+    };
+    let (own, other) = (place.path("certs/alloc.im-a.a1.pem"), place.path("certs/alloc.im-a.a2.pem"));
+    fs::copy(&other, &own).unwrap();
+    refused("a1", "the certificate is of seqsvr://three-node/alloc/im-a/a2, and this process is");
+    fs::write(&own, "").unwrap();
+    refused("a1", "no certificate in PEM");
+    fs::remove_file(&own).unwrap();
+    refused("a1", "cannot be read");
+
+    // Without TLS only on loopback, or where the file says twice that this is wanted.
+    let file = place.path("plain.toml");
+    let original = fs::read_to_string(&set).unwrap();
+    let refuse = |text: &str, what: &str| {
+        fs::write(&file, text).unwrap();
+        let printed = failed(&seqsvr(&["config", "check", &file.display().to_string()]), 2);
+        assert!(printed.contains(what), "{printed}");
+    };
+    let on_network = format!("plaintext = true\n{}", original.replace(&place.host.to_string(), "10.0.0.1"));
+    refuse(&on_network, "others can reach 10.0.0.1:7301");
+    refuse(&format!("plaintext_on_network = true\n{original}"), "no effect without plaintext = true");
+    fs::write(&file, format!("plaintext_on_network = true\n{on_network}")).unwrap();
+    assert!(seqsvr(&["config", "check", &file.display().to_string()]).status.success());
+}
