@@ -28,6 +28,7 @@ pub struct ClientBuilder {
     coalesce: bool,
     bounds: Bounds,
     dial: Dial,
+    tls: bool,
 }
 
 impl ClientBuilder {
@@ -39,10 +40,11 @@ impl ClientBuilder {
             coalesce: true,
             bounds: Bounds::DEFAULT,
             dial: Dial::tcp(),
+            tls: false,
         }
     }
 
-    /// Adds a node to fetch routes from, as `http://host:port` or `host:port`. One node of any set of a cluster is enough:
+    /// Adds a node to fetch routes from, as `host:port`, `http://host:port` or `https://host:port`. One node of any set of a cluster is enough:
     /// its routes name the others. With more of them the client can start while some are down.
     pub fn seed(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.seeds.push(url.as_ref().to_owned());
@@ -77,7 +79,7 @@ impl ClientBuilder {
 
     /// Connects to every node over TLS, with these credentials: a client's certificate, and the cluster's authorities.
     pub fn tls(self, credentials: Credentials) -> ClientBuilder {
-        self.dial(seq_channel::tls::dial(credentials))
+        ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(credentials)) }
     }
 
     /// Sets the connector; TCP by default.
@@ -110,6 +112,9 @@ impl ClientBuilder {
         for url in &self.seeds {
             let addr = address(url)?;
             let bad = |what| ConnectError::BadUrl { url: url.clone(), what };
+            if url.starts_with("https://") && !self.tls {
+                return Err(bad("https:// needs ClientBuilder::tls"));
+            }
             pool.get(addr).map_err(|error| match error {
                 PoolError::BadAddress { .. } => bad("not of the form http://host:port"),
                 PoolError::Full { .. } => ConnectError::TooManySeeds { seeds: self.seeds.len() },

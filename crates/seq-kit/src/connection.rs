@@ -13,6 +13,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use metrics::Counter;
+use parking_lot::Mutex;
 use seq_auth::{Accept, ClientCertificate, Credentials, Identity, TlsStream};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -20,6 +22,8 @@ use tokio::net::TcpStream;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::either::Either;
 use tonic::transport::server::{Connected, TcpIncoming};
+
+use crate::repeats::Repeats;
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
@@ -48,12 +52,40 @@ pub struct Listener {
 }
 
 /// How the connections of a socket are secured.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tls {
-    /// The own certificate, and the authorities of the peers'.
-    pub credentials: Credentials,
-    /// Whether a peer needs a certificate.
-    pub clients: ClientCertificate,
+    credentials: Credentials,
+    clients: ClientCertificate,
+    failures: Arc<Failures>,
+}
+
+/// Handshakes that failed.
+struct Failures {
+    count: Counter,
+    logged: Mutex<Repeats>,
+}
+
+impl Tls {
+    /// TLS with the own certificate and the authorities of `credentials`; `failed` counts handshakes.
+    #[must_use]
+    pub fn new(credentials: Credentials, clients: ClientCertificate, failed: Counter) -> Tls {
+        Tls { credentials, clients, failures: Arc::new(Failures { count: failed, logged: Mutex::default() }) }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("clients", &self.clients).finish_non_exhaustive()
+    }
+}
+
+impl Failures {
+    fn failed(&self, peer: &Peer, error: &io::Error) {
+        self.count.increment(1);
+        if let Some(suppressed) = self.logged.lock().admit() {
+            tracing::warn!(peer = ?peer.addr, %error, suppressed, "TLS handshake failed");
+        }
+    }
 }
 
 impl Listener {
@@ -163,7 +195,7 @@ pub struct Connection {
 enum Transport {
     Socket(TcpStream),
     /// In the handshake of TLS.
-    Opening(Box<Accept<TcpStream>>),
+    Opening(Box<Accept<TcpStream>>, Arc<Failures>),
     Secure(Box<TlsStream<TcpStream>>),
     Other(Box<dyn Duplex>),
 }
@@ -180,7 +212,9 @@ impl Connection {
     pub fn accepted(stream: TcpStream, tls: Option<&Tls>) -> Connection {
         let addr = stream.peer_addr().ok();
         let transport = match tls {
-            Some(tls) => Transport::Opening(Box::new(tls.credentials.accept(tls.clients, stream))),
+            Some(tls) => {
+                Transport::Opening(Box::new(tls.credentials.accept(tls.clients, stream)), tls.failures.clone())
+            }
             None => Transport::Socket(stream),
         };
         Connection { transport, peer: Peer { addr, ..Peer::default() } }
@@ -196,7 +230,7 @@ impl Connection {
     fn socket(&self) -> Option<&TcpStream> {
         match &self.transport {
             Transport::Socket(stream) => Some(stream),
-            Transport::Opening(accept) => accept.get_ref(),
+            Transport::Opening(accept, _) => accept.get_ref(),
             Transport::Secure(stream) => Some(stream.get_ref().0),
             Transport::Other(_) => None,
         }
@@ -225,8 +259,9 @@ impl Connection {
 
     /// The transport, once its handshake is made.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
-        if let Transport::Opening(accept) = &mut self.transport {
-            let stream = std::task::ready!(Pin::new(accept).poll(cx))?;
+        if let Transport::Opening(accept, failures) = &mut self.transport {
+            let opened = std::task::ready!(Pin::new(accept).poll(cx));
+            let stream = opened.inspect_err(|error| failures.failed(&self.peer, error))?;
             if let Some(identity) = seq_auth::peer(&stream) {
                 let first = self.peer.identity.set(identity);
                 debug_assert_eq!(first, Ok(()), "one handshake");
@@ -237,7 +272,7 @@ impl Connection {
             Transport::Socket(stream) => Pin::new(stream),
             Transport::Secure(stream) => Pin::new(&mut **stream),
             Transport::Other(transport) => Pin::new(&mut **transport),
-            Transport::Opening(_) => unreachable!("opened above"),
+            Transport::Opening(..) => unreachable!("opened above"),
         }))
     }
 }
@@ -297,7 +332,7 @@ impl AsyncWrite for Connection {
     fn is_write_vectored(&self) -> bool {
         match &self.transport {
             Transport::Socket(stream) => stream.is_write_vectored(),
-            Transport::Opening(_) | Transport::Secure(_) => true,
+            Transport::Opening(..) | Transport::Secure(_) => true,
             Transport::Other(transport) => transport.is_write_vectored(),
         }
     }
@@ -307,7 +342,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Transport::Opening(_) = self.transport {
+        if let Transport::Opening(..) = self.transport {
             // A peer that never completed the handshake gets no farewell.
             return Poll::Ready(Ok(()));
         }

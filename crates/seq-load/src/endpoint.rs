@@ -166,7 +166,12 @@ pub async fn open(
 async fn connect(options: &EndpointOptions) -> Result<Client, ConnectError> {
     let settings = Client::builder().connections(options.connections).coalesce(options.coalesce);
     let settings = settings.dial(options.dial.clone());
-    options.addrs.iter().fold(settings.deadline(options.deadline), |settings, addr| settings.seed(addr)).connect().await
+    options
+        .addrs
+        .iter()
+        .fold(settings.deadline(options.deadline), |settings, addr| settings.seed(host_port(addr)))
+        .connect()
+        .await
 }
 
 /// The `host:port` of a node's URL.

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let exit = runtime.block_on(async {
         let (ports, http) = (Ports::bind(&spec.addr, spec.redis.as_deref(), threads, &settings)?, bind_one(&spec.http)?);
         let dial = process.secure(credentials.as_ref(), &args.name);
-        let ports = ports.secured(security::certified(credentials.as_ref()));
+        let ports = ports.secured(security::certified(credentials.as_ref(), &args.name));
         process.watch_signals()?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
         let allocator = alloc_node::start(config, (ports, dial), &mut background, &mut endpoints, process.shutdown_timeout())?;

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let ports = Ports::bind(&args.listen, args.redis.as_deref(), threads, &settings)?;
-        let ports = ports.secured(security::certified(credentials.as_ref()));
+        let ports = ports.secured(security::certified(credentials.as_ref(), &args.name));
         let http = bind_one(&args.http)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
         process.watch_signals()?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::Args;
+use seq_api::metrics::HANDSHAKES_FAILED_TOTAL;
 use seq_auth::{ClientCertificate, Credentials, Files, Identity, Role};
 use seq_channel::{Dial, Pool};
 use seq_kit::connection::Tls;
@@ -66,9 +67,9 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
     let shown = match SHOWN.get() {
         Some(shown) => shown.as_ref(),
         None => {
-            let files = Files::in_dir(dir(), &args().identity);
             let hint = "`seqsvr cert issue` makes them; --certs and --identity name others";
-            let loaded = secure.then(|| load(files, Exit::Usage, hint)).transpose()?;
+            let load = || load(Files::in_dir(dir(), &args().identity), Exit::Usage, hint);
+            let loaded = secure.then(load).transpose()?;
             SHOWN.get_or_init(|| loaded).as_ref()
         }
     };
@@ -140,15 +141,16 @@ fn load(files: Files, exit: Exit, hint: &str) -> Result<Credentials, Failure> {
 }
 
 /// TLS of a port that takes connections with certificates only.
-pub(crate) fn certified(credentials: Option<&Credentials>) -> Option<Tls> {
-    tls(credentials, ClientCertificate::Required)
+pub(crate) fn certified(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Required, node)
 }
 
 /// TLS of a port that probes reach as well, which have no certificate.
-pub(crate) fn open(credentials: Option<&Credentials>) -> Option<Tls> {
-    tls(credentials, ClientCertificate::Optional)
+pub(crate) fn open(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Optional, node)
 }
 
-fn tls(credentials: Option<&Credentials>, clients: ClientCertificate) -> Option<Tls> {
-    credentials.map(|credentials| Tls { credentials: credentials.clone(), clients })
+fn tls(credentials: Option<&Credentials>, clients: ClientCertificate, node: &str) -> Option<Tls> {
+    let failed = metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned());
+    credentials.map(|credentials| Tls::new(credentials.clone(), clients, failed))
 }

@@ -159,7 +159,7 @@ impl Process {
         checks: Checks,
     ) -> anyhow::Result<()> {
         let connections = metrics::connection_metrics(http::NODE);
-        http::serve(listener, security::open(credentials), recorder, checks, connections, &self.root)
+        http::serve(listener, security::open(credentials, http::NODE), recorder, checks, connections, &self.root)
             .context("cannot serve metrics and probes")
     }
 

@@ -139,6 +139,12 @@ fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     }
     let mut problems = Vec::new();
     for sets in clusters.into_values() {
+        problems.extend(sets.iter().filter(|set| set.secure != sets[0].secure).map(|set| {
+            let other = &sets[0].spec.name;
+            let reason =
+                format!("plaintext: set {other} of the cluster has the other value: its nodes dial each other");
+            at_file(&set.path, reason)
+        }));
         let specs: Vec<SetSpec> = sets.iter().map(|set| set.spec.clone()).collect();
         for (index, error) in check_sets(&specs).err().unwrap_or_default() {
             let set = sets[index];

@@ -24,8 +24,15 @@ const PREFIX: &str = "SEQSVR_";
 const MAX_CORES: usize = 1_024;
 
 /// Variables with the prefix that are not settings keys: those of the command line and of the project's tests.
-const RESERVED_VARIABLES: [&str; 5] =
-    ["SEQSVR_ADDR", "SEQSVR_OUTPUT", "SEQSVR_CONFIG", "SEQSVR_E2E_KILLS", "SEQSVR_E2E_TRACE"];
+const RESERVED_VARIABLES: [&str; 7] = [
+    "SEQSVR_ADDR",
+    "SEQSVR_OUTPUT",
+    "SEQSVR_CONFIG",
+    "SEQSVR_CERTS",
+    "SEQSVR_IDENTITY",
+    "SEQSVR_E2E_KILLS",
+    "SEQSVR_E2E_TRACE",
+];
 
 /// The first lines of a sample.
 const SAMPLE_HEAD: &str = "\

@@ -37,7 +37,7 @@ impl Target {
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
         let addrs = self.addrs()?;
         let settings = Client::builder().deadline(deadline).dial(security::dial());
-        let settings = addrs.iter().fold(settings, |settings, addr| settings.seed(addr));
+        let settings = addrs.iter().fold(settings, |settings, addr| settings.seed(host_port(addr)));
         match settings.connect().await {
             Ok(client) => Ok(client),
             Err(error) => Err(connect_failure(&error, deadline).await.into()),
@@ -153,8 +153,7 @@ mod tests {
             assert_eq!(node_url(bad), Err("it is not of the form http://host:port".to_owned()), "{bad:?}");
         }
         assert!(host_and_port("h:1").is_ok() && host_and_port("http://h:1").is_err() && host_and_port("h").is_err());
-        assert_eq!(node_url("https://h:1"), Err("TLS is not supported".to_owned()));
-        assert_eq!(node_url("redis://h:1"), Err("only http:// is understood".to_owned()));
+        assert_eq!(node_url("redis://h:1"), Err("only http:// and https:// are understood".to_owned()));
     }
 
     #[tokio::test]

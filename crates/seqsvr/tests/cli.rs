@@ -52,6 +52,7 @@ fn the_help_is_a_page() {
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
+              cert         Makes certificates of a cluster, shows, renews and revokes them
               backup       Makes a backup of a set, or shows one
               restore      Forms a store's data directory from a backup, before the store starts
               set          Defines, lists and closes the sets of a cluster; splits and merges them
@@ -97,8 +98,8 @@ fn the_help_is_a_page() {
 
             Options:
               -n, --count <N>         How many numbers for each user; of several the first and the last are printed [default: 1]
-                  --addr <URL>        Address of a node, as http://host:port; repeat it for more nodes to start from [env:
-                                      SEQSVR_ADDR=] [default: http://127.0.0.1:7100]
+                  --addr <URL>        Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start
+                                      from [env: SEQSVR_ADDR=] [default: http://127.0.0.1:7100]
                   --deadline-ms <MS>  Deadline of connecting and of the call, in milliseconds [default: 5000]
               -o, --output <OUTPUT>   How to print: aligned columns, one JSON object, or columns with more of them [env:
                                       SEQSVR_OUTPUT=] [default: plain] [possible values: plain, json, wide]
@@ -349,11 +350,10 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next", "1", "--addr", "https://x:1"],
         expect![[r#"
-        error: invalid value 'https://x:1' for '--addr <URL>': TLS is not supported
-
-        For more information, try '--help'.
-        exit 2
-    "#]],
+            error: certs/ca.crt: cannot be read: No such file or directory
+            hint: `seqsvr cert issue` makes them; --certs and --identity name others
+            exit 2
+        "#]],
     );
 }
 
@@ -377,9 +377,9 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
     assert!(output.contains("for '$SEQSVR_OUTPUT'"), "also together with another error: {output}");
     check(
         &["next", "42"],
-        &[("SEQSVR_ADDR", "https://x:1")],
+        &[("SEQSVR_ADDR", "redis://x:1")],
         expect![[r#"
-            error: invalid value 'https://x:1' for '$SEQSVR_ADDR': TLS is not supported
+            error: invalid value 'redis://x:1' for '$SEQSVR_ADDR': only http:// and https:// are understood
 
             For more information, try '--help'.
             exit 2
@@ -498,10 +498,10 @@ fn changes_of_members_are_checked_before_any_request() {
     check(
         &["store", "add", "9", "--set", "sets/three-node.toml"],
         expect![[r#"
-        error: sets/three-node.toml: set im-a has no store with id 9
-        hint: name the new member in the set file first
-        exit 2
-    "#]],
+            error: sets/three-node.toml: set im-a has no store with id 9
+            hint: name the new member in the set file first
+            exit 2
+        "#]],
     );
     check(
         &["store", "replace", "3", "--set", "sets/three-node.toml"],
@@ -653,8 +653,8 @@ fn config_check_names_every_problem() {
         &["config", "check", "bad.toml", "unknown.toml"],
         expect![[r#"
             bad.toml:5: uids: uid range 9..1 is empty or reversed
-            bad.toml:26: store "s3": id: "1" is taken by id of store "s1" (line 14)
-            bad.toml:40: alloc "a2": addr: address "127.0.0.1" is not host:port
+            bad.toml:29: store "s3": id: "1" is taken by id of store "s1" (line 17)
+            bad.toml:43: alloc "a2": addr: address "127.0.0.1" is not host:port
             unknown.toml:1: nmae: unknown key; the nearest is name
             exit 2
         "#]],
@@ -662,7 +662,7 @@ fn config_check_names_every_problem() {
     check(
         &["config", "check", "bad.toml", "-o", "json"],
         expect![[r#"
-            {"sets":[],"problems":[{"file":"bad.toml","line":5,"key":"uids","what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":26,"key":"store[2].id","what":"store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 14)","text":"bad.toml:26: store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 14)"},{"file":"bad.toml","line":40,"key":"alloc[1].addr","what":"alloc \"a2\": addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:40: alloc \"a2\": addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
+            {"sets":[],"problems":[{"file":"bad.toml","line":5,"key":"uids","what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":29,"key":"store[2].id","what":"store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)","text":"bad.toml:29: store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)"},{"file":"bad.toml","line":43,"key":"alloc[1].addr","what":"alloc \"a2\": addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:43: alloc \"a2\": addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
             exit 2
         "#]],
     );

@@ -25,6 +25,7 @@ from seqsvr._errors import (
     Unreachable,
 )
 from seqsvr._results import Allocation, Current
+from seqsvr._tls import Tls
 
 __all__ = [
     "DEADLINE",
@@ -41,6 +42,7 @@ __all__ = [
     "Refused",
     "SeqError",
     "SetUnavailable",
+    "Tls",
     "UidOutside",
     "Unreachable",
 ]

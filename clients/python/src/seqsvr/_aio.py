@@ -19,6 +19,7 @@ from seqsvr._errors import ClientClosed, OtherEventLoop, SeqError
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
 from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, serialize
+from seqsvr._tls import Tls
 
 Result = TypeVar("Result", Allocation, Current)
 
@@ -30,10 +31,11 @@ class AsyncClient:
     have been consumed then, which is a gap, never a duplicate.
     """
 
-    def __init__(self, *seeds: Seed, deadline: float = DEADLINE) -> None:
+    def __init__(self, *seeds: Seed, deadline: float = DEADLINE, tls: Tls | None = None) -> None:
         """Names nodes of any sets; see `Client`. Raises ConnectError for a seed that is no address."""
-        self._seeds = addresses(seeds)
+        self._seeds = addresses(seeds, secure=tls is not None)
         self._deadline = deadline
+        self._credentials = tls.credentials() if tls else None
         self._shared = Shared()
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -152,13 +154,18 @@ class AsyncClient:
         assert isinstance(response, Message)
         return response
 
+    def _dial(self, addr: str) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(addr, options=OPTIONS)
+        return grpc.aio.secure_channel(addr, self._credentials, options=OPTIONS)
+
     def _method(self, connection: Connection, name: str) -> grpc.aio.UnaryUnaryMultiCallable[Any, Any]:
         self._check_open()
         method = self._methods.get((connection, name))
         if method is None:
             channel = self._channels.get(connection)
             if channel is None:
-                channel = self._channels[connection] = grpc.aio.insecure_channel(connection[0], options=OPTIONS)
+                channel = self._channels[connection] = self._dial(connection[0])
             method = self._methods[connection, name] = channel.unary_unary(
                 f"/seqsvr.v1.SequenceService/{name}",
                 request_serializer=serialize,

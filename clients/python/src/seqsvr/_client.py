@@ -18,6 +18,7 @@ from seqsvr._errors import ClientClosed, SeqError
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
 from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, serialize
+from seqsvr._tls import Tls
 
 Result = TypeVar("Result", Allocation, Current)
 
@@ -31,16 +32,18 @@ class Client:
     node; any node serves any uid. Calls to a set that is down delay no calls to others.
     """
 
-    def __init__(self, *seeds: Seed, deadline: float = DEADLINE) -> None:
-        """Takes nodes of any sets of a cluster, as `host:port` or `http://host:port`; one that responds is enough to start.
+    def __init__(self, *seeds: Seed, deadline: float = DEADLINE, tls: Tls | None = None) -> None:
+        """Takes nodes of any sets of a cluster; one that responds is enough to start.
 
-        seeds: strings, or iterables of them.
+        seeds: `host:port`, `http://host:port` or `https://host:port`, or iterables of them.
         deadline: default timeout of a call, in seconds.
+        tls: connects to every node over TLS with this certificate; without it connections have no TLS.
 
         Nothing is sent before the first call, or `connect`. Raises ConnectError for a seed that is no address.
         """
-        self._seeds = addresses(seeds)
+        self._seeds = addresses(seeds, secure=tls is not None)
         self._deadline = deadline
+        self._credentials = tls.credentials() if tls else None
         self._shared = Shared()
         self._lock = threading.Lock()
         self._closed = False
@@ -157,6 +160,11 @@ class Client:
                 raise ClientClosed from error
             raise
 
+    def _dial(self, addr: str) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(addr, options=OPTIONS)
+        return grpc.secure_channel(addr, self._credentials, options=OPTIONS)
+
     def _method(self, connection: Connection, name: str) -> grpc.UnaryUnaryMultiCallable[Any, Any]:
         method = self._methods.get((connection, name))
         if method is None:
@@ -164,7 +172,7 @@ class Client:
                 self._check_open()
                 channel = self._channels.get(connection)
                 if channel is None:
-                    channel = self._channels[connection] = grpc.insecure_channel(connection[0], options=OPTIONS)
+                    channel = self._channels[connection] = self._dial(connection[0])
                 method = self._methods[connection, name] = channel.unary_unary(
                     f"/seqsvr.v1.SequenceService/{name}",
                     request_serializer=serialize,

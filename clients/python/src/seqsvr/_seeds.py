@@ -62,9 +62,9 @@ Seed = str | Iterable[str]
 """A node as `host:port` or `http://host:port`, or several of them."""
 
 
-def addresses(seeds: Iterable[Seed]) -> list[str]:
+def addresses(seeds: Iterable[Seed], *, secure: bool = False) -> list[str]:
     """The addresses in seeds. Raises ConnectError, TypeError for a seed that is no str, ValueError if there is none."""
-    found = [address(one) for seed in seeds for one in ([seed] if isinstance(seed, str) else _several(seed))]
+    found = [address(one, secure=secure) for seed in seeds for one in ([seed] if isinstance(seed, str) else _several(seed))]
     if not found:
         raise ValueError("name at least one node as host:port")
     return found
@@ -76,13 +76,13 @@ def _several(seed: Iterable[str]) -> Iterable[str]:
     return seed
 
 
-def address(url: str) -> str:
-    """The address in a seed, given as `host:port` or `http://host:port`. Raises ConnectError."""
+def address(url: str, *, secure: bool = False) -> str:
+    """The address in a seed, given as `host:port`, `http://host:port` or `https://host:port`. Raises ConnectError."""
     if not isinstance(url, str):
         raise TypeError(f"a node is named by a str as 'host:port', not by {url!r}")
-    if url.startswith("https://"):
-        raise ConnectError(f"{url!r} is not the URL of a node: TLS is not supported", retryable=False)
-    addr = url.removeprefix("http://").removesuffix("/")
+    if url.startswith("https://") and not secure:
+        raise ConnectError(f"{url!r} is reached over TLS only: pass tls=Tls(ca, certificate)", retryable=False)
+    addr = url.removeprefix("http://").removeprefix("https://").removesuffix("/")
     host, colon, port = addr.rpartition(":")
     if "://" in addr or "/" in addr or not host or not colon or not port.isdigit() or not 0 < int(port) < 65_536:
         raise ConnectError(f"{url!r} is not of the form http://host:port", retryable=False)

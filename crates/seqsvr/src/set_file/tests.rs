@@ -207,3 +207,36 @@ fn sets_of_other_clusters_are_not_compared() {
         sets/b/b.toml:10: alloc "b": http: "h:4" is taken by http of alloc "b" of set im (sets/a.toml:10)
     "#]].assert_eq(&text.replace(&*dir.path().to_string_lossy(), "sets"));
 }
+
+#[test]
+fn a_cluster_is_secured_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let text_of_problems = |b: &str| {
+        std::fs::write(dir.path().join("b.toml"), b).unwrap();
+        let (_, problems) = load_all(&[dir.path().to_owned()]);
+        problems.iter().map(|problem| problem.what().to_owned()).collect::<Vec<_>>()
+    };
+    let first = GOOD.replace("step = 10", "step = 10\ncluster = \"c\"");
+    let created =
+        first.replace("\"im\"", "\"im-b\"").replace("h:", "127.0.0.1:").replace("step", "genesis = \"create\"\nstep");
+    std::fs::write(dir.path().join("a.toml"), first).unwrap();
+    assert_eq!(text_of_problems(&created), Vec::<String>::new());
+    let plain = format!("plaintext = true\n{created}");
+    assert_eq!(
+        text_of_problems(&plain),
+        ["plaintext: set im of the cluster has the other value: its nodes dial each other"]
+    );
+}
+
+#[test]
+fn a_set_without_tls_is_on_loopback_or_says_so_twice() {
+    let plain = format!("plaintext = true\n{GOOD}");
+    let problem = &parse(Path::new("im.toml"), &plain).unwrap_err()[0];
+    assert_eq!((problem.line(), problem.key()), (Some(1), Some("plaintext")));
+    assert!(problem.what().contains("others can reach h:"), "{problem}");
+    assert!(!parse(Path::new("im.toml"), &format!("plaintext_on_network = true\n{plain}")).unwrap().is_secure());
+    for host in ["127.0.0.1", "127.9.8.7", "[::1]", "localhost"] {
+        assert!(!parse(Path::new("im.toml"), &plain.replace("h:", &format!("{host}:"))).unwrap().is_secure(), "{host}");
+    }
+    assert!(parse(Path::new("im.toml"), GOOD).unwrap().is_secure());
+}

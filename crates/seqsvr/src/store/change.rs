@@ -14,8 +14,9 @@ use super::wait;
 use crate::exit::{Exit, Failure};
 use crate::node::confirmed;
 use crate::output::{Output, Table, grouped};
+use crate::security;
 use crate::set_file::SetFile;
-use crate::store_client::{Addrs, SetAddress, StoreClient, TimeoutArgs, load};
+use crate::store_client::{Addrs, SetAddress, StoreClient, TimeoutArgs, read_set};
 
 /// The smallest number of voters that survives the loss of one.
 const SAFE_VOTERS: usize = 3;
@@ -166,15 +167,17 @@ pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Resu
 }
 
 pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = load(&args.target.set)?;
+    let set = read_set(&args.target.set)?;
     let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
+    security::use_tls(set.is_secure())?;
     let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.timeout_s));
     add_and_remove(&mut client, new, &[], &args.options, args.timeout_s, output).await
 }
 
 pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = load(&args.target.set)?;
+    let set = read_set(&args.target.set)?;
     let new = described(&set, args.new)?;
+    security::use_tls(set.is_secure())?;
     let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.timeout_s));
     let list = client.list().await?;
     let votes = |id| list.members.iter().any(|member| member.id == id && member.voter);

@@ -67,7 +67,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             spec: set.spec,
             id,
             data: DataDir::Path(data),
-            listener: Listener::socket(listener, security::certified(credentials.as_ref())),
+            listener: Listener::socket(listener, security::certified(credentials.as_ref(), &name)),
             join: args.join,
             form: args.form,
             options,

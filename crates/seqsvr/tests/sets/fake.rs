@@ -132,6 +132,7 @@ impl Cluster {
         let addr = if of_b { &self.addrs[2] } else { &self.addrs[0] };
         let text = format!(
             "name = \"{name}\"\ncluster = \"shop\"\ngenesis = \"{genesis}\"\nuids = \"0..10_000_000\"\n\
+             plaintext = true\nplaintext_on_network = true\n\
              section_size = 100_000\nstep = 10_000\nstore = [{{ id = 1, name = \"s1\", addr = \"{addr}\", http = \"h:2\" }}]\n\
              alloc = [{{ name = \"a1\", addr = \"{name}:3\", http = \"{name}:4\" }}]\n"
         )
