@@ -252,7 +252,7 @@ mod tests {
         assert!(fault("seqsvr://im").contains("CLUSTER/ROLE/NAME"));
         assert!(fault("seqsvr://im/client").contains("CLUSTER/ROLE/NAME"));
         assert!(fault("seqsvr://im/client/a/b/c").contains("CLUSTER/ROLE/NAME"));
-        assert!(fault("seqsvr://im/root/a").contains(r#""root" is no role"#));
+        assert!(fault("seqsvr://im/admin/a").contains(r#""admin" is no role"#));
         assert!(fault("seqsvr://im/Client/a").contains(r#""Client" is no role"#));
         assert!(fault("seqsvr://im/store/s1").contains("write store/SET/NODE"));
         assert!(fault("seqsvr://im/client/im-a/c").contains("write client/NAME"));
