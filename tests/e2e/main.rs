@@ -24,6 +24,7 @@ mod redis_twin;
 mod replace;
 mod restore;
 mod restore_sets;
+mod roles;
 mod sets;
 mod sets_at_scale;
 mod sim;

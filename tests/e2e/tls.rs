@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::cluster::{Place, Server, eventually, seqsvr};
 
 /// The set of `three-node.toml`, with a certificate for each process.
-struct Cluster {
+pub(crate) struct Cluster {
     servers: Vec<Server>,
-    set: String,
-    place: Place,
+    pub(crate) set: String,
+    pub(crate) place: Place,
 }
 
 impl Cluster {
-    fn start() -> Cluster {
+    pub(crate) fn start() -> Cluster {
         let place = Place::new();
         let set = place.secure_set_file("three-node.toml").display().to_string();
         let mut servers = Vec::new();
@@ -32,20 +32,20 @@ impl Cluster {
         cluster
     }
 
-    fn url(&self, port: u16) -> String {
+    pub(crate) fn url(&self, port: u16) -> String {
         format!("https://{}:{port}", self.place.host)
     }
 
-    fn next(&self, holder: &str) -> Output {
+    pub(crate) fn next(&self, holder: &str) -> Output {
         self.place.seqsvr_as(holder, &["next", "42", "--addr", &self.url(7400), "--deadline-ms", "3000"])
     }
 
-    fn cert(&self, name: &str) -> PathBuf {
+    pub(crate) fn cert(&self, name: &str) -> PathBuf {
         self.place.path(&format!("certs/{name}"))
     }
 
     /// Sends a request with curl; with the certificate of a holder, or without one.
-    fn curl(&self, holder: Option<&str>, more: &[&str], port: u16, path: &str) -> Output {
+    pub(crate) fn curl(&self, holder: Option<&str>, more: &[&str], port: u16, path: &str) -> Output {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]).arg(self.cert("ca.crt"));
         if let Some(holder) = holder {
@@ -55,7 +55,18 @@ impl Cluster {
         curl.args(more).arg(format!("{}{path}", self.url(port))).output().expect("curl is installed")
     }
 
-    fn metric(&self, port: u16, name: &str) -> f64 {
+    /// Sends a command to the Redis port of a2.
+    pub(crate) fn redis(&self, holder: Option<&str>, command: &[&str]) -> Output {
+        let mut redis = Command::new("redis-cli");
+        redis.args(["-h", &self.place.host.to_string(), "-p", "7478", "--tls", "--cacert"]).arg(self.cert("ca.crt"));
+        if let Some(holder) = holder {
+            let pem = self.cert(&format!("{holder}.pem"));
+            redis.arg("--cert").arg(&pem).arg("--key").arg(&pem);
+        }
+        redis.args(command).output().expect("redis-cli is installed")
+    }
+
+    pub(crate) fn metric(&self, port: u16, name: &str) -> f64 {
         let output = self.curl(None, &[], port, "/metrics");
         let text = text(&output.stdout).to_owned();
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in {text}"));
@@ -63,7 +74,7 @@ impl Cluster {
     }
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
@@ -90,17 +101,10 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     let path = "/api/seq/next/42";
     let served = cluster.curl(Some("client.backend"), &["-X", "POST"], 7401, path);
     assert!(text(&served.stdout).trim().parse::<u64>().unwrap() > 1, "{served:?}");
-    let pem = cluster.cert("client.backend.pem");
-    let redis = |with: bool| {
-        let mut redis = Command::new("redis-cli");
-        redis.args(["-h", &place.host.to_string(), "-p", "7478", "--tls", "--cacert"]).arg(cluster.cert("ca.crt"));
-        if with {
-            redis.arg("--cert").arg(&pem).arg("--key").arg(&pem);
-        }
-        redis.args(["INCR", "seq:42"]).output().expect("redis-cli is installed")
-    };
-    assert!(text(&redis(true).stdout).trim().parse::<u64>().unwrap() > 2);
-    assert!(text(&redis(false).stdout).trim().parse::<u64>().is_err());
+    assert!(
+        text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().unwrap() > 2
+    );
+    assert!(text(&cluster.redis(None, &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_err());
 
     // Without a certificate: probes and metrics only. TLS 1.2 nowhere.
     let bare = cluster.curl(None, &["-X", "POST"], 7401, path);

@@ -116,6 +116,8 @@ catalogue! {
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
     /// Connections whose TLS handshake failed: no certificate, one that is not accepted here, or another protocol.
     HANDSHAKES_FAILED_TOTAL = "seqsvr_handshakes_failed_total", Counter, Count, ["node"];
+    /// Requests that the role in the sender's certificate does not allow.
+    REQUESTS_DENIED_TOTAL = "seqsvr_requests_denied_total", Counter, Count, ["node"];
     /// Wrong passwords from clients of the Redis port.
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
     /// When the certificate of a node expires, in seconds since 1970; absent without TLS.

@@ -73,7 +73,7 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
 
 /// Whether a request is gRPC as supported here: protobuf over HTTP/2. Other kinds (gRPC-Web, other codecs, HTTP/1.1)
 /// need another framing of the response: their clients could not read the allocated number.
-fn is_grpc(request: &Request<Body>) -> bool {
+pub(crate) fn is_grpc(request: &Request<Body>) -> bool {
     let suffix = request.headers().get(CONTENT_TYPE).and_then(|is| is.as_bytes().strip_prefix(b"application/grpc"));
     let Some(suffix) = suffix else { return false };
     let parameters = suffix.strip_prefix(b"+proto").unwrap_or(suffix);

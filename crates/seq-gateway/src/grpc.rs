@@ -8,21 +8,25 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::counter;
+use seq_api::metrics::REQUESTS_DENIED_TOTAL;
 use seq_api::service::SequenceService;
 use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
-use seq_kit::port::{Bounds, Port};
+use seq_kit::port::{Bounds, Guard, Port, Respond};
 use seq_kit::tasks::TaskGroup;
+use seq_proto::roles::Called;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};
 use seq_proto::v1::sequence_service_server;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, is_grpc};
 use crate::handlers::Handlers;
+use crate::http;
 
 /// Concurrent requests of one connection: enough for a busy client, which has several connections. With
 /// [`limits::MAX_CALL_BYTES`] and a response of about the same size, the memory that one peer can occupy stays under
@@ -78,6 +82,7 @@ pub fn serve<F: SequenceService>(
     let Node { admin, ready, beside, admission, allocate_on_get } = node;
     let port = Port {
         name: "grpc endpoint",
+        guard: guard(admission.node(), admin().set),
         admission,
         bounds: BOUNDS,
         ready,
@@ -89,6 +94,15 @@ pub fn serve<F: SequenceService>(
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services), listener.into(), group)
+}
+
+/// The guard of a node's port: gRPC and JSON clients get the refusal in their own form.
+fn guard(node: &str, set: String) -> Guard {
+    let respond: Respond = |request, status| {
+        if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }
+    };
+    let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
+    Guard::new(move |path, caller| Called::by_path(path).check(caller, &set), respond, denied)
 }
 
 struct Admin {

@@ -96,6 +96,11 @@ async fn drain(head: &Parts, body: &mut Body) {
     let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
+/// The response to a request that no handler sees.
+pub(crate) fn refused(status: &Status) -> Response<Body> {
+    connect::refused(status)
+}
+
 fn respond(code: StatusCode, content_type: &'static str, body: impl Into<bytes::Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::new(body.into())));
     *response.status_mut() = code;

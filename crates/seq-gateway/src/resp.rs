@@ -10,12 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Release};
 use std::time::Duration;
 
+use metrics::counter;
+use seq_api::metrics::REQUESTS_DENIED_TOTAL;
 use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
 use seq_kit::admission::Admission;
 use seq_kit::config::durations;
 use seq_kit::connection::{Connection, Listener, paced};
+use seq_kit::port::{Guard, Respond};
 use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::roles::Called;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
@@ -134,6 +138,8 @@ struct Node {
     /// Admission of connections.
     admission: Admission,
     auth_failures: auth::AuthFailures,
+    /// Denies connections with TLS.
+    guard: Guard,
     /// Id of the newest connection.
     last_id: AtomicU64,
     started: Instant,
@@ -144,8 +150,12 @@ impl RespNode {
     #[must_use]
     pub fn new(config: RespConfig, admission: Admission) -> RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node());
+        let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned());
+        let respond: Respond = |_, status| status.clone().into_http();
+        // Its only rows name no set.
+        let guard = Guard::new(|_, caller| Called::REDIS.check(caller, ""), respond, denied);
         let (last_id, started) = (AtomicU64::new(0), Instant::now());
-        RespNode(Arc::new(Node { config, admission, auth_failures, last_id, started }))
+        RespNode(Arc::new(Node { config, admission, auth_failures, guard, last_id, started }))
     }
 }
 
@@ -211,6 +221,13 @@ async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: C
     };
     if let Err(error) = stream.open().await {
         tracing::debug!(peer = ?stream.peer().addr(), %error, "connection not opened");
+        return;
+    }
+    if stream.is_secure()
+        && let Err(status) = endpoint.node.guard.check("", Some(stream.peer()))
+    {
+        let refused = format!("-NOPERM {}\r\n", status.message());
+        let _ = tokio::time::timeout(connection::LINGER, stream.write_all(refused.as_bytes())).await;
         return;
     }
     let (idle, every, tries) = KEEPALIVE;

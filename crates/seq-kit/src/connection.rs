@@ -104,6 +104,12 @@ impl Listener {
         Listener { source: Either::Left(socket), tls }
     }
 
+    /// Whether its connections have TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// The incoming connections, endless for a socket. Sockets have TCP_NODELAY: a response could otherwise wait 40 ms
     /// for the client's delayed acknowledgement.
     ///
@@ -224,6 +230,12 @@ impl Connection {
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    /// Whether it has TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        matches!(self.transport, Transport::Opening(..) | Transport::Secure(_))
     }
 
     /// The socket below; another transport has none.

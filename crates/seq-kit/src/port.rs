@@ -19,8 +19,12 @@ use crate::connection::{Listener, paced};
 use crate::http::Checks;
 use crate::tasks::{Kind, TaskGroup};
 
+mod guard;
 mod health;
 
+pub use guard::{Decide, Guard, Respond};
+
+use guard::Guarded;
 use health::Health;
 
 /// Interval of keepalive pings to an idle peer; half-open connections end after this plus [`KEEPALIVE_TIMEOUT`].
@@ -48,6 +52,8 @@ pub struct Port {
     pub http1: bool,
     /// The descriptors of all services, encoded.
     pub descriptors: &'static [u8],
+    /// Denies requests of connections with TLS.
+    pub guard: Guard,
     /// The full names of the services other than health and reflection.
     pub services: &'static [&'static str],
 }
@@ -106,7 +112,8 @@ impl Port {
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let Port { name, admission, bounds, http1, .. } = self;
+        let Port { name, admission, bounds, http1, guard, .. } = self;
+        let service = Guarded { service, guard: Some(guard).filter(|_| listener.is_secure()) };
         // A connection above the limit is closed at once: in the kernel's queue its client would wait in vain.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
             Ok(connection) => admission.watch(connection).map(Ok),

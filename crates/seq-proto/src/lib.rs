@@ -1,7 +1,7 @@
 //! The wire: types generated from `proto/`, and the validation that makes core types of them.
 //!
 //! No message from the wire is trusted before it passed [`convert`], [`control`], [`inter_set`] or [`owners`]. [`reason`] lists
-//! the reasons of refusals with their codes and retry hints; [`status`] encodes them.
+//! the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`roles`] has who may send what.
 
 pub mod control;
 pub mod convert;
@@ -10,6 +10,7 @@ pub mod inter_set;
 mod json;
 pub mod owners;
 pub mod reason;
+pub mod roles;
 pub mod status;
 
 pub use reason::Reason;

@@ -229,6 +229,12 @@ reasons! {
         /// The request comes from a page of another site, or is a prefetch: neither takes a number.
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
     }
+    "Roles" {
+        /// The role in the certificate does not allow the method here; docs/reference/roles.md has who may send what.
+        RoleDenied = "ROLE_DENIED", [PermissionDenied], Never, Unchanged;
+        /// The certificate is another node's than the one that the request acts for.
+        OtherHolder = "OTHER_HOLDER", [PermissionDenied], Never, Unchanged;
+    }
     "Handover" {
         /// The offer is no handover that can be.
         BadOffer = "BAD_OFFER", [InvalidArgument], Never, Unchanged;

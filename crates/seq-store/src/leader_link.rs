@@ -32,6 +32,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use crate::replicated_set::SetState;
+use crate::sender::state_sender;
 
 /// Metadata of a forwarded request: the Raft id of the member that forwards it.
 const FORWARDED_BY: &str = "seqsvr-forwarded-by";
@@ -143,7 +144,9 @@ impl Hop<'_> {
     where
         F: Future<Output = Result<Response<R>, Status>>,
     {
-        let mut forwarded = Request::new(request.into_inner());
+        let mut forwarded = Request::new(());
+        state_sender(&request, &mut forwarded);
+        let mut forwarded = forwarded.map(|()| request.into_inner());
         forwarded.set_timeout(self.timeout);
         let me = self.link.raft.id().to_string();
         forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));

@@ -31,6 +31,7 @@ mod encoding;
 pub mod fuzzing;
 mod leader_link;
 mod replicated_set;
+mod sender;
 mod server;
 mod set_admin;
 mod store;

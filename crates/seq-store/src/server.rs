@@ -3,12 +3,16 @@
 use std::io;
 use std::time::Duration;
 
+use metrics::counter;
+use seq_api::metrics::REQUESTS_DENIED_TOTAL;
+use seq_auth::Identity;
 use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
-use seq_kit::port::{Bounds, Port};
+use seq_kit::port::{Bounds, Guard, Port};
 use seq_kit::tasks::TaskGroup;
+use seq_proto::roles::Called;
 use seq_proto::v1::admin_service_server::{self, AdminServiceServer};
 use seq_proto::v1::backup_service_server::{self, BackupServiceServer};
 use seq_proto::v1::control_service_server::{self, ControlServiceServer};
@@ -88,7 +92,7 @@ impl Services {
 }
 
 /// Serves on the current runtime until the group shuts down.
-pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -> io::Result<()> {
+pub(crate) fn serve(services: Services, set: String, listener: Listener, tasks: &TaskGroup) -> io::Result<()> {
     let ready = services.readiness();
     let raft = RaftServiceServer::new(services.raft)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -108,6 +112,7 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
     let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let port = Port {
         name: "store server",
+        guard: guard(services.admission.node(), set),
         admission: services.admission,
         bounds: BOUNDS,
         ready,
@@ -134,4 +139,11 @@ pub(crate) fn serve(services: Services, listener: Listener, tasks: &TaskGroup) -
         .add_service(backup);
     let routes = port.complete(routes, tasks);
     port.serve(routes, listener, tasks)
+}
+
+/// The guard of a member's port.
+fn guard(node: &str, set: String) -> Guard {
+    let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
+    let decide = move |path: &str, caller: Option<&Identity>| Called::by_path(path).check(caller, &set);
+    Guard::new(decide, |_, status| status.clone().into_http(), denied)
 }

@@ -175,7 +175,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let services =
         Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?);
     // The other members may be starting too, and probe this one.
-    server::serve(services.clone(), listener, tasks).map_err(StartError::Listen)?;
+    server::serve(services.clone(), spec.name.clone(), listener, tasks).map_err(StartError::Listen)?;
 
     let raises = RaisesApplied::default();
     let check = |state: &_| read_state(state, |state| definition::check_set(state, &set)).map(drop);

@@ -27,7 +27,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
     Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
-    Layer { name: "seq-proto", uses: &["seq-core"], tests_use: &[] },
+    Layer { name: "seq-proto", uses: &["seq-auth", "seq-core"], tests_use: &[] },
     Layer { name: "seq-auth", uses: &[], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-auth"], tests_use: &[] },
     Layer { name: "seq-api", uses: &["seq-core", "seq-kit"], tests_use: &[] },
@@ -39,7 +39,11 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer { name: "seq-raft", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
-    Layer { name: "seq-store", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto", "seq-raft"], tests_use: &[] },
+    Layer {
+        name: "seq-store",
+        uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto", "seq-raft"],
+        tests_use: &[],
+    },
     Layer {
         name: "seq-alloc",
         uses: &["seq-api", "seq-channel", "seq-core", "seq-kit", "seq-proto"],

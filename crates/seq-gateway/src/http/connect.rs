@@ -246,7 +246,7 @@ fn decode_json<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
         .map_err(|error: String| status::malformed(error))
 }
 
-fn refused(status: &Status) -> Response<Body> {
+pub(super) fn refused(status: &Status) -> Response<Body> {
     let mut response = respond(http_status(status.code()), JSON, error(status).to_string());
     hint_retry(&mut response, status);
     response

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_auth::Identity;
 use seq_core::arbiter::Plan;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
@@ -16,6 +17,7 @@ use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
 use seq_proto::control;
 use seq_proto::reason::{Reason, key};
+use seq_proto::roles;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
@@ -31,6 +33,7 @@ use crate::between::migrations::Departures;
 use crate::between::quarantine::{self, Awaited};
 use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
+use crate::sender::sender;
 
 /// How long the response to a departure waits for the other set: it has the section a round trip and a commit later, and
 /// the owner there begins at once if it is notified then.
@@ -62,6 +65,7 @@ pub(crate) struct ControlServer(pub(crate) Gate<Control>);
 impl ControlService for ControlServer {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
         let this = self.0.get()?;
+        roles::check_acts_as(sender(&request)?.as_ref(), &request.get_ref().node)?;
         let request = request.into_inner();
         this.check_register(&request)?;
         this.check_alive(&request)?;
@@ -85,6 +89,7 @@ impl ControlService for ControlServer {
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         let this = self.0.get()?;
+        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
         let request = request.into_inner();
         let session = this.session(request.node_id, request.incarnation)?;
         let outcome = this.replicated.propose(control::renewal(session, &request)?).await?;
@@ -100,6 +105,7 @@ impl ControlService for ControlServer {
         request: Request<RaiseCeilingsRequest>,
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
         let this = self.0.get()?;
+        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
         let request = request.into_inner();
         let session = this.session(request.node_id, request.incarnation)?;
         let raises = control::raises(&request, &this.set.layout)?;
@@ -118,6 +124,7 @@ impl ControlService for ControlServer {
 
     async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
         let this = self.0.get()?;
+        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
         let request = request.into_inner();
         let session = this.session(request.node_id, request.incarnation)?;
         let transfer = control::transfer(session, &request, &this.set.layout)?;
@@ -131,6 +138,7 @@ impl ControlService for ControlServer {
 
     async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
         let this = self.0.get()?;
+        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
         let request = request.into_inner();
         let session = this.session(request.node_id, request.incarnation)?;
         let depart = control::depart(session, &request, &this.set.layout)?;
@@ -154,6 +162,12 @@ impl Control {
     ) -> Control {
         let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
         Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls: ControlCalls::default() }
+    }
+
+    /// Checks that the sender acts for itself. An id that the store does not know is refused by what reads it.
+    fn check_acts_as(&self, caller: Option<&Identity>, node: u32) -> Result<(), Status> {
+        let name = self.replicated.read(|state| state.node(NodeId(node)).map(|record| record.name.clone()));
+        name.map_or(Ok(()), |name| roles::check_acts_as(caller, &name))
     }
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.

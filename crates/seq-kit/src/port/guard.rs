@@ -1,0 +1,90 @@
+//! Denies requests of a port before a service sees them.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::Either;
+use metrics::Counter;
+use parking_lot::Mutex;
+use seq_auth::Identity;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::{Request, Response};
+
+use crate::connection::Peer;
+use crate::repeats::Repeats;
+
+/// Decides about a request by its path and its sender's identity.
+pub type Decide = dyn Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync;
+
+/// Makes the response to a denied request.
+pub type Respond = fn(&Request<Body>, &Status) -> Response<Body>;
+
+/// The guard of a port with TLS. Clones are the same.
+#[derive(Clone)]
+pub struct Guard(Arc<Inner>);
+
+struct Inner {
+    decide: Box<Decide>,
+    respond: Respond,
+    denied: Counter,
+    logged: Mutex<Repeats>,
+}
+
+impl Guard {
+    /// A guard that decides by `decide`, counts what it denies, and logs the first at once and then one a minute.
+    pub fn new(
+        decide: impl Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync + 'static,
+        respond: Respond,
+        denied: Counter,
+    ) -> Guard {
+        Guard(Arc::new(Inner { decide: Box::new(decide), respond, denied, logged: Mutex::default() }))
+    }
+
+    /// Checks what a peer sends, where it is no request with extensions.
+    ///
+    /// # Errors
+    /// The refusal, which is counted.
+    pub fn check(&self, path: &str, peer: Option<&Peer>) -> Result<(), Status> {
+        let decided = (self.0.decide)(path, peer.and_then(Peer::identity));
+        decided.inspect_err(|status| {
+            self.0.denied.increment(1);
+            if let Some(suppressed) = self.0.logged.lock().admit() {
+                tracing::warn!(peer = ?peer.and_then(Peer::addr), why = status.message(), suppressed, "request denied");
+            }
+        })
+    }
+}
+
+/// A service behind a guard, where the port has one.
+#[derive(Clone)]
+pub(super) struct Guarded<S> {
+    pub(super) service: S,
+    pub(super) guard: Option<Guard>,
+}
+
+impl<S> Service<Request<Body>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<S::Future, Ready<Result<Response<Body>, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(guard) = &self.guard {
+            let checked = guard.check(request.uri().path(), request.extensions().get::<Peer>());
+            if let Err(status) = checked {
+                return Either::Right(ready(Ok((guard.0.respond)(&request, &status))));
+            }
+        }
+        Either::Left(self.service.call(request))
+    }
+}

@@ -1,0 +1,176 @@
+//! Who may send what: one table of roles for every method, read by every port. What is not in it is denied.
+//!
+//! A role of a set's nodes counts for nodes of the own set, or of any set of the cluster. That a node acts for itself only is
+//! checked where its name or id is read. Ports without TLS know no roles and deny nothing.
+
+use std::fmt;
+
+use seq_auth::{Identity, Role};
+use tonic::Status;
+
+use crate::reason::Reason;
+
+/// Who a row allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// Holders of a role, whichever set they are of.
+    Any(Role),
+    /// Nodes of the set that the port is of.
+    OwnSet(Role),
+}
+
+use Allowed::{Any, OwnSet};
+use Role::{Alloc, Client, Metrics, Operator, Proxy, Store};
+
+/// What a port serves, and who may use it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Full name of a gRPC service; [`HTTP`] or [`REDIS`] for what is not gRPC.
+    pub service: &'static str,
+    /// Its methods.
+    pub methods: &'static [&'static str],
+    /// Who may call them.
+    pub allowed: &'static [Allowed],
+}
+
+/// The paths of a gRPC port that are of no service: JSON and text, and their description.
+pub const HTTP: &str = "HTTP";
+
+/// The Redis port.
+pub const REDIS: &str = "Redis";
+
+const EVERYONE: &[Allowed] = &[Any(Store), Any(Alloc), Any(Proxy), Any(Operator), Any(Client), Any(Metrics)];
+
+/// Nodes forward the calls of their callers, also to other sets.
+const CALLERS: &[Allowed] = &[Any(Alloc), Any(Proxy), Any(Operator), Any(Client)];
+
+/// Followers forward to the leader; they have checked the node that sent the request.
+const OWN_NODES: &[Allowed] = &[OwnSet(Alloc), OwnSet(Store)];
+
+const OPERATORS: &[Allowed] = &[Any(Operator)];
+
+/// As of operators, forwarded by a follower.
+const OPERATORS_OR_FOLLOWERS: &[Allowed] = &[Any(Operator), OwnSet(Store)];
+
+/// The table.
+pub const TABLE: &[Row] = &[
+    Row {
+        service: "seqsvr.v1.SequenceService",
+        methods: &["Next", "NextMany", "NextStream", "Current", "CurrentMany", "Advance", "GetRoutes"],
+        allowed: CALLERS,
+    },
+    Row { service: HTTP, methods: &["*"], allowed: CALLERS },
+    Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client)] },
+    Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[OwnSet(Alloc)] },
+    Row {
+        service: "seqsvr.v1.ControlService",
+        methods: &["Register", "Renew", "RaiseCeilings", "Transfer", "Depart"],
+        allowed: OWN_NODES,
+    },
+    Row {
+        service: "seqsvr.v1.RaftService",
+        methods: &["Probe", "AppendEntries", "AppendStream", "Vote", "PreVote", "TransferLeader", "InstallSnapshot"],
+        allowed: &[OwnSet(Store)],
+    },
+    Row {
+        service: "seqsvr.v1.InterSetService",
+        methods: &["Arm", "Arrive", "StartReturn", "CompleteArrival", "Fence", "Exchange"],
+        allowed: &[Any(Store)],
+    },
+    Row { service: "seqsvr.v1.AdminService", methods: &["Status"], allowed: EVERYONE },
+    Row {
+        service: "seqsvr.v1.StoreAdminService",
+        methods: &["ListMembers", "AddLearners", "ChangeVoters", "TransferLeader"],
+        allowed: OPERATORS,
+    },
+    Row { service: "seqsvr.v1.NodeAdminService", methods: &["ListNodes", "DrainNode", "SetTerms"], allowed: OPERATORS },
+    Row {
+        service: "seqsvr.v1.SetAdminService",
+        methods: &[
+            "CreateSet",
+            "ListSets",
+            "CloseSet",
+            "PlanMigration",
+            "StartMigration",
+            "SetPace",
+            "RollbackMigration",
+            "CompleteMigration",
+            "ListMigrations",
+            "ListSections",
+        ],
+        allowed: OPERATORS_OR_FOLLOWERS,
+    },
+    Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
+    Row { service: "grpc.health.v1.Health", methods: &["Check", "Watch", "List"], allowed: EVERYONE },
+    Row { service: "grpc.reflection.v1.ServerReflection", methods: &["ServerReflectionInfo"], allowed: EVERYONE },
+    Row { service: "grpc.reflection.v1alpha.ServerReflection", methods: &["ServerReflectionInfo"], allowed: EVERYONE },
+];
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called<'a> {
+    service: &'a str,
+    method: &'a str,
+}
+
+impl<'a> Called<'a> {
+    /// The Redis port.
+    pub const REDIS: Called<'static> = Called { service: REDIS, method: "*" };
+
+    /// The path of a request: `/SERVICE/METHOD` of the table's services, or any other of HTTP.
+    #[must_use]
+    pub fn by_path(path: &'a str) -> Called<'a> {
+        let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+        let known =
+            parts.filter(|(service, _)| service.contains('.') || TABLE.iter().any(|row| row.service == *service));
+        match known {
+            Some((service, method)) => Called { service, method },
+            None => Called { service: HTTP, method: "*" },
+        }
+    }
+
+    /// Who may call it; `None` where the table has no such method.
+    fn allowed(self) -> Option<&'static [Allowed]> {
+        let row = TABLE.iter().find(|row| row.service == self.service && row.methods.contains(&self.method));
+        row.map(|row| row.allowed)
+    }
+
+    /// Checks a caller at a port of `set`; a proxy's ports are of none.
+    ///
+    /// # Errors
+    /// `ROLE_DENIED`.
+    pub fn check(self, caller: Option<&Identity>, set: &str) -> Result<(), Status> {
+        let Some(caller) = caller else {
+            return Err(Reason::RoleDenied.status(format!("{self} needs a certificate of the cluster")));
+        };
+        let allows = |allowed: &Allowed| match *allowed {
+            Any(role) => caller.role() == role,
+            OwnSet(role) => caller.role() == role && caller.set() == Some(set),
+        };
+        if self.allowed().is_some_and(|allowed| allowed.iter().any(allows)) {
+            return Ok(());
+        }
+        Err(Reason::RoleDenied.status(format!("{caller} may not call {self} here")))
+    }
+}
+
+impl fmt::Display for Called<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.method == "*" { f.write_str(self.service) } else { write!(f, "{}/{}", self.service, self.method) }
+    }
+}
+
+/// Checks that a node acts for itself: the certificate of an AllocSvr has the name that its request is for. Others are
+/// forwarding, which the table allows them or not.
+///
+/// # Errors
+/// `OTHER_HOLDER`.
+pub fn check_acts_as(caller: Option<&Identity>, node: &str) -> Result<(), Status> {
+    match caller.filter(|caller| caller.role() == Alloc && caller.name() != node) {
+        Some(caller) => Err(Reason::OtherHolder.status(format!("{caller} does not act for node {node:?}"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use expect_test::expect_file;
+use prost::Message;
+use prost_types::FileDescriptorSet;
+
+use super::*;
+use crate::DESCRIPTORS;
+
+const HEAD: &str = "\
+# Roles
+
+Who may send what, over ports with TLS. A test generates this page from `crates/seq-proto/src/roles.rs`: \
+`UPDATE_EXPECT=1 cargo test -p seq-proto roles`. `set` means nodes of the own set only, `yes` those of any set of the \
+cluster. What is not in the table is denied with `ROLE_DENIED`. An AllocSvr acts for itself only: a request for another \
+node is refused with `OTHER_HOLDER`.
+
+";
+
+fn holder(role: Role, set: &str) -> Identity {
+    let made =
+        if role.is_of_set() { Identity::of_node("c", role, set, "n") } else { Identity::of_cluster("c", role, "n") };
+    made.unwrap()
+}
+
+/// Every method, as `(service, method)`.
+fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TABLE.iter().flat_map(|row| row.methods.iter().map(|method| (row.service, *method)))
+}
+
+fn is_allowed(service: &str, method: &str, caller: &Identity) -> bool {
+    let path = format!("/{service}/{method}");
+    let called = match service {
+        HTTP => Called::by_path("/api/seq/next/1"),
+        REDIS => Called::REDIS,
+        _ => Called::by_path(&path),
+    };
+    called.check(Some(caller), "own").is_ok()
+}
+
+#[test]
+fn the_reference_lists_every_cell() {
+    let mut text = HEAD.to_owned();
+    let names: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
+    writeln!(text, "| method | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len())).unwrap();
+    let mut cells = 0;
+    for (service, method) in methods() {
+        let cell = |role: &Role| match [holder(*role, "own"), holder(*role, "other")]
+            .map(|caller| is_allowed(service, method, &caller))
+        {
+            [true, true] => "yes",
+            [true, false] => "set",
+            [false, false] => "-",
+            [false, true] => unreachable!("no row allows the nodes of other sets alone"),
+        };
+        let row: Vec<&str> = Role::ALL.iter().map(cell).collect();
+        cells += row.len();
+        writeln!(text, "| `{service}/{method}` | {} |", row.join(" | ")).unwrap();
+    }
+    writeln!(text, "\n{cells} cells.").unwrap();
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/roles.md")].assert_eq(&text);
+}
+
+#[test]
+fn every_method_of_the_protocol_has_one_row() {
+    let descriptors = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
+    let mut declared = BTreeSet::new();
+    for file in &descriptors.file {
+        for service in &file.service {
+            for method in &service.method {
+                declared.insert((format!("{}.{}", file.package(), service.name()), method.name().to_owned()));
+            }
+        }
+    }
+    let own = |service: &str| service.starts_with("seqsvr.");
+    let rows: Vec<_> =
+        methods().filter(|(service, _)| own(service)).map(|(s, m)| (s.to_owned(), m.to_owned())).collect();
+    assert_eq!(rows.iter().cloned().collect::<BTreeSet<_>>(), declared);
+    assert_eq!(rows.len(), declared.len(), "none has two");
+}
+
+#[test]
+fn what_is_not_in_the_table_is_denied() {
+    for path in [
+        "/seqsvr.v1.ControlService/Registers",
+        "/seqsvr.v1.ControlService/",
+        "/seqsvr.v2.SequenceService/Next",
+        "/a.b/c",
+    ] {
+        for role in Role::ALL {
+            let denied = Called::by_path(path).check(Some(&holder(role, "own")), "own").unwrap_err();
+            assert_eq!(crate::status::reason(&denied).as_deref(), Some("ROLE_DENIED"), "{path} {role}");
+        }
+    }
+    for path in ["/seqsvr.v1.AdminService/Status", "/", "/api/seq/next/1"] {
+        assert!(Called::by_path(path).check(None, "own").is_err(), "{path}: without a certificate");
+    }
+}
+
+#[test]
+fn a_node_acts_for_itself() {
+    let caller = holder(Role::Alloc, "own");
+    assert!(check_acts_as(Some(&caller), "n").is_ok());
+    let denied = check_acts_as(Some(&caller), "m").unwrap_err();
+    assert_eq!(crate::status::reason(&denied).as_deref(), Some("OTHER_HOLDER"));
+    assert!(check_acts_as(Some(&holder(Role::Store, "own")), "m").is_ok(), "it forwards");
+    assert!(check_acts_as(None, "m").is_ok(), "no TLS");
+}

@@ -1,0 +1,35 @@
+//! The identity that a request acts with: its sender's, and where a follower forwarded it, that of the first sender.
+
+use seq_auth::{Identity, Role};
+use seq_kit::connection::Peer;
+use tonic::{Request, Status};
+
+/// Metadata of a forwarded request: the identity of its first sender. Only a store's is believed.
+const SENDER: &str = "seqsvr-sender";
+
+/// The identity that a request acts with; `None` without TLS.
+///
+/// # Errors
+/// A store forwarded it with a text that is no identity.
+pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status> {
+    let Some(peer) = peer(request) else { return Ok(None) };
+    match request.metadata().get(SENDER).filter(|_| peer.role() == Role::Store) {
+        None => Ok(Some(peer.clone())),
+        Some(sender) => {
+            let sender = sender.to_str().ok().and_then(|sender| sender.parse().ok());
+            sender.map(Some).ok_or_else(|| Status::invalid_argument(format!("{SENDER} is no identity")))
+        }
+    }
+}
+
+/// States in a forwarded request the identity of its sender.
+pub(crate) fn state_sender<T, U>(of: &Request<T>, forwarded: &mut Request<U>) {
+    if let Some(identity) = peer(of) {
+        let text = identity.to_string().parse().expect("an identity is ASCII");
+        forwarded.metadata_mut().insert(SENDER, text);
+    }
+}
+
+fn peer<T>(request: &Request<T>) -> Option<&Identity> {
+    request.extensions().get::<Peer>().and_then(Peer::identity)
+}
