@@ -22,7 +22,20 @@ const SECTIONS: u64 = 10;
 fn start(place: &Place) -> Server {
     let [grpc, redis, http] = PORTS.map(|port| format!("{}:{port}", place.host));
     let seeds = format!("{}:7100", place.host);
-    let args = ["proxy", "--seeds", &seeds, "--listen", &grpc, "--redis", &redis, "--http", &http, "--cores", "2"];
+    let args = [
+        "proxy",
+        "--plaintext",
+        "--seeds",
+        &seeds,
+        "--listen",
+        &grpc,
+        "--redis",
+        &redis,
+        "--http",
+        &http,
+        "--cores",
+        "2",
+    ];
     place.server("proxy", &args)
 }
 

@@ -1,4 +1,4 @@
-//! Who may send what, at real ports: every cell of docs/reference/roles.md, and the requests by which a stranger once took
+//! The rights of roles, at real ports: every cell of docs/reference/roles.md, and the requests by which a stranger once took
 //! over a set.
 
 use std::fs;
@@ -152,17 +152,22 @@ fn every_cell_of_the_table_holds_at_the_ports() {
     assert_eq!(redis("client.backend"), "PONG\n");
 }
 
-/// Sends the requests that once took a set over, at a store or an AllocSvr; returns the reason of each refusal.
-async fn takeover(store: Channel, alloc: Channel) -> Vec<(&'static str, Result<(), Status>)> {
+/// Sends the requests that once took a set over, as node a1, to a store and an AllocSvr; returns the reason of each refusal.
+async fn takeover(
+    node_id: u32,
+    incarnation: u64,
+    store: Channel,
+    alloc: Channel,
+) -> Vec<(&'static str, Result<(), Status>)> {
     let mut control = ControlServiceClient::new(store.clone());
-    let (a1, node_id, incarnation) = ("a1".to_owned(), 1, 1);
+    let a1 = "a1".to_owned();
     let register = RegisterRequest {
         set: "im-a".into(),
         node: a1.clone(),
         addr: "127.0.0.1:9".into(),
         token: 7,
         lease_ms: 2_000,
-        follows: 1,
+        follows: incarnation,
         replace: true,
         ..RegisterRequest::default()
     };
@@ -214,6 +219,10 @@ fn a_holder_does_not_act_for_another_node() {
         list["nodes"].as_array().unwrap().iter().map(|node| node["incarnation"].clone()).collect::<Vec<_>>()
     };
     let before = list();
+    let nodes = cluster.place.seqsvr_json(&["node", "list", "--set", &cluster.set]);
+    let a1 = nodes["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "a1").unwrap().clone();
+    let node_id = u32::try_from(a1["id"].as_u64().unwrap()).unwrap();
+    let incarnation = a1["incarnation"].as_u64().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let reasons = |holder: &str| {
         let credentials = Credentials::load(Files::in_dir(&cluster.place.path("certs"), holder)).unwrap();
@@ -224,7 +233,7 @@ fn a_holder_does_not_act_for_another_node() {
             // The leader, and members that forward to it.
             for port in [7301, 7302, 7303] {
                 let (store, alloc) = (pool.get(&format!("{host}:{port}")), pool.get(&format!("{host}:7400")));
-                for (method, outcome) in takeover(store.unwrap(), alloc.unwrap()).await {
+                for (method, outcome) in takeover(node_id, incarnation, store.unwrap(), alloc.unwrap()).await {
                     let refused = outcome.expect_err(method);
                     all.push((method, reason(&refused).unwrap_or_else(|| refused.to_string())));
                 }

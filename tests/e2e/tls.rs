@@ -117,6 +117,15 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     assert_eq!(text(&cluster.curl(None, &[], 7480, "/livez").stdout), "alive\n");
     assert!(cluster.metric(7311, "seqsvr_certificate_expiry_seconds{node=\"s1\"}") > 1e9);
 
+    // By way of a proxy, which has a certificate of its own.
+    let issued = place.seqsvr(&["cert", "issue", "proxy/p1", "--host", &place.host.to_string()]);
+    assert!(issued.status.success(), "{}", text(&issued.stderr));
+    let [listen, http] = [7600, 7680].map(|port| format!("{}:{port}", place.host));
+    let args = ["proxy", "--set", &cluster.set, "--name", "p1", "--listen", &listen, "--http", &http, "--cores", "1"];
+    let _proxy = place.server("p1", &args);
+    let through = ["next", "42", "--addr", &cluster.url(7600), "--deadline-ms", "3000"];
+    eventually("the proxy serves", || place.seqsvr_as("client/backend", &through).status.success().then_some(()));
+
     // Without TLS: each command names what is missing.
     let plain = format!("http://{}:7400", place.host);
     let printed = failed(&place.seqsvr(&["next", "42", "--addr", &plain]), 2);

@@ -260,7 +260,7 @@ fn serving(
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(own, key)?;
     config.alpn_protocols = SERVER_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // Sessions are resumed from what the client keeps, so their number is no matter of this process' memory. A reload makes
-    // new keys for it: who was accepted before is checked again.
+    // new keys for it: a holder that was accepted before is checked again.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(Arc::new(config))
 }

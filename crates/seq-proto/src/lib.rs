@@ -1,7 +1,7 @@
 //! The wire: types generated from `proto/`, and the validation that makes core types of them.
 //!
 //! No message from the wire is trusted before it passed [`convert`], [`control`], [`inter_set`] or [`owners`]. [`reason`] lists
-//! the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`roles`] has who may send what.
+//! the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`roles`] has the rights of roles.
 
 pub mod control;
 pub mod convert;

@@ -230,7 +230,7 @@ reasons! {
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
     }
     "Roles" {
-        /// The role in the certificate does not allow the method here; docs/reference/roles.md has who may send what.
+        /// The role in the certificate does not allow the method here; see docs/reference/roles.md.
         RoleDenied = "ROLE_DENIED", [PermissionDenied], Never, Unchanged;
         /// The certificate is another node's than the one that the request acts for.
         OtherHolder = "OTHER_HOLDER", [PermissionDenied], Never, Unchanged;

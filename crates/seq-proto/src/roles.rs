@@ -1,4 +1,4 @@
-//! Who may send what: one table of roles for every method, read by every port. What is not in it is denied.
+//! The rights of roles: one table for every method, read by every port. What is not in it is denied.
 //!
 //! A role of a set's nodes counts for nodes of the own set, or of any set of the cluster. That a node acts for itself only is
 //! checked where its name or id is read. Ports without TLS know no roles and deny nothing.
@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::reason::Reason;
 
-/// Who a row allows.
+/// A role that a row allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// Holders of a role, whichever set they are of.
@@ -22,14 +22,14 @@ pub enum Allowed {
 use Allowed::{Any, OwnSet};
 use Role::{Alloc, Client, Metrics, Operator, Proxy, Store};
 
-/// What a port serves, and who may use it.
+/// What a port serves, and the roles that may use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// Full name of a gRPC service; [`HTTP`] or [`REDIS`] for what is not gRPC.
     pub service: &'static str,
     /// Its methods.
     pub methods: &'static [&'static str],
-    /// Who may call them.
+    /// The roles that may call them.
     pub allowed: &'static [Allowed],
 }
 
@@ -129,7 +129,7 @@ impl<'a> Called<'a> {
         }
     }
 
-    /// Who may call it; `None` where the table has no such method.
+    /// The roles that may call it; `None` where the table has no such method.
     fn allowed(self) -> Option<&'static [Allowed]> {
         let row = TABLE.iter().find(|row| row.service == self.service && row.methods.contains(&self.method));
         row.map(|row| row.allowed)

@@ -68,6 +68,9 @@ pub(crate) struct ProxyArgs {
     /// Neither the seeds nor the own ports have TLS; a set file states it itself.
     #[arg(long, conflicts_with = "set")]
     plaintext: bool,
+    /// Allows --plaintext for addresses that are not on loopback.
+    #[arg(long, requires = "plaintext")]
+    plaintext_on_network: bool,
     /// Name of the process, in its log, its metrics and its certificate.
     #[arg(long, value_name = "NAME", default_value = "proxy")]
     name: String,
@@ -89,6 +92,12 @@ impl ProxyArgs {
             }
             None => (self.seeds.clone(), !self.plaintext),
         };
+        let own = [&self.listen, &self.http].into_iter().chain(&self.redis);
+        let reachable = own.chain(&seeds).find(|addr| !set_file::is_loopback(addr));
+        if let Some(addr) = reachable.filter(|_| self.plaintext && !self.plaintext_on_network) {
+            let what = format!("--plaintext: others can reach {addr}, and read and change what is sent");
+            return Err(Failure::new(Exit::Usage, what).hint("leave it out, or add --plaintext-on-network").into());
+        }
         let credentials = secure.then(|| security::of_proxy(&self.name)).transpose()?;
         Ok((seeds, credentials))
     }

@@ -310,7 +310,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
 }
 
 /// Whether only this machine reaches an address.
-fn is_loopback(addr: &str) -> bool {
+pub(crate) fn is_loopback(addr: &str) -> bool {
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host).trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

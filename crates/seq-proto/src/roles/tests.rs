@@ -11,7 +11,7 @@ use crate::DESCRIPTORS;
 const HEAD: &str = "\
 # Roles
 
-Who may send what, over ports with TLS. A test generates this page from `crates/seq-proto/src/roles.rs`: \
+Which role may call which method, at ports with TLS. A test generates this page from `crates/seq-proto/src/roles.rs`: \
 `UPDATE_EXPECT=1 cargo test -p seq-proto roles`. `set` means nodes of the own set only, `yes` those of any set of the \
 cluster. What is not in the table is denied with `ROLE_DENIED`. An AllocSvr acts for itself only: a request for another \
 node is refused with `OTHER_HOLDER`.
