@@ -212,6 +212,14 @@ pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
     Ok(list.iter_revoked_certificates().map(|revoked| hexadecimal(revoked.raw_serial())).collect())
 }
 
+/// When the first authority of a bundle in PEM expires, and with it all that it signed.
+///
+/// # Errors
+/// The text has no certificate.
+pub fn not_after(bundle: &str) -> Result<SystemTime, AuthorityError> {
+    Ok(time(parse(&chain(bundle)?[0])?.validity().not_after))
+}
+
 /// As [`revoked`], for a list that one of `authorities` must have signed.
 pub(crate) fn revoked_by(pem: &str, authorities: &[CertificateDer<'_>]) -> Result<Vec<String>, AuthorityError> {
     let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;

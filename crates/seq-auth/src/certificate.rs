@@ -26,7 +26,7 @@ pub struct Certificate {
     /// Valid up to here.
     pub not_after: SystemTime,
     /// SHA-256 of the certificate, in hexadecimal.
-    pub fingerprint: String,
+    pub sha256: String,
 }
 
 impl Certificate {
@@ -55,7 +55,7 @@ impl Certificate {
             serial: hexadecimal(parsed.raw_serial()),
             not_before: time(validity.not_before),
             not_after: time(validity.not_after),
-            fingerprint: hexadecimal(&Sha256::digest(der)),
+            sha256: hexadecimal(&Sha256::digest(der)),
         })
     }
 

@@ -13,11 +13,11 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, note};
 use crate::{security, utc};
 
-mod directory;
+mod cert_dir;
 mod issue;
 mod show;
 
-use directory::Directory;
+use cert_dir::CertDir;
 use issue::IssueArgs;
 use show::ShowArgs;
 
@@ -98,25 +98,25 @@ fn days(days: u32) -> Duration {
 }
 
 fn ca(args: &CaArgs, output: &Output) -> anyhow::Result<Exit> {
-    let directory = Directory::create(security::dir(), &args.cluster, days(args.days))?;
-    print(output, &[(directory.bundle_path(), directory.authority()?.not_after())])
+    let dir = CertDir::create(security::dir(), &args.cluster, days(args.days))?;
+    print(output, &[(dir.bundle_path(), dir.authority()?.not_after())])
 }
 
 fn rotate(args: &RotateArgs, output: &Output) -> anyhow::Result<Exit> {
-    let directory = Directory::open(security::dir())?;
+    let dir = CertDir::open(security::dir())?;
     if args.ca {
-        let next = directory.succeed(days(args.days.unwrap_or(3_650)))?;
+        let next = dir.succeed(days(args.days.unwrap_or(3_650)))?;
         note("copy ca.crt to every machine, then run `seqsvr cert rotate`");
-        return print(output, &[(directory.bundle_path(), next.not_after())]);
+        return print(output, &[(dir.bundle_path(), next.not_after())]);
     }
     let now = utc::now();
-    let authority = directory.authority()?;
+    let authority = dir.authority()?;
     let mut renewed = Vec::new();
-    for (path, certificate) in directory.certificates()? {
+    for (path, certificate) in dir.certificates()? {
         if args.within.is_none_or(|within| certificate.left(now) <= days(within)) {
             let (identity, hosts) = (certificate.identity, certificate.hosts);
             let request = seq_auth::authority::Request { identity, hosts, validity: days(args.days.unwrap_or(90)) };
-            renewed.push((directory.issue(&authority, &request)?, now + request.validity));
+            renewed.push((dir.issue(&authority, &request)?, now + request.validity));
             debug_assert_eq!(renewed.last().map(|(written, _)| written), Some(&path), "in its place");
         }
     }
@@ -127,8 +127,8 @@ fn rotate(args: &RotateArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 fn revoke(args: &RevokeArgs, output: &Output) -> anyhow::Result<Exit> {
-    let directory = Directory::open(security::dir())?;
-    let all = directory.certificates()?;
+    let dir = CertDir::open(security::dir())?;
+    let all = dir.certificates()?;
     let is_serial = |text: &str| text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut serials = Vec::new();
     for wanted in &args.certificates {
@@ -142,7 +142,7 @@ fn revoke(args: &RevokeArgs, output: &Output) -> anyhow::Result<Exit> {
             }
         });
     }
-    let path = directory.revoke(&serials)?;
+    let path = dir.revoke(&serials)?;
     if output.is_json() {
         output.json(&serde_json::json!({ "file": path.display().to_string(), "revoked": serials }))?;
     } else {

@@ -1,7 +1,7 @@
 //! TLS of this process: a server's own certificate, or the one that a command shows to servers.
 //!
 //! Which of a cluster's connections are secured is stated once: by its set file, or by the scheme of the address that a
-//! command is given. A command speaks to one cluster, so what its first address says is kept for the process.
+//! command is given. A command speaks to one cluster, so what its first address states is kept for the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -62,7 +62,7 @@ pub(crate) fn dir() -> &'static Path {
 /// Reads the credentials that a command shows, where the cluster needs them.
 ///
 /// # Errors
-/// They are missing or damaged, or an earlier address of this command said otherwise.
+/// They are missing or damaged, or an earlier address of this command had the other scheme.
 pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
     let shown = match SHOWN.get() {
         Some(shown) => shown.as_ref(),

@@ -27,7 +27,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The addresses; connections made from here on are secured as these say.
+    /// The addresses; connections made from here on have TLS where these have https://.
     pub(crate) fn addrs(&self) -> anyhow::Result<&[String]> {
         use_scheme_of(&self.addrs)?;
         Ok(&self.addrs)
@@ -45,7 +45,7 @@ impl Target {
     }
 }
 
-/// Secures this command's connections as the schemes of its addresses say; an address without one has no TLS.
+/// Secures this command's connections by the schemes of its addresses; an address without one has no TLS.
 pub(crate) fn use_scheme_of(addrs: &[String]) -> Result<(), Failure> {
     addrs.iter().try_for_each(|addr| security::use_tls(addr.starts_with("https://")))
 }

@@ -7,7 +7,7 @@ use seq_auth::authority::Request;
 use seq_auth::{Identity, Role};
 use seq_core::set_spec::SetSpec;
 
-use super::{Directory, days, print};
+use super::{CertDir, days, print};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 use crate::{security, set_file, utc};
@@ -45,11 +45,11 @@ pub(super) fn run(args: &IssueArgs, output: &Output) -> anyhow::Result<Exit> {
     let sets = sets(&args.sets)?;
     let dir = security::dir();
     let directory = match sets.first() {
-        Some((cluster, _)) if !Directory::is_one(dir) => {
+        Some((cluster, _)) if !CertDir::is_one(dir) => {
             note(format_args!("made a certificate authority for cluster {cluster} in {}", dir.display()));
-            Directory::create(dir, cluster, days(AUTHORITY_DAYS))?
+            CertDir::create(dir, cluster, days(AUTHORITY_DAYS))?
         }
-        _ => Directory::open(dir)?,
+        _ => CertDir::open(dir)?,
     };
     let authority = directory.authority()?;
     let mut requests = Vec::new();

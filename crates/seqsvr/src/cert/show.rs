@@ -7,7 +7,7 @@ use seq_auth::certificate::Certificate;
 use serde::Serialize;
 
 use super::DAY;
-use super::directory::{REVOCATIONS, certificate, pem_files, revocations};
+use super::cert_dir::{REVOCATIONS, authority_not_after, certificate, pem_files, revocations};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table};
 use crate::{security, utc};
@@ -39,6 +39,14 @@ struct View {
     sha256: String,
 }
 
+/// The certificates, and their authority.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authority_not_after: Option<String>,
+    items: Vec<View>,
+}
+
 pub(super) fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let dir = security::dir();
     let mut files = args.files.clone();
@@ -53,13 +61,15 @@ pub(super) fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let views =
         files.iter().map(|file| Ok(view(file, certificate(file)?, &revoked))).collect::<anyhow::Result<Vec<_>>>()?;
     let exit = if views.iter().all(|view| view.state == "valid") { Exit::Ok } else { Exit::Unhealthy };
+    let authority = authority_not_after(dir)?;
     if output.is_json() {
-        output.json_items(&views)?;
+        let authority_not_after = authority.map(utc::text);
+        output.json(&Shown { authority_not_after, items: views })?;
         return Ok(exit);
     }
-    let mut heading = vec!["HOLDER", "STATE", "DAYS LEFT", "HOSTS", "FILE"];
+    let mut heading = vec!["holder", "state", "days left", "hosts", "file"];
     if output.is_wide() {
-        heading.extend(["SERIAL", "SHA-256"]);
+        heading.extend(["serial", "sha-256"]);
     }
     let mut table = Table::new(&heading).right(&[2]);
     for view in views {
@@ -69,6 +79,9 @@ pub(super) fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
         table.row(cells.into_iter().chain(wide));
     }
     output.table(&table)?;
+    if let Some(at) = authority {
+        output.line(format_args!("\nauthority valid until {}", utc::text(at)))?;
+    }
     Ok(exit)
 }
 
@@ -90,6 +103,6 @@ fn view(file: &Path, certificate: Certificate, revoked: &[String]) -> View {
         not_before: utc::text(certificate.not_before),
         not_after: utc::text(certificate.not_after),
         state,
-        sha256: certificate.fingerprint,
+        sha256: certificate.sha256,
     }
 }

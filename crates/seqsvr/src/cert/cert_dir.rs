@@ -7,10 +7,10 @@ use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use seq_auth::Identity;
-use seq_auth::authority::{Authority, Request, revoked};
+use seq_auth::authority::{Authority, Request, not_after, revoked};
 use seq_auth::certificate::Certificate;
 use zeroize::Zeroizing;
 
@@ -27,12 +27,12 @@ const KEY: &str = "ca.key";
 pub(super) const REVOCATIONS: &str = "crl.pem";
 
 /// A directory with an authority.
-pub(super) struct Directory(PathBuf);
+pub(super) struct CertDir(PathBuf);
 
-impl Directory {
+impl CertDir {
     /// Makes the directory where there is none, and an authority in it.
-    pub(super) fn create(path: &Path, cluster: &str, validity: Duration) -> anyhow::Result<Directory> {
-        let directory = Directory(path.to_owned());
+    pub(super) fn create(path: &Path, cluster: &str, validity: Duration) -> anyhow::Result<CertDir> {
+        let dir = CertDir(path.to_owned());
         let authority = Authority::create(cluster, validity, utc::now()).map_err(usage)?;
         std::fs::create_dir_all(path).map_err(|error| unwritable(path, &error))?;
         let key = path.join(KEY);
@@ -43,18 +43,18 @@ impl Directory {
             }
             _ => unwritable(&key, &error),
         })?;
-        directory.publish(&authority)?;
-        Ok(directory)
+        dir.publish(&authority)?;
+        Ok(dir)
     }
 
     /// The directory, which has an authority.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Directory> {
-        if !Directory::is_one(path) {
+    pub(super) fn open(path: &Path) -> anyhow::Result<CertDir> {
+        if !CertDir::is_one(path) {
             let what = format!("{} has no certificate authority", path.display());
             let hint = "`seqsvr cert ca --cluster NAME` makes one; --certs names another directory";
             return Err(Failure::new(Exit::Usage, what).hint(hint).into());
         }
-        Ok(Directory(path.to_owned()))
+        Ok(CertDir(path.to_owned()))
     }
 
     /// Whether a directory has an authority.
@@ -144,6 +144,16 @@ pub(super) fn pem_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
 pub(super) fn certificate(file: &Path) -> anyhow::Result<Certificate> {
     let read = Certificate::from_pem(&Zeroizing::new(read(file)?));
     Ok(read.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", file.display())))?)
+}
+
+/// When the authority of a directory expires; `None` where the directory has no bundle.
+pub(super) fn authority_not_after(dir: &Path) -> anyhow::Result<Option<SystemTime>> {
+    let path = dir.join(BUNDLE);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let at = not_after(&read(&path)?);
+    Ok(at.map(Some).map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", path.display())))?)
 }
 
 /// The serials that are revoked by the list in a directory, if it has one.
