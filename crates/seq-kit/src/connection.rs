@@ -178,6 +178,12 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// The peer of a transport that has proved its identity itself.
+    #[must_use]
+    pub fn identified(identity: Identity) -> Peer {
+        Peer { addr: None, identity: Arc::new(identity.into()) }
+    }
+
     /// Its address; only sockets have one.
     #[must_use]
     pub fn addr(&self) -> Option<SocketAddr> {

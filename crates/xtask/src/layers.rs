@@ -38,7 +38,7 @@ const LAYERS: &[Layer] = &[
         uses: &["seq-channel", "seq-client", "seq-core", "seq-order", "seq-proto"],
         tests_use: &[],
     },
-    Layer { name: "seq-raft", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-raft", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto"], tests_use: &["seq-auth"] },
     Layer {
         name: "seq-store",
         uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto", "seq-raft"],

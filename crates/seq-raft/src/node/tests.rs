@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
-use openraft::raft::Precondition;
+use openraft::raft::{Precondition, VoteRequest};
+use seq_proto::v1::raft_service_server::RaftService;
 use seq_proto::v1::raft_service_server::RaftServiceServer;
+use tonic::Request;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -18,7 +20,8 @@ use crate::options::RaftOptions;
 use crate::propose::ProposeError;
 use crate::storage::{DataDir, MemoryDisk, OpenError, RestoredGroup, form_restored};
 use crate::test_machine::{Command, Journal, unobserved};
-use crate::types::{Membership, Payload};
+use crate::transport::client;
+use crate::types::{Membership, Payload, TypeConfig, Vote};
 
 /// How long anything may take on a slow, busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,6 +37,10 @@ async fn three(tasks: &TaskGroup) -> Vec<RunningNode<Journal>> {
 }
 
 async fn start(id: u64, port: TcpListener, peers: Vec<Peer>, data: DataDir, tasks: &TaskGroup) -> RunningNode<Journal> {
+    run(prepare(id, peers, data, tasks), port, tasks).await
+}
+
+fn prepare(id: u64, peers: Vec<Peer>, data: DataDir, tasks: &TaskGroup) -> RaftNode {
     let config = RaftConfig {
         cluster: "test".into(),
         set: "test".into(),
@@ -45,7 +52,10 @@ async fn start(id: u64, port: TcpListener, peers: Vec<Peer>, data: DataDir, task
         options: RaftOptions::DEFAULTS,
         dial: Dial::tcp(),
     };
-    let node = RaftNode::prepare(config, tasks).unwrap();
+    RaftNode::prepare(config, tasks).unwrap()
+}
+
+async fn run(node: RaftNode, port: TcpListener, tasks: &TaskGroup) -> RunningNode<Journal> {
     let service = RaftServiceServer::new(node.server());
     port.set_nonblocking(true).unwrap();
     let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(port).unwrap());
@@ -187,6 +197,36 @@ async fn a_change_of_voters_that_lost_its_leader_is_completed_by_the_next_one() 
         (committed && complete).then_some(())
     })
     .await;
+    stop(members, &tasks).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_sends_as_another_one_is_refused() {
+    let tasks = TaskGroup::new();
+    let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();
+    let peers: Vec<Peer> =
+        (1..).zip(&ports).map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port) }).collect();
+    let nodes: Vec<RaftNode> =
+        (1..=3).map(|id| prepare(id, peers.clone(), DataDir::Memory(MemoryDisk::new()), &tasks)).collect();
+    let (receiver, mine) = (nodes[0].server(), nodes[0].me.clone());
+    let sender = nodes[1].me.clone();
+    let members = nodes.into_iter().zip(ports).map(|(node, port)| run(node, port, &tasks));
+    let members = futures::future::join_all(members).await;
+    leader(&members).await;
+    // It proves by its data directory that it is store 2; the certificate is another matter.
+    let send = async |holder: Option<&str>| {
+        let payload = client::encode(&VoteRequest::<TypeConfig>::new(Vote::new(0, 2), None));
+        let mut request = Request::new(sender.message(1, mine.fingerprint(), 1, payload));
+        if let Some(holder) = holder {
+            let identity = seq_auth::Identity::of_node("test", seq_auth::Role::Store, "test", holder).unwrap();
+            request.extensions_mut().insert(seq_kit::connection::Peer::identified(identity));
+        }
+        receiver.pre_vote(request).await.map(drop).map_err(|status| seq_proto::status::reason(&status).unwrap())
+    };
+    assert_eq!(send(None).await, Ok(()), "no TLS");
+    assert_eq!(send(Some("s2")).await, Ok(()));
+    assert_eq!(send(Some("s3")).await, Err("OTHER_HOLDER".to_owned()));
     stop(members, &tasks).await;
 }
 

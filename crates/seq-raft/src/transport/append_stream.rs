@@ -100,14 +100,17 @@ impl RaftServer {
     pub(crate) fn append_each(
         &self,
         messages: Streaming<RaftMessage>,
+        holder: Option<String>,
     ) -> Result<impl Stream<Item = Result<RaftMessage, Status>> + Send + 'static + use<>, Status> {
         let call = Arc::new(Mutex::new(Call::default()));
         let raft = self.gate.get()?.raft.clone();
-        let batches =
-            stream::unfold((messages, self.clone(), call.clone()), |(mut messages, server, call)| async move {
+        let batches = stream::unfold((messages, self.clone(), call.clone()), move |(mut messages, server, call)| {
+            let holder = holder.clone();
+            async move {
                 // Without a sender there is no response.
                 let message = messages.message().await.ok()??;
-                let admitted = server.admit(&message).and_then(|(_, batch)| Ok((Sender::of(&message)?, batch)));
+                let admitted =
+                    server.admit(&message, holder.as_deref()).and_then(|(_, batch)| Ok((Sender::of(&message)?, batch)));
                 match admitted {
                     Ok((sender, batch)) => {
                         call.lock().from = Some(sender);
@@ -118,7 +121,8 @@ impl RaftServer {
                         None
                     }
                 }
-            });
+            }
+        });
         // A member that stops does not wait for a leader that has nothing to send.
         let batches = batches.take_until(self.stopping.clone().cancelled_owned());
         let (sender, mut queue) = mpsc::channel(1);

@@ -118,6 +118,8 @@ pub(crate) enum PeerRefusal {
     UnknownMember { from: u64 },
     #[error("store {id} was removed from cluster {cluster:?} for good; a disk that comes back gets a new id")]
     Removed { cluster: String, id: u64 },
+    #[error("store {from} is {name:?}, and the certificate of the message's sender is of {holder:?}")]
+    OtherHolder { from: u64, name: String, holder: String },
     #[error("store {from} sends messages of format {format}, and this member of format {FORMAT}: run one version")]
     OtherFormat { from: u64, format: u32 },
     #[error("store {id} of cluster {cluster:?} has another data directory; a lost disk comes back under a new id")]
@@ -140,6 +142,7 @@ impl From<PeerRefusal> for Status {
             PeerRefusal::OtherReceiver { .. } => Reason::OtherReceiver,
             PeerRefusal::UnknownMember { .. } => return Reason::UnknownMember.status_as(Code::PermissionDenied, text),
             PeerRefusal::Removed { .. } => Reason::RemovedMember,
+            PeerRefusal::OtherHolder { .. } => Reason::OtherHolder,
             PeerRefusal::OtherFormat { .. } => Reason::OtherFormat,
             PeerRefusal::OtherDataDirectory { .. } => Reason::OtherDataDirectory,
             PeerRefusal::AcknowledgedDataLost { .. } => Reason::AcknowledgedDataLost,

@@ -14,6 +14,7 @@ use futures::stream::BoxStream;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::{SnapshotResponse, TransferLeaderRequest, VoteRequest};
 use parking_lot::Mutex;
+use seq_kit::connection::Peer;
 use seq_proto::v1::raft_service_server::RaftService;
 use seq_proto::v1::{LogPosition, ProbeRequest, ProbeResponse, RaftMessage, SnapshotChunk};
 use seq_proto::{Reason, status};
@@ -88,6 +89,21 @@ impl Receiver {
         }
     }
 
+    /// Refuses a member that sends as another one. An id that no list names here yet was admitted by its data directory.
+    fn check_holder(&self, from: u64, holder: Option<&str>) -> Result<(), PeerRefusal> {
+        let Some(holder) = holder else { return Ok(()) };
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let named = metrics.membership_config.membership().get_node(&from);
+        match named.filter(|member| member.name != holder) {
+            Some(member) => {
+                let (name, holder) = (member.name.clone(), holder.to_owned());
+                Err(PeerRefusal::OtherHolder { from, name, holder })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whether no list of members and no entry has reached this member yet.
     fn is_groupless(&self) -> bool {
         let lists = self.raft.server_metrics();
@@ -107,16 +123,18 @@ impl Receiver {
 }
 
 impl RaftServer {
-    /// Checks the sender and the content of a message; returns the content.
+    /// Checks the sender and the content of a message; returns the content. `holder` is the name in the sender's certificate.
     pub(crate) fn admit<Q: DeserializeOwned + Validate>(
         &self,
         message: &RaftMessage,
+        holder: Option<&str>,
     ) -> Result<(&Receiver, Q), Status> {
         let open = self.gate.get()?;
         let nonce = self.me.check(message)?;
         let (from, directory) = (message.from, nonce.fingerprint());
         let status = membership_status::status_of(&open.raft, &*open.replica, from, directory, message.membership);
         open.check_sender(&self.me, from, status)?;
+        open.check_holder(from, holder)?;
         let request: Q = client::decode(&message.payload).map_err(|error| {
             let text = format!("message of {} bytes from store {from}: {error}", message.payload.len());
             Reason::MalformedMessage.status(text)
@@ -192,8 +210,8 @@ impl RaftService for RaftServer {
     }
 
     async fn append_entries(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
-        let message = request.into_inner();
-        let (open, append) = self.admit(&message)?;
+        let (holder, message) = (holder(&request), request.into_inner());
+        let (open, append) = self.admit(&message, holder.as_deref())?;
         self.respond(&message, open.raft.append_entries(append).await)
     }
 
@@ -203,25 +221,26 @@ impl RaftService for RaftServer {
         &self,
         request: Request<Streaming<RaftMessage>>,
     ) -> Result<Response<Self::AppendStreamStream>, Status> {
-        Ok(Response::new(self.append_each(request.into_inner())?.boxed()))
+        let holder = holder(&request);
+        Ok(Response::new(self.append_each(request.into_inner(), holder)?.boxed()))
     }
 
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
-        let message = request.into_inner();
-        let (open, vote) = self.admit::<VoteRequest<TypeConfig>>(&message)?;
+        let (holder, message) = (holder(&request), request.into_inner());
+        let (open, vote) = self.admit::<VoteRequest<TypeConfig>>(&message, holder.as_deref())?;
         let vote = open.without_undue_transfer(message.from, vote);
         self.respond(&message, open.raft.vote(vote).await)
     }
 
     async fn pre_vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
-        let message = request.into_inner();
-        let (open, vote) = self.admit(&message)?;
+        let (holder, message) = (holder(&request), request.into_inner());
+        let (open, vote) = self.admit(&message, holder.as_deref())?;
         self.respond(&message, open.raft.pre_vote(vote).await)
     }
 
     async fn transfer_leader(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
-        let message = request.into_inner();
-        let (open, (vote, to, last)) = self.admit::<TransferLeader>(&message)?;
+        let (holder, message) = (holder(&request), request.into_inner());
+        let (open, (vote, to, last)) = self.admit::<TransferLeader>(&message, holder.as_deref())?;
         let response = open.raft.handle_transfer_leader(TransferLeaderRequest::new(vote, to, last)).await;
         self.respond(&message, response)
     }
@@ -230,10 +249,10 @@ impl RaftService for RaftServer {
         &self,
         request: Request<Streaming<SnapshotChunk>>,
     ) -> Result<Response<RaftMessage>, Status> {
-        let mut chunks = request.into_inner();
+        let (holder, mut chunks) = (holder(&request), request.into_inner());
         let header = next(&mut chunks).await?.and_then(|chunk| chunk.header);
         let header = header.ok_or_else(|| malformed("the first message has no header".to_owned()))?;
-        let (open, (vote, meta, length)) = self.admit::<SnapshotHeader>(&header)?;
+        let (open, (vote, meta, length)) = self.admit::<SnapshotHeader>(&header, holder.as_deref())?;
         if let Some(own) = open.needs_no_snapshot(&vote, meta.last_log_id.as_ref()) {
             return self.respond(&header, Ok::<_, std::convert::Infallible>(own));
         }
@@ -289,6 +308,12 @@ impl Drop for Receiving {
     fn drop(&mut self) {
         self.senders.lock().remove(&self.from);
     }
+}
+
+/// The name in the certificate of a request's sender; `None` without TLS.
+fn holder<T>(request: &Request<T>) -> Option<String> {
+    let identity = request.extensions().get::<Peer>().and_then(Peer::identity);
+    identity.map(|identity| identity.name().to_owned())
 }
 
 fn probe_response(status: MembershipStatus, mine: Option<Fingerprint>) -> ProbeResponse {
