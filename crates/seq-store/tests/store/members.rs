@@ -17,7 +17,8 @@ use crate::cluster::{Cluster, Disk, TIMEOUT, reason, until};
 use crate::load::Load;
 
 /// Reasons after which the same request to the same or another member may succeed.
-const PASSING: [&str; 5] = ["NOT_LEADER", "CHANGE_IN_PROGRESS", "STARTING", "COMMIT_TIMED_OUT", "NOT_TAKEN_OVER"];
+const PASSING: [&str; 6] =
+    ["NOT_LEADER", "NO_LEADER", "CHANGE_IN_PROGRESS", "STARTING", "COMMIT_TIMED_OUT", "NOT_TAKEN_OVER"];
 
 type Admin = StoreAdminServiceClient<Channel>;
 
