@@ -26,6 +26,21 @@
 //! # }
 //! ```
 //!
+//! Over TLS a client has a certificate of the cluster, as `seqsvr cert issue client/NAME` makes it:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use seq_client::{Client, Credentials, Files};
+//!
+//! let credentials = Credentials::load(Files::in_dir("certs".as_ref(), "client/backend"))?;
+//! let client = Client::builder().seed("https://127.0.0.1:7400").tls(credentials.clone()).connect().await?;
+//!
+//! // After a rotation: new connections have the new certificate.
+//! credentials.reload()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The feature `fake` adds `fake`, a server for tests.
 //!
 //! # Order of the modules
@@ -65,5 +80,6 @@ pub use cluster_view::SectionView;
 pub use connect::ClientBuilder;
 pub use directory::RoutesError;
 pub use error::{CallError, ConnectError, Refused, SetUnavailable, Unreachable};
+pub use seq_auth::{Credentials, CredentialsError, Files};
 pub use seq_channel::Dial;
 pub use tonic::Code;

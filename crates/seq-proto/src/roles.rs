@@ -61,7 +61,8 @@ pub const TABLE: &[Row] = &[
     },
     Row { service: HTTP, methods: &["*"], allowed: CALLERS },
     Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client)] },
-    Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[OwnSet(Alloc)] },
+    // A section that migrates is handed over between AllocSvrs of two sets.
+    Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[Any(Alloc)] },
     Row {
         service: "seqsvr.v1.ControlService",
         methods: &["Register", "Renew", "RaiseCeilings", "Transfer", "Depart"],
