@@ -68,6 +68,11 @@ fn certificates_are_rotated_and_revoked() {
     assert_eq!(cert(&dir, &["rotate", "--within", "30"]).0, Some(0));
     let second = shown(&dir);
     assert!(second.iter().all(|(holder, state)| first[holder] != *state), "each has a new key");
+    // A file that was renamed is renewed in its place.
+    fs::rename(place.path("certs/client.b.pem"), place.path("certs/backend.pem")).unwrap();
+    assert_eq!(cert(&dir, &["rotate"]).0, Some(0));
+    assert!(!place.path("certs/client.b.pem").exists());
+    assert_ne!(shown(&dir)["client/b"], second["client/b"]);
     // By holder and by serial.
     assert_eq!(cert(&dir, &["revoke", "client/a"]).0, Some(0));
     assert_eq!(cert(&dir, &["revoke", &first["client/b"].1]).0, Some(0));
@@ -88,6 +93,7 @@ fn wrong_input_is_named_and_changes_nothing() {
     };
     refused(&["issue", "client/a"], "has no certificate authority");
     refused(&["show"], "cannot be read");
+    refused(&["ca", "--cluster", "IM"], "no name of a cluster");
     refused(&["ca", "--cluster", "im", "--days", "0"], "from 1 to 18,250");
     assert_eq!(cert(&dir, &["ca", "--cluster", "im"]).0, Some(0));
     refused(&["ca", "--cluster", "im"], "has an authority");

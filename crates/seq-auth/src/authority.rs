@@ -18,7 +18,7 @@ use x509_parser::x509::X509Name;
 use zeroize::Zeroizing;
 
 use crate::certificate::{CertificateError, chain, hexadecimal, parse, time};
-use crate::identity::{Identity, MAX_NAME_BYTES};
+use crate::identity::{Identity, IdentityError, name};
 
 /// How far before its making a certificate is valid: the clocks of other machines may be behind.
 const BACKDATED: Duration = Duration::from_secs(5 * 60);
@@ -69,20 +69,18 @@ impl Authority {
     /// # Errors
     /// The cluster's name is none, or `validity` is out of range.
     pub fn create(cluster: &str, validity: Duration, now: SystemTime) -> Result<Authority, AuthorityError> {
-        if cluster.is_empty() || cluster.len() > MAX_NAME_BYTES {
-            return Err(AuthorityError::Cluster { cluster: cluster.to_owned() });
-        }
+        let cluster = name("cluster", cluster)?;
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         (params.not_before, params.not_after) = validity_from(now, validity)?;
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
-        params.distinguished_name.push(DnType::OrganizationName, cluster);
+        params.distinguished_name.push(DnType::OrganizationName, cluster.as_str());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let bundle = params.self_signed(&key)?.pem();
         let issuer = Issuer::new(params, key);
-        Ok(Authority { cluster: cluster.to_owned(), bundle, issuer, not_after: now + validity })
+        Ok(Authority { cluster, bundle, issuer, not_after: now + validity })
     }
 
     /// Reads an authority that [`Authority::to_pem`] wrote: its key, and its bundle.
@@ -273,11 +271,8 @@ fn bytes_of(serial: &str) -> Result<Vec<u8>, AuthorityError> {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
     /// No name of a cluster.
-    #[error("{cluster:?} is no name of a cluster: 1 to {MAX_NAME_BYTES} bytes")]
-    Cluster {
-        /// The name.
-        cluster: String,
-    },
+    #[error(transparent)]
+    Cluster(#[from] IdentityError),
     /// The certificate is no authority's.
     #[error("the first certificate is not one that `seqsvr cert ca` made")]
     NoAuthority,
@@ -378,7 +373,9 @@ mod tests {
         }
         assert!(matches!(Authority::create("im", Duration::ZERO, now()), Err(AuthorityError::Validity { .. })));
         assert!(matches!(Authority::create("im", DAY * 20_000, now()), Err(AuthorityError::Validity { .. })));
-        assert!(matches!(Authority::create("", DAY, now()), Err(AuthorityError::Cluster { .. })));
+        for cluster in ["", "IM", "a b", "a/b"] {
+            assert!(matches!(Authority::create(cluster, DAY, now()), Err(AuthorityError::Cluster(_))), "{cluster:?}");
+        }
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl FromStr for Identity {
 }
 
 /// Checks one name. No separators, no wildcards, no letters that look like others: a name is compared byte by byte.
-fn name(what: &'static str, text: &str) -> Result<String, IdentityError> {
+pub(crate) fn name(what: &'static str, text: &str) -> Result<String, IdentityError> {
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.@".contains(&byte);
     let bounds = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     if bounds && text.len() <= MAX_NAME_BYTES && text.bytes().all(valid) {

@@ -44,7 +44,8 @@ impl ClientBuilder {
         }
     }
 
-    /// Adds a node to fetch routes from, as `host:port`, `http://host:port` or `https://host:port`. One node of any set of a cluster is enough:
+    /// Adds a node to fetch routes from, as `host:port`, `http://host:port` or `https://host:port`; the last one needs
+    /// [`ClientBuilder::tls`]. One node of any set of a cluster is enough:
     /// its routes name the others. With more of them the client can start while some are down.
     pub fn seed(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.seeds.push(url.as_ref().to_owned());

@@ -219,7 +219,12 @@ async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: C
         let _ = tokio::time::timeout(connection::LINGER, refused).await;
         return;
     };
-    if let Err(error) = stream.open().await {
+    // A handshake under way delays no shutdown.
+    let opened = tokio::select! {
+        opened = stream.open() => opened,
+        () = endpoint.stop.cancelled() => return,
+    };
+    if let Err(error) = opened {
         tracing::debug!(peer = ?stream.peer().addr(), %error, "connection not opened");
         return;
     }

@@ -22,7 +22,7 @@ use crate::tasks::{Kind, TaskGroup};
 mod guard;
 mod health;
 
-pub use guard::{Decide, Guard, Respond};
+pub use guard::{Guard, Respond};
 
 use guard::Guarded;
 use health::Health;

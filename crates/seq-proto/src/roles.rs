@@ -44,7 +44,7 @@ const EVERYONE: &[Allowed] = &[Any(Store), Any(Alloc), Any(Proxy), Any(Operator)
 /// Nodes forward the calls of their callers, also to other sets.
 const CALLERS: &[Allowed] = &[Any(Alloc), Any(Proxy), Any(Operator), Any(Client)];
 
-/// Followers forward to the leader; they have checked the node that sent the request.
+/// Followers forward to the leader and state the sender, which the leader checks.
 const OWN_NODES: &[Allowed] = &[OwnSet(Alloc), OwnSet(Store)];
 
 const OPERATORS: &[Allowed] = &[Any(Operator)];

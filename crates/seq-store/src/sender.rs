@@ -2,6 +2,7 @@
 
 use seq_auth::{Identity, Role};
 use seq_kit::connection::Peer;
+use seq_proto::Reason;
 use tonic::{Request, Status};
 
 /// Metadata of a forwarded request: the identity of its first sender. Only a store's is believed.
@@ -17,7 +18,7 @@ pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status
         None => Ok(Some(peer.clone())),
         Some(sender) => {
             let sender = sender.to_str().ok().and_then(|sender| sender.parse().ok());
-            sender.map(Some).ok_or_else(|| Status::invalid_argument(format!("{SENDER} is no identity")))
+            sender.map(Some).ok_or_else(|| Reason::Malformed.status(format!("{SENDER} is no identity")))
         }
     }
 }

@@ -116,8 +116,8 @@ fn rotate(args: &RotateArgs, output: &Output) -> anyhow::Result<Exit> {
         if args.within.is_none_or(|within| certificate.left(now) <= days(within)) {
             let (identity, hosts) = (certificate.identity, certificate.hosts);
             let request = seq_auth::authority::Request { identity, hosts, validity: days(args.days.unwrap_or(90)) };
-            renewed.push((dir.issue(&authority, &request)?, now + request.validity));
-            debug_assert_eq!(renewed.last().map(|(written, _)| written), Some(&path), "in its place");
+            let not_after = dir.issue(&authority, &request, &path)?;
+            renewed.push((path, not_after));
         }
     }
     if renewed.is_empty() {

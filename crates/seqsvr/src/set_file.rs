@@ -311,8 +311,14 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
 
 /// Whether only this machine reaches an address.
 pub(crate) fn is_loopback(addr: &str) -> bool {
-    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host).trim_start_matches('[').trim_end_matches(']');
+    let host = host(addr);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The host of "host:port", without the brackets of an IPv6 address.
+pub(crate) fn host(addr: &str) -> &str {
+    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Reads "0..1_000_000", the end exclusive.

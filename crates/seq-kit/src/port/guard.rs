@@ -18,7 +18,7 @@ use crate::connection::Peer;
 use crate::repeats::Repeats;
 
 /// Decides about a request by its path and its sender's identity.
-pub type Decide = dyn Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync;
+type Decide = dyn Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync;
 
 /// Makes the response to a denied request.
 pub type Respond = fn(&Request<Body>, &Status) -> Response<Body>;

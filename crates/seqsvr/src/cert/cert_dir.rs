@@ -101,13 +101,13 @@ impl CertDir {
         self.0.join(format!("{}.pem", identity.short().replace('/', ".")))
     }
 
-    /// Makes a certificate and writes it behind its key, in the place of a former one.
-    pub(super) fn issue(&self, authority: &Authority, request: &Request) -> anyhow::Result<PathBuf> {
-        let issued = authority.issue(request, utc::now()).map_err(usage)?;
-        let path = self.path_of(&request.identity);
+    /// Makes a certificate and writes it behind its key, in the place of a former one. Returns when it expires.
+    pub(super) fn issue(&self, authority: &Authority, request: &Request, path: &Path) -> anyhow::Result<SystemTime> {
+        let now = utc::now();
+        let issued = authority.issue(request, now).map_err(usage)?;
         let both = Zeroizing::new(format!("{}{}", *issued.key, issued.certificate));
-        whole_file::replace(&path, both.as_bytes()).map_err(|error| unwritable(&path, &error))?;
-        Ok(path)
+        whole_file::replace(path, both.as_bytes()).map_err(|error| unwritable(path, &error))?;
+        Ok(now + request.validity)
     }
 
     /// The certificates in the directory, by file name.

@@ -10,7 +10,7 @@ use seq_core::set_spec::SetSpec;
 use super::{CertDir, days, print};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
-use crate::{security, set_file, utc};
+use crate::{security, set_file};
 
 /// The operator that a set file's certificates come with.
 const OPERATOR: &str = "admin";
@@ -72,7 +72,8 @@ pub(super) fn run(args: &IssueArgs, output: &Output) -> anyhow::Result<Exit> {
             continue;
         }
         let request = Request { identity, hosts, validity: days(args.days) };
-        written.push((directory.issue(&authority, &request)?, utc::now() + request.validity));
+        let not_after = directory.issue(&authority, &request, &path)?;
+        written.push((path, not_after));
     }
     print(output, &written)
 }
@@ -108,16 +109,10 @@ fn nodes(cluster: &str, set: &SetSpec) -> anyhow::Result<Vec<(Identity, Vec<Stri
         .map(|(role, name, addrs)| {
             let identity = Identity::of_node(cluster, role, &set.name, name);
             let identity = identity.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-            let mut hosts: Vec<String> = addrs.into_iter().map(|addr| host(addr)).collect();
+            let mut hosts: Vec<String> = addrs.into_iter().map(|addr| set_file::host(addr).to_owned()).collect();
             hosts.sort();
             hosts.dedup();
             Ok((identity, hosts))
         })
         .collect()
-}
-
-/// The host of "host:port", without the brackets of an IPv6 address.
-fn host(addr: &str) -> String {
-    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
-    host.trim_start_matches('[').trim_end_matches(']').to_owned()
 }
