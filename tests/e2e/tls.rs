@@ -1,6 +1,7 @@
 //! A cluster over TLS: every port of it, its clients, strangers, and the rotation of its certificates under load.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -134,6 +135,19 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     assert!(printed.contains("the nodes of one cluster are alike"), "{printed}");
     let printed = failed(&seqsvr(&["next", "42", "--addr", &cluster.url(7400), "--certs", "/nonexistent"]), 2);
     assert!(printed.contains("/nonexistent/ca.crt: cannot be read") && printed.contains("cert issue"), "{printed}");
+}
+
+#[test]
+fn handshakes_that_never_end_delay_no_shutdown() {
+    let mut cluster = Cluster::start();
+    let host = cluster.place.host;
+    let half_open = [7401, 7478, 7481].map(|port| TcpStream::connect((host, port)).unwrap());
+    // Another connection to each port was accepted after these.
+    assert!(text(&cluster.redis(Some("client.backend"), &["PING"]).stdout).contains("PONG"));
+    let a2 = cluster.servers.last_mut().unwrap();
+    assert_eq!(a2.terminate(), Some(0), "{}", a2.log());
+    assert!(!a2.log().contains("redis connection"), "none hung: {}", a2.log());
+    drop(half_open);
 }
 
 #[test]
